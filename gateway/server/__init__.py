@@ -6,7 +6,7 @@ Read in this order:
     strict_framing     watches chunked bodies, and words the parser's complaints
     fast_path          ordinary proxied requests without a task, a request object or a middleware call (ADR 44)
     request_lines      what the lines of their heads say, each by its name
-    request_body       where their bodies end
+    body_framing       where their bodies end
     fast_exchange      one request on the fast path: its bytes on their way, its answer's head, its record
     answer_decoding    an answer decoded as it comes
     runner             a runner in aiohttp's manner: exact bytes, limits, a drain that lets streams finish

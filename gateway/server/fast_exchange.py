@@ -53,7 +53,7 @@ from gateway.proxy.passed_answer import (
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.runtime import Runtime
 from gateway.server.answer_decoding import AnswerDecoding
-from gateway.server.request_body import RequestBody
+from gateway.server.body_framing import RequestBody
 
 if TYPE_CHECKING:
     from gateway.server.client_protocol import ClientProtocol

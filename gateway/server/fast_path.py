@@ -31,8 +31,8 @@ from gateway.middleware.credentials import default_fields, replaced_names
 from gateway.records.connection import ConnectionRef
 from gateway.runtime import RUNTIME, Runtime
 from gateway.secret import digest
+from gateway.server.body_framing import RequestBody
 from gateway.server.fast_exchange import MOUNT, FastExchange, FastPlan, FastRoute
-from gateway.server.request_body import RequestBody
 from gateway.server.request_lines import LineReader, RequestLines
 
 if TYPE_CHECKING:
