@@ -82,8 +82,11 @@ class AnswerDecoding:
         self._coded.clear()
 
     def resume(self) -> None:
+        """In the loop's next turn: a transport says this in the middle of a write, and must not be ended there."""
         self.paused = False
-        self._go_on()
+        if not (self._scheduled or self._over):
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._step)
 
     def _go_on(self) -> None:
         if not (self._scheduled or self.paused or self._over):

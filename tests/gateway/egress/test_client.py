@@ -70,17 +70,9 @@ async def tls_provider(server: ssl.SSLContext) -> AsyncIterator[int]:
 async def test_retired_egress_is_forgotten_when_unused_and_still_serves_a_request_that_holds_it(
     addresses: dict[str, list[str]],
 ) -> None:
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
-                await read_message(reader)
-                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-        writer.transport.abort()
-
-    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
-    url = f"http://{HOST}:{listening.sockets[0].getsockname()[1]}/"
     retired = RetiredEgress()
-    async with listening, egress() as former:
+    async with raw_provider() as provider, egress() as former:
+        url = f"http://{HOST}:{provider.port}/"
         assert (await former.fetch("GET", url)).body == b"ok"
         retired.add(former)
         async with asyncio.timeout(PATIENCE_S):

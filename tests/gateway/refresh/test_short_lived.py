@@ -1,15 +1,33 @@
 """Access tokens that live for a few seconds, at a provider that rounds their end down to a whole second."""
 
 from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from gateway import clock
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 
 CALLS = 300
 STEP_S = 0.2
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Moves both clocks on by so many seconds. Else they stand still: on a busy machine a token would end on its way."""
+    moved = 0.0
+    now, monotonic = clock.now(), clock.monotonic()
+    monkeypatch.setattr(clock, "now", lambda: now + timedelta(seconds=moved))
+    monkeypatch.setattr(clock, "monotonic", lambda: monotonic + moved)
+
+    def move(seconds: float) -> None:
+        nonlocal moved
+        moved += seconds
+
+    return move
 
 
 async def called(running: RunningGateway, method: str = "GET") -> int:
