@@ -82,15 +82,18 @@ class AnswerDecoding:
         self._coded.clear()
 
     def resume(self) -> None:
-        """In the loop's next turn: a transport says this in the middle of a write, and must not be ended there."""
+        """Go on in the next turn: the caller's transport says in the middle of a write that it takes more."""
         self.paused = False
         if not (self._scheduled or self._over):
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._step)
+            self._schedule()
 
     def _go_on(self) -> None:
         if not (self._scheduled or self.paused or self._over):
             self._step()
+
+    def _schedule(self) -> None:
+        self._scheduled = True
+        asyncio.get_running_loop().call_soon(self._step)
 
     def _step(self) -> None:
         self._scheduled = False
@@ -106,8 +109,7 @@ class AnswerDecoding:
             return
         if not exhausted:
             if not self.paused:
-                self._scheduled = True
-                asyncio.get_running_loop().call_soon(self._step)
+                self._schedule()
             return
         self.may_begin = True
         if self._ended:

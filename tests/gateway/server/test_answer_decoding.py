@@ -97,3 +97,18 @@ async def test_a_body_that_ends_too_early_is_none() -> None:
         await asyncio.sleep(0)
     assert isinstance(caller.fault, CodingError)
     assert not caller.done.is_set()
+
+
+async def test_a_caller_that_reads_again_is_not_torn_within_its_own_notice() -> None:
+    """`resume` runs inside the transport's write: asyncio would end a transport twice that is aborted there."""
+    caller = Caller(pause_at=1)
+    it = decoding(caller, Provider())
+    coded = gzip.compress(TEXT[:1000])
+    it.feed(coded[:-8])
+    it.feed(b"no digest")
+    assert it.paused
+    it.resume()
+    assert caller.fault is None
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert isinstance(caller.fault, CodingError)
