@@ -17,8 +17,9 @@ from gateway.text import counted
 
 if TYPE_CHECKING:
     from gateway.catalog.load_catalog import Catalog
-    from gateway.config import Config, EnvironmentConfig, IntegrationConfig
+    from gateway.config import Config, EnvironmentConfig
     from gateway.egress.guard import Guard
+    from gateway.records.integration import Integration
 
 # ── What `gateway check` says of a configuration that loads: what this version does not act on, and what is hardly
 # meant.
@@ -85,7 +86,7 @@ def _environment(config: "Config", environment: "EnvironmentConfig", guard: "Gua
 
 
 def _integration(
-    config: "Config", place: tuple[str, ...], integration: "IntegrationConfig", guard: "Guard"
+    config: "Config", place: tuple[str, ...], integration: "Integration", guard: "Guard"
 ) -> Iterator[Fault]:
     for index, origin in enumerate(integration.allowed_origins):
         parts = urlsplit(origin)
@@ -95,7 +96,7 @@ def _integration(
 
 
 def _webhooks(
-    config: "Config", place: tuple[str, ...], integration: "IntegrationConfig", catalog: "Catalog"
+    config: "Config", place: tuple[str, ...], integration: "Integration", catalog: "Catalog"
 ) -> Iterator[Fault]:
     from gateway.events.receive import checked_with, takes_webhooks
 
@@ -118,7 +119,7 @@ def _webhooks(
 
 
 def _addresses(
-    config: "Config", place: tuple[str, ...], integration: "IntegrationConfig", catalog: "Catalog", guard: "Guard"
+    config: "Config", place: tuple[str, ...], integration: "Integration", catalog: "Catalog", guard: "Guard"
 ) -> Iterator[Fault]:
     """Literal addresses of the provider's entry that egress would refuse; a name is judged only when it is dialled."""
     provider = catalog.get(integration.provider)

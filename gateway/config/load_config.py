@@ -2,10 +2,10 @@
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
@@ -14,16 +14,14 @@ from gateway.config import model, store_url
 from gateway.config.document import ConfigDocument, Faults, Finding, Place, Readable, from_mapping, read_file
 from gateway.config.shape import (
     SECTIONS,
-    EgressShape,
     EnvironmentShape,
     GatewayShape,
-    IntegrationShape,
     Section,
     ServerShape,
-    StoreShape,
 )
 from gateway.config.substitution import Substitution, substitute
 from gateway.config.values import is_loopback
+from gateway.records.integration import Integration
 from gateway.secret import Secret
 from gateway.text import did_you_mean
 
@@ -263,99 +261,63 @@ def _with_origin(finding: Finding, origins: Mapping[tuple[str, ...], str]) -> Fi
 def _built(
     shape: GatewayShape, base: Path, path: Path | None, document: ConfigDocument, left_out: Collection[Place]
 ) -> model.Config:
-    environments = {name: _environment(name, environment) for name, environment in shape.environments.items()}
-    live = shape.live
+    server, logo = shape.server, shape.branding.logo
+    folders = (
+        Path(os.path.normpath(base / folder))
+        for index, folder in enumerate(shape.catalog)
+        if folder is not None and ("catalog", str(index)) not in left_out
+    )
     return model.Config(
-        server=_server_config(shape.server),
-        live=model.LiveConfig(live.ttl_s, live.max_connections, live.trust_s),
-        store=_store_config(shape.store, base),
-        catalog=tuple(
-            Path(os.path.normpath(base / folder))
-            for index, folder in enumerate(shape.catalog)
-            if folder is not None and ("catalog", str(index)) not in left_out
+        server=_made(
+            model.ServerConfig,
+            server,
+            public_url=server.public_url or model.default_public_url(server.host, server.port),
+            limits=_made(model.ClientLimitsConfig, server.limits),
         ),
-        environments=environments,
-        egress=_egress(shape.egress),
-        request_log=model.RequestLogConfig(**shape.request_log.model_dump()),
-        webhooks=model.WebhooksConfig(**shape.webhooks.model_dump()),
-        branding=model.BrandingConfig(
-            shape.branding.name,
-            Path(os.path.normpath(base / shape.branding.logo)) if shape.branding.logo else None,
-            shape.branding.color,
-            shape.branding.color_dark,
+        live=_made(model.LiveConfig, shape.live),
+        store=_made(
+            model.StoreConfig,
+            shape.store,
+            url=store_url.absolute(shape.store.url, base),
+            pool=_made(model.PoolConfig, shape.store.pool),
         ),
-        connect=model.ConnectConfig(**shape.connect.model_dump()),
+        catalog=tuple(folders),
+        environments={name: _environment(name, environment) for name, environment in shape.environments.items()},
+        egress=_made(
+            model.EgressConfig,
+            shape.egress,
+            timeouts=_made(model.TimeoutsConfig, shape.egress.timeouts),
+            limits=_made(model.LimitsConfig, shape.egress.limits),
+        ),
+        request_log=_made(model.RequestLogConfig, shape.request_log),
+        webhooks=_made(model.WebhooksConfig, shape.webhooks),
+        branding=_made(
+            model.BrandingConfig, shape.branding, logo=Path(os.path.normpath(base / logo)) if logo else None
+        ),
+        connect=_made(model.ConnectConfig, shape.connect),
         path=path,
         document=document,
     )
 
 
-def _server_config(shape: ServerShape) -> model.ServerConfig:
-    return model.ServerConfig(
-        host=shape.host,
-        port=shape.port,
-        public_url=shape.public_url or model.default_public_url(shape.host, shape.port),
-        workers=shape.workers,
-        drain_s=shape.drain_s,
-        notice_s=shape.notice_s,
-        admin_port=shape.admin_port,
-        websocket_path=shape.websocket_path,
-        admin_host=shape.admin_host,
-        limits=model.ClientLimitsConfig(**shape.limits.model_dump()),
-    )
-
-
 def _environment(name: str, shape: EnvironmentShape) -> model.EnvironmentConfig:
-    return model.EnvironmentConfig(
-        name=name,
-        secret_keys=tuple(dict.fromkeys(key for key in shape.secret_keys if key is not None)),
-        webhook_url=shape.webhook_url,
-        webhook_url_secondary=shape.webhook_url_secondary,
-        webhook_signing_key=shape.webhook_signing_key,
-        webhook_signing_key_previous=shape.webhook_signing_key_previous,
-        variables=shape.variables,
-        integrations={key: _integration(key, integration) for key, integration in shape.integrations.items()},
-        connect_origins=tuple(dict.fromkeys(origin for origin in shape.connect_origins if origin is not None)),
-        connect_links_in_errors=shape.connect_links_in_errors,
-        requires_binding=shape.connect_binding == "required",
-    )
+    integrations = {
+        key: _made(Integration, given, environment=name, integration_id=key, provider=given.provider or key)
+        for key, given in shape.integrations.items()
+    }
+    return _made(model.EnvironmentConfig, shape, name=name, integrations=integrations)
 
 
-def _integration(key: str, shape: IntegrationShape) -> model.IntegrationConfig:
-    scopes = shape.scopes
-    return model.IntegrationConfig(
-        provider=shape.provider or key,
-        client_id=shape.client_id,
-        client_secret=shape.client_secret,
-        app_id=shape.app_id,
-        app_link=shape.app_link,
-        private_key=shape.private_key,
-        scopes=None if scopes is None else tuple(scope for scope in scopes if scope is not None),
-        display_name=shape.display_name,
-        allowed_origins=tuple(origin for origin in shape.allowed_origins if origin is not None),
-        allowed_hosts=tuple(dict.fromkeys(host for host in shape.allowed_hosts if host is not None)),
-        forward_set_cookie=shape.forward_set_cookie,
-        site_selection=shape.site_selection,
-        webhook_secret=shape.webhook_secret,
-        webhook_secret_previous=shape.webhook_secret_previous,
-        forward_webhooks=shape.forward_webhooks,
-        allow_unsigned_webhooks=shape.allow_unsigned_webhooks,
-    )
+Made = TypeVar("Made")
 
 
-def _egress(shape: EgressShape) -> model.EgressConfig:
-    return model.EgressConfig(
-        allow=tuple(network for network in shape.allow if network is not None),
-        proxy=shape.proxy,
-        timeouts=model.TimeoutsConfig(**shape.timeouts.model_dump()),
-        limits=model.LimitsConfig(**shape.limits.model_dump()),
-        page_memory_bytes=shape.page_memory_bytes,
-    )
+def _made(kind: Callable[..., Made], shape: Section, **others: Any) -> Made:
+    """A `kind` with the values of `shape` under the same names; `others` replace or add some.
 
-
-def _store_config(shape: StoreShape, base: Path) -> model.StoreConfig:
-    return model.StoreConfig(
-        url=store_url.absolute(shape.url, base),
-        encryption_keys=tuple(key for key in shape.encryption_keys if key is not None),
-        pool=model.PoolConfig(**shape.pool.model_dump()),
-    )
+    A list becomes a tuple without what was null in the file and without repetitions.
+    """
+    values = {key: getattr(shape, key) for key in type(shape).model_fields if key not in others}
+    for key, value in values.items():
+        if isinstance(value, list):
+            values[key] = tuple(dict.fromkeys(item for item in value if item is not None))
+    return kind(**values, **others)

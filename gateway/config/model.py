@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from gateway.config.document import ConfigDocument, Place
+from gateway.records.integration import Integration
 from gateway.secret import Secret
 
 
@@ -85,28 +86,6 @@ class StoreConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class IntegrationConfig:
-    """As declared. `scopes` None: none were named. `allowed_origins` spell out the port, as UpstreamRequest.origin does."""
-
-    provider: str
-    client_id: str | None
-    client_secret: Secret | None
-    app_id: str | None
-    app_link: str | None
-    private_key: Secret | None
-    scopes: tuple[str, ...] | None
-    display_name: str | None
-    allowed_origins: tuple[str, ...]
-    allowed_hosts: tuple[str, ...]
-    forward_set_cookie: bool
-    site_selection: str
-    webhook_secret: Secret | None
-    webhook_secret_previous: Secret | None
-    forward_webhooks: bool
-    allow_unsigned_webhooks: bool
-
-
-@dataclass(frozen=True, slots=True)
 class EnvironmentConfig:
     """`connect_origins`: whose pages may embed the connect page, spelt as a browser does (``https://app.example.com``).
 
@@ -121,10 +100,14 @@ class EnvironmentConfig:
     webhook_signing_key: Secret | None
     webhook_signing_key_previous: Secret | None
     variables: Mapping[str, Secret]
-    integrations: Mapping[str, IntegrationConfig]
+    integrations: Mapping[str, Integration]
     connect_origins: tuple[str, ...] = ()
     connect_links_in_errors: bool = False
-    requires_binding: bool = False
+    connect_binding: Literal["optional", "required"] = "optional"
+
+    @property
+    def requires_binding(self) -> bool:
+        return self.connect_binding == "required"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from gateway.catalog.load_catalog import Catalog, load_catalog
 from gateway.catalog.provider import Provider
 from gateway.catalog.refresh_tokens import refresh_scope
 from gateway.catalog.yaml_file import CatalogFaults
-from gateway.config import Config, EnvironmentConfig, Fault, Faults, IntegrationConfig
+from gateway.config import Config, Fault, Faults
 from gateway.config.values import private_key
 from gateway.records.integration import Integration
 from gateway.scripts import POST_CONNECTION, WEBHOOK_ROUTING
@@ -105,31 +105,8 @@ def integrations(
             if (*place, "client_id") not in left_out:
                 faults += (Fault(config.where(*at), message) for at, message in _faults(place, declared, provider))
             warnings += (Fault(config.where(*at), message) for at, message in _warnings(place, declared, provider))
-            built.append(_integration(environment, key, declared))
+            built.append(declared)
     return built, faults, warnings
-
-
-def _integration(environment: EnvironmentConfig, key: str, declared: IntegrationConfig) -> Integration:
-    return Integration(
-        environment=environment.name,
-        integration_id=key,
-        provider=declared.provider,
-        display_name=declared.display_name,
-        client_id=declared.client_id,
-        client_secret=declared.client_secret,
-        app_id=declared.app_id,
-        app_link=declared.app_link,
-        private_key=declared.private_key,
-        scopes=declared.scopes,
-        allowed_origins=declared.allowed_origins,
-        allowed_hosts=declared.allowed_hosts,
-        forward_set_cookie=declared.forward_set_cookie,
-        site_selection="ask" if declared.site_selection == "ask" else "match",
-        webhook_secret=declared.webhook_secret,
-        webhook_secret_previous=declared.webhook_secret_previous,
-        forward_webhooks=declared.forward_webhooks,
-        allow_unsigned_webhooks=declared.allow_unsigned_webhooks,
-    )
 
 
 def _unknown(config: Config, catalog: Catalog, place: Place, name: str) -> Fault:
@@ -137,7 +114,7 @@ def _unknown(config: Config, catalog: Catalog, place: Place, name: str) -> Fault
     return Fault(config.where(*place), f"the catalog has no provider '{name}'{hint}")
 
 
-def _faults(place: Place, declared: IntegrationConfig, provider: Provider) -> Iterator[tuple[Place, str]]:
+def _faults(place: Place, declared: Integration, provider: Provider) -> Iterator[tuple[Place, str]]:
     if provider.auth_mode not in modes():
         missing = f"auth mode {provider.auth_mode}, which this installation does not have"
         yield (*place, "provider"), f"provider '{provider.name}' uses {missing}; there are {', '.join(sorted(modes()))}"
@@ -151,7 +128,7 @@ def _faults(place: Place, declared: IntegrationConfig, provider: Provider) -> It
         yield place, needed + ("; client_secret is no private key" if declared.client_secret else "")
 
 
-def _warnings(place: Place, declared: IntegrationConfig, provider: Provider) -> Iterator[tuple[Place, str]]:
+def _warnings(place: Place, declared: Integration, provider: Provider) -> Iterator[tuple[Place, str]]:
     needed = refresh_scope(provider)
     joined = next((scope for scope in declared.scopes or () if "," in scope), None)
     if joined is not None:
@@ -176,7 +153,7 @@ def _warnings(place: Place, declared: IntegrationConfig, provider: Provider) -> 
     yield from _keys_without_effect(place, declared, provider)
 
 
-def _missing_keys(place: Place, declared: IntegrationConfig, provider: Provider) -> Iterator[tuple[Place, str]]:
+def _missing_keys(place: Place, declared: Integration, provider: Provider) -> Iterator[tuple[Place, str]]:
     """Keys without which only some of its connections work."""
     mode = provider.auth_mode
     if mode == "APP" and not (declared.app_id or declared.client_id):
@@ -196,7 +173,7 @@ def _missing_keys(place: Place, declared: IntegrationConfig, provider: Provider)
         yield place, "no client_id and client_secret: no role can be assumed; set an access key of your own"
 
 
-def _keys_without_effect(place: Place, declared: IntegrationConfig, provider: Provider) -> Iterator[tuple[Place, str]]:
+def _keys_without_effect(place: Place, declared: Integration, provider: Provider) -> Iterator[tuple[Place, str]]:
     """Keys that another auth mode would use."""
     mode = AUTH_MODES.get(provider.auth_mode)
     if mode is None:
@@ -210,7 +187,7 @@ def _keys_without_effect(place: Place, declared: IntegrationConfig, provider: Pr
             yield (*place, key), f"{key} has no effect: '{provider.name}' is {provider.auth_mode}, which uses {known}"
 
 
-def _signs(declared: IntegrationConfig, provider: Provider) -> bool:
+def _signs(declared: Integration, provider: Provider) -> bool:
     """Whether an app has something to sign with: `private_key`, or a `client_secret` that is one."""
     if declared.private_key:
         return True

@@ -11,8 +11,9 @@ from gateway.app.generations import egress_of
 from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.provider import Provider
 from gateway.cli.terminal import placed
-from gateway.config import Config, IntegrationConfig
+from gateway.config import Config
 from gateway.egress.client import Egress
+from gateway.records.integration import Integration
 
 # ── What was found, and what would mend it.
 
@@ -55,7 +56,7 @@ class Declared:
 
     environment: str
     key: str
-    config: IntegrationConfig
+    config: Integration
     provider: Provider
 
     @property

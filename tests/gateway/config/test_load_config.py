@@ -1,6 +1,7 @@
 """A configuration that is right: its defaults, the forms its values take, and the paths in it."""
 
 import base64
+from dataclasses import MISSING, fields
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ from typing import Any
 import pytest
 
 from gateway.config import AllowedNetwork, Config, load, parse
+from gateway.config.shape import IntegrationShape
+from gateway.records.integration import Integration
 from gateway.secret import Secret
 
 RAW = bytes(range(200, 232))
@@ -210,3 +213,12 @@ def test_a_mapping_given_is_not_changed() -> None:
     given = {"store": {"encryption_keys": ["${KEY}"]}, "server": None}
     parse(given, base=Path("/"), environ={"KEY": KEY})
     assert given == {"store": {"encryption_keys": ["${KEY}"]}, "server": None}
+
+
+def test_an_integration_of_the_file_has_the_keys_and_defaults_of_the_record() -> None:
+    written = IntegrationShape.model_fields
+    record = {field.name: field.default for field in fields(Integration)}
+    of_the_gateway = {"environment", "integration_id", "custom", "made"}
+    assert set(written) == set(record) - of_the_gateway
+    defaults = {name: tuple(key.default) if key.default == [] else key.default for name, key in written.items()}
+    assert {**defaults, "provider": MISSING} == {name: record[name] for name in written}
