@@ -33,7 +33,9 @@ class Contender(Protocol):
 
     def version(self) -> str: ...
 
-    def running(self, folder: Path, upstream: int, *, streams: bool) -> AbstractContextManager[Server]:
+    def running(
+        self, folder: Path, upstream: int, *, streams: bool, certificate: Path | None = None
+    ) -> AbstractContextManager[Server]:
         """A context manager that gives a Server in front of the upstream on that port. Raises CannotRun.
 
         `streams`: set up for bodies of any size, where a peer must be told so.
@@ -64,9 +66,12 @@ class Peer:
         return next((word.removeprefix("go").lstrip("v") for word in words if any(map(str.isdigit, word))), "")
 
     @contextmanager
-    def running(self, folder: Path, upstream: int, *, streams: bool) -> Iterator[Server]:
+    def running(
+        self, folder: Path, upstream: int, *, streams: bool, certificate: Path | None = None
+    ) -> Iterator[Server]:
         port = free_port()
         told = {"PORT": port, "UPSTREAM": upstream, "CLIENTS": CLIENTS, **_for_streams(streams)}
+        told |= {"SCHEME": "https" if certificate else "http", "TRUST": _trust(certificate)}
         file = filled(self.file, folder, **told)
         places = {"port": port, "upstream": upstream, "file": file, "folder": folder, "program": self._binary() or ""}
         if self.build:
@@ -76,11 +81,21 @@ class Peer:
             )
         command = [part.format(**places) for part in self.command]
         environ = {"HOME": str(folder), "XDG_CONFIG_HOME": str(folder), "XDG_DATA_HOME": str(folder), **self.environ}
+        if certificate is not None:
+            trusted = {"SSL_CERT_FILE": str(certificate), "NODE_EXTRA_CA_CERTS": str(certificate)}
+            environ |= {"UPSTREAM_SCHEME": "https", **trusted}
         with started(self.title, command, Target(port), folder=folder, environ=environ) as server:
             yield server
 
     def _binary(self) -> str | None:
         return sys.executable if self.program == "python" else binary(self.program)
+
+
+def _trust(certificate: Path | None) -> str:
+    """What nginx needs to verify the upstream."""
+    if certificate is None:
+        return ""
+    return f"proxy_ssl_verify on; proxy_ssl_trusted_certificate {certificate}; proxy_ssl_name localhost;"
 
 
 def _for_streams(streams: bool) -> dict[str, str]:

@@ -43,17 +43,27 @@ class Ours:
         return version("integration-gateway")
 
     @contextmanager
-    def running(self, folder: Path, upstream: int, *, streams: bool) -> Iterator[Server]:  # noqa: ARG002 (as the peers)
+    def running(
+        self,
+        folder: Path,
+        upstream: int,
+        *,
+        streams: bool,  # noqa: ARG002 (as the peers)
+        certificate: Path | None = None,
+    ) -> Iterator[Server]:
         """It finds its connections in the store, as after a restart."""
         port, held = free_port(), seed()
         for file in Path(held.folder.name).glob("gateway.db*"):
             if file.is_file():  # the refresh journal is the former process's
                 shutil.copy(file, folder)
         fill(folder / "gateway.db", self.connections)
-        command = _written(folder, held, port=port, upstream=upstream, workers=self.workers)
+        command = _written(
+            folder, held, port=port, upstream=upstream, workers=self.workers, tls=certificate is not None
+        )
         named = {"Authorization": f"Bearer {held.key}", "Provider-Config-Key": INTEGRATION, "Connection-Id": "c0"}
         target = Target(port, "/proxy", named)
-        with started(self.title, command, target, folder=folder, environ=ENVIRON) as server:
+        environ = ENVIRON | ({"SSL_CERT_FILE": str(certificate)} if certificate else {})
+        with started(self.title, command, target, folder=folder, environ=environ) as server:
             if len(server.pids()) < self.workers:
                 raise CannotRun(f"server.workers: {self.workers} has no effect in this build")
             yield server
@@ -84,7 +94,7 @@ def seed() -> Seed:
     return fresh
 
 
-def _written(folder: Path, held: Seed, *, port: int, upstream: int, workers: int) -> list[str]:
+def _written(folder: Path, held: Seed, *, port: int, upstream: int, workers: int, tls: bool = False) -> list[str]:
     """Write the configuration and the catalog entry; the command that serves with them."""
     configuration = {
         "server": {"host": HOST, "port": port, "admin_port": free_port(), "workers": workers},
@@ -97,17 +107,17 @@ def _written(folder: Path, held: Seed, *, port: int, upstream: int, workers: int
     }
     (folder / "gateway.yaml").write_text(json.dumps(configuration))
     (folder / "catalog").mkdir()
-    (folder / "catalog" / f"{INTEGRATION}.yaml").write_text(json.dumps(_entry(upstream)))
+    (folder / "catalog" / f"{INTEGRATION}.yaml").write_text(json.dumps(_entry(upstream, tls=tls)))
     return [sys.executable, "-m", "gateway", "serve", "-c", str(folder / "gateway.yaml")]
 
 
-def _entry(upstream: int) -> dict[str, Any]:
+def _entry(upstream: int, *, tls: bool) -> dict[str, Any]:
     return {
         "display_name": "Bench",
         "categories": ["dev-tools"],
         "docs": "https://docs.example.com",
         "auth_mode": "API_KEY",
-        "proxy": {"base_url": f"http://{HOST}:{upstream}", "headers": {HEADER: "${apiKey}"}},
+        "proxy": {"base_url": f"http{'s' if tls else ''}://{HOST}:{upstream}", "headers": {HEADER: "${apiKey}"}},
     }
 
 

@@ -6,6 +6,7 @@ import random
 import resource
 import signal
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,6 +37,7 @@ class Target:
     port: int
     path: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
+    certificate: Path | None = None  # trusted for TLS; None: plain HTTP
 
 
 @dataclass(slots=True)
@@ -89,6 +91,9 @@ def started(
 def get(target: Target, path: str) -> tuple[int, bytes]:
     """Status and body of one request on a connection of its own. Raises OSError, HTTPException."""
     connection = http.client.HTTPConnection(HOST, target.port, timeout=10)
+    if target.certificate is not None:
+        trust = ssl.create_default_context(cafile=str(target.certificate))
+        connection = http.client.HTTPSConnection(HOST, target.port, timeout=10, context=trust)
     try:
         connection.request("GET", target.path + path, headers=dict(target.headers))
         answer = connection.getresponse()

@@ -62,6 +62,7 @@ def _answer(peer: socket.socket, head: bytes, held: bytes, noise: int) -> bytes:
         _send_head(peer, f"Content-Length: {rest[0]}\r\nContent-Type: application/octet-stream")
         _send_noise(peer, noise, int(rest[0]))
     elif path == "events":
+        _, held = _swallow(peer, held, length)
         _send_events(peer, int(rest[0]), int(rest[1]) / 1000)
     else:
         _send_whole(peer, SMALL.encode())

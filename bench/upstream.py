@@ -2,13 +2,14 @@
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from bench.server import Server, Target, free_port, started
+from bench.server import CannotRun, Server, Target, free_port, started
 
 PEERS: Final = Path(__file__).parent / "peers"
 ROOT: Final = Path(__file__).parent.parent
@@ -55,3 +56,24 @@ def streams(folder: Path) -> Iterator[Server]:
     environ = {"PYTHONPATH": str(ROOT)}
     with started("the upstream of streams", command, Target(port), folder=folder, environ=environ) as server:
         yield server
+
+
+@contextmanager
+def tls(folder: Path) -> Iterator[tuple[Server, Path]]:
+    """The upstream of the shapes, by TLS, and the certificate to trust. Raises CannotRun without nginx and openssl."""
+    nginx, openssl = binary("nginx"), binary("openssl")
+    if nginx is None or openssl is None:
+        raise CannotRun("the TLS upstream needs nginx and openssl")
+    key, certificate, port = folder / "key.pem", folder / "certificate.pem", free_port()
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    made = [openssl, "req", "-x509", *curve, *names, "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(made, check=True, capture_output=True)
+    (folder / "events").mkdir()
+    with streams(folder / "events") as events:
+        values = {"PORT": port, "BODY": SMALL, "CERTIFICATE": certificate, "KEY": key, "EVENTS": events.target.port}
+        configuration = filled("tls_upstream.conf", folder, **values)
+        command = [nginx, "-p", str(folder), "-c", str(configuration), "-e", "stderr"]
+        target = Target(port, certificate=certificate)
+        with started("the TLS upstream", command, target, folder=folder) as server:
+            yield server, certificate

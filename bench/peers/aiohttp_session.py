@@ -5,6 +5,7 @@ Nothing but passing on: no key, no connection, no log, and framing fields droppe
 
 import asyncio
 import contextlib
+import os
 import sys
 from collections.abc import AsyncIterator, Mapping
 
@@ -18,7 +19,7 @@ class Proxy:
     """Sends every request to the one upstream."""
 
     def __init__(self, upstream_port: int) -> None:
-        self._origin = f"http://127.0.0.1:{upstream_port}"
+        self._origin = f"{os.environ.get('UPSTREAM_SCHEME', 'http')}://127.0.0.1:{upstream_port}"
         self._session: ClientSession
 
     async def session(self, _app: web.Application) -> AsyncIterator[None]:

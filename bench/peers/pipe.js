@@ -1,14 +1,15 @@
 // The barest proxy in Node: two pipes and a keep-alive agent. No credential work, no log. pipe.js PORT UPSTREAM_PORT
 "use strict";
 const http = require("http");
+const client = process.env.UPSTREAM_SCHEME === "https" ? require("https") : http;
 const [port, upstream] = process.argv.slice(2).map(Number);
-const agent = new http.Agent({ keepAlive: true, maxSockets: Infinity, maxFreeSockets: 128 });
+const agent = new client.Agent({ keepAlive: true, maxSockets: Infinity, maxFreeSockets: 128 });
 
 const server = http.createServer((incoming, answer) => {
   const headers = { ...incoming.headers };
   delete headers.connection;
   const options = { host: "127.0.0.1", port: upstream, method: incoming.method, path: incoming.url, headers, agent };
-  const outgoing = http.request(options, (reply) => {
+  const outgoing = client.request(options, (reply) => {
     const passed = { ...reply.headers };
     delete passed.connection;
     delete passed["keep-alive"];

@@ -11,7 +11,11 @@ import (
 )
 
 func main() {
-	target, err := url.Parse("http://127.0.0.1:" + os.Args[2])
+	scheme := os.Getenv("UPSTREAM_SCHEME")
+	if scheme == "" {
+		scheme = "http"
+	}
+	target, err := url.Parse(scheme + "://127.0.0.1:" + os.Args[2])
 	if err != nil {
 		log.Fatal(err)
 	}

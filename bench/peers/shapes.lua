@@ -1,0 +1,39 @@
+-- Sends the requests that BENCH_SHAPES lists: "METHOD PATH BODY HEADERS TRACE KEEP_ALIVE WEIGHT", separated by ";".
+local prefix, mix = os.getenv("BENCH_PREFIX") or "", os.getenv("BENCH_MIX") == "1"
+local shapes, total, sent = {}, 0, 0
+
+function init(args)
+  math.randomseed(1)
+  for line in os.getenv("BENCH_SHAPES"):gmatch("[^;]+") do
+    local m, p, b, h, t, k, w = line:match("(%S+) (%S+) (%d+) (%d+) (%d) (%d) (%d+)")
+    total = total + tonumber(w)
+    shapes[#shapes + 1] = { method = m, path = prefix .. p, size = tonumber(b), extra = tonumber(h), trace = t == "1",
+      keep = k == "1", upto = total }
+  end
+  for _, shape in ipairs(shapes) do
+    if shape.size > 0 then shape.body = string.rep("x", shape.size) end
+    shape.headers = {}
+    for name, value in pairs(wrk.headers) do shape.headers[name] = value end
+    if shape.body then shape.headers["Content-Type"] = "application/json" end
+    if shape.method == "DELETE" then shape.headers["Content-Length"] = "0" end
+    if not shape.keep then shape.headers["Connection"] = "close" end
+    for number = 1, shape.extra / 256 do shape.headers["X-Extra-" .. number] = string.rep("h", 244) end
+    shape.plain = wrk.format(shape.method, shape.path, shape.headers, shape.body)
+  end
+end
+
+function request()
+  sent = sent + 1
+  local shape, at = shapes[1], math.random(total)
+  for _, one in ipairs(shapes) do
+    if at <= one.upto then shape = one break end
+  end
+  if not (shape.trace or (mix and sent % 2 == 0)) then return shape.plain end
+  shape.headers["traceparent"] = string.format("00-%032x-%016x-01", sent, sent)
+  return wrk.format(shape.method, shape.path, shape.headers, shape.body)
+end
+
+function done(summary, latency, requests)
+  local e = summary.errors
+  io.write(string.format("\nBENCH %d %d\n", summary.requests, e.connect + e.read + e.write + e.status + e.timeout))
+end

@@ -1,0 +1,174 @@
+"""The shapes of ordinary calls, through a TLS upstream: CPU a request of the gateway beside its peers, and the mix."""
+
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench import proc, upstream
+from bench.contenders import PEERS, Contender
+from bench.goals import Goal
+from bench.ours import Ours
+from bench.result import MANY
+from bench.server import HOST, CannotRun, Server, raise_file_limit
+
+BESIDE: Final = ("nginx", "go", "node", "aiohttp")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One kind of request. `body` and `headers` (extra header bytes) are sizes in bytes; `weight`: per cent of the mix."""
+
+    name: str
+    method: str = "GET"
+    body: int = 0
+    path: str = "/small"
+    headers: int = 0
+    trace: bool = False
+    keep_alive: bool = True
+    weight: int = 0
+
+    @property
+    def words(self) -> str:
+        """As bench/peers/shapes.lua reads it."""
+        flags = f"{int(self.trace)} {int(self.keep_alive)}"
+        return f"{self.method} {self.path} {self.body} {self.headers} {flags} {self.weight or 1}"
+
+
+SHAPES: Final = (
+    Shape("GET 1.3 kB", weight=40),
+    Shape("GET, fresh traceparent", trace=True),
+    Shape("POST 300 B", "POST", 300, weight=35),
+    Shape("POST 16 kB", "POST", 16384, weight=5),
+    Shape("PATCH 300 B", "PATCH", 300, weight=5),
+    Shape("DELETE", "DELETE", weight=5),
+    Shape("POST, 100 events", "POST", 300, "/events/100/0", weight=10),
+    Shape("1 kB of headers", headers=1024),
+    Shape("8 kB of headers", headers=7168),
+    Shape("no keep-alive", keep_alive=False),
+)
+MIX: Final = "mix"
+NAMES: Final = (MIX, *(shape.name for shape in SHAPES))
+
+
+def requests(name: str) -> str:
+    """What shapes.lua sends for a shape or the mix; every second request of the mix has a fresh traceparent."""
+    if name == MIX:
+        return ";".join(shape.words for shape in SHAPES if shape.weight)
+    return next(shape.words for shape in SHAPES if shape.name == name)
+
+
+Found = dict[str, dict[str, list[float]]]  # shape, contender: CPU µs a request, one a round
+
+
+def ratio(found: Found, name: str, peer: str) -> float | None:
+    """The median over rounds of the gateway to `peer`; None unless both were measured in every round."""
+    ours, theirs = found[name].get("gateway", []), found[name].get(peer, [])
+    if not ours or len(ours) != len(theirs):
+        return None
+    return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+
+
+def goals(found: Found) -> list[Goal]:
+    """Two for each shape."""
+    made = []
+    for name in found:
+        to_go, to_session = (1.25, 0.5) if name == MIX else (1.5, 0.6)
+        made += [
+            Goal(f"{name}, to Go's ReverseProxy", to_go, ratio(found, name, "go")),
+            Goal(f"{name}, to aiohttp + ClientSession", to_session, ratio(found, name, "aiohttp")),
+        ]
+    return made
+
+
+def table(found: Found) -> str:
+    """CPU µs a request by shape and contender, with the verdicts."""
+    who = [*BESIDE, "gateway"]
+    lines = [f"| shape | {' | '.join(who)} | to Go | | to ClientSession | |", "|---|" + "---:|" * (len(who) + 4)]
+    verdicts = goals(found)
+    for number, (name, by) in enumerate(found.items()):
+        cells = [f"{statistics.median(by[one]):.0f}" if by.get(one) else "–" for one in who]
+        for goal in verdicts[2 * number : 2 * number + 2]:
+            cells += ["–" if goal.found is None else f"{goal.found:.2f}", goal.verdict]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def one_load(server: Server, name: str, seconds: int) -> float:
+    """CPU µs a request. Raises CannotRun when an answer was bad."""
+    named = [word for key, value in server.target.headers.items() for word in ("-H", f"{key}: {value}")]
+    command = ["wrk", "-t1", f"-c{MANY}", f"-d{seconds}", "--timeout", "10", "-s", str(upstream.PEERS / "shapes.lua")]
+    environ = {**os.environ, "BENCH_SHAPES": requests(name), "BENCH_MIX": "1" if name == MIX else ""}
+    environ["BENCH_PREFIX"] = server.target.path
+    pids = server.pids()
+    before = proc.cpu_s(pids)
+    said = subprocess.run(
+        [*command, *named, f"http://{HOST}:{server.target.port}/"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environ,
+    )
+    used = proc.cpu_s(pids) - before
+    counted = re.search(r"^BENCH (\d+) (\d+)$", said.stdout, re.MULTILINE)
+    if counted is None or int(counted[2]) or not int(counted[1]):
+        raise CannotRun(f"{server.name}, {name}: {counted and counted[0]} {said.stderr[-200:]}")
+    return used * 1e6 / int(counted[1])
+
+
+@contextmanager
+def all_up(top: Path) -> Iterator[list[Server]]:
+    """All contenders that start, in front of one TLS upstream."""
+    everyone: list[Contender] = [*(peer for peer in PEERS if peer.name in BESIDE), Ours()]
+    with ExitStack() as stack:
+        (top / "upstream").mkdir()
+        behind, certificate = stack.enter_context(upstream.tls(top / "upstream"))
+        servers = []
+        for one in everyone:
+            if why := one.missing():
+                sys.stderr.write(f"skip {one.name}: {why}\n")
+                continue
+            (top / one.name).mkdir()
+            running = one.running(top / one.name, behind.target.port, streams=True, certificate=certificate)
+            server = stack.enter_context(running)
+            server.name = one.name
+            servers.append(server)
+        yield servers
+
+
+def measure(rounds: int, seconds: int) -> tuple[Found, list[str]]:
+    """All shapes in turns, and what failed. Raises CannotRun."""
+    found: Found = {name: {} for name in NAMES}
+    failed: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="bench-") as top, all_up(Path(top)) as servers:
+        for name in NAMES:
+            for number in range(rounds):
+                turn = number % len(servers)
+                for server in servers[turn:] + servers[:turn]:
+                    try:
+                        found[name].setdefault(server.name, []).append(one_load(server, name, seconds))
+                    except CannotRun as fault:
+                        failed.append(str(fault))
+    return found, failed
+
+
+def main() -> int:
+    """Print the table."""
+    raise_file_limit()
+    quick = "--quick" in sys.argv
+    found, failed = measure(1 if quick else 3, 1 if quick else 3)
+    said = f"{time.strftime('%Y-%m-%d')}, {proc.machine()}. CPU µs a request, {MANY} connections, TLS upstream."
+    sys.stdout.write("\n\n".join([said, table(found), *failed]) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
