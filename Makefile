@@ -11,7 +11,7 @@ export UV_NATIVE_TLS = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-dev run test crowd mutate drill selftest loss refresh-crowd refresh-rate burst sdks oauth-servers rolling image rotation check docs fmt lock fuzz bench bench-peers wheel clean
+.PHONY: help venv venv-dev run test crowd mutate drill selftest loss refresh-crowd refresh-rate burst sdks oauth-servers rolling image rotation check docs fmt lock fuzz bench bench-shapes bench-peers wheel clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -110,6 +110,9 @@ fuzz: venv-dev  ## what /openapi.json allows and forbids, against a gateway: a h
 
 bench: venv  ## the gateway beside other proxies; writes bench/results.md; short with BENCH=--quick
 	@$(BIN)/python -m bench $(BENCH)
+
+bench-shapes: venv  ## ordinary calls of every shape beside other proxies, with TLS to the upstream (12 minutes; 3 with SHAPES=--quick)
+	@$(BIN)/python -m bench.shapes $(SHAPES)
 
 bench-peers:  ## install the other proxies and wrk (Debian and Ubuntu, as root)
 	@for package in wrk nginx haproxy caddy golang-go nodejs; do \

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -65,6 +65,8 @@ def requests(name: str) -> str:
         return ";".join(shape.words for shape in SHAPES if shape.weight)
     return next(shape.words for shape in SHAPES if shape.name == name)
 
+
+WARM_S: Final = 1
 
 Found = dict[str, dict[str, list[float]]]  # shape, contender: CPU µs a request, one a round
 
@@ -150,6 +152,9 @@ def measure(rounds: int, seconds: int) -> tuple[Found, list[str]]:
     failed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="bench-") as top, all_up(Path(top)) as servers:
         for name in NAMES:
+            for server in servers:  # connections, TLS handshakes and compilers' first look are not what is measured
+                with suppress(CannotRun):
+                    one_load(server, name, WARM_S)
             for number in range(rounds):
                 turn = number % len(servers)
                 for server in servers[turn:] + servers[:turn]:
