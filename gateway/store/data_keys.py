@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 import structlog
 from sqlalchemy import Connection as SyncConnection
-from sqlalchemy import bindparam, exists, insert, select, update
+from sqlalchemy import Text, bindparam, exists, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway import clock
@@ -145,6 +145,8 @@ SEALS_A_TURN: Final = 16  # more than any one transaction seals
 
 NEWEST: Final = select(data_keys.c.id).order_by(data_keys.c.number.desc()).limit(1)
 HELD: Final = NEWEST.where(data_keys.c.environment == bindparam("of")).with_for_update(read=True, key_share=True)
+STILL_NEWEST: Final = HELD.scalar_subquery() == bindparam("sealing_key", type_=Text)
+"""In a statement of its own transaction, for what `_hold` does: `newest_key` gives its parameters."""
 STORED: Final = select(
     data_keys.c.id, data_keys.c.environment, data_keys.c.master_key_id, data_keys.c.wrapped
 ).order_by(data_keys.c.number)
@@ -271,6 +273,13 @@ class DataKeys:
             key.replaced = True
             raise Overtaken
         holding.add(environment)
+
+    def newest_key(self, environment: str) -> dict[str, str] | None:
+        """The parameters of STILL_NEWEST, for what is sealed before anything else runs. None: ask `allow` first."""
+        key = self._vault.sealing_key(environment)
+        if key is None or key.replaced or key.allowance < SEALS_A_TURN:
+            return None
+        return {"of": environment, "sealing_key": key.id}
 
     async def _allow(self, environment: str, enough: int) -> None:
         key = self._vault.sealing_key(environment)

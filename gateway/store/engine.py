@@ -21,11 +21,15 @@ EACH: Final = ("foreign_keys = ON", "synchronous = FULL", "journal_size_limit = 
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """`writes_at_once`: how many transactions the writer may have open."""
+    """`writes_at_once`: how many transactions the writer may have open.
+
+    `autocommit`: the writer's connections, where each statement is a transaction of its own; None on SQLite.
+    """
 
     writer: AsyncEngine
     reader: AsyncEngine
     writes_at_once: int
+    autocommit: AsyncEngine | None = None
 
     async def dispose(self) -> None:
         """Readers first: on SQLite the last connection to close folds the WAL into the file, which a reader may not."""

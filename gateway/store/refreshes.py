@@ -18,9 +18,11 @@ from sqlalchemy import (
     and_,
     bindparam,
     func,
+    insert,
     literal_column,
     or_,
     select,
+    true,
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -45,10 +47,12 @@ from gateway.store.connection_rows import (
     place,
     stored,
 )
+from gateway.store.data_keys import STILL_NEWEST
 from gateway.store.history import BEFORE, note_happening
 from gateway.store.outbox import Outbox
 from gateway.store.sealed_rows import SealedRows
-from gateway.store.tables import UtcTime, connections
+from gateway.store.tables import UtcTime, changes, connections
+from gateway.store.transactions import OneStatement
 
 # ── The statements of a refresh, each built once: building one costs more than running it.
 #
@@ -75,6 +79,31 @@ RENEWED: Final = (
     .returning(*connections.c)
 )
 """For what changes no state, and so is no news: the row is written and read in one."""
+_TO: Final = "to_"  # before the name of a column that is set: SQLAlchemy keeps the bare names for itself
+_RENEWED: Final = RENEWED.where(STILL_NEWEST).values({name: bindparam(_TO + name) for name in SAVED}).cte("renewed")
+_NOTED: Final = (
+    insert(changes)
+    .from_select(
+        ["at", "environment", "integration_id", "connection_id"],
+        select(
+            bindparam("noted_at", type_=UtcTime),
+            _RENEWED.c.environment,
+            _RENEWED.c.integration_id,
+            _RENEWED.c.connection_id,
+        ),
+    )
+    .returning(changes.c.id)
+    .cte("noted")
+)
+RENEWED_AND_NOTED: Final = select(_RENEWED, _NOTED.c.id.label("change_id")).join_from(_RENEWED, _NOTED, true())
+"""The whole transaction of a renewal on PostgreSQL: fence of the data key, row, entry in the change log."""
+
+
+def _noted_at_once(columns: Mapping[str, Any], now: datetime) -> dict[str, Any]:
+    """The parameters of RENEWED_AND_NOTED for what it writes."""
+    return {_TO + name: value for name, value in columns.items()} | {"noted_at": now}
+
+
 HELD: Final = select(connections).where(_MINE).with_for_update()
 HELD_BEFORE: Final = (
     select(*BEFORE, connections.c.keep_alive_at, connections.c.lease_until).where(_MINE).with_for_update()
@@ -113,6 +142,8 @@ class LeaseStatements:
         """Where nobody has the lease, or it ran out `free_for` ago (a negative interval)."""
         self.claim_seen: Final[Update] = claim.where(seen, free)
         """The same, and only while the row, its intent and its holder are as they were seen."""
+        self.claim_at_once: Final = claim.where(seen, free, STILL_NEWEST).returning(connections.c.uid)
+        """`claim_seen` with the fence of the data key, as one transaction; a row where it succeeded."""
         self.take: Final[Update] = claim.where(seen)
         """From the holder that was seen, which is known to be dead."""
         mine = update(connections).where(AT, connections.c.lease_owner == bindparam("owner"))
@@ -184,6 +215,15 @@ class RefreshStore:
                 columns |= {f"{PREVIOUS}_version": new, f"{PREVIOUS}_until": previous_until}
             return columns
 
+        def at_once() -> OneStatement[tuple[Connection, int | None] | None] | None:
+            key = self._rows.keys.newest_key(ref.environment)
+            if uid is None or key is None:
+                return None
+            values = {**mine, "row_uid": uid, **key, **_noted_at_once(changed(uid), now)}
+            return OneStatement(
+                RENEWED_AND_NOTED, values, lambda row: (connection_of(row), row["change_id"]), notifies=True
+            )
+
         async def write(db: AsyncConnection) -> tuple[Connection, int | None] | None:
             if uid is not None:
                 row = (await db.execute(RENEWED, {**mine, "row_uid": uid, **changed(uid)})).mappings().one_or_none()
@@ -202,7 +242,9 @@ class RefreshStore:
             await note_change(db, ref, now, ends=True)
             return saved, None
 
-        done = await self._transactions.write(write, before=lambda: self._rows.keys.allow(ref.environment))
+        done = await self._transactions.write(
+            write, before=lambda: self._rows.keys.allow(ref.environment), at_once=at_once
+        )
         if done is None:
             return None
         saved, unheard = done
@@ -307,16 +349,30 @@ class RefreshStore:
             if not self._rehearsed and intent is not None:
                 self._rehearsed = True
                 nobody = {**place(ConnectionRef("", "", "")), "seen_version": 0, "owner": "", "row_uid": ""}
-                await db.execute(RENEWED, nobody | SAVED)
-            times = {"lease_for": self._statements.value(ttl)}  # from when it is written: there may have been a queue
-            if not from_holder:
-                times["free_for"] = self._statements.value(-ran_out)
-            return (await execute_last(db, claim, values | times)).rowcount == 1
+                if self._transactions.takes_one_statement:
+                    key = {"of": "", "sealing_key": ""}
+                    await db.execute(RENEWED_AND_NOTED, nobody | key | _noted_at_once(SAVED, clock.now()))
+                else:
+                    await db.execute(RENEWED, nobody | SAVED)
+            return (await execute_last(db, claim, values | times())).rowcount == 1
+
+        def times() -> dict[str, Any]:
+            """From when it is written: there may have been a queue."""
+            ends = {"lease_for": self._statements.value(ttl)}
+            return ends if from_holder else ends | {"free_for": self._statements.value(-ran_out)}
+
+        def at_once() -> OneStatement[bool] | None:
+            key = self._rows.keys.newest_key(ref.environment)
+            if seen is None or from_holder or key is None or not self._rehearsed:
+                return None
+            return OneStatement(self._statements.claim_at_once, values | times() | key, lambda _row: True)
 
         if intent is None:
             return await self._transactions.write(write)
         # Where what the call gives could not be sealed, no token is spent: a newer data key shows in the transaction only.
-        return await self._transactions.write(write, before=lambda: self._rows.keys.allow(ref.environment))
+        return await self._transactions.write(
+            write, before=lambda: self._rows.keys.allow(ref.environment), at_once=at_once
+        )
 
     async def extend_lease(self, ref: ConnectionRef, *, owner: str, ttl: timedelta) -> bool:
         """Hold the lease for `ttl` from now on, also if it has run out meanwhile. False: it is another's by now."""

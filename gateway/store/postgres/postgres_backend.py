@@ -41,7 +41,8 @@ def postgres_engines(url: str, pool: PoolConfig) -> Engines:
     """Connections are made when they are first needed and kept; one that the server has closed is replaced."""
     reader = _engine(url, pool, size=pool.readers, read_only=True, isolation_level="AUTOCOMMIT")
     writer = _engine(url, pool, size=pool.writers, read_only=False)
-    return Engines(writer, reader, writes_at_once=pool.writers)
+    autocommit = writer.execution_options(isolation_level="AUTOCOMMIT")
+    return Engines(writer, reader, writes_at_once=pool.writers, autocommit=autocommit)
 
 
 def migrating_engine(url: str, pool: PoolConfig) -> AsyncEngine:

@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.errors import Unavailable
 from gateway.store.database_faults import DatabaseDamage, told_as_unavailable, unavailable
 from gateway.store.sqlite.sqlite_driver import OneTripConnection
-from gateway.store.transactions import CROWDED, Before, Overtaken, T, Transactions, Work, behind
+from gateway.store.transactions import CROWDED, AtOnce, Before, Overtaken, T, Transactions, Work, behind
 
 AT_ONCE: Final = 64
 HOLDS_S: Final = 0.05  # then it commits, since other processes wait for the same lock; who has not begun comes next
@@ -67,7 +67,7 @@ class GroupCommit(Transactions):
     _leading: "asyncio.Task[None] | None" = None
     _waiting: deque[WaitingWrite]
 
-    async def _in_turn(self, work: Work[T], before: Before | None) -> T:
+    async def _in_turn(self, work: Work[T], before: Before | None, at_once: AtOnce[T] = None) -> T:  # noqa: ARG002 (PostgreSQL's)
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         late_at = loop.time() + self._queue_s
         one = WaitingWrite(work, before, loop.create_future(), late_at, task.get_name() if task else "")

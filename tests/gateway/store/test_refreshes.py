@@ -1,0 +1,111 @@
+"""A renewal's claim and save: as few statements as the database allows, and never under a data key that was replaced."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import event
+from sqlalchemy.engine import Engine
+
+from gateway.records.connection import Connection
+from gateway.store import Store
+from gateway.vault.seal import KEY_ID
+from tests.gateway.store.conftest import NOW, REF, Opener, new
+
+TTL = timedelta(seconds=60)
+
+
+@pytest.fixture
+async def statements() -> AsyncIterator[list[str]]:
+    """The statements sent since the list was last cleared, each by its first words."""
+    sent: list[str] = []
+
+    def note(_db: object, _cursor: object, statement: str, *_rest: object) -> None:
+        if "pg_notify" not in statement:  # after the commit, shared by commits that come meanwhile
+            sent.append(statement)
+
+    event.listen(Engine, "before_cursor_execute", note)
+    yield sent
+    event.remove(Engine, "before_cursor_execute", note)
+
+
+async def claimed(store: Store, row: Connection, owner: str) -> bool:
+    return await store.refreshes.lease_refresh(REF, owner=owner, ttl=TTL, seen=row, intent=f"digest of {row.version}")
+
+
+async def saved(store: Store, row: Connection, owner: str) -> Connection | None:
+    return await store.refreshes.save_refreshed(
+        REF,
+        owner=owner,
+        version=row.version,
+        credential={"n": row.version + 1},
+        expires_at=None,
+        now=NOW,
+        previous=f"token {row.version}",
+        previous_until=NOW + TTL,
+        uid=row.uid,
+    )
+
+
+async def renewed(store: Store, row: Connection, owner: str = "a") -> Connection:
+    assert await claimed(store, row, owner)
+    after = await saved(store, row, owner)
+    assert after is not None
+    assert after == await store.connections.get(REF)
+    assert store.vault.open_json(after.credential) == {"n": row.version + 1}
+    assert (after.lease, after.intent, after.version) == (None, None, row.version + 1)
+    return after
+
+
+async def test_on_postgresql_claim_and_save_are_one_statement_each(
+    store: Store, backend: str, statements: list[str]
+) -> None:
+    row, _ = await store.connections.put(new(), now=NOW)
+    row = await renewed(store, row)  # the first one of a process prepares what comes later
+    statements.clear()
+    await claimed(store, row, "b")
+    await saved(store, row, "b")
+    apart = 5  # the data key, the claim; the data key, the row, the change log
+    assert len(statements) == {"sqlite": apart, "postgresql": 2}[backend], statements
+
+
+async def test_others_see_a_renewal_in_the_change_log(opener: Opener) -> None:
+    here, there = await opener(), await opener()
+    row, _ = await here.connections.put(new(), now=NOW)
+    row = await renewed(here, row)
+    position = await there.changes.end()
+    row = await renewed(here, row, "b")
+    _, changed = await there.changes.since(position)
+    assert list(changed) == [REF]
+    _, own = await here.changes.since(position)
+    assert own == {REF: row.mark}, "its own renewal need not be read back"
+
+
+async def test_what_was_overtaken_changes_nothing(store: Store) -> None:
+    row, _ = await store.connections.put(new(), now=NOW)
+    row = await renewed(store, row)
+    assert await claimed(store, row, "slow")
+    assert not await claimed(store, row, "late"), "another holds the lease"
+    held = await store.connections.get(REF)
+    assert held is not None
+    assert await store.refreshes.lease_refresh(
+        REF, owner="quick", ttl=TTL, seen=held, intent="digest", from_holder=True
+    )
+    assert await saved(store, row, "slow") is None
+    after = await store.connections.get(REF)
+    assert after is not None
+    assert (after.version, after.lease and after.lease.owner) == (row.version, "quick")
+
+
+async def test_a_renewal_is_sealed_by_the_newest_data_key(opener: Opener) -> None:
+    here, there = await opener(), await opener()
+    row, _ = await here.connections.put(new(), now=NOW)
+    row = await renewed(here, row)
+    assert await claimed(here, row, "b")
+    await there.rotation.rotate(lambda _done, _all: None, fresh=True)  # another process makes new ones meanwhile
+    newest = there.vault.sealing_key("dev")
+    after = await saved(here, row, "b")
+    assert after is not None
+    assert newest is not None
+    assert after.credential.ciphertext[KEY_ID].hex() == newest.id
+    await renewed(here, after, "c")
