@@ -1,6 +1,7 @@
 """A runner in aiohttp's manner, with exact bytes, strict framing, limits and a drain that lets streams finish."""
 
 import asyncio
+import math
 import zlib
 from typing import Any, Final
 
@@ -154,6 +155,7 @@ class GatewayRunner(web.AppRunner):
         limits = app[SEATED].config.server.limits if SEATED in app else DEFAULT
         super().__init__(app, shutdown_timeout=1.0)
         self._drain_s = drain_s
+        self._idle_s = 0.0
         self._drained_by: float | None = None  # the loop's time, from when the end was first announced
         self._head_s = limits.head_s if head_s is None else head_s
         self._keep_alive_s = limits.keep_alive_s if keep_alive_s is None else keep_alive_s
@@ -166,9 +168,14 @@ class GatewayRunner(web.AppRunner):
         """How many are open."""
         return len(self._server.connections) if self._server else 0
 
-    def start_draining(self) -> None:
-        """Let answers say that their connection ends, while new connections are still taken. `cleanup` does the rest."""
+    def start_draining(self, *, idle_s: float = 0.0) -> None:
+        """Let answers say that their connection ends, while new connections are still taken. `cleanup` does the rest.
+
+        `idle_s`: how long an idle connection stays open behind the listening socket. A balancer may be sending on it, and
+        does not repeat a POST; a request that comes meanwhile is answered, and its answer ends the connection.
+        """
         if self._drained_by is None:
+            self._idle_s = idle_s
             self._drained_by = asyncio.get_running_loop().time() + self._drain_s
         if isinstance(self._server, GatewayServer):
             self._server.start_draining()
@@ -188,7 +195,8 @@ class GatewayRunner(web.AppRunner):
         loop = asyncio.get_running_loop()
         for _ in range(ACCEPTING_TURNS):
             await asyncio.sleep(0)
-        while busy := self._busy(server):
+        idle_until = loop.time() + self._idle_s
+        while busy := self._busy(server, idle_until):
             if loop.time() >= until:
                 for connection in busy:
                     if isinstance(connection, ClientProtocol):
@@ -199,12 +207,17 @@ class GatewayRunner(web.AppRunner):
             await asyncio.sleep(min(LOOK_AGAIN_S, self._drain_s))
 
     @staticmethod
-    def _busy(server: GatewayServer) -> list[web.RequestHandler]:
+    def _busy(server: GatewayServer, idle_until: float) -> list[web.RequestHandler]:
         """The connections that have something to do, or may have a request on the way; the others are closed."""
         busy = []
-        fresh_since = asyncio.get_running_loop().time() - FIRST_REQUEST_S
+        now = asyncio.get_running_loop().time()
         for connection in server.connections:
-            if isinstance(connection, ClientProtocol) and connection.idle and connection.head_since <= fresh_since:
+            ends_at = (
+                max(idle_until, connection.head_since + FIRST_REQUEST_S)
+                if isinstance(connection, ClientProtocol) and connection.idle
+                else math.inf
+            )
+            if now >= ends_at:
                 connection.force_close()
             else:
                 busy.append(connection)

@@ -247,7 +247,7 @@ class Worker:
             await self._stop.wait()
             log.info("stopping", drain_s=drain_s)
             self._app[RUNTIME].serving = False
-            run.start_draining()
+            run.start_draining(idle_s=notice_s)
             await asyncio.sleep(min(notice_s, drain_s))  # /ready is 503 meanwhile, so that a load balancer sees it
             await site.stop()
             self._public.close()

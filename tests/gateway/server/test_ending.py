@@ -135,6 +135,23 @@ async def test_while_the_stop_is_announced_requests_are_served_and_connections_e
             assert (answer.status, answer.headers["connection"]) == (200, "close")
 
 
+async def test_after_a_stop_that_was_announced_an_idle_connection_still_serves_the_request_that_is_on_its_way(
+    steady: Served,
+) -> None:
+    async with dial(steady.port) as kept, dial(steady.port) as used:
+        for client in (kept, used):
+            client.send(get(b"/one"))
+            await client.answer()
+        steady.runner.start_draining(idle_s=1)
+        stopping = asyncio.create_task(steady.runner.cleanup())
+        await closed_for_others(steady.port)
+        used.send(get(b"/two"))
+        answer = parsed(await used.until_closed())
+        assert (answer.status, answer.headers["connection"]) == (200, "close")
+        assert await kept.until_closed() == b"", "closed once its time is over"
+        await stopping
+
+
 @pytest.mark.parametrize("version", [b"HTTP/1.1", b"HTTP/1.0"])
 async def test_what_does_not_finish_in_time_is_cut_and_cannot_pass_for_whole(shown: Shown, version: bytes) -> None:
     serving = await served(shown, drain_s=0.05)
