@@ -40,8 +40,8 @@ def main() -> int:
     (asked.out / "results.md").write_text(page)
     (asked.out / "results.svg").write_text(as_svg(result))
     if asked.json:
-        told = dataclasses.asdict(result) | {"goals": [dataclasses.asdict(goal) for goal in goals(result)]}
-        sys.stdout.write(json.dumps(told) + "\n")
+        reported = dataclasses.asdict(result) | {"goals": [dataclasses.asdict(goal) for goal in goals(result)]}
+        sys.stdout.write(json.dumps(reported) + "\n")
     else:
         sys.stdout.write(page)
     return 0

@@ -70,9 +70,9 @@ class Peer:
         self, folder: Path, upstream: int, *, streams: bool, certificate: Path | None = None
     ) -> Iterator[Server]:
         port = free_port()
-        told = {"PORT": port, "UPSTREAM": upstream, "CLIENTS": CLIENTS, **_for_streams(streams)}
-        told |= {"SCHEME": "https" if certificate else "http", "TRUST": _trust(certificate)}
-        file = filled(self.file, folder, **told)
+        result = {"PORT": port, "UPSTREAM": upstream, "CLIENTS": CLIENTS, **_for_streams(streams)}
+        result |= {"SCHEME": "https" if certificate else "http", "TRUST": _trust(certificate)}
+        file = filled(self.file, folder, **result)
         places = {"port": port, "upstream": upstream, "file": file, "folder": folder, "program": self._binary() or ""}
         if self.build:
             command = [part.format(**places) for part in self.build]

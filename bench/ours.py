@@ -133,11 +133,11 @@ def _import(target: Target, key: str, connection_id: str) -> None:
     try:
         connection.request("POST", "/connections", json.dumps(body), headers)
         answer = connection.getresponse()
-        told = answer.read().decode(errors="replace")
+        text = answer.read().decode(errors="replace")
     finally:
         connection.close()
     if answer.status != 201:
-        raise CannotRun(f"POST /connections answered {answer.status}: {told[:300]}")
+        raise CannotRun(f"POST /connections answered {answer.status}: {text[:300]}")
 
 
 def fill(database: Path, connections: int) -> None:

@@ -29,11 +29,11 @@ def as_svg(result: Result) -> str:
     measured = [(row, cpu) for row in result.rows if (cpu := row.middle(MANY, "cpu_us"))]
     longest = max((cpu for _, cpu in measured), default=1.0)
     height = _TOP + len(measured) * (_BAR + _GAP) + 30
-    told = ", ".join(f"{row.title.strip('*')} {cpu:.0f} µs" for row, cpu in measured)
+    reported = ", ".join(f"{row.title.strip('*')} {cpu:.0f} µs" for row, cpu in measured)
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-labelledby="t d">',
         '<title id="t">CPU time a request, by proxy</title>',
-        f'<desc id="d">{escape(told)}</desc>',
+        f'<desc id="d">{escape(reported)}</desc>',
         f"<style>{_STYLE}</style>",
         '<text class="title" x="10" y="26">CPU time a request, µs (less is better)</text>',
     ]

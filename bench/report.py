@@ -91,10 +91,12 @@ def _streams(rows: list[Row]) -> str:
 
 
 def _left_out(result: Result) -> list[str]:
-    told = [f"- {title}: {why}; `make bench-peers` installs what Debian has." for title, why in result.missing.items()]
+    reported = [
+        f"- {title}: {why}; `make bench-peers` installs what Debian has." for title, why in result.missing.items()
+    ]
     for row in [*result.rows, *result.variants]:
-        told += [f"- {row.title}: {words}" for words in dict.fromkeys(row.skipped)]
-    return ["\n".join(told) or "Nothing."]
+        reported += [f"- {row.title}: {words}" for words in dict.fromkeys(row.skipped)]
+    return ["\n".join(reported) or "Nothing."]
 
 
 def _range(row: Row) -> str:

@@ -118,7 +118,7 @@ def free_port() -> int:
 
 def _await_answer(server: Server, probe: str, log: Path) -> None:
     until = time.monotonic() + START_LIMIT_S
-    told = "nothing listened"
+    text = "nothing listened"
     while time.monotonic() < until:
         if server.process.poll() is not None:
             raise CannotRun(f"{server.name} ended with {server.process.returncode}: {_last_words(log)}")
@@ -126,9 +126,9 @@ def _await_answer(server: Server, probe: str, log: Path) -> None:
             status, body = get(server.target, probe)
             if status == 200:
                 return
-            told = f"the last answer was {status} {body[:300].decode(errors='replace')}"
+            text = f"the last answer was {status} {body[:300].decode(errors='replace')}"
         time.sleep(_LOOK_EVERY_S)
-    raise CannotRun(f"{server.name} gave no good answer within {START_LIMIT_S:g} s; {told}. {_last_words(log)}")
+    raise CannotRun(f"{server.name} gave no good answer within {START_LIMIT_S:g} s; {text}. {_last_words(log)}")
 
 
 def _last_words(log: Path) -> str:

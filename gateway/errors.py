@@ -105,7 +105,7 @@ class Issue:
 MOST_ISSUES: Final = 100  # in one answer
 
 
-def told_together(issues: Sequence[Issue]) -> str:
+def joined_issues(issues: Sequence[Issue]) -> str:
     """One message for several faults: the first three, and how many more there are."""
     shown = [issue.message.removesuffix(".") for issue in issues[:3]]
     rest = len(issues) - len(shown)

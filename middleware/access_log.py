@@ -18,7 +18,7 @@ from gateway.runtime import RUNTIME
 PROBES: Final = ("/health", "/ready")
 UNREMARKABLE: Final = (None, "not_ready")
 CUT_OFF: Final = 499  # nginx's word for a client that left before its answer
-STOPPED: Final = 503  # what it would have been told, had there been time
+STOPPED: Final = 503  # the status that it would have got
 PATH_LIMIT: Final = 1024  # characters; who looks for a request does not need more of it
 
 

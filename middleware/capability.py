@@ -25,7 +25,7 @@ _STAY: Final = "/?&=:@!$'()*+,;~"
 async def capability(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Learn CALLER, ENVIRONMENT and CAPABILITY. Raises Unauthorized.
 
-    An answer that is streamed is made `unreferred` by whoever prepares it, an error by `error_shape`.
+    An answer that is streamed is made `unreferred` by anyone who prepares it, an error by `error_shape`.
     """
     token = request.match_info[PLACE]
     caller = await caller_of(request, token, "capability")
@@ -51,7 +51,7 @@ def mounted(request: web.Request, token: str) -> str:
 
 
 def unreferred(response: web.StreamResponse, request: web.BaseRequest) -> web.StreamResponse:
-    """`response`; to a call by capability with our policy in place of any other, so that no page is told its address."""
+    """`response`; to a call by capability with our policy in place of any other, so that no page learns its address."""
     if CAPABILITY in request:
         name, value = REFERRER_POLICY
         response.headers[name] = value

@@ -24,8 +24,8 @@ async def dry_run(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Answer with UPSTREAM as it is, the credential masked. Nothing is sent, and the body is neither invited nor read."""
     if not request[ASKED].dry_run:
         return await handler(request)
-    told = masked(request[CONNECTION], request[UPSTREAM], has_body=request.body_exists, body=_body(request))
-    response = web.json_response(told, headers={hdrs.CACHE_CONTROL: "no-store", "Gateway-Attempts": "0"})
+    preview = masked(request[CONNECTION], request[UPSTREAM], has_body=request.body_exists, body=_body(request))
+    response = web.json_response(preview, headers={hdrs.CACHE_CONTROL: "no-store", "Gateway-Attempts": "0"})
     if request.body_exists:
         response.force_close()
     return response

@@ -9,7 +9,7 @@ from gateway.middleware.chain import Handler
 from gateway.middleware.read_body import read_within
 
 LIMIT_BYTES: Final = 1 << 20
-TOLD: Final = "Bodies to this API have at most 1 MiB."
+TOO_LARGE: Final = "Bodies to this API have at most 1 MiB."
 
 
 @web.middleware
@@ -25,5 +25,5 @@ async def json_only(request: web.Request, handler: Handler) -> web.StreamRespons
             "invalid_content_type", "Send the body as 'Content-Type: application/json'.", close=request.body_exists
         )
     if request.body_exists:
-        await read_within(request, LIMIT_BYTES, TOLD)
+        await read_within(request, LIMIT_BYTES, TOO_LARGE)
     return await handler(request)

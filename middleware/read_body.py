@@ -18,13 +18,13 @@ from gateway.text import counted
 _DEFAULT: Final = ClientLimitsConfig()
 
 
-async def read_within(request: web.Request, limit_bytes: int, told: str) -> None:
-    """Let `request.read()` give the body at once, whatever limit the host application sets; `told` names ours.
+async def read_within(request: web.Request, limit_bytes: int, detail: str) -> None:
+    """Let `request.read()` give the body at once, whatever limit the host application sets; `detail` names ours.
 
     Raises BodyTooLarge, InvalidRequest.
     """
     if (request.content_length or 0) > limit_bytes:
-        raise BodyTooLarge("body_too_large", told, close=True)
+        raise BodyTooLarge("body_too_large", detail, close=True)
     await send_continue(request)
     limits = limits_of(request)
     began = clock.monotonic()
@@ -32,7 +32,7 @@ async def read_within(request: web.Request, limit_bytes: int, told: str) -> None
     while piece := await _next_piece(request, limits, began, len(body)):
         body += piece
         if len(body) > limit_bytes:
-            raise BodyTooLarge("body_too_large", told, close=True)
+            raise BodyTooLarge("body_too_large", detail, close=True)
     request._read_bytes = bytes(body)  # where `BaseRequest.read` keeps what it has read
 
 

@@ -24,9 +24,9 @@ def _section(name: str, mode: ModeFormat) -> Iterator[str]:
     yield f"## {name}"
     yield ""
     yield mode.summary
-    if (installed := modes().get(name)) is not None and (told := inspect.getdoc(type(installed))):
+    if (installed := modes().get(name)) is not None and (result := inspect.getdoc(type(installed))):
         yield ""
-        yield " ".join(told.replace("``", "`").split())
+        yield " ".join(result.replace("``", "`").split())
     yield ""
     yield "| | |"
     yield "|---|---|"

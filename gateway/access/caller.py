@@ -15,7 +15,7 @@ from typing import Final
 
 from gateway import clock
 from gateway.access.key_policy import Policy
-from gateway.access.refusals import CREATE, told
+from gateway.access.refusals import CREATE, rule_and_fix
 from gateway.access.scopes import EVERYTHING
 from gateway.errors import Forbidden, TooManyRequests
 from gateway.records.access import Environment, MintedKey
@@ -31,7 +31,7 @@ SetAside = Callable[[int], Awaitable[int]]
 
 @dataclass(frozen=True, slots=True)
 class KeyPace:
-    """What a caller is told of its rate (docs/compatibility.md#rate-limits). `reset_at`: seconds since 1970."""
+    """The rate as a caller sees it (docs/compatibility.md#rate-limits). `reset_at`: seconds since 1970."""
 
     limit: int
     remaining: int
@@ -78,7 +78,7 @@ class Meter:
                 payload={
                     "limit": self.rate,
                     "retry_at": retry_at,
-                    **told("rate", f"Wait {left_s} s, then send it again."),
+                    **rule_and_fix("rate", f"Wait {left_s} s, then send it again."),
                 },
                 retry_after_s=left_s,
                 headers=KeyPace(self.rate, 0, reset_at).headers(),
@@ -98,13 +98,13 @@ class Meter:
             raise Forbidden(
                 "forbidden",
                 f"This key was made for {counted(self.budget, 'call')} in all, and none is left.",
-                payload={"limit": self.budget, **told("budget", f"Ask them for a new key: {CREATE}.")},
+                payload={"limit": self.budget, **rule_and_fix("budget", f"Ask them for a new key: {CREATE}.")},
             )
         self._held -= 1
         self._spent_at = clock.monotonic()
 
     def count(self) -> tuple[bool, KeyPace | None]:
-        """One call of the rate and of the budget, if it can be told at once that both allow it: whether, and `pace`."""
+        """One call of the rate and of the budget, if it is known at once that both allow it: whether, and `pace`."""
         if self.budget is not None and not self._held:
             return False, None
         try:

@@ -12,7 +12,7 @@ from typing import Final
 import structlog
 
 from gateway import clock
-from gateway.access.refusals import told
+from gateway.access.refusals import rule_and_fix
 from gateway.errors import GatewayError, TooManyRequests, Unauthorized
 
 # ── Who is counted as one client where no key says who it is: an IPv4 address, or an IPv6 network of 64 bits.
@@ -71,6 +71,6 @@ class InvalidKeys:
         return TooManyRequests(
             "too_many_request",
             f"Invalid key, and more than {MOST} requests with one came from this address within a minute. {fix}",
-            payload={"limit": MOST, **told("key", fix)},
+            payload={"limit": MOST, **rule_and_fix("key", fix)},
             retry_after_s=wait_s,
         )

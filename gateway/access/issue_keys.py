@@ -8,7 +8,7 @@ from gateway import clock
 from gateway.access.caller import Caller
 from gateway.access.key_forms import RequestedKey, check, like, mint, usual_scopes
 from gateway.access.known_keys import Minted
-from gateway.access.refusals import CREATE, MINTERS, told
+from gateway.access.refusals import CREATE, MINTERS, rule_and_fix
 from gateway.access.scopes import covers
 from gateway.errors import Forbidden, NotFound
 from gateway.records.access import KeyLimits, MintedKey
@@ -27,7 +27,7 @@ class Issuer:
     async def create(
         self, wish: RequestedKey, environment: str, by: str, caller: Caller | None = None
     ) -> tuple[Secret, MintedKey]:
-        """The key, which is told this once, and its record. `by`: who asks, in words. `caller` None: the operator.
+        """The key, which is returned only once, and its record. `by`: who asks, in words. `caller` None: the operator.
 
         Raises InvalidRequest, Forbidden, Conflict, NotFound.
         """
@@ -39,7 +39,7 @@ class Issuer:
             if asks is not None:
                 await self._check_not_above(old, asks)
             wish, above = like(wish, old), await self._parent_of(old)
-        # Whoever has a key replaced holds what replaces it, so that ends with them as if they had just minted it.
+        # Anyone who has a key replaced holds what replaces it, so that ends with them as if they had just minted it.
         parent = asks if asks is not None and (old is None or old.id != asks.id) else above
         check(wish, now)
         scopes = tuple(wish.scopes) if wish.scopes is not None else usual_scopes(wish)
@@ -106,7 +106,9 @@ class Issuer:
                 raise Forbidden(
                     "forbidden",
                     f"Key {old.id} minted this key, or one that it comes from, so it is not for this key to replace.",
-                    payload=told("key", "Let it replace itself, or use a key of gateway.yaml or gateway keys create."),
+                    payload=rule_and_fix(
+                        "key", "Let it replace itself, or use a key of gateway.yaml or gateway keys create."
+                    ),
                 )
             seen.add(above.id)
             above = await self._parent_of(above)
@@ -131,11 +133,14 @@ def check_within(scopes: Sequence[str], caller: Caller) -> None:
         raise Forbidden(
             "forbidden",
             f"A key can give away no more than it has, and this one lacks: {', '.join(missing)}.",
-            payload={"missing": missing, **told("scope", "Leave these scopes out, or ask whoever has them.", MINTERS)},
+            payload={
+                "missing": missing,
+                **rule_and_fix("scope", "Leave these scopes out, or ask anyone who has them.", MINTERS),
+            },
         )
     if above.rate is not None or above.budget is not None:
         raise Forbidden(
             "forbidden",
             "A key with a rate or a budget mints no keys, since their calls would not count as its own.",
-            payload=told("rate" if above.rate is not None else "budget", f"Use a key without them: {CREATE}."),
+            payload=rule_and_fix("rate" if above.rate is not None else "budget", f"Use a key without them: {CREATE}."),
         )

@@ -10,7 +10,7 @@ from typing import Final
 
 from gateway.access.key_policy import parse
 from gateway.access.scopes import EVERYTHING, PROXY, is_scope
-from gateway.errors import InvalidRequest, Issue, told_together
+from gateway.errors import InvalidRequest, Issue, joined_issues
 from gateway.records.access import ANY_INTEGRATION, KeyLimits, Kind, MintedKey
 from gateway.secret import Secret
 
@@ -95,7 +95,7 @@ def check(wish: RequestedKey, now: datetime) -> None:
     if wish.expires_at is not None and wish.expires_at <= now:
         issues.append(Issue("custom", "expires_at is in the past.", ("expires_at",)))
     if issues:
-        raise InvalidRequest("invalid_body", told_together(issues), errors=issues)
+        raise InvalidRequest("invalid_body", joined_issues(issues), errors=issues)
 
 
 def usual_scopes(wish: RequestedKey) -> tuple[str, ...]:
@@ -110,8 +110,8 @@ def _scope_issues(wish: RequestedKey) -> list[Issue]:
         if not is_scope(scope):
             issues.append(Issue("custom", f"'{scope[:64]}' is no scope; docs/keys.md lists them.", ("scopes", str(n))))
         elif wish.kind == "capability" and scope not in OF_CAPABILITY:
-            told = f"A capability has no other scopes than {' and '.join(OF_CAPABILITY)}."
-            issues.append(Issue("custom", told, ("scopes", str(n))))
+            message = f"A capability has no other scopes than {' and '.join(OF_CAPABILITY)}."
+            issues.append(Issue("custom", message, ("scopes", str(n))))
     if wish.scopes is not None and not wish.scopes:
         issues.append(Issue("custom", "scopes is empty; leave it out, or name at least one.", ("scopes",)))
     return issues
@@ -119,28 +119,30 @@ def _scope_issues(wish: RequestedKey) -> list[Issue]:
 
 def _limit_issues(wish: RequestedKey) -> list[Issue]:
     limits = wish.limits
-    told: list[tuple[str, tuple[str, ...]]] = [
+    faults: list[tuple[str, tuple[str, ...]]] = [
         (f"At most {MOST} {name} in a key.", (name,)) for name, values in limits.as_json().items() if len(values) > MOST
     ]
     of_tags = *limits.tags, *limits.tags.values()
     named = {"integrations": limits.integrations, "connections": limits.connections, "tags": of_tags}
-    told += [
+    faults += [
         (f"{text[:64]!r} is empty, too long or not printable, so there can be none of that name.", (name,))
         for name, texts in named.items()
         for text in texts
         if not text or len(text) > LONGEST or not text.isprintable()
     ]
-    told += [(fault, ("connections", str(n))) for n, one in enumerate(limits.connections) for fault in _connection(one)]
-    told += [(fault, ("rules", str(n))) for n, one in enumerate(limits.rules) for fault in _rule(one)]
-    told += [(fault, ("hosts", str(n))) for n, one in enumerate(limits.hosts) for fault in _host(one)]
+    faults += [
+        (fault, ("connections", str(n))) for n, one in enumerate(limits.connections) for fault in _connection(one)
+    ]
+    faults += [(fault, ("rules", str(n))) for n, one in enumerate(limits.rules) for fault in _rule(one)]
+    faults += [(fault, ("hosts", str(n))) for n, one in enumerate(limits.hosts) for fault in _host(one)]
     for name, value in (("rate", wish.rate), ("budget", wish.budget)):
         if value is not None and not 1 <= value <= 10**9:
-            told.append((f"{name} is a whole number from 1 to 1000000000.", (name,)))
+            faults.append((f"{name} is a whole number from 1 to 1000000000.", (name,)))
     if wish.kind == "capability" and wish.replaces is None and not _one_connection(limits):
-        told.append(
+        faults.append(
             ("A capability leads to one connection: name exactly one INTEGRATION/CONNECTION.", ("connections",))
         )
-    return [Issue("custom", message, ("limits", *path)) for message, path in told]
+    return [Issue("custom", message, ("limits", *path)) for message, path in faults]
 
 
 def _connection(text: str) -> Iterator[str]:

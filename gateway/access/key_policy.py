@@ -231,9 +231,9 @@ class Policy:
                 return Breach("hosts", f"it may not send requests to {sent.host}", hosts)
         if not self._rules:
             return None
-        told = sorted(OVERRIDES.intersection(sent.names))
-        if told:
-            return Breach("method_override", f"the header {told[0]} may make another request of this one")
+        overrides = sorted(OVERRIDES.intersection(sent.names))
+        if overrides:
+            return Breach("method_override", f"the header {overrides[0]} may make another request of this one")
         fault = ambiguous(sent.path)
         if fault is not None:
             return Breach("ambiguous_path", f"a path that {fault} can be read in two ways")

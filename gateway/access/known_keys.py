@@ -13,7 +13,7 @@ import structlog
 from gateway import clock
 from gateway.access.caller import Access, Caller, Meter, access_of
 from gateway.access.key_forms import CAPABILITY_PREFIX, PREFIX, kind_of
-from gateway.access.refusals import CREATE, told
+from gateway.access.refusals import CREATE, rule_and_fix
 from gateway.config import Config
 from gateway.errors import GatewayError, Unauthorized
 from gateway.records.access import Environment, Kind, MintedKey
@@ -74,7 +74,7 @@ class Minted:
         return await asyncio.shield(task)
 
     def forget(self, key_digest: str) -> None:
-        """It was changed, here or elsewhere: the next use reads it anew."""
+        """It was changed, here or elsewhere: the next use reads it again."""
         self._generation += 1
         before = self._kept.pop(key_digest, None)
         self._strangers.pop(key_digest, None)
@@ -84,7 +84,7 @@ class Minted:
             self._read_again(key_digest)
 
     def over(self, access: Access) -> bool:
-        """Whether what is under way with a key must end, because the key has: asked about once a second by whoever watches
+        """Whether what is under way with a key must end, because the key has: asked about once a second by anyone who watches
         an exchange. `access` is as it was let in; an earlier end may have been set since."""
         key_digest = access.key.digest
         if key_digest in self._ended or not access.alive:
@@ -231,12 +231,12 @@ class Keys:
         )
 
     def known(self, key_digest: str) -> Caller | None:
-        """The caller whose key has this digest (`secret.digest`), if that can be told without asking the store."""
+        """The caller whose key has this digest (`secret.digest`), if that is known without asking the store."""
         declared = self._by_digest.get(key_digest)
         return declared if declared is not None else self._of_ours(self._minted.peek(key_digest))
 
     async def caller(self, text: str, kind: Kind = "key") -> Caller:
-        """Whoever holds `text`. Raises Unauthorized, and Unavailable where the store cannot be asked."""
+        """Anyone who holds `text`. Raises Unauthorized, and Unavailable where the store cannot be asked."""
         key_digest = digest(text)
         found = self.known(key_digest)
         if found is None and kind_of(text) == kind:
@@ -260,15 +260,15 @@ def mistaken(text: str, kind: Kind) -> Unauthorized | None:
         fix = "Send it to /proxy as 'Authorization: Bearer <key>'; addresses get logged, so replace this key."
     else:
         return None
-    return Unauthorized("unknown_account", f"{message} {fix}", payload=told("key", fix), headers=INVALID)
+    return Unauthorized("unknown_account", f"{message} {fix}", payload=rule_and_fix("key", fix), headers=INVALID)
 
 
 def unknown(kind: Kind) -> Unauthorized:
     """Never minted, revoked and expired look alike."""
     if kind == "capability":
         message = "This capability address leads nowhere: it is unknown, expired or revoked."
-        fix = f"Ask whoever gave it to you for a new one: {CREATE}."
+        fix = f"Ask anyone who gave it to you for a new one: {CREATE}."
     else:
         message = "This secret key opens no environment: it is unknown, expired or revoked."
         fix = f"Use one of environments.<name>.secret_keys in gateway.yaml, or a minted one: {CREATE}."
-    return Unauthorized("unknown_account", f"{message} {fix}", payload=told("key", fix), headers=INVALID)
+    return Unauthorized("unknown_account", f"{message} {fix}", payload=rule_and_fix("key", fix), headers=INVALID)

@@ -8,10 +8,10 @@ from gateway.access.scopes import CONNECT as SCOPE
 from gateway.errors import Forbidden, GatewayError, NotFound
 
 CREATE: Final = "gateway keys create, or POST /environment/api-keys"
-MINTERS: Final = "whoever may create keys in this environment"
+MINTERS: Final = "anyone who may create keys in this environment"
 
 
-def told(rule: str, fix: str, changed_by: str = MINTERS) -> dict[str, Any]:
+def rule_and_fix(rule: str, fix: str, changed_by: str = MINTERS) -> dict[str, Any]:
     """The members of a payload by which a program, or an agent, finds its way on."""
     return {"rule": rule, "changed_by": changed_by, "fix": fix}
 
@@ -23,7 +23,7 @@ def lacking(*scopes: str) -> Forbidden:
         f"Insufficient scope. Required: {scopes[0]}",
         payload={
             "required": list(scopes),
-            **told("scope", f"Ask them for a key with the scope {scopes[0]}: {CREATE}."),
+            **rule_and_fix("scope", f"Ask them for a key with the scope {scopes[0]}: {CREATE}."),
         },
         headers={"WWW-Authenticate": f'Bearer realm="gateway", error="insufficient_scope", scope="{scopes[0]}"'},
     )
@@ -34,7 +34,10 @@ def lacking_for(scope: str, field: str) -> Forbidden:
     return Forbidden(
         "forbidden",
         f"This key may not set {field}. Leave it out, or use a key with the scope {scope}.",
-        payload={"required": [scope], **told("scope", f"Leave {field} out, or ask for a key with the scope {scope}.")},
+        payload={
+            "required": [scope],
+            **rule_and_fix("scope", f"Leave {field} out, or ask for a key with the scope {scope}."),
+        },
     )
 
 
@@ -43,13 +46,13 @@ def beyond_limits(what: str) -> Forbidden:
     return Forbidden(
         "forbidden",
         f"This key is limited to some integrations or connections, and {what}.",
-        payload=told("limits", f"Use a key without such limits: {CREATE}."),
+        payload=rule_and_fix("limits", f"Use a key without such limits: {CREATE}."),
     )
 
 
 def breached(breach: Breach, method: str, path: str, *, below_base: bool = False) -> Forbidden:
     """`path`: what the caller wrote behind the mount; `below_base`: the provider's base address has a path before it, which
-    may be secret and is not told."""
+    may be secret and is not reported."""
     rule, fix = "rules", f"Send one of the requests that it allows, or ask them for a key that allows {method} {path}."
     if below_base:
         fix = (
@@ -64,7 +67,7 @@ def breached(breach: Breach, method: str, path: str, *, below_base: bool = False
         rule, fix = "plain_path", "Write the path in its plain form: no encoded delimiters, no ';', no empty segments."
     elif breach.broken in ("method_override", "ambiguous_query"):
         rule, fix = breach.broken, "Send the request with the method and path that are meant, without the override."
-    payload: dict[str, Any] = told(rule, fix)
+    payload: dict[str, Any] = rule_and_fix(rule, fix)
     if breach.allowed:
         payload["allowed"] = list(breach.allowed)
     where = " below the provider's base address" if below_base else ""
@@ -78,7 +81,9 @@ def no_integration(environment: str, integration_id: str) -> NotFound:
         f"Environment '{environment}' has no integration '{integration_id}' that this key may use.",
         payload={
             "provider_config_key": integration_id,
-            **told("limits", f"Name one that this key was made for, or ask them for a key for this one: {CREATE}."),
+            **rule_and_fix(
+                "limits", f"Name one that this key was made for, or ask them for a key for this one: {CREATE}."
+            ),
         },
     )
 
@@ -91,7 +96,9 @@ def no_connection(integration_id: str, connection_id: str) -> NotFound:
         payload={
             "provider_config_key": integration_id,
             "connection_id": connection_id,
-            **told("limits", f"Name one that this key was made for, or ask them for a key for this one: {CREATE}."),
+            **rule_and_fix(
+                "limits", f"Name one that this key was made for, or ask them for a key for this one: {CREATE}."
+            ),
         },
     )
 

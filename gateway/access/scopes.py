@@ -30,7 +30,7 @@ WILDCARDS: Final = frozenset(f"{scope.rpartition(':')[0]}:*" for scope in SCOPES
     EVERYTHING
 }
 
-# Whoever may have the credential may have the rest of the record too.
+# Anyone who may have the credential may have the rest of the record too.
 _IMPLIED_BY: Final = {
     f"environment:{of}:{what}": f"environment:{of}:{what}_credentials"
     for of in ("integrations", "connections")

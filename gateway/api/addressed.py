@@ -60,12 +60,12 @@ def too_long() -> str:
     return f"is longer than {LONGEST} characters"
 
 
-def in_path(request: web.Request, name: str, form: str, told: str) -> str:
+def in_path(request: web.Request, name: str, form: str, example: str) -> str:
     """A part of the path: of that `form`. Raises InvalidRequest ``invalid_uri_params``, which calls it
-    `told`."""
+    `example`."""
     text = request.match_info[name]
     wrong = too_long() if len(text) > LONGEST else misfit(text, form)
     if wrong is not None:
-        message = f"'{told}' in the path {wrong}."
-        raise InvalidRequest("invalid_uri_params", message, errors=[Issue("invalid_format", message, (told,))])
+        message = f"'{example}' in the path {wrong}."
+        raise InvalidRequest("invalid_uri_params", message, errors=[Issue("invalid_format", message, (example,))])
     return text

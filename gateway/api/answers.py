@@ -82,7 +82,7 @@ class Error(AnswerModel):
 
 
 class ErrorText(AnswerModel):
-    """What a provider is told whose webhook is not signed well."""
+    """What a provider gets whose webhook is not signed well."""
 
     error: str
 

@@ -380,22 +380,22 @@ async def show(request: web.Request) -> web.Response:
     """GET /connect/session (docs/compatibility.md#connect-sessions)."""
     query_of(request, ())
     session, generation = request[CONNECT_SESSION], generation_of(request)
-    told: dict[str, Any] = {
+    body: dict[str, Any] = {
         "endUser": end_user_json(session.end_user),
         "connectUISettings": _settings(generation),
         "websocketsPath": generation.config.server.websocket_path,
     }
     if session.allowed_integrations:
-        told["allowed_integrations"] = list(session.allowed_integrations)
+        body["allowed_integrations"] = list(session.allowed_integrations)
     if session.defaults:
-        told["integrations_config_defaults"] = {
+        body["integrations_config_defaults"] = {
             key: _for_browser(generation, session, key, one) for key, one in session.defaults.items()
         }
     if session.overrides:
-        told["overrides"] = {key: dict(one) for key, one in session.overrides.items()}
+        body["overrides"] = {key: dict(one) for key, one in session.overrides.items()}
     if session.reconnects:
-        told["isReconnecting"] = True
-    return web.json_response({"data": told})
+        body["isReconnecting"] = True
+    return web.json_response({"data": body})
 
 
 async def end(request: web.Request) -> web.Response:
@@ -414,7 +414,7 @@ async def result(request: web.Request) -> web.Response:
     session = request[CONNECT_SESSION]
     client = client_digest(query.get("client"))
     outcomes = await _awaited(request, session.digest, client, number(query, "wait_s") or 0)
-    return web.json_response({"data": _told(outcomes, session.expires_at)})
+    return web.json_response({"data": _result_json(outcomes, session.expires_at)})
 
 
 @needs("environment:connect_sessions:write", limits=True)
@@ -430,7 +430,7 @@ async def poll(request: web.Request) -> web.Response:
         session = await runtime.sessions.known(name)  # it may have ended while we waited
     if not mine and not outcomes and not await runtime.store.sessions.ended(name, request[ENVIRONMENT].name):
         raise _unknown()
-    return web.json_response({"data": _told(outcomes, session.expires_at if mine and session else None)})
+    return web.json_response({"data": _result_json(outcomes, session.expires_at if mine and session else None)})
 
 
 @needs("environment:connect_sessions:write", limits=True)
@@ -453,8 +453,8 @@ async def complete(request: web.Request) -> web.Response:
     if session is None and not pending:
         raise _unknown()
     done = await runtime.session_connections.complete(session, pending, Secret(body.code_verifier))
-    told = [{"provider_config_key": one.integration_id, "connection_id": one.connection_id} for one in done]
-    connections = [{**one, "is_pending": False} for one in told]
+    completed = [{"provider_config_key": one.integration_id, "connection_id": one.connection_id} for one in done]
+    connections = [{**one, "is_pending": False} for one in completed]
     return web.json_response({"data": {"status": "connected", "connections": connections}})
 
 
@@ -498,11 +498,11 @@ async def _found(runtime: Runtime, session_digest: str, client: str | None) -> S
     return found if client is None else [one for one in found if one.client_digest == client]
 
 
-def _told(outcomes: Sequence[Outcome], expires_at: datetime | None) -> dict[str, Any]:
+def _result_json(outcomes: Sequence[Outcome], expires_at: datetime | None) -> dict[str, Any]:
     """`expires_at` None: the session has ended. A failure is not the end: the user may try again while it lives."""
     made = _made(outcomes)
     connected = any(not one.is_pending for one in made)
-    told: dict[str, Any] = {
+    body: dict[str, Any] = {
         "status": "connected" if connected else "pending" if made or expires_at else "expired",
         "connections": [
             {
@@ -515,15 +515,15 @@ def _told(outcomes: Sequence[Outcome], expires_at: datetime | None) -> dict[str,
     }
     if outcomes and not outcomes[-1].succeeded:
         last = outcomes[-1]
-        told["error"] = {
+        body["error"] = {
             "type": last.error_type,
             "code": last.code,
             "message": last.error_desc,
             "provider_config_key": last.integration_id,
         }
     if expires_at is not None:
-        told["expires_at"] = iso(expires_at)
-    return told
+        body["expires_at"] = iso(expires_at)
+    return body
 
 
 def _made(outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -552,16 +552,16 @@ def _for_browser(
     generation: Generation, session: ConnectSession, key: str, defaults: Mapping[str, Any]
 ) -> dict[str, Mapping[str, Any]]:
     """What is fixed for one integration, and of settings that its entry calls secret, only that they are fixed."""
-    told = {name: defaults[name] for name in ("connection_config", "authorization_params") if name in defaults}
+    public = {name: defaults[name] for name in ("connection_config", "authorization_params") if name in defaults}
     integration = generation.integrations.find(session.environment, key)
     provider = generation.catalog.get(integration.provider) if integration else None
     if provider is None:
-        told.pop("connection_config", None)  # nobody can say any more what of it is secret
-    elif "connection_config" in told:
+        public.pop("connection_config", None)  # nobody can say any more what of it is secret
+    elif "connection_config" in public:
         secret = {name.casefold() for name, setting in provider.connection_config.items() if setting.secret}
-        fixed = told["connection_config"].items()
-        told["connection_config"] = {name: MASK if name.casefold() in secret else value for name, value in fixed}
-    return told
+        fixed = public["connection_config"].items()
+        public["connection_config"] = {name: MASK if name.casefold() in secret else value for name, value in fixed}
+    return public
 
 
 def _settings(generation: Generation) -> dict[str, Any]:

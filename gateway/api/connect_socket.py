@@ -1,6 +1,6 @@
 """The WebSocket on which the browser that opened a window learns the outcome.
 
-It gets an id, names it in the window's address, and is told once. Nothing that it sends is read.
+It gets an id, names it in the window's address, and gets one message. Nothing that it sends is read.
 """
 
 import asyncio
@@ -39,16 +39,16 @@ LIMIT_BYTES: Final = 4096
 
 
 async def socket(request: web.Request) -> web.StreamResponse:
-    """``connection_ack`` with `ws_client_id`, then ``success`` or ``error``; whoever connected closes."""
+    """``connection_ack`` with `ws_client_id`, then ``success`` or ``error``; anyone who connected closes."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     outcomes, limits = runtime.outcomes, generation.config.connect
     if outcomes.crowded(limits.result_sockets):
         raise Unavailable("busy", "Too many windows wait for an answer here. Try again.", retry_after_s=5)
     with outcomes.socket_of(client_network(request.remote), limits.result_sockets_per_address):
-        return await _told(request, outcomes)
+        return await _send_outcomes(request, outcomes)
 
 
-async def _told(request: web.Request, outcomes: Outcomes) -> web.StreamResponse:
+async def _send_outcomes(request: web.Request, outcomes: Outcomes) -> web.StreamResponse:
     answer = web.WebSocketResponse(timeout=CLOSE_S, heartbeat=HEARTBEAT_S, max_msg_size=LIMIT_BYTES, compress=False)
     client = outcomes.new_client()
     with outcomes.waiting(client_digest(client) or "") as waiting:
@@ -79,13 +79,13 @@ def message(outcome: Outcome) -> dict[str, Any]:
             "connection_id": outcome.connection_id,
             "is_pending": outcome.is_pending,
         }
-    told = {
+    body = {
         "message_type": "error",
         "provider_config_key": outcome.integration_id,
         "error_type": outcome.error_type,
         "error_desc": outcome.error_desc,
     }
-    return told if outcome.connection_id is None else {**told, "connection_id": outcome.connection_id}
+    return body if outcome.connection_id is None else {**body, "connection_id": outcome.connection_id}
 
 
 async def _until_closed(answer: web.WebSocketResponse) -> None:

@@ -19,7 +19,7 @@ from gateway.auth import modes
 from gateway.catalog.provider import Provider
 from gateway.connections.create import check_unchanged
 from gateway.connections.settings import accepted
-from gateway.errors import InvalidRequest, Issue, told_together
+from gateway.errors import InvalidRequest, Issue, joined_issues
 from gateway.generation import Generation
 from gateway.middleware.facts import CALLER
 from gateway.middleware.scope import needs
@@ -138,7 +138,7 @@ async def _check_tags(
 
 
 def _checked(runtime: Runtime, generation: Generation, caller: Caller, given: Any) -> tuple[Import, dict[str, Any]]:
-    """What is wrong with the form and what is wrong with the credential, told together."""
+    """What is wrong with the form and what is wrong with the credential, reported together."""
     environment = caller.environment.name
     faults: list[Issue] = []
     body: Import | None = None
@@ -161,7 +161,7 @@ def _checked(runtime: Runtime, generation: Generation, caller: Caller, given: An
     elif body is not None:
         generation.integrations.get(environment, body.provider_config_key)  # says which there are
     if body is None or faults:
-        raise InvalidRequest("invalid_body", told_together(faults), errors=faults)
+        raise InvalidRequest("invalid_body", joined_issues(faults), errors=faults)
     return body, held
 
 
@@ -195,12 +195,12 @@ def _unknown_settings(provider: Provider, config: Mapping[str, Any]) -> list[Iss
 
 
 def _folded(sent: Any) -> Any:
-    """The flat form as the other one; what belongs to neither is told by the checks of that."""
+    """The flat form as the other one; what belongs to neither is reported by the checks of that."""
     if not isinstance(sent, dict):
         return sent
     rest = {name: value for name, value in sent.items() if name not in NOT_FLAT}
     for name, old in FLAT.items():
         if old in rest:
             rest[name] = rest.pop(old)
-    told = {name: sent[name] for name in sent if name in NOT_FLAT}
-    return {**told, "credentials": rest}
+    folded = {name: sent[name] for name in sent if name in NOT_FLAT}
+    return {**folded, "credentials": rest}

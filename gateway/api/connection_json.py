@@ -119,7 +119,7 @@ def _without_refresh_tokens(value: Any) -> Any:
 # ── The story of a connection as our API and the command line show it.
 
 
-async def told(runtime: Runtime, generation: Generation, row: Connection) -> dict[str, Any]:
+async def state_and_story(runtime: Runtime, generation: Generation, row: Connection) -> dict[str, Any]:
     """``history``: each change of state, oldest first. ``diagnosis``: time line, causes in order, and what helps."""
     changes = await runtime.store.history.of(row.id)
     provider, now = generation.catalog.get(row.provider), clock.now()

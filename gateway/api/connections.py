@@ -10,7 +10,7 @@ from gateway.access.refusals import lacking, with_more
 from gateway.access.scopes import CONNECT
 from gateway.api.addressed import in_path, known_ref, ref_of
 from gateway.api.connect_endpoints import check_tags
-from gateway.api.connection_json import listed, state_of, told, whole
+from gateway.api.connection_json import listed, state_and_story, state_of, whole
 from gateway.api.narrow import check_webhook
 from gateway.api.request_body import Strict, empty_body, number, parsed, query_of, read_json, truth, wrong_query
 from gateway.api.shapes import (
@@ -25,7 +25,7 @@ from gateway.api.shapes import (
     end_user,
     tags_asked,
 )
-from gateway.errors import InvalidRequest, Issue, NotFound, ReconnectNeeded, Unavailable, told_together
+from gateway.errors import InvalidRequest, Issue, NotFound, ReconnectNeeded, Unavailable, joined_issues
 from gateway.http.ids import CONNECTION_ID
 from gateway.middleware.facts import CALLER, ENVIRONMENT
 from gateway.middleware.scope import needs
@@ -103,23 +103,23 @@ async def get_connection(request: web.Request) -> web.Response:
         if row is None:
             raise
         remedied = await runtime.links.with_remedy(fault, policy, ref, key_id=key_id)
-        # A copy: the fault itself may be told to others who waited for the same renewal.
+        # A copy: the fault itself may be raised for others who waited for the same renewal.
         shown = whole(runtime.store, row, credentials=False)
         if with_history:
-            shown |= await told(runtime, generation, row)
+            shown |= await state_and_story(runtime, generation, row)
         raise with_more(remedied, {"connection": shown if readable else state_of(row)}) from fault
     headers = {NOT_RENEWED: not_renewed.code} if not_renewed else {}
     if not readable:  # who may only create sessions sees what became of them
         return web.json_response(state_of(connection), headers=headers)
     shown = whole(runtime.store, connection, credentials=revealed, with_refresh_token=with_refresh_token)
     if with_history:
-        shown |= await told(runtime, generation, connection)
+        shown |= await state_and_story(runtime, generation, connection)
     return web.json_response(shown, headers=headers)
 
 
 @needs("environment:connections:delete", limits=True)
 async def delete_connection(request: web.Request) -> web.Response:
-    """Here at once, and its tokens at the provider; what became of each of these is told."""
+    """Here at once, and its tokens at the provider; what became of each of these is reported."""
     empty_body(request)
     query = query_of(request, ("provider_config_key", "revoke"), truths=("revoke",))
     runtime, generation = request.app[RUNTIME], generation_of(request)
@@ -132,8 +132,8 @@ async def delete_connection(request: web.Request) -> web.Response:
             f"Integration '{ref.integration_id}' has no connection '{ref.connection_id}'; nothing was deleted.",
         )
     outcomes = [one.as_json() for one in deleted.revocation if one.outcome != "not_offered"]
-    told = {"success": True, "at_provider": deleted.at_provider}
-    return web.json_response({**told, **({"revocation": outcomes} if outcomes else {})})
+    body = {"success": True, "at_provider": deleted.at_provider}
+    return web.json_response({**body, **({"revocation": outcomes} if outcomes else {})})
 
 
 def _tags(request: web.Request) -> dict[str, str]:
@@ -152,7 +152,7 @@ def _tags(request: web.Request) -> dict[str, str]:
     if len(tags) > MAX_TAGS:
         issues.append(Issue("too_big", f"Give at most {MAX_TAGS} tags, since no connection has more.", ("tags",)))
     if issues:
-        raise InvalidRequest("invalid_query_params", told_together(issues), errors=issues)
+        raise InvalidRequest("invalid_query_params", joined_issues(issues), errors=issues)
     return tags
 
 

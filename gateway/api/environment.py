@@ -22,8 +22,8 @@ async def rotate_signing_key(request: web.Request) -> web.Response:
     runtime, generation = request.app[RUNTIME], generation_of(request)
     key, retires_at = await rotate(generation.config, runtime.store, request[ENVIRONMENT].name)
     runtime.deliverer.key_changed()
-    told = {"webhook_signing_key": key.reveal(), "previous_key_retires_at": iso(retires_at)}
-    return web.json_response({"data": told}, headers={"Cache-Control": "no-store"})
+    body = {"webhook_signing_key": key.reveal(), "previous_key_retires_at": iso(retires_at)}
+    return web.json_response({"data": body}, headers={"Cache-Control": "no-store"})
 
 
 # ── ``GET /environment-variables``: ``environments.<name>.variables`` of gateway.yaml (docs/compatibility.md#environment).

@@ -29,7 +29,7 @@ async def health(request: web.Request) -> web.Response:
 async def ready(request: web.Request) -> web.Response:
     """200 while this node serves, 503 before that and from the moment a stop begins.
 
-    A database that all nodes share and that is away costs none of them its 200 while they serve from memory; it is told
+    A database that all nodes share and that is away costs none of them its 200 while they serve from memory; it is reported
     as ``"store": "away"``, and with the query ``store=required`` it is a 503 too (ADR 0023). One that is damaged is shown
     as ``"store": "damaged"`` in the same way: what can still be read is served. A clock that differs from the database's
     by seconds is shown as ``"clock": "off"``, and by so much that this node refreshes no token as ``"clock": "refused"``,

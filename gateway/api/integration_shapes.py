@@ -164,7 +164,7 @@ SHOWN: Final = {
 
 
 def shown(runtime: Runtime, generation: Generation, integration: Integration) -> dict[str, Any]:
-    """Without its secrets. Of a provider that the catalog has lost, its name stands for what else the entry told."""
+    """Without its secrets. Of a provider that the catalog has lost, its name stands for what else the entry stated."""
     provider = generation.catalog.get(integration.provider)
     public_url = generation.public_url
     made = integration.made

@@ -23,7 +23,7 @@ from gateway.api.request_body import empty_body, query_of, read_json
 from gateway.auth import modes
 from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.provider import Provider
-from gateway.errors import Conflict, InvalidRequest, Issue, NotFound, told_together
+from gateway.errors import Conflict, InvalidRequest, Issue, NotFound, joined_issues
 from gateway.generation import Generation
 from gateway.middleware.facts import CALLER, CONNECT_SESSION, ENVIRONMENT
 from gateway.middleware.scope import needs
@@ -55,16 +55,16 @@ async def get_integration(request: web.Request) -> web.Response:
     empty_body(request)
     runtime, generation = request.app[RUNTIME], generation_of(request)
     found = _found(request, generation)
-    told = shown(runtime, generation, found)
+    body = shown(runtime, generation, found)
     wanted = query.get("include", "").split(",")
     if "webhook" in wanted:
-        told["webhook_url"] = webhook_url(generation, found)
+        body["webhook_url"] = webhook_url(generation, found)
     policy = request[CALLER].policy
     if "credentials" in wanted and policy.allows(READ_CREDENTIALS) and not policy.of_connections:
-        told["credentials"] = credentials(generation, found)
+        body["credentials"] = credentials(generation, found)
         if found.custom:
-            told["custom"] = dict(found.custom)
-    return web.json_response({"data": told})
+            body["custom"] = dict(found.custom)
+    return web.json_response({"data": body})
 
 
 @needs("environment:integrations:create", limits=True)
@@ -150,11 +150,11 @@ async def delete_integration(request: web.Request) -> web.Response:
     ended = await runtime.made.end(environment, key)
     if ended is None:
         _unknown(key)
-    told: dict[str, Any] = {"success": True}
+    body: dict[str, Any] = {"success": True}
     if ended.connections:  # published clients know the bare answer
         outcomes = {name: count for name, count in sorted(ended.revocation.items()) if name != "not_offered"}
-        told["connections"] = {"deleted": ended.connections, "revocation": outcomes}
-    return web.json_response(told)
+        body["connections"] = {"deleted": ended.connections, "revocation": outcomes}
+    return web.json_response(body)
 
 
 def _found(request: web.Request, generation: Generation) -> Integration:
@@ -242,4 +242,4 @@ def _refuse(faults: Sequence[Issue]) -> None:
 
 
 def _refusal(faults: Sequence[Issue]) -> InvalidRequest:
-    return InvalidRequest("invalid_body", told_together(faults), errors=faults)
+    return InvalidRequest("invalid_body", joined_issues(faults), errors=faults)

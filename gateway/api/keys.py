@@ -121,7 +121,7 @@ def as_json(key: MintedKey) -> dict[str, Any]:
 
 
 def secret_part(text: Secret, key: MintedKey, public_url: str) -> dict[str, str]:
-    """What is told once: the key, and for a capability the address that it makes."""
+    """What is returned once: the key, and for a capability the address that it makes."""
     shown = {"secret": text.reveal()}
     if key.kind == "capability":
         shown["base_url"] = f"{public_url}/c/{text.reveal()}"

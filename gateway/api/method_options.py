@@ -4,7 +4,7 @@ from aiohttp import hdrs, web
 
 
 async def options(request: web.Request) -> web.Response:
-    """204 with Allow. No key is asked for, since nothing is told that docs/http-api.md does not tell everybody."""
+    """204 with Allow. No key is asked for, since it shows nothing that docs/http-api.md does not."""
     resource = request.match_info.route.resource
     methods = [] if resource is None else sorted({route.method for route in resource})
     return web.Response(status=204, headers={hdrs.ALLOW: ", ".join(methods)})

@@ -149,8 +149,8 @@ def _check_known(there: Listing, query: Query) -> None:
         issues.append(Issue("invalid_value", f"No provider has that auth_mode. There are {known}.", ("auth_mode",)))
     if query.category is not None and query.category.casefold() not in there.categories:
         near = close_matches(query.category.casefold(), there.categories, 3) or sorted(there.categories)
-        told = f"No provider is in that category. There are {', '.join(near[:40])}{' …' if len(near) > 40 else ''}."
-        issues.append(Issue("invalid_value", told, ("category",)))
+        message = f"No provider is in that category. There are {', '.join(near[:40])}{' …' if len(near) > 40 else ''}."
+        issues.append(Issue("invalid_value", message, ("category",)))
     if issues:
         raise InvalidRequest("invalid_query_params", " ".join(one.message for one in issues), errors=issues)
 

@@ -8,7 +8,7 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from gateway.errors import Code, InvalidRequest, Issue, told_together
+from gateway.errors import Code, InvalidRequest, Issue, joined_issues
 from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, misfit
 from gateway.http.strict_json import parse
 from gateway.off_loop import INLINE_BYTES, off_loop
@@ -127,7 +127,7 @@ def checked(value: Any, model: type[Model], code: Code) -> Model:
     except ValidationError as fault:
         check_count(fault, code)
         issues = [issue(one, value) for one in fault.errors(include_url=False, include_input=False)]
-        raise InvalidRequest(code, told_together(issues), errors=issues) from None
+        raise InvalidRequest(code, joined_issues(issues), errors=issues) from None
 
 
 def check_count(fault: ValidationError, code: Code) -> None:
@@ -173,7 +173,7 @@ def query_of(
             issues.append(Issue("custom", f"'{name}' must be a whole number from {least} to {most}.", (name,)))
         query[name] = text
     if issues:
-        raise InvalidRequest("invalid_query_params", told_together(issues), errors=issues)
+        raise InvalidRequest("invalid_query_params", joined_issues(issues), errors=issues)
     return query
 
 

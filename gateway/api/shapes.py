@@ -102,14 +102,14 @@ def derived_tags(user: EndUser | None, given: dict[str, str] | None) -> dict[str
     """The tags that tell who the end user is, with `given` ones winning; the user's own are dropped past ten in all."""
     if user is None:
         return given or {}
-    told: dict[str, Any] = {
+    derived: dict[str, Any] = {
         "end_user_id": user.id,
         "end_user_email": user.email,
         "end_user_display_name": user.display_name,
         "organization_id": user.organization_id,
         "organization_display_name": user.organization_display_name,
     }
-    base = {name: text for name, text in told.items() if text} | (given or {})
+    base = {name: text for name, text in derived.items() if text} | (given or {})
     own = {name.lower(): text for name, text in (user.tags or {}).items() if text}
     return {**own, **base} if len({**own, **base}) <= MAX_TAGS else base
 

@@ -10,7 +10,7 @@ from gateway.api.request_body import wrong_query
 from gateway.auth.pasted_keys import CERTIFICATE, PRIVATE_KEY
 from gateway.authorization.connect_sessions import check_offered
 from gateway.catalog.provider import Provider
-from gateway.errors import Forbidden, InvalidRequest, Issue, told_together
+from gateway.errors import Forbidden, InvalidRequest, Issue, joined_issues
 from gateway.generation import Generation
 from gateway.http.strict_json import parse
 from gateway.http.url import members
@@ -50,13 +50,13 @@ class Form:
         typed = self._typed(await request.read(), provider)
         params = members(request.query, "params")
         connection = await runtime.typed_in.connect(session, integration, typed, params, request[REQUEST_ID])
-        told: dict[str, Any] = {
+        body: dict[str, Any] = {
             "connectionId": connection.ref.connection_id,
             "providerConfigKey": integration.integration_id,
         }
         if isinstance(connection, PendingConnection):
-            told["isPending"] = True
-        return web.json_response(told)
+            body["isPending"] = True
+        return web.json_response(body)
 
     def _typed(self, body: bytes, provider: Provider) -> dict[str, Any]:
         given = parse(body) if body else {}
@@ -70,7 +70,7 @@ class Form:
             if name not in names and name != "type"
         ]
         if issues:
-            raise InvalidRequest("invalid_body", told_together(issues), errors=issues)
+            raise InvalidRequest("invalid_body", joined_issues(issues), errors=issues)
         if self.mode == "OAUTH2_CC":
             _check_client(given, provider)
         override = {OVERRIDE[name]: text for name, text in given.items() if name in OVERRIDE}

@@ -17,7 +17,7 @@ from gateway.secret import Secret
 if TYPE_CHECKING:
     from gateway.errors import Code
 
-# ── Where a provider is told to send its webhooks (docs/compatibility.md#provider-webhooks).
+# ── The address for a provider's webhooks (docs/compatibility.md#provider-webhooks).
 
 
 def webhook_address(public_url: str, environment: str, integration_id: str) -> str:

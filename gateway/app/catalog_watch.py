@@ -55,7 +55,7 @@ class CatalogWatch:
     app: web.Application
     aloud: bool = True
     seen: int | None = None
-    told: frozenset[str] = field(default_factory=frozenset)
+    logged: frozenset[str] = field(default_factory=frozenset)
 
     async def run(self) -> None:
         """Keep the catalog of `app` as its folders have it, until cancelled. What changed since it was read counts too."""
@@ -93,8 +93,8 @@ class CatalogWatch:
 
     def _tell(self, metrics: Metrics, found: Reread, differences: dict[str, list[str]]) -> None:
         """Each fault once, for as long as it stays."""
-        new = [str(fault) for fault in found.faults if str(fault) not in self.told]
-        self.told = frozenset(map(str, found.faults))
+        new = [str(fault) for fault in found.faults if str(fault) not in self.logged]
+        self.logged = frozenset(map(str, found.faults))
         if not self.aloud:
             return
         for fault in new:
@@ -157,7 +157,7 @@ async def _stirred(folders: Sequence[Path]) -> AsyncGenerator[None]:
 
     polling = bool(os.environ.get("WATCHFILES_FORCE_POLLING"))
     with RustNotify([str(folder) for folder in there], False, polling, POLL_MS, False, True) as watcher:
-        yield  # it watches by now, so what came before is seen now and what comes later is told
+        yield  # it watches by now, so what came before is seen now and what comes later is reported
         async with aclosing(_waits(watcher)) as waits:
             async for stirred in waits:
                 yield

@@ -1,6 +1,6 @@
 """APP: the end user installs the operator's app; a JWT signed by the app is exchanged for the installation's tokens.
 
-That an installation belongs to whoever comes back with its number is the provider's word alone, told in the address of
+That an installation belongs to anyone who comes back with its number is the provider's word alone, reported in the address of
 the callback: CUSTOM asks for the end user's own grant besides, which a guessed number does not have.
 """
 
@@ -90,7 +90,7 @@ def installation_token(context: Context, place: str, app_id: str | None = None) 
     proof = _proof(context, app_id)
     headers = {"Accept": "application/json", "Authorization": f"Bearer {proof.reveal()}"}
     headers |= context.texts(provider.token_headers, {"jwt": proof})
-    reply = yield context.told(ProviderCall(url, headers, b""), secrets=[proof])
+    reply = yield context.with_secrets(ProviderCall(url, headers, b""), secrets=[proof])
     answer = accepted_answer(reply)
     token = token_at(answer, (*kept(provider, "token"), "access_token"))
     ends = expires_at(provider, answer, reply.asked_at) or reply.asked_at + LIFETIME

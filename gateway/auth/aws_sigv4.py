@@ -248,7 +248,7 @@ class AwsSigV4(ExchangedMode):
             asked["ExternalId"] = str(external)
         keys = SigV4Keys(client.client_id, client.client_secret)
         call = _signed(url, urlencode(asked).encode(), SigV4Signer(keys, Scope(region, "sts")))
-        reply = yield context.told(call, secrets=(client.client_secret,))
+        reply = yield context.with_secrets(call, secrets=(client.client_secret,))
         lent = read_credentials(reply)
         fresh = {"access_key_id": lent[0], "secret_access_key": lent[1], "session_token": lent[2]}
         return {**held, **fresh, "expires_at": iso(lent[3])}
@@ -266,22 +266,22 @@ class AwsSigV4(ExchangedMode):
         """Region and service as the entry has them, else as the credential has."""
         spec = context.provider.request_signing
         templates = {"region": spec.region, "service": spec.service} if spec else {}
-        told = {
+        fields = {
             **{k: v for k, v in held.items() if k in {"region", "service"}},
             **context.texts(templates, member_values(held)),
         }
-        if missing := {"region", "service"} - {name for name, text in told.items() if text}:
+        if missing := {"region", "service"} - {name for name, text in fields.items() if text}:
             raise InvalidRequest(
                 "unresolved_setting",
                 f"Requests to AWS are signed for a region and a service; {' and '.join(sorted(missing))} "
                 "is missing. Give it in connection_config.",
             )
-        if not all(NAME.fullmatch(told[name]) for name in ("region", "service")):
+        if not all(NAME.fullmatch(fields[name]) for name in ("region", "service")):
             raise InvalidRequest(
                 "unresolved_setting",
                 "An AWS region and an AWS service are written in letters, digits and hyphens only.",
             )
-        return Scope(told["region"], told["service"])
+        return Scope(fields["region"], fields["service"])
 
 
 def sts_url(region: str) -> str:
@@ -295,8 +295,8 @@ def read_credentials(reply: Reply) -> tuple[str, str, str, datetime]:
     if reply.status >= 500 or reply.status == 429:
         raise TokenUnavailable(f"STS answered {reply.status}", retry_after(reply.headers))
     if reply.status != 200:
-        told = ": ".join(filter(None, (_element(text, "Code"), _element(text, "Message"))))
-        raise TokenRefused("credentials_refused", f"STS answered {reply.status}" + (f": {told}" if told else ""))
+        message = ": ".join(filter(None, (_element(text, "Code"), _element(text, "Message"))))
+        raise TokenRefused("credentials_refused", f"STS answered {reply.status}" + (f": {message}" if message else ""))
     found = [_element(text, name) for name in PARTS]
     if text.lstrip().startswith("{"):
         found = _from_json(text)

@@ -51,7 +51,7 @@ class Bill(ExchangedMode):
         params = to.texts(provider.token_params, known) or {NAMES[name]: held[name] for name in TYPED}
         headers = {"Accept": "application/json", **to.texts(provider.token_headers, known)}
         call = encoded(provider.token_request_method or "POST", url, headers, params, provider.body_format)
-        reply = yield context.told(call, secrets=known.values())
+        reply = yield context.with_secrets(call, secrets=known.values())
         answer = accepted_answer(reply)
         fresh = {"session_id": token_at(answer, (*kept(provider, SESSION[0]), *SESSION)), "raw": answer}
         user = next((found for path in USER if isinstance(found := dig(answer, path), str)), None)

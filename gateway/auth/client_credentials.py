@@ -69,7 +69,7 @@ class ClientCredentialsMode(ExchangedMode):
             params=context.texts(provider.token_params, known),
             headers=context.texts(provider.token_headers, known),
         )
-        reply = yield context.told(call, identity=self.identity(held), secrets=known.values())
+        reply = yield context.with_secrets(call, identity=self.identity(held), secrets=known.values())
         answer = accepted_answer(reply)
         token = token_at(answer, (*kept(provider, "access_token"), *ALSO))
         ends = expires_at(provider, answer, reply.asked_at) or reply.asked_at + LIFETIME

@@ -252,7 +252,7 @@ class Context:
         own = self.provider.proxy.base_url if key == "proxy.base_url" else getattr(self.provider, key)
         return chosen(self.provider, key, own, self.config) or ""
 
-    def told(
+    def with_secrets(
         self, call: ProviderCall, *, identity: ClientIdentity | None = None, secrets: Iterable[Secret] = ()
     ) -> ProviderCall:
         """`call` with the certificate to show, and with all that its answer may quote and nobody may see."""

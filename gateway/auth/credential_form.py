@@ -7,7 +7,7 @@ from typing import Any, Final
 from gateway.catalog.auth_modes import CLIENT
 from gateway.catalog.provider_parts import Setting
 from gateway.catalog.value import BadValue, check_value, flat_values
-from gateway.errors import MOST_ISSUES, InvalidRequest, Issue, told_together
+from gateway.errors import MOST_ISSUES, InvalidRequest, Issue, joined_issues
 from gateway.oauth.token_answers import MAX_LIFETIME, dig, positive_seconds
 from gateway.secret import Secret
 from gateway.timestamps import moment
@@ -155,7 +155,7 @@ class CredentialForm:
             if name not in self._read and name not in ignored:
                 self._fault(name, "unrecognized_keys", f"'{name}' is not a field of these credentials.")
         if self._issues:
-            raise InvalidRequest("invalid_body", told_together(self._issues), errors=self._issues)
+            raise InvalidRequest("invalid_body", joined_issues(self._issues), errors=self._issues)
 
     def _fault(self, name: str, code: str, message: str) -> None:
         self._issues.append(Issue(code, message, (*self._path, name)))

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from gateway.auth.basic import Basic
 from gateway.auth.context import Context
 from gateway.auth.mode import Dialogue, Granted, GrantingMode, SetOut, Wish
-from gateway.auth.oauth2 import told
+from gateway.auth.oauth2 import captured_settings
 from gateway.auth.provider_answers import short
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest
@@ -51,7 +51,7 @@ class InstallPlugin(Basic, GrantingMode):
             raise InvalidRequest(
                 "authorization_refused", f"{name} did not install the plugin: {short(query['error'])}."
             )
-        kept = told(context.provider, {}, query)
+        kept = captured_settings(context.provider, {}, query)
         at = replace(context, config={**kept, **context.config})
         return Granted(_plugin(at.toward(at.url("proxy.base_url"))), kept)
 

@@ -22,7 +22,7 @@ from gateway.timestamps import iso
 def signed(spec: Jwt, context: Context, credential: Mapping[str, Secret], now: datetime) -> tuple[Secret, datetime]:
     """The token, and when it ends. Claims with a value that is not there are left out.
 
-    Raises TokenRefused where the key cannot be used: only whoever gave it can mend that.
+    Raises TokenRefused where the key cannot be used: only anyone who gave it can mend that.
     """
     known = revealed(context.values(credential))
     moment = Moment(now)
@@ -57,7 +57,7 @@ def sign(header: Mapping[str, Any], claims: Mapping[str, Any], key: str, encodin
     return Secret(made)
 
 
-# ── JWT: a token that we sign with the end user's key is the access token; it is signed anew before it ends (RFC
+# ── JWT: a token that we sign with the end user's key is the access token; it is signed again before it ends (RFC
 # 7519).
 
 OURS: Final = ("token", "expires_at")
@@ -71,7 +71,7 @@ class JwtMode(ExchangedMode):
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         fields = CredentialForm(form, self.types())
         typed = {name: fields.given(name, setting) for name, setting in provider.credentials.items()}
-        fields.finish(*OURS)  # a token that somebody else signed is not ours to renew: it is signed anew
+        fields.finish(*OURS)  # a token that somebody else signed is not ours to renew: it is signed again
         return {"type": self.name, **{name: value for name, value in typed.items() if value is not None}}
 
     def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:

@@ -54,8 +54,8 @@ def discovered(url: str) -> Dialogue[Server]:
     name = str(resource.get("resource") or url)
     if found is None:  # before RFC 9728 came, these places were agreed on
         return Server(name, f"{issuer}/authorize", f"{issuer}/token", None, f"{issuer}/register", scopes=scopes)
-    told = {key: _address(found.get(key)) for key in _ENDPOINTS}
-    if not told["authorization_endpoint"] or not told["token_endpoint"]:
+    endpoints = {key: _address(found.get(key)) for key in _ENDPOINTS}
+    if not endpoints["authorization_endpoint"] or not endpoints["token_endpoint"]:
         raise TokenRefused("invalid_request", f"the metadata of {issuer} names no authorization and token endpoint")
     challenges = found.get("code_challenge_methods_supported")
     if isinstance(challenges, list) and "S256" not in challenges:
@@ -63,11 +63,11 @@ def discovered(url: str) -> Dialogue[Server]:
     methods = found.get("token_endpoint_auth_methods_supported")
     return Server(
         resource=name,
-        authorization_url=told["authorization_endpoint"],
-        token_url=told["token_endpoint"],
+        authorization_url=endpoints["authorization_endpoint"],
+        token_url=endpoints["token_endpoint"],
         issuer=str(found["issuer"]) if found.get("authorization_response_iss_parameter_supported") is True else None,
-        registration_url=told["registration_endpoint"],
-        revocation_url=told["revocation_endpoint"],
+        registration_url=endpoints["registration_endpoint"],
+        revocation_url=endpoints["revocation_endpoint"],
         auth_methods=tuple(_texts(methods)) if isinstance(methods, list) else DEFAULT_METHODS,
         reads_documents=found.get("client_id_metadata_document_supported") is True,
         scopes=scopes,

@@ -22,7 +22,7 @@ from gateway.timestamps import moment
 
 
 class Signer(Protocol):
-    """Signs what is really sent, anew for each attempt: nonces and times are used once."""
+    """Signs what is really sent, again for each attempt: nonces and times are used once."""
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -129,11 +129,11 @@ class AuthMode(ABC):
         return ClientIdentity(certificate, Secret(key)) if certificate and key else None
 
     def revocable(self, held: Mapping[str, Any]) -> Sequence[RevocableToken]:
-        """Its tokens that outlive a deletion unless the provider is told, the longest-lived first."""
+        """Its tokens that outlive a deletion unless the provider is asked to revoke them, the longest-lived first."""
         return ()
 
     def revocation(self, held: Mapping[str, Any], context: Context) -> TokenRevocation | None:
-        """How the provider is told; None where it has no such place. Raises InvalidRequest where a setting is missing."""
+        """The revocation request; None where it has no such place. Raises InvalidRequest where a setting is missing."""
         if not context.provider.revocation_url:
             return None
         url = context.url("revocation_url", context.values(self.values(held)))
@@ -174,7 +174,7 @@ class SetOut:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The credential that came of an authorization, and settings that the provider told on the way."""
+    """The credential that came of an authorization, and settings that the provider returned on the way."""
 
     held: Mapping[str, Any] = field(repr=False)
     config: Mapping[str, str] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from gateway import clock
 from gateway.auth.context import Context
 from gateway.auth.credential_form import CredentialForm, member_values
 from gateway.auth.mode import Dialogue, Granted, GrantingMode, SetOut, Signer, Wish
-from gateway.auth.oauth2 import told
+from gateway.auth.oauth2 import captured_settings
 from gateway.auth.pasted_keys import pem
 from gateway.auth.provider_answers import said, short
 from gateway.catalog.provider import Provider
@@ -206,7 +206,7 @@ class OAuth1(GrantingMode):
         keys = keys_of(at, kept["oauth_token"], Secret(kept["oauth_token_secret"]))
         answer, _ = yield from self._ask(context, "token_url", keys, {"oauth_verifier": query["oauth_verifier"]}, {})
         held = {"type": self.name, **{name: answer[name] for name in ("oauth_token", "oauth_token_secret")}}
-        return Granted({**held, "raw": answer}, told(provider, answer, query))
+        return Granted({**held, "raw": answer}, captured_settings(provider, answer, query))
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
         return member_values(held)
@@ -225,7 +225,7 @@ class OAuth1(GrantingMode):
             headers["Content-Type"] = FORM
         secrets = [keys.client_secret, Secret(extra.get("oauth_verifier", ""))]
         secrets += [keys.token_secret] if keys.token_secret else []
-        reply = yield context.told(ProviderCall(url, headers, body.encode()), secrets=secrets)
+        reply = yield context.with_secrets(ProviderCall(url, headers, body.encode()), secrets=secrets)
         return read_credentials(reply), reply
 
 

@@ -91,7 +91,7 @@ class OAuth2(GrantingMode):
         return code_name(context.provider) in query or "error" in query
 
     def arrive(self, context: Context, kept: Mapping[str, Any], query: Mapping[str, str]) -> Dialogue[Granted]:
-        """Redeem the code (RFC 6749 §4.1.3) at the pinned address, for whoever RFC 9207 says it comes from."""
+        """Redeem the code (RFC 6749 §4.1.3) at the pinned address, for anyone who RFC 9207 says it comes from."""
         provider, to = context.provider, context.toward(kept["token_url"])
         check_response(provider, kept["address"], query)
         reply = yield code_request(
@@ -115,7 +115,7 @@ class OAuth2(GrantingMode):
                 "again.",
             )
         held = self.granted(provider, answer, reply.asked_at, before)
-        return Granted(held, told(provider, held["raw"], query))
+        return Granted(held, captured_settings(provider, held["raw"], query))
 
     def granted(
         self, provider: Provider, answer: Mapping[str, Any], received: datetime, before: Mapping[str, Any] | None = None
@@ -199,7 +199,7 @@ def check_response(provider: Provider, address: str, query: Mapping[str, str]) -
         )
 
 
-def told(provider: Provider, answer: Mapping[str, Any], query: Mapping[str, str]) -> dict[str, str]:
+def captured_settings(provider: Provider, answer: Mapping[str, Any], query: Mapping[str, str]) -> dict[str, str]:
     """Settings that the entry wants kept from the token answer and from the callback's query. A text that no setting may
     be (too long, or with characters that do not print) counts as absent.
     """

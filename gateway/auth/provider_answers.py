@@ -44,15 +44,15 @@ def said(reply: Reply) -> str:
         answer = json.loads(text)
     except (ValueError, RecursionError):
         return "" if text.lstrip()[:1] == "<" else short(" ".join(text.split()))
-    found = dict.fromkeys(short(part) for part in _told(answer, 0))
+    found = dict.fromkeys(short(part) for part in _messages(answer, 0))
     return short(": ".join(filter(None, found)))
 
 
-def _told(answer: Any, depth: int) -> Iterator[str]:
+def _messages(answer: Any, depth: int) -> Iterator[str]:
     if isinstance(answer, str):
         yield answer
     elif isinstance(answer, list) and answer and depth < 4:
-        yield from _told(answer[0], depth + 1)
+        yield from _messages(answer[0], depth + 1)
     elif isinstance(answer, Mapping) and depth < 4:
         answer = {str(name).lower(): value for name, value in answer.items()}
         code = answer.get("error")
@@ -64,7 +64,7 @@ def _told(answer: Any, depth: int) -> Iterator[str]:
             return
         for name in _INSIDE:
             if isinstance(answer.get(name), Mapping | list):
-                yield from _told(answer[name], depth + 1)
+                yield from _messages(answer[name], depth + 1)
                 return
 
 

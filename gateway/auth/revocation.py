@@ -49,7 +49,7 @@ def revocable(context: Context, tokens: Sequence[RevocableToken]) -> list[Revoca
 def revoke(
     context: Context, how: TokenRevocation | None, tokens: Sequence[RevocableToken], credential: dict[str, Secret]
 ) -> Dialogue[list[RevocationOutcome]]:
-    """One call a token. Never raises: what cannot be ended is told."""
+    """One call a token. Never raises: what cannot be ended is reported."""
     outcomes = []
     for token in tokens:
         if how is None:
@@ -81,7 +81,7 @@ def _call(context: Context, how: TokenRevocation, token: RevocableToken, credent
         secrets += how.client.secrets()
     params = renamed(params, spec.param_renames)
     call = encoded(spec.method, how.url, headers, params, spec.body_format, secrets=tuple(secrets))
-    return context.told(call, identity=how.identity)
+    return context.with_secrets(call, identity=how.identity)
 
 
 def _outcome(token: RevocableToken, call: ProviderCall, reply: Reply) -> RevocationOutcome:

@@ -57,7 +57,7 @@ class TwoStep(ExchangedMode):
         return dict(held) if held.get("token") else (yield from self._signed_in(held, context))
 
     def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
-        """By the refresh token where there are one and a place for it; signed in anew where not, or where that is refused."""
+        """By the refresh token where there are one and a place for it; signed in again where not, or where that is refused."""
         if context.provider.refresh_url and held.get("refresh_token"):
             try:
                 return (yield from self._refreshed(held, context))
@@ -128,7 +128,7 @@ class TwoStep(ExchangedMode):
             call = ProviderCall(url, headers, b"", (), step.method)
         else:
             call = encoded(step.method, url, headers, params, body_format)
-        return context.told(call, identity=identity, secrets=known.values())
+        return context.with_secrets(call, identity=identity, secrets=known.values())
 
     @staticmethod
     def _read(provider: Provider, answer: dict[str, Any], asked_at: datetime) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from gateway import clock
-from gateway.access.refusals import told
+from gateway.access.refusals import rule_and_fix
 from gateway.catalog.provider import Provider
 from gateway.connections.settings import accepted, by_browser
 from gateway.errors import Forbidden, TooManyRequests, Unauthorized
@@ -150,7 +150,7 @@ def _too_many(rule: str, what: str, fix: str, limit: int, wait_s: int) -> TooMan
     return TooManyRequests(
         "too_many_request",
         f"{what} {fix}",
-        payload={"limit": limit, **told(rule, fix, "the gateway's operator")},
+        payload={"limit": limit, **rule_and_fix(rule, fix, "the gateway's operator")},
         retry_after_s=wait_s,
     )
 

@@ -66,7 +66,7 @@ STATES: Final = ("state", "payload", "customField")  # how providers call it tha
 ONCE: Final = (*STATES, "code", "error", "iss")  # RFC 6749 §3.1: a parameter comes once
 NEITHER: Final = (
     "The provider sent neither a code nor an error back. Start again from the application; if it happens again, ask "
-    "whoever runs it for help."
+    "anyone who runs it for help."
 )
 
 
@@ -205,7 +205,7 @@ class Flows:
         fault: GatewayError,
         request_id: str = "",
     ) -> None:
-        """Tell whoever waits that nothing was begun."""
+        """Tell anyone who waits that nothing was begun."""
         log_failure(
             fault,
             environment=session.environment,
@@ -314,7 +314,7 @@ class Flows:
         self, query: Mapping[str, str], cookies: Mapping[str, str], request_id: str = ""
     ) -> Arrived | Choice:
         """The new connection. Raises CallbackFailed with words for the end user; a state that is not this browser's
-        stays unused, so that whoever it belongs to can still finish.
+        stays unused, so that the caller that it belongs to can still finish.
         """
         back = Back(request_id, query)
         returned = await self._returned(query, cookies, back)
@@ -357,7 +357,7 @@ class Flows:
         self, flow: Flow, pending: PendingAuthorization, work: Coroutine[Any, Any, Arrived | Choice], back: Back
     ) -> Arrived | Choice:
         # In a task of its own: the state is spent, so a browser that leaves now must not throw the grant away.
-        redeeming = asyncio.create_task(self._telling.told(flow, pending, work, back))
+        redeeming = asyncio.create_task(self._telling.reported(flow, pending, work, back))
         self._redeeming.add(redeeming)
         redeeming.add_done_callback(self._redeemed)
         try:
@@ -368,7 +368,7 @@ class Flows:
     def _redeemed(self, task: "asyncio.Task[Arrived | Choice]") -> None:
         self._redeeming.discard(task)
         if not task.cancelled():
-            task.exception()  # told to the browser, or to nobody if it has left
+            task.exception()  # raised for the browser, or to nobody if it has left
 
     def _check_browser(self, flow: Flow, state: str, cookies: Mapping[str, str]) -> None:
         if Secret(digest(cookies.get(self.cookie_name(state), ""))) != Secret(flow.browser_digest):

@@ -52,7 +52,7 @@ class Grants:
                 returned.context.integration,
                 granted.held,
                 connection_id=flow.connection_id,
-                config={**config, **granted.config, **given},  # what it tells now before what it told when first made
+                config={**config, **granted.config, **given},  # what it returns now before what it returned first
                 path=("params",),
                 tags=pending.tags or None,
                 end_user=pending.end_user,

@@ -3,7 +3,7 @@
 Tells what came of an attempt to connect: to the window that waits here for it, and through the store to all other nodes.
 
 The browser's WebSocket may hang on another node, or in another worker, than the one that its callback comes to. So an
-outcome is stored first; whoever waits is woken by the change feed and reads it there (ADR 25).
+outcome is stored first; anyone who waits is woken by the change feed and reads it there (ADR 25).
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from typing import Any, Final
 import structlog
 
 from gateway import clock
-from gateway.access.refusals import told
+from gateway.access.refusals import rule_and_fix
 from gateway.auth.provider_answers import short
 from gateway.authorization.results import Arrived, Back, Choice, error_type
 from gateway.errors import GatewayError, TooManyRequests
@@ -49,7 +49,7 @@ def log_failure(
     query: Mapping[str, str] | None = None,
 ) -> None:
     """`query`: of the callback, where a provider says no (RFC 6749 §4.1.2.1). A provider's words are masked and bounded."""
-    told = {
+    fields = {
         "environment": environment,
         "integration": _fit(integration),
         "connection_id": connection_id,
@@ -58,8 +58,8 @@ def log_failure(
         "detail": _fit(fault.message) if isinstance(fault, GatewayError) else type(fault).__name__,
         "request_id": request_id,
     }
-    told = {name: text for name, text in told.items() if text is not None}
-    log.warning("authorization_failed", **told)
+    fields = {name: text for name, text in fields.items() if text is not None}
+    log.warning("authorization_failed", **fields)
 
 
 def _said(fault: Exception, query: Mapping[str, str]) -> dict[str, str | None]:
@@ -100,7 +100,7 @@ class WaitingWindow:
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
 
-    def told(self, outcome: Outcome | None) -> None:
+    def resolve(self, outcome: Outcome | None) -> None:
         if not self.outcome.done():
             self.outcome.set_result(outcome)
 
@@ -117,7 +117,7 @@ class Outcomes:
 
     @staticmethod
     def new_client() -> str:
-        """A `ws_client_id`: whoever has it hears the outcome of the window that names it."""
+        """A `ws_client_id`: anyone who has it hears the outcome of the window that names it."""
         return str(uuid.uuid4())
 
     def crowded(self, most: int) -> bool:
@@ -133,7 +133,7 @@ class Outcomes:
                 "too_many_request",
                 f"{counted(most, 'WebSocket')} of this client's address wait for a result, the most that "
                 f"connect.result_sockets_per_address allows. {fix}",
-                payload={"limit": most, **told("result_sockets_per_address", fix, "the gateway's operator")},
+                payload={"limit": most, **rule_and_fix("result_sockets_per_address", fix, "the gateway's operator")},
                 retry_after_s=SOCKET_WAIT_S,
             )
         self._sockets[client] += 1
@@ -164,7 +164,7 @@ class Outcomes:
                 self._looked_at = None
 
     async def tell(self, outcome: Outcome) -> None:
-        """Store it and wake whoever waits. A store that fails costs the other nodes the news, never the connection."""
+        """Store it and wake anyone who waits. A store that fails costs the other nodes the news, never the connection."""
         try:
             await self._store.flow_results.add(outcome)
         except GatewayError as fault:
@@ -178,7 +178,7 @@ class Outcomes:
         if not serving:
             for waiting in list(self._waiting.values()):
                 for one in list(waiting):
-                    one.told(None)
+                    one.resolve(None)
             return
         now = clock.now()
         since = (self._looked_at or now) - OVERLAP
@@ -189,7 +189,7 @@ class Outcomes:
     def _deliver(self, outcome: Outcome) -> None:
         for key in (outcome.client_digest, outcome.session_digest):
             for one in list(self._waiting.get(key, ()) if key else ()):
-                one.told(outcome)
+                one.resolve(outcome)
 
 
 def client_digest(ws_client_id: str | None) -> str | None:
@@ -236,10 +236,10 @@ class Telling:
         self._store = store
         self._outcomes = outcomes
 
-    async def told(
+    async def reported(
         self, flow: Flow, pending: PendingAuthorization, work: Coroutine[Any, Any, Arrived | Choice], back: Back
     ) -> Arrived | Choice:
-        """What comes of `work`, told to those who wait for it before it is told to the browser."""
+        """What comes of `work`, reported to those who wait for it, then to the browser."""
         try:
             came = await work
         except Exception as fault:
@@ -253,7 +253,7 @@ class Telling:
         return came
 
     async def failure(self, flow: Flow, pending: PendingAuthorization, fault: Exception, back: Back) -> None:
-        """It came to nothing; what is no GatewayError is told without its words."""
+        """It came to nothing; what is no GatewayError is reported without its words."""
         log_failure(
             fault,
             environment=flow.environment,

@@ -15,7 +15,7 @@ import structlog
 from gateway import clock
 from gateway.access import refusals
 from gateway.access.key_policy import Policy
-from gateway.access.refusals import told, with_more
+from gateway.access.refusals import rule_and_fix, with_more
 from gateway.access.scopes import CONNECT
 from gateway.authorization.connect_sessions import ConnectSessions, connect_link
 from gateway.errors import GatewayError
@@ -75,7 +75,7 @@ class ReconnectLinks:
         step = refusals.CONNECT if missing else refusals.RECONNECT
         if not policy.allows(CONNECT):
             fix = refusals.sentence(refusals.with_scope(step))
-            remedy = told("connection", fix, "the application's back end")
+            remedy = rule_and_fix("connection", fix, "the application's back end")
             return with_more(fault, remedy, refusals.without_scope(fault.message))
         environment = self._current.generation.config.environments.get(ref.environment)
         if environment is None:  # a reload has taken it away
@@ -83,10 +83,12 @@ class ReconnectLinks:
         if environment.requires_binding:
             fix = refusals.sentence(refusals.with_challenge(step))
             remedy = {"poll_url": self.poll_url(ref)} if pollable else {}
-            remedy |= told("connection", fix, "the application's back end")
+            remedy |= rule_and_fix("connection", fix, "the application's back end")
             return with_more(fault, remedy, refusals.bound(fault.message))
         if not key_id and not environment.connect_links_in_errors:
-            remedy = {"poll_url": self.poll_url(ref)} | told("connection", refusals.sentence(step), "the end user")
+            remedy = {"poll_url": self.poll_url(ref)} | rule_and_fix(
+                "connection", refusals.sentence(step), "the end user"
+            )
             return with_more(fault, remedy)
         try:
             link = await self._link(ref, key_id, there=not missing)
@@ -97,7 +99,7 @@ class ReconnectLinks:
         if pollable:
             remedy["poll_url"] = self.poll_url(ref)
         fix = NEXT_STEP if pollable else NEXT_STEP_WITHOUT_KEY
-        remedy |= told("connection", fix, "the end user whose connection it is")
+        remedy |= rule_and_fix("connection", fix, "the end user whose connection it is")
         return with_more(fault, remedy, refusals.with_link(fault.message, link.url))
 
     async def _link(self, ref: ConnectionRef, key_id: str, *, there: bool) -> Link:
@@ -135,7 +137,7 @@ class ReconnectLinks:
             task.add_done_callback(self._ending.discard)
 
     def missed(self) -> None:
-        """What was written is not known: a link is made anew when one is asked for."""
+        """What was written is not known: a link is made again when one is asked for."""
         self._kept.clear()
 
     async def close(self) -> None:

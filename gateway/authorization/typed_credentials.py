@@ -58,7 +58,7 @@ class TypedIn:
         try:
             connection = await self._connected(session, integration, typed, params, browser)
         except GatewayError as fault:
-            told = replace(outcome, error_type=error_type(fault), error_desc=fault.message, code=fault.code)
+            failed = replace(outcome, error_type=error_type(fault), error_desc=fault.message, code=fault.code)
             log_failure(
                 fault,
                 environment=session.environment,
@@ -66,7 +66,7 @@ class TypedIn:
                 request_id=request_id,
                 connection_id=session.connection_id,
             )
-            await self._outcomes.tell(told)
+            await self._outcomes.tell(failed)
             raise
         is_pending = isinstance(connection, PendingConnection)
         made = replace(outcome, connection_id=connection.ref.connection_id, is_pending=is_pending, at=clock.now())
@@ -111,7 +111,7 @@ class TypedIn:
 
 
 def external_id(session: ConnectSession, integration: Integration) -> str:
-    """Whom a role is assumed for. The same for one end user each time, and not theirs to choose: whoever named another
+    """Whom a role is assumed for. The same for one end user each time, and not theirs to choose: anyone who named another
     customer's role would otherwise reach it through us (the confused deputy).
     """
     who = session.end_user.id if session.end_user else json.dumps(dict(session.tags), sort_keys=True)

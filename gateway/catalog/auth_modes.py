@@ -14,7 +14,7 @@ LOGIN: Final = ("username", "password")
 _OWN_CLIENT: Final = ("client_id", "client_secret")
 _OWN_APP: Final = ("app_id", "app_link", "private_key")
 
-# What of the final request a header or query template may name; each attempt fills them anew.
+# What of the final request a header or query template may name; each attempt fills them again.
 REQUEST: Final = frozenset(
     {"method", "endpoint", "host", "path", "params", "contentType", "urlCanonicalParams", "bodyCanonicalParams"}
 )
@@ -104,7 +104,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             asks=LOGIN,
         ),
         "JWT": ModeFormat(
-            "A signed JWT is the access token; it is made anew from the key before it ends (RFC 7519).",
+            "A signed JWT is the access token; it is made again from the key before it ends (RFC 7519).",
             fills=TOKEN,
             needs=("jwt",),
         ),

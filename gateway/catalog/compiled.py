@@ -1,7 +1,7 @@
 """A large folder's entries, checked and ready, in one file: read in milliseconds where a thousand YAML files take a second.
 
 Its first line says what it was made from: the bytes of every YAML file, of the folders before, and of the code that checks
-them. Whatever changes, that line no longer fits and the file is made anew, so it is never asked how old it is. The line also
+them. Whatever changes, that line no longer fits and the file is made again, so it is never asked how old it is. The line also
 names the auth modes and scripts that the entries use, which need to be known where it is read. It holds JSON and nothing
 that could run.
 """
@@ -107,7 +107,7 @@ def _trusted(place: Path) -> bool:
 
 
 def _write(place: Path, text: bytes) -> None:
-    """All of it or nothing, whoever reads or writes it at the same time."""
+    """All of it or nothing, anyone who reads or writes it at the same time."""
     import tempfile
 
     handle, name = tempfile.mkstemp(dir=place.parent, prefix=f"{_NAME}-")

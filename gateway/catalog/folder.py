@@ -262,9 +262,9 @@ class _FolderReading:
             return CatalogEntry(path.stem, path, content_of(provider), ())
         self.broken.add(path.stem)
         document = read(path) if found else None
-        told = {CatalogFault(_where(document, place), message) for place, message in found if document is not None}
+        faults = {CatalogFault(_where(document, place), message) for place, message in found if document is not None}
         return CatalogEntry(
-            path.stem, path, None, tuple(sorted({*told, *known}, key=lambda fault: (fault.line, fault.message)))
+            path.stem, path, None, tuple(sorted({*faults, *known}, key=lambda fault: (fault.line, fault.message)))
         )
 
     def _whole(self, name: str, value: Any) -> tuple[Provider | None, Sequence[Finding]]:

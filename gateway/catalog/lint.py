@@ -135,7 +135,7 @@ def _credential(provider: Provider) -> Iterator[Finding]:
 
 
 def _open_hosts(provider: Provider) -> Iterator[Finding]:
-    """Hosts whose end a connection's setting decides: whoever sets it decides who gets the credential."""
+    """Hosts whose end a connection's setting decides: anyone who sets it decides who gets the credential."""
     for place, template in addresses(provider):
         address: AddressTemplate = parse_address(template)
         last = address.whole or (address.host[-1] if address.host else None)
@@ -182,6 +182,6 @@ def _paging(provider: Provider) -> Iterator[Finding]:
 def _setting(name: str, setting: Setting) -> Iterator[Finding]:
     if setting.pattern is not None and _RUNAWAY.search(setting.pattern):
         yield ("pattern",), "repeats a repetition, which can take for ever; say it without nesting"
-    told = setting.description or (setting.secret and (name in _SPEAKING or setting.title != title_from(name)))
-    if not told and not setting.automated and not setting.hidden:
+    described = setting.description or (setting.secret and (name in _SPEAKING or setting.title != title_from(name)))
+    if not described and not setting.automated and not setting.hidden:
         yield (), "has no description, so the end user must guess where to find it"

@@ -37,7 +37,7 @@ def show(said: Mapping[str, Any], public_url: str) -> dict[str, Any]:
 
 
 MOST_BUILT: Final = (
-    200  # a gateway uses a handful of providers; whoever goes through all of them shall not keep all of them
+    200  # a gateway uses a handful of providers; anyone who goes through all of them shall not keep all of them
 )
 
 
@@ -170,7 +170,7 @@ def read_folders(
     below: Sequence[Path] = (),
 ) -> tuple[list[CatalogEntry], list[CatalogFault]]:
     """Every entry of `folders` in the order of reading, and the faults of all of them. Entries may inherit from those
-    in the folders `below`, whose own faults are not told."""
+    in the folders `below`, whose own faults are not reported."""
     words = KnownWords(AUTH_MODES if modes is None else modes, scripts)
     whole: dict[str, bytes] = {}
     entries: list[CatalogEntry] = []

@@ -97,8 +97,8 @@ def _moving_parts(way: Paginate) -> set[str]:
     return {name for name in (way.cursor_name_in_request, way.offset_name_in_request) if name}
 
 
-def _way(told: Mapping[str, Any]) -> Way:
-    given = {name: value for name, value in told.items() if value != ""}
+def _way(fields: Mapping[str, Any]) -> Way:
+    given = {name: value for name, value in fields.items() if value != ""}
     if "type" not in given:
         raise BadWay("has fields but no type, which is cursor, link or offset")
     try:

@@ -186,7 +186,7 @@ class Provider(Shape):
     request_signing: RequestSigning | None = None
     """AWS_SIGV4: how each request is signed."""
     account: AccountForm | None = None
-    """Whose account a credential belongs to, and where that is told."""
+    """Whose account a credential belongs to, and where the answer names it."""
     credentials_verification_script: Script | None = None
     """Script that proves a credential where no single call does."""
     pre_connection_deletion_script: Script | None = None

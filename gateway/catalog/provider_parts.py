@@ -158,7 +158,7 @@ class Jwt(Shape):
 
 
 class Signature(Shape):
-    """The token that SIGNATURE makes anew from user name and password."""
+    """The token that SIGNATURE makes again from user name and password."""
 
     scheme: Literal["wsse"]
     """`wsse`: a WS-Security UsernameToken."""

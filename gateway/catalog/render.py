@@ -284,7 +284,7 @@ def differs_each_time(template: str) -> bool:
 
 
 def needs_request(template: str) -> bool:
-    """Whether it names the request it stands in (``${method}``, ``${path}`` …), so that each attempt renders it anew, with
+    """Whether it names the request it stands in (``${method}``, ``${path}`` …), so that each attempt renders it again, with
     `auth.request_templates` filling in those values."""
     return not REQUEST.isdisjoint(placeholders(template))
 

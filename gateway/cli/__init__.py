@@ -29,7 +29,7 @@ COMMANDS = {
         "gateway.cli.doctor.doctor_command:doctor", "find what is wrong around a gateway before a user does"
     ),
     "connections": Command("gateway.cli.connections:connections", "look at connections, renew, end and move them"),
-    "events": Command("gateway.cli.events:events", "what was told to your application, and sending it again"),
+    "events": Command("gateway.cli.events:events", "events sent to your application, and sending it again"),
     "keys": Command("gateway.cli.keys:keys", "secret keys and capability addresses, and the keys that seal everything"),
     "backup": Command("gateway.cli.backup_restore:backup", "copy the database while gateways serve from it"),
     "restore": Command("gateway.cli.backup_restore:restore", "put a backup in the place of the database"),

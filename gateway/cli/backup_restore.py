@@ -42,8 +42,8 @@ def _refuse_postgresql(url: str, instead: str) -> None:
     user, _, host = parts.netloc.rpartition("@")
     bare = f"{user.partition(':')[0]}@{host}" if user else host
     shown = shlex.quote(urlunsplit(parts._replace(netloc=bare)))
-    told = f"The store is PostgreSQL, whose own tools do this: {instead.format(url=shown)}"
-    print(f"gateway: {told}", file=sys.stderr)
+    message = f"The store is PostgreSQL, whose own tools do this: {instead.format(url=shown)}"
+    print(f"gateway: {message}", file=sys.stderr)
     sys.exit(1)
 
 
@@ -75,13 +75,13 @@ def backup(target: Path, file: Path, force: bool, as_json: bool) -> None:
         with progress("copying") as step:
             made = back_up(source, target.absolute(), keyring, over=force, step=step)
     if as_json:
-        told = {
+        report = {
             "file": str(target),
             "at": made.at.isoformat(),
             "bytes": made.size_bytes,
             "connections": made.connections,
         }
-        print(json.dumps({"ok": True, **told}))
+        print(json.dumps({"ok": True, **report}))
     else:
         held, size = counted(made.connections, "connection"), counted(made.size_bytes, "byte")
         print(f"{target}: {held} as of {made.at:%Y-%m-%d %H:%M:%S} UTC, {size}")
@@ -133,19 +133,23 @@ def _report(done: "Restored") -> dict[str, object]:
 
 def _warnings(done: "Restored") -> list[str]:
     """What is lost, or back, by it."""
-    told = [f"The replaced database is kept as {done.kept}."] if done.kept else []
+    warnings = [f"The replaced database is kept as {done.kept}."] if done.kept else []
     if done.taken_over is not None:
-        told.append(
+        warnings.append(
             f"Tokens of {counted(done.taken_over, 'connection')} were renewed since, and were taken over from it."
         )
     else:
-        told.append(
+        warnings.append(
             "Tokens that were renewed since are not in it: where a provider rotates them, the next renewal is refused, and "
             "the end user has to connect again (`gateway connections why` tells)."
         )
-        told.append("Minted keys that were revoked since work again: `gateway keys list`, and revoke them again.")
+        warnings.append("Minted keys that were revoked since work again: `gateway keys list`, and revoke them again.")
     if done.gone:
-        told.append(f"Made since the backup, and only in the replaced database: {counted(done.gone, 'connection')}.")
+        warnings.append(
+            f"Made since the backup, and only in the replaced database: {counted(done.gone, 'connection')}."
+        )
     if done.back:
-        told.append(f"Deleted since the backup, and back, so to be deleted again: {counted(done.back, 'connection')}.")
-    return told
+        warnings.append(
+            f"Deleted since the backup, and back, so to be deleted again: {counted(done.back, 'connection')}."
+        )
+    return warnings

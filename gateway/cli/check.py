@@ -52,9 +52,9 @@ def doubtful(config: "Config", catalog: "Catalog") -> Iterator[Fault]:
         where = config.where("store", "url")
         yield Fault(where, "store.url does not have the server's certificate checked: add ?sslmode=verify-full")
     if config.server.admin_port is not None:
-        told = open_to_network(config.server, config.server.metrics_host)
-        if told is not None:
-            yield Fault(config.where("server", "admin_port"), f"{told.message}: {told.fix}")
+        warning = open_to_network(config.server, config.server.metrics_host)
+        if warning is not None:
+            yield Fault(config.where("server", "admin_port"), f"{warning.message}: {warning.fix}")
     for number, why in Keyring(config.store.encryption_keys).weaknesses.items():
         where = config.where("store", "encryption_keys", str(number))
         yield Fault(where, f"encryption key {number + 1} {why}: {REPLACE}")
@@ -143,7 +143,7 @@ def _is_literal(address: AddressTemplate) -> bool:
 
 
 def _refused(guard: "Guard", scheme: str, host: str, port: int | None) -> str | None:
-    """Why egress would not dial it, as far as that can be told without resolving a name."""
+    """Why egress would not dial it, as far as that is known without resolving a name."""
     from gateway.egress.egress_errors import EgressError
 
     if host == "localhost" or host.endswith(".localhost"):

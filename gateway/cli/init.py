@@ -171,7 +171,7 @@ KEYS = ("encryption_key", "secret_key")
 @click.option("--provider", metavar="NAME", help="The first integration: an entry of the catalog.")
 @click.option("--webhook-url", metavar="URL", help="Where your application wants to hear of its connections.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask; what is not given has its default.")
-@click.option("--force", is_flag=True, help="Write gateway.yaml anew. Keys that exist are kept in any case.")
+@click.option("--force", is_flag=True, help="Write gateway.yaml again. Keys that exist are kept in any case.")
 @as_json
 def init(folder: Path, yes: bool, force: bool, as_json: bool, **given: "str | int | None") -> None:
     """Write gateway.yaml, encryption_key and secret_key, readable by their owner alone.
@@ -223,7 +223,7 @@ def init(folder: Path, yes: bool, force: bool, as_json: bool, **given: "str | in
             json.dumps({"config": str(file), **paths, **urls, **({"warnings": warnings} if warnings else {})}, indent=2)
         )
     else:
-        print(_told(folder, file, text, answers, provider, {name: name not in contents for name in names}))
+        print(_report(folder, file, text, answers, provider, {name: name not in contents for name in names}))
 
 
 def at_a_terminal() -> bool:
@@ -287,11 +287,11 @@ def _refuse_existing(paths: list[Path], force: bool) -> None:
 def _refusal(paths: list[Path]) -> str:
     names = ", ".join(map(str, paths))
     if any(path.name in KEYS for path in paths):
-        return f"{names} exist already; name another folder with --dir, or --force to keep the keys and write the rest anew"
-    return f"{names} exists already; name another folder with --dir, or write it anew with --force"
+        return f"{names} exist already; name another folder with --dir, or --force to keep the keys and write the rest again"
+    return f"{names} exists already; name another folder with --dir, or write it again with --force"
 
 
-def _told(
+def _report(
     folder: Path, file: Path, text: str, answers: "Answers", provider: "Provider | None", kept: dict[str, bool]
 ) -> str:
 

@@ -47,7 +47,7 @@ def checked(answers: Answers, catalog: "Callable[[], Catalog]") -> Answers:
 
 
 def asked(answers: Answers, catalog: "Callable[[], Catalog]") -> Answers:
-    """With what was not given by a flag asked for, on stderr; a wrong answer is told and asked for again."""
+    """With what was not given by a flag asked for, on stderr; a wrong answer is reported and asked for again."""
     if answers.public_url is None:
         click.echo(
             "The address under which browsers and providers will reach the gateway: https, or this machine's own.",

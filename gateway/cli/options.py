@@ -34,8 +34,8 @@ def _hint_at_the_demo(ctx: click.Context, param: click.Parameter, file: Path) ->
     """For who has just run `gateway demo` here and names no file: what is read then knows nothing of the demo."""
     chosen = ctx.get_parameter_source(param.name or "") is not ParameterSource.DEFAULT
     if not chosen and DEMO.is_file() and (not file.exists() or is_reference(file)):
-        told = "is the reference of all keys" if file.exists() else "is not there"
-        print(f"gateway: {file} {told}; the demo that was run here is reached with -c {DEMO}", file=sys.stderr)
+        state = "is the reference of all keys" if file.exists() else "is not there"
+        print(f"gateway: {file} {state}; the demo that was run here is reached with -c {DEMO}", file=sys.stderr)
     return file
 
 

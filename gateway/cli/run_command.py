@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def on_store(file: Path, work: "Callable[[Store, Config], Awaitable[int]]", *, as_json: bool = False) -> None:
-    """Open the store of `file`, do `work`, close it and exit with what `work` returned; 1 for a fault, told in one line."""
+    """Open the store of `file`, do `work`, close it and exit with what `work` returned; 1 for a fault, in one line."""
     with faults_end_the_command(as_json, file):
         config = _ready(file)
         code = asyncio.run(_opened_store(config, work))
@@ -27,7 +27,7 @@ def on_store(file: Path, work: "Callable[[Store, Config], Awaitable[int]]", *, a
 
 
 def _ready(file: Path) -> "Config":
-    """The configuration, whose store was looked at: a wrong key is told before anything heavy is loaded."""
+    """The configuration, whose store was looked at: a wrong key is reported before anything heavy is loaded."""
     from gateway.config import load
     from gateway.store.preflight import look_at
 
@@ -63,7 +63,7 @@ Item = TypeVar("Item")
 
 
 def run(file: Path, work: "Callable[[Runtime], Awaitable[int]]", *, as_json: bool = False) -> None:
-    """Open what `file` configures, do `work`, close it and exit with what `work` returned; 1 for a fault, told in one line."""
+    """Open what `file` configures, do `work`, close it and exit with what `work` returned; 1 for a fault, in one line."""
     with faults_end_the_command(as_json, file):
         code = asyncio.run(_on_runtime(file, work))
     sys.exit(code)

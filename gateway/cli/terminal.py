@@ -39,7 +39,7 @@ Step = Callable[[int, int], None]  # done, of how many; 0 where that is not know
 
 @contextmanager
 def progress(what: str) -> Iterator[Step]:
-    """What to call after each piece of `what`, such as ``sealing anew``."""
+    """What to call after each piece of `what`, such as ``sealing again``."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -109,8 +109,8 @@ def hint_at_init(file: Path) -> None:
         print(f"{file} is the reference of all keys; {made}", file=sys.stderr)
 
 
-def placed(told: ReportedFault) -> dict[str, Any]:
+def placed(fault: ReportedFault) -> dict[str, Any]:
     """A fault as JSON: `where`, `message` and, where it stands in a file, `file` and `line`."""
-    file, _, line = told.where.rpartition(":")
-    shown = {"where": told.where, "message": told.message}
+    file, _, line = fault.where.rpartition(":")
+    shown = {"where": fault.where, "message": fault.message}
     return {**shown, "file": file, "line": int(line)} if file and line.isdigit() else shown

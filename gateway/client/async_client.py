@@ -35,7 +35,7 @@ from gateway.client.listed_pages import AsyncPages
 class UploadedBody:
     """The pieces of an iterable. One without ``async`` is asked in a thread, so that it may wait.
 
-    `fault` is what the iterable itself raised, which would else be told as a connection that broke.
+    `fault` is what the iterable itself raised, which would else be reported as a connection that broke.
     """
 
     def __init__(self, source: Iterable[bytes] | AsyncIterable[bytes]) -> None:
@@ -253,8 +253,8 @@ class AsyncClient:
         Reading it at times also keeps its refresh token alive. `refresh_token`: show that one, too; `history`: its story.
         """
         key, named = self._named(provider_config_key, connection_id)
-        told = calls.connection(key, named, force_refresh=force_refresh, refresh_token=refresh_token, history=history)
-        return await self._json(told)
+        call = calls.connection(key, named, force_refresh=force_refresh, refresh_token=refresh_token, history=history)
+        return await self._json(call)
 
     async def list_connections(self, **filters: Unpack[Filters]) -> AsyncIterator[Json]:
         """All that fit, newest first, without their credentials; fetched as they are asked for, 500 at once."""
@@ -340,7 +340,7 @@ class AsyncClient:
         connection_id: str | None = None,
         **session: Unpack[ConnectSessionCall],
     ) -> Json:
-        """The same, to authorize an existing connection anew; it keeps its id."""
+        """The same, to authorize an existing connection again; it keeps its id."""
         return await self._data(calls.reconnect_session(*self._named(provider_config_key, connection_id), session))
 
     async def list_integrations(self) -> list[Json]:
@@ -380,8 +380,8 @@ class AsyncClient:
         return await self._data(calls.provider(name))
 
     async def _json(self, call: ApiCall) -> Json:
-        told: Json = await self._asked(call)
-        return told
+        body: Json = await self._asked(call)
+        return body
 
     async def _data(self, call: ApiCall) -> Json:
         return (await self._json(call))["data"]  # type: ignore[no-any-return]
@@ -398,8 +398,8 @@ class AsyncClient:
             named["provider_config_key"] = key
         if connection_id is not None:
             named["connection_id"] = connection_id
-        told = fields(named)
-        return told["Provider-Config-Key"], told["Connection-Id"]
+        fields_ = fields(named)
+        return fields_["Provider-Config-Key"], fields_["Connection-Id"]
 
     def _keeping(
         self, metadata: Mapping[str, Any], key: str | None, connection_id: str | Sequence[str] | None, *, merge: bool

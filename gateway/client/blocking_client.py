@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Loop:
-    """An event loop in a daemon thread, started when first used; anew in a process that was forked from this one."""
+    """An event loop in a daemon thread, started when first used; again in a process that was forked from this one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -37,7 +37,7 @@ class Loop:
             raise
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """The items, each asked for when the one before is done with. Whoever leaves early closes what they come from."""
+        """The items, each asked for when the one before is done with. Anyone who leaves early closes what they come from."""
         end = object()
 
         async def following() -> Any:
@@ -313,7 +313,7 @@ class Client:
         connection_id: str | None = None,
         **session: Unpack[ConnectSessionCall],
     ) -> Json:
-        """The same, to authorize an existing connection anew; it keeps its id."""
+        """The same, to authorize an existing connection again; it keeps its id."""
         return self._loop.run(self._client.create_reconnect_session(provider_config_key, connection_id, **session))
 
     def list_integrations(self) -> list[Json]:

@@ -85,23 +85,23 @@ def _pairs(params: Params) -> Iterator[tuple[str, str]]:
 
 def fields(options: Options) -> dict[str, str]:
     """The header fields that the options ask for, the caller's own included. Raises ValueError for a missing name."""
-    told = dict(options.get("headers", {}))
+    headers = dict(options.get("headers", {}))
     for header, option in (("Provider-Config-Key", "provider_config_key"), ("Connection-Id", "connection_id")):
         name = options.get(option)
         if not name:
             raise ValueError(f"{option} is missing: give it to the call, or to the client for all calls")
-        told[header] = str(name)
+        headers[header] = str(name)
     if options.get("base_url_override"):
-        told["Base-Url-Override"] = options["base_url_override"]
+        headers["Base-Url-Override"] = options["base_url_override"]
     if "retries" in options:
-        told["Retries"] = str(options["retries"])
+        headers["Retries"] = str(options["retries"])
     if options.get("retry_on"):
-        told["Retry-On"] = ",".join(map(str, options["retry_on"]))
+        headers["Retry-On"] = ",".join(map(str, options["retry_on"]))
     if "timeout_s" in options:
-        told["Gateway-Timeout"] = f"{options['timeout_s']:.3f}".rstrip("0").rstrip(".")
+        headers["Gateway-Timeout"] = f"{options['timeout_s']:.3f}".rstrip("0").rstrip(".")
     if "decompress" in options:
-        told["Decompress"] = "true" if options["decompress"] else "false"
-    return told
+        headers["Decompress"] = "true" if options["decompress"] else "false"
+    return headers
 
 
 def wish(pages: int | None, limit: int | None, way: Mapping[str, str | int] | None) -> str:
@@ -275,8 +275,8 @@ def deleted_integration(key: str) -> ApiCall:
 
 def providers(search: str | None, category: str | None, auth_mode: str | None) -> ApiCall:
     query: dict[str, Param] = {"search": search, "category": category, "auth_mode": auth_mode}
-    told = written(query)
-    return ApiCall("GET", f"/providers?{told}" if told else "/providers")
+    text = written(query)
+    return ApiCall("GET", f"/providers?{text}" if text else "/providers")
 
 
 def provider(name: str) -> ApiCall:

@@ -55,7 +55,7 @@ class GatewayError(CallFailed):
 
     @property
     def connect_url(self) -> str | None:
-        """Where the end user connects (anew), if the gateway has made such a link."""
+        """Where the end user connects (again), if the gateway has made such a link."""
         url = self.payload.get("connect_url")
         return url if isinstance(url, str) else None
 
@@ -72,12 +72,12 @@ class GatewayError(CallFailed):
 class PagingBroken(GatewayError):
     """A list that broke off. All records before have been given; `cursor`, where there is one, goes on behind them."""
 
-    def __init__(self, told: Mapping[str, Any], cursor: str | None, request_id: str) -> None:
-        payload = told.get("payload")
+    def __init__(self, error: Mapping[str, Any], cursor: str | None, request_id: str) -> None:
+        payload = error.get("payload")
         super().__init__(
-            int(told.get("status", 502)),
-            str(told.get("code", "")),
-            str(told.get("message", "")),
+            int(error.get("status", 502)),
+            str(error.get("code", "")),
+            str(error.get("message", "")),
             payload=payload if isinstance(payload, Mapping) else None,
             request_id=request_id,
         )
@@ -108,18 +108,18 @@ class CutShort(CallFailed):
 def refusal(answer: "Answer") -> GatewayError:
     """What an answer with ``Gateway-Error`` says; one without is some server's in front of the gateway."""
     try:
-        told = json.loads(answer.content)["error"]
-        code, message = str(told["code"]), str(told.get("message", ""))
+        error = json.loads(answer.content)["error"]
+        code, message = str(error["code"]), str(error.get("message", ""))
     except (ValueError, KeyError, TypeError):
-        told = {}
+        error = {}
         code = answer.headers.get("Gateway-Error", "")
         message = f"{answer.status} {answer.reason}: {answer.text[:200]}"
-    payload = told.get("payload")
+    payload = error.get("payload")
     return GatewayError(
         answer.status,
         code,
         message,
-        errors=tuple(told.get("errors", ())),
+        errors=tuple(error.get("errors", ())),
         payload=payload if isinstance(payload, Mapping) else None,
         request_id=answer.request_id,
         retry_after_s=seconds(answer.headers.get("Retry-After", "")),
@@ -157,11 +157,11 @@ def checked(base_url: str) -> str:
 
 def unreachable(base_url: str, fault: Exception) -> Unreachable:
     """What to raise for `fault`, which came instead of an answer."""
-    cause, step = _told(fault)
+    cause, step = _cause_and_step(fault)
     return Unreachable(f"no answer from the gateway at {base_url}: {cause}; {step}", cause)
 
 
-def _told(fault: Exception) -> tuple[str, str]:
+def _cause_and_step(fault: Exception) -> tuple[str, str]:
     """The cause, and the next step."""
     runs = "check that it runs (`gateway serve`, or `gateway demo`) and that this is its address"
     if isinstance(fault, aiohttp.ClientConnectorDNSError):

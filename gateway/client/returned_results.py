@@ -50,8 +50,8 @@ def verify_return(
     if state is not None and not _equal(claims.get("state"), state):
         raise InvalidReturn("The state is not the one of this end user's session. Start again with a new session.")
     try:
-        told = {name: claims.get(name) for name in ("provider_config_key", "connection_id", "error", "state")}
-        return ConnectResult(outcome=claims["outcome"], session_id=claims["session_id"], id=claims["jti"], **told)
+        result = {name: claims.get(name) for name in ("provider_config_key", "connection_id", "error", "state")}
+        return ConnectResult(outcome=claims["outcome"], session_id=claims["session_id"], id=claims["jti"], **result)
     except KeyError as fault:
         raise InvalidReturn(f"The result lacks {fault}.") from fault
 

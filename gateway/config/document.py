@@ -14,7 +14,7 @@ from gateway.documents.nodes import Node, Scalar, Sequence, UnreadableText
 if TYPE_CHECKING:
     from gateway.config.model import Config
 
-# ── What is wrong with a configuration, told all at once and each fault where it stands.
+# ── What is wrong with a configuration, reported all at once and each fault where it stands.
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Finding:
 class ConfigDocument:
     """`tree` is what it says; `lines` tells where, by place: the keys and list indices that lead there.
 
-    `name` is the file as the operator named it, None for a mapping: then a place is told by its keys.
+    `name` is the file as the operator named it, None for a mapping: then a place is reported by its keys.
     """
 
     name: str | None
@@ -99,14 +99,14 @@ class ConfigDocument:
         if self.name is None:
             return Fault(finding.keys or "configuration", finding.message)
         line = finding.line or self.line(finding.place)
-        told = f"{finding.keys}: {finding.message}" if finding.keys else finding.message
-        return Fault(f"{self.name}:{line}", told)
+        message = f"{finding.keys}: {finding.message}" if finding.keys else finding.message
+        return Fault(f"{self.name}:{line}", message)
 
     def faults(self, findings: AnySequence[Finding]) -> list[Fault]:
         """In the order of the file."""
-        told = [*self.findings, *findings]
-        told.sort(key=lambda finding: finding.line or self.line(finding.place))
-        return list(dict.fromkeys(map(self.fault, told)))
+        all_findings = [*self.findings, *findings]
+        all_findings.sort(key=lambda finding: finding.line or self.line(finding.place))
+        return list(dict.fromkeys(map(self.fault, all_findings)))
 
 
 def dotted(place: Place) -> str:
@@ -214,7 +214,7 @@ class _DocumentReading:
     def _entries(
         self, node: MappingNode, place: Place, merging: tuple[MappingNode, ...]
     ) -> Iterator[tuple[Scalar, Node]]:
-        """Own entries first, then merged ones (``<<``): whoever comes first counts. Repeated own keys are findings."""
+        """Own entries first, then merged ones (``<<``): anyone who comes first counts. Repeated own keys are findings."""
         seen: dict[str, int] = {}
         bases: list[Node] = []
         for key, inner in node.entries:

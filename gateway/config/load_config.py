@@ -172,8 +172,8 @@ def _server(server: ServerShape, faulty: set[Place]) -> Iterator[Finding]:
 
 def _store(shape: GatewayShape, faulty: set[Place]) -> Iterator[Finding]:
     place = ("store", "encryption_keys")
-    told = any(fault[: len(fault)] == place[: len(fault)] or fault[:2] == place for fault in faulty)
-    if not told and not any(shape.store.encryption_keys):
+    reported = any(fault[: len(fault)] == place[: len(fault)] or fault[:2] == place for fault in faulty)
+    if not reported and not any(shape.store.encryption_keys):
         yield Finding(
             place,
             'is required: base64 of 32 random bytes, such as ["${GATEWAY_ENCRYPTION_KEY}"] or '

@@ -215,7 +215,7 @@ class Config:
         return self.document.where(place)
 
     def at_port(self, port: int) -> "Config":
-        """For a server that was told port 0: the same with the port it got, in a derived `public_url` too."""
+        """For a server configured with port 0: the same with the port it got, in a derived `public_url` too."""
         derived = self.server.public_url == default_public_url(self.server.host, self.server.port)
         public_url = default_public_url(self.server.host, port) if derived else self.server.public_url
         return replace(self, server=replace(self.server, port=port, public_url=public_url))

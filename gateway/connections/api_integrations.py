@@ -93,23 +93,23 @@ class ApiIntegrations:
         return task
 
     async def _end(self, integration: Integration) -> Ended:
-        told = Ended()
+        ended = Ended()
         its = ListFilter(integration_ids=(integration.integration_id,), limit=100)
         turns = asyncio.Semaphore(AT_ONCE)
         while not await self._store.integrations.end(integration):
             rows = await self._store.connections.list(integration.environment, its)
             deleted = await asyncio.gather(*(self._deleted(row.ref, integration, turns) for row in rows))
             for one in deleted:
-                told.connections += one is not None
-                told.revocation.update(outcome.outcome for outcome in (one.revocation if one else ()))
+                ended.connections += one is not None
+                ended.revocation.update(outcome.outcome for outcome in (one.revocation if one else ()))
         log.info(
             "integration_deleted",
             environment=integration.environment,
             integration=integration.integration_id,
-            connections=told.connections,
-            revocation=_sorted(told.revocation),
+            connections=ended.connections,
+            revocation=_sorted(ended.revocation),
         )
-        return told
+        return ended
 
     async def _deleted(self, ref: ConnectionRef, integration: Integration, turns: asyncio.Semaphore) -> Deleted | None:
         async with turns:

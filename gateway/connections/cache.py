@@ -50,7 +50,7 @@ def stays(before: Generation, after: Generation, environment: str, integration_i
 
 
 class Loads:
-    """What is being read now. A reading outlives whoever asked for it."""
+    """What is being read now. A reading outlives anyone who asked for it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -60,12 +60,12 @@ class Loads:
         """From the store, once for all who ask meanwhile. Raises NotFound."""
         task = self._loading.get(ref)
         if task is None:
-            task = asyncio.create_task(self.row_anew(ref))
+            task = asyncio.create_task(self.reload_row(ref))
             self._loading[ref] = task
             task.add_done_callback(lambda done: (self._loading.pop(ref, None), done.cancelled() or done.exception()))
         return await asyncio.shield(task)
 
-    async def row_anew(self, ref: ConnectionRef) -> Connection:
+    async def reload_row(self, ref: ConnectionRef) -> Connection:
         """From the store, asked now. Raises NotFound."""
         row = await self._store.connections.get(ref)
         if row is None:
@@ -227,7 +227,7 @@ class ConnectionCache:
             if _expired(connection, clock.now()) or (force and isinstance(fault, ReconnectNeeded)):
                 raise
             # Read again: what was read before knows nothing of the failure, nor of what another node got meanwhile.
-            row = await self._loads.row_anew(ref)
+            row = await self._loads.reload_row(ref)
             return row, fault if row.version == connection.version else None
         self.replace(connection)
         return connection, None
@@ -330,7 +330,7 @@ class ConnectionCache:
 
     def integration_is(self, environment: str, integration_id: str, made: Integration | None) -> None:
         """Know what was made under that key through the API, None for nothing any more. What was opened under another is
-        opened anew, or not at all."""
+        opened again, or not at all."""
         if not self._managed.put(environment, integration_id, made):
             return
         there = self._current.generation.integrations.has(environment, integration_id)
@@ -453,7 +453,7 @@ class ConnectionCache:
         if now >= kept.good_until:
             kept.opened = None  # sealed again: a credential stays opened for a minute at most
         if kept.renew_at is not None and now >= kept.renew_at:
-            kept.renew_at = None  # whoever uses it lately shall not wait for its renewal: here, or at its next use
+            kept.renew_at = None  # anyone who uses it lately shall not wait for its renewal: here, or at its next use
             if backoff.may_try(kept.connection, clock.now()):
                 self._renew_behind(kept.connection)
         self._kept.look_again(kept, self._limits.ttl_s)

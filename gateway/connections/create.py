@@ -254,7 +254,7 @@ def repointed(path: Sequence[str]) -> InvalidRequest:
 def gone(ref: ConnectionRef) -> InvalidRequest:
     return InvalidRequest(
         "invalid_connection",
-        f"The connection '{ref.connection_id}' that this session is to renew is gone. Connect anew.",
+        f"The connection '{ref.connection_id}' that this session is to renew is gone. Connect again.",
     )
 
 

@@ -73,7 +73,7 @@ class Revoker:
             return []
         how, credential = mode.revocation(held, context), dict(mode.values(held))
         outcomes = await self._dialogues.hold(revoke(context, how, tokens, credential))
-        again = [token for token, told in zip(tokens, outcomes, strict=True) if told.outcome == "unavailable"]
+        again = [token for token, reported in zip(tokens, outcomes, strict=True) if reported.outcome == "unavailable"]
         if not again:
             return outcomes
         await clock.sleep(ASK_AGAIN_S)
@@ -135,7 +135,7 @@ class Deleter:
     def _is_over(self, task: "asyncio.Task[Deleted | None]") -> None:
         self._running.discard(task)
         if not task.cancelled():
-            task.exception()  # told to the caller, or to nobody who has left
+            task.exception()  # raised for the caller, or to nobody who has left
 
     async def _delete(self, ref: ConnectionRef, at_provider: bool, integration: Integration | None) -> Deleted | None:
         if at_provider:
@@ -146,7 +146,7 @@ class Deleter:
         if row is None or not deleted:
             return None
         outcomes = await self._revoked(row, integration) if at_provider else []
-        told = {outcome.token: outcome.outcome for outcome in outcomes}
+        by_token = {outcome.token: outcome.outcome for outcome in outcomes}
         done = Deleted(row, tuple(outcomes))
         log.info(
             "connection_deleted",
@@ -154,7 +154,7 @@ class Deleter:
             integration=ref.integration_id,
             connection_id=ref.connection_id,
             at_provider=done.at_provider,
-            revocation=[f"{name.replace('_', ' ')}: {outcome}" for name, outcome in told.items()],
+            revocation=[f"{name.replace('_', ' ')}: {outcome}" for name, outcome in by_token.items()],
         )
         return done
 

@@ -229,7 +229,7 @@ def _action(row: Connection, causes: Sequence[LikelyCause], now: datetime) -> Su
             f"console; then: {renew}. If they are right, {refusals.RECONNECT}.",
         )
     if first == "setting_missing":
-        return SuggestedAction("fix_settings", "Connect or import it anew with that setting under connection_config.")
+        return SuggestedAction("fix_settings", "Connect or import it again with that setting under connection_config.")
     if first == "credential_rejected":
         return SuggestedAction(
             "reconnect",

@@ -6,7 +6,7 @@ from typing import Any, Final
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Setting
 from gateway.catalog.value import BadValue, check_value
-from gateway.errors import InvalidRequest, Issue, told_together
+from gateway.errors import InvalidRequest, Issue, joined_issues
 from gateway.text import close_matches
 
 MOST_SETTINGS: Final = 250
@@ -35,7 +35,7 @@ def accepted(provider: Provider, given: Mapping[str, Any], path: Sequence[str]) 
         if (fault := _fault(name, value, provider.connection_config.get(name)))
     ]
     if issues:
-        raise InvalidRequest("connection_validation_failed", told_together(issues), errors=issues)
+        raise InvalidRequest("connection_validation_failed", joined_issues(issues), errors=issues)
     return config
 
 
@@ -51,7 +51,7 @@ def complete(provider: Provider, config: Mapping[str, Any], path: Sequence[str])
         if not (setting.optional or setting.automated or setting.default_value is not None or config.get(name))
     ]
     if missing:
-        raise InvalidRequest("connection_validation_failed", told_together(missing), errors=missing)
+        raise InvalidRequest("connection_validation_failed", joined_issues(missing), errors=missing)
 
 
 def by_browser(provider: Provider, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from gateway.scripts.script_context import ProviderUnreadable
 from gateway.secret import Secret
 from gateway.text import sentence
 
-# ── Who authorized: told by the provider where the entry says how, by an ID token, or by a setting that names an
+# ── Who authorized: stated by the provider where the entry says how, by an ID token, or by a setting that names an
 # account.
 
 LABELS: Final = ("email", "preferred_username", "name")  # of an ID token, in the order that people know them best
@@ -50,7 +50,7 @@ class Asking(Protocol):
 
 
 async def account_of(asking: Asking, held: Mapping[str, Any]) -> Account:
-    """As far as it can be told. A provider that cannot be asked, or a scope that is lacking, is no failure."""
+    """As far as it is known. A provider that cannot be asked, or a scope that is lacking, is no failure."""
     form, raw = asking.provider.account, held.get("raw")
     if form is not None:
         answer: Any = raw
@@ -125,14 +125,14 @@ class Verifier:
         spec = context.provider.proxy.verification
         if spec is None or not spec.endpoints:
             return
-        told: list[Reply] = []
+        replies: list[Reply] = []
         for endpoint in spec.endpoints:
             reply = await self._ask(spec, endpoint, mode, held, context)
             if 200 <= reply.status < 300:
                 return
-            told.append(reply)
+            replies.append(reply)
         # The answer that says most about the credential: no access before no such page before a provider in trouble.
-        worst = min(told, key=lambda reply: (reply.status not in {401, 403}, reply.status >= 500))
+        worst = min(replies, key=lambda reply: (reply.status not in {401, 403}, reply.status >= 500))
         if isinstance(mode, GrantingMode) and (worst.status != 401 or mode.refreshable(held, context.provider)):
             return
         raise refusal(context, worst, _secrets(mode, held, context))

@@ -12,7 +12,7 @@ _HEAD, _COUNTED, _CHUNKED, _UNTIL_CLOSE, _OVER = range(5)
 
 
 class Listener(Protocol):
-    """Is told of an answer as it comes: `begun` once, `came` for each piece of its body, and `ended`, once."""
+    """Gets an answer as it comes: `begun` once, `came` for each piece of its body, and `ended`, once."""
 
     def begun(self, head: AnswerHead) -> None: ...
 

@@ -61,7 +61,7 @@ class Names:
     def _answered(self, key: tuple[str, int], done: asyncio.Future[list[str]]) -> None:
         del self._asked[key]
         if not done.cancelled():
-            done.exception()  # told to whoever still waits; to nobody else it is news
+            done.exception()  # raised for those who still wait
 
     def close(self) -> None:
         """End the threads. A later look-up makes new ones."""
@@ -138,7 +138,7 @@ STAGGER_S: Final = 0.25  # RFC 8305 §5
 
 
 class Dialler:
-    """`proxy`: the operator's outbound proxy, which https goes through; what it is told is an address that was checked."""
+    """`proxy`: the operator's outbound proxy for https; it gets an address that was checked."""
 
     def __init__(self, guard: Guard, names: Names, connect_s: float, proxy: URL | None = None) -> None:
         self._guard = guard

@@ -21,13 +21,13 @@ from gateway.egress.egress_errors import TurnedAway
 FAILURES: Final = 20
 WITHIN_S: Final = 10.0
 OPEN_S: Final = 30.0
-PROBE_S: Final = 1  # while one call tries, the others are told to come back in so many seconds
+PROBE_S: Final = 1  # while one call tries, the others get Retry-After with so many seconds
 
 
 class Breaker:
     """Of one origin. Times are monotonic seconds.
 
-    `answers` counts; whoever reads a call's answer adds to it. `open_until` is 0.0 while calls pass without a question.
+    `answers` counts; anyone who reads a call's answer adds to it. `open_until` is 0.0 while calls pass without a question.
     """
 
     __slots__ = ("_failures", "_probing", "answers", "open_until")
@@ -93,7 +93,7 @@ FLOOR_PER_S: Final = 0.5  # so that a provider that is seldom called has its ret
 
 
 class Budget:
-    """Of one origin. `requests` counts; whoever sends a first attempt adds to it."""
+    """Of one origin. `requests` counts; anyone who sends a first attempt adds to it."""
 
     __slots__ = ("_counted", "_credit", "_seen_at", "requests")
 
@@ -132,7 +132,7 @@ class Full(Exception):
 
 
 class Bulkhead:
-    """Places of one origin. Whoever entered leaves once, however the call ended. `limits` may change: see `admit`."""
+    """Places of one origin. Anyone who entered leaves once, however the call ended. `limits` may change: see `admit`."""
 
     __slots__ = ("_queue", "limits", "outstanding", "waiting")
 
@@ -195,7 +195,7 @@ log = structlog.get_logger(__name__)
 
 
 class Gate:
-    """Whoever passes it leaves by the same, when the answer's head is there or cannot come any more."""
+    """Anyone who passes it leaves by the same, when the answer's head is there or cannot come any more."""
 
     __slots__ = ("breaker", "budget", "bulkhead", "origin")
 

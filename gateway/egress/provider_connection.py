@@ -40,7 +40,7 @@ class Torn(Exception):
 class RequestUpload:
     """Writes `head` and then `body` to the transport; `done` hears of the end, with the fault if there was one.
 
-    The head leaves together with the first piece if that is at hand, and else at once. After `stop` nothing is told.
+    The head leaves together with the first piece if that is at hand, and else at once. After `stop` nothing is reported.
     """
 
     __slots__ = ("_body", "_done", "_drained", "_head", "_paused", "_task", "_transport")
@@ -118,9 +118,9 @@ class RequestUpload:
 
 
 class PushedUpload:
-    """A body that its sender writes as it comes, framed already; told to `pause` while the provider takes no more.
+    """A body that its sender writes as it comes, framed already; asked to `pause` while the provider takes no more.
 
-    The connection stays with its request until `end`. After `stop` nothing is written and nobody is told.
+    The connection stays with its request until `end`. After `stop` nothing is written and nobody is notified.
     """
 
     __slots__ = ("_connection", "_listener", "paused")
@@ -243,7 +243,7 @@ class ProviderConnection(asyncio.Protocol):
         self._taker = taker
 
     def _depart(self, head: bytes) -> None:
-        """Unless the connection has ended, or is about to: whoever asked hears of that by `connection_lost`."""
+        """Unless the connection has ended, or is about to: anyone who asked hears of that by `connection_lost`."""
         if self._stage == _DUE and not self.transport.is_closing():
             self._stage = _ASKED
             self.transport.write(head)
@@ -363,7 +363,7 @@ class ProviderConnection(asyncio.Protocol):
             self._settle()
 
     def _hand_out(self) -> None:
-        """Whoever asked gets the answer, as far as it has come."""
+        """Anyone who asked gets the answer, as far as it has come."""
         self._begun = False
         answer, self._fresh = self._fresh, None
         if self._taker is not None:
@@ -374,7 +374,7 @@ class ProviderConnection(asyncio.Protocol):
         if waiter is None or answer is None:
             return
         if waiter.done():
-            answer.close()  # whoever asked has just left
+            answer.close()  # anyone who asked has just left
         else:
             waiter.set_result(answer)
 
@@ -401,7 +401,7 @@ class ProviderConnection(asyncio.Protocol):
             self.owner.take_back(self, self._keep_s)
 
     def _fail(self, fault: EgressError) -> None:
-        """Whoever waits for the head, or reads the body, is told."""
+        """Anyone who waits for the head, or reads the body, gets the error."""
         self.abort()
         self._refuse(fault)
         if self._sink is not None:
@@ -410,7 +410,7 @@ class ProviderConnection(asyncio.Protocol):
             self._answer.source = None
 
     def _refuse(self, fault: Exception) -> None:
-        """In `_fail` a head may have come with the bytes that were bad: then its sink is told instead."""
+        """In `_fail` a head may have come with the bytes that were bad: then its sink gets the error instead."""
         if self._taker is not None and not self._begun:
             taker, self._taker = self._taker, None
             taker.refused(fault)

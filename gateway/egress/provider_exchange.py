@@ -162,7 +162,7 @@ class ProviderAnswer:
 
 
 class Owner(Protocol):
-    """Whoever keeps the connection between two requests."""
+    """Anyone who keeps the connection between two requests."""
 
     def take_back(self, connection: "ProviderConnection", keep_s: float | None) -> None:
         """It is free for the next request; `keep_s` is what the provider said of how long, if anything."""
@@ -179,7 +179,7 @@ class ConnectionLost(Exception):
 
 
 class UploadListener(Protocol):
-    """Writes a body to the provider as it comes: is told when to write no more, and when to go on."""
+    """Writes a body to the provider as it comes: is notified when to stop writing, and when to go on."""
 
     def pause_upload(self) -> None: ...
 

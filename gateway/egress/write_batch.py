@@ -1,8 +1,8 @@
 """Small messages of many connections that leave together, at the end of the event loop's turn.
 
-A message wakes whoever waits for it. Where a turn has several, those written one after another find the machine awake, and
+A message wakes anyone who waits for it. Where a turn has several, those written one after another find the machine awake, and
 the reader busy with the one before; written each as soon as it is made, with another request's decisions between, every
-one of them pays for that anew. It is a third of all that a plain request costs.
+one of them pays for that again. It is a third of all that a plain request costs.
 """
 
 import asyncio

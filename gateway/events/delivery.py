@@ -174,7 +174,7 @@ async def _once(body: bytes) -> AsyncIterator[bytes]:
 
 
 async def _drained(exchange: ProviderExchange) -> None:
-    """Read a little of the body; the status has been told, whatever becomes of the rest."""
+    """Read a little of the body; the status is known, whatever becomes of the rest."""
     read = 0
     try:
         with suppress(EgressError, TimeoutError):
@@ -195,7 +195,7 @@ log = structlog.get_logger(__name__)
 
 
 class Deliverer:
-    """One a process. `wake` may be called by whoever has written an event, as often as they like."""
+    """One a process. `wake` may be called by anyone who has written an event, as often as they like."""
 
     def __init__(self, store: Store, current: Current, metrics: Metrics) -> None:
         self._store = store
@@ -304,8 +304,8 @@ class Deliverer:
         """Body and header fields as they are sent now. Raises VaultError."""
         content = await self._store.deliveries.content(delivery)
         entry = self._current.generation.catalog.get(content.provider)
-        told = delivery, content, entry.auth_mode if entry is not None else None
-        body, fields = message(*told) if size_of(content) <= INLINE_BYTES else await off_loop(message, *told)
+        given = delivery, content, entry.auth_mode if entry is not None else None
+        body, fields = message(*given) if size_of(content) <= INLINE_BYTES else await off_loop(message, *given)
         keys = await self._keys.of(delivery.environment)
         return body, fields | signed(body, delivery.message_id, int(clock.now().timestamp()), keys)
 
@@ -326,7 +326,7 @@ class Deliverer:
             "event_not_delivered",
             environment=delivery.environment,
             message=delivery.message_id,
-            told=delivery.event,
+            event_type=delivery.event,
             target=_kind(delivery.target),
             attempts=delivery.attempts + 1,
             detail=came.detail,

@@ -96,7 +96,7 @@ def passes(name: str) -> bool:
 
 def _change(delivery: Delivery, content: Content, auth_mode: str | None) -> dict[str, Any]:
     facts = content.facts
-    told = {
+    body = {
         "from": FROM,
         "type": "auth",
         "event": content.event,
@@ -114,19 +114,19 @@ def _change(delivery: Delivery, content: Content, auth_mode: str | None) -> dict
         "endUser": _end_user(facts.get("end_user")),
         "diesAt": facts.get("dies_at"),
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in body.items() if value is not None}
 
 
 def _end_user(stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if not stored:
         return None
-    told = {
+    body = {
         "endUserId": stored["id"],
         "endUserEmail": stored.get("email"),
         "organizationId": stored.get("organization_id"),
         "tags": stored.get("tags") or {},
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in body.items() if value is not None}
 
 
 def _payload(raw: bytes, kind: str) -> Any:

@@ -63,8 +63,8 @@ class Keeper:
 
     async def _tell(self, environment: str, days: int) -> None:
         tell = self._store.expiring.tell
-        while told := await tell(environment, days, now=clock.now(), limit=AT_ONCE):
-            log.info("expiring_told", environment=environment, within_days=days, connections=told)
+        while noted := await tell(environment, days, now=clock.now(), limit=AT_ONCE):
+            log.info("expiring_told", environment=environment, within_days=days, connections=noted)
             self._wake()
-            if told < AT_ONCE:
+            if noted < AT_ONCE:
                 return

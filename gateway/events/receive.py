@@ -48,7 +48,7 @@ def takes_webhooks(provider: Provider) -> bool:
 def checked_with(
     provider: Provider, webhook_secrets: Sequence[Secret], client_secret: Secret | None
 ) -> Sequence[Secret]:
-    """The secrets that prove this provider's webhooks; none: they cannot be told apart from forged ones."""
+    """The secrets that prove this provider's webhooks; none: they cannot be distinguished from forged ones."""
     return (
         signing_secrets(provider.webhook_signature, webhook_secrets, client_secret) if takes_webhooks(provider) else ()
     )

@@ -88,7 +88,7 @@ async def signing_keys(config: Config, store: Store, environment: str) -> Sequen
 
 
 class KnownKeys:
-    """Looked up again after a few seconds: whoever was given a new key has the former one for a day."""
+    """Looked up again after a few seconds: anyone who was given a new key has the former one for a day."""
 
     def __init__(self, store: Store, current: Current) -> None:
         self._store = store

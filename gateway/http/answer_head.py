@@ -1,7 +1,7 @@
 """The head of an answer, read strictly: what two readers could take differently is no head at all.
 
 Own code, since the C parsers at hand either let pass in production what smuggling is made of (obs-fold, bare LF, control
-bytes), or cannot be told that an answer to HEAD has no body; and since it costs half of what they do (ADR 11).
+bytes), or cannot be given the fact that an answer to HEAD has no body; and since it costs half of what they do (ADR 11).
 """
 
 import re

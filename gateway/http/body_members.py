@@ -1,4 +1,4 @@
-"""Members that a provider wants in the body beside the caller's: a JSON object or a form, read and written anew."""
+"""Members that a provider wants in the body beside the caller's: a JSON object or a form, read and written again."""
 
 import json
 import re

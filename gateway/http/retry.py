@@ -58,7 +58,7 @@ MAX_RETRIES: Final = 10
 LONGEST_WAIT_S: Final = 30.0  # a provider that wants more has its answer passed on: its caller knows better what to do
 ALL_WAITS_S: Final = 60.0
 FIRST_WAIT_S: Final = 0.5
-SPREAD: Final = 0.1  # of a wait that was told, so that those who were told together do not return together
+SPREAD: Final = 0.1  # of a wait that that was asked for, so that callers that wait together do not return together
 
 IDEMPOTENT: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 USUAL: Final = (range(429, 430), range(502, 505))
@@ -104,9 +104,9 @@ class Rules:
         retry_on: Iterable[int] = (),
     ) -> "Rules":
         """The entry's ``proxy.retry`` with the caller's ``Retry-On`` added. `error_code` replaces the usual statuses."""
-        told = USUAL if error_code is None else tuple(filter(None, map(statuses, error_code)))
+        codes = USUAL if error_code is None else tuple(filter(None, map(statuses, error_code)))
         asked = tuple(range(status, status + 1) for status in retry_on)
-        return cls(told + asked, _names(after), _names(at), remaining.lower() if remaining else None)
+        return cls(codes + asked, _names(after), _names(at), remaining.lower() if remaining else None)
 
     def wanted(self, status: int, fields: Fields) -> bool:
         """Whether this answer asks for another attempt."""
@@ -116,7 +116,7 @@ class Rules:
         """The longest wait that the answer asks for, None if it names none.
 
         The entry's fields count on answers about a limit alone: many providers send them with every answer, and a 502
-        has nothing to do with when the hour's quota begins anew.
+        has nothing to do with when the hour's quota begins again.
         """
         lines = _lower(fields)
         waits = [seconds_until(value, now) for value in lines.get("retry-after", ())]
@@ -140,7 +140,7 @@ def statuses(text: str) -> range | None:
 
 
 def wait_s(
-    told_s: float | None,
+    asked_s: float | None,
     retry: int,
     chance: float,
     *,
@@ -150,15 +150,15 @@ def wait_s(
 ) -> float | None:
     """Seconds before the `retry`-th retry (from 1); None: do not wait that long, pass on what there is.
 
-    `told_s`: what the provider asked for. `chance`: 0 … 1, spreads the waits; without `told_s` over all of an interval
+    `asked_s`: what the provider asked for. `chance`: 0 … 1, spreads the waits; without `asked_s` over all of an interval
     that doubles. `waited_s`: by this request so far, which must stay below `all_s`; `longest_s` bounds each.
     """
-    if told_s is None:
+    if asked_s is None:
         wait = min(FIRST_WAIT_S * 2 ** min(retry - 1, MAX_RETRIES), LONGEST_WAIT_S) * chance
-    elif told_s > longest_s:
+    elif asked_s > longest_s:
         return None
     else:
-        wait = told_s * (1 + SPREAD * chance)
+        wait = asked_s * (1 + SPREAD * chance)
     return wait if wait <= all_s - waited_s else None
 
 

@@ -1,4 +1,4 @@
-"""What gateway.yaml declares, held against the catalog: what only both together can tell is told here."""
+"""What gateway.yaml declares, held against the catalog: faults that only both together show."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -142,8 +142,8 @@ def _warnings(place: Place, declared: Integration, provider: Provider) -> Iterat
     secret = next((name for name in ("client_secret", "private_key") if getattr(declared, name)), None)
     chosen = next(iter(open_secret_addresses(provider)), None)
     if secret and chosen and not declared.allowed_hosts:
-        told = f"{secret.replace('_', ' ')} is withheld where end users choose the host (setting '{chosen[1]}' of {chosen[0]})"
-        yield (*place, secret), f"integration '{place[-1]}': {told}: add allowed_hosts"
+        message = f"{secret.replace('_', ' ')} is withheld where end users choose the host (setting '{chosen[1]}' of {chosen[0]})"
+        yield (*place, secret), f"integration '{place[-1]}': {message}: add allowed_hosts"
     if declared.allowed_hosts and next(open_addresses(provider), None) is None:
         yield (
             (*place, "allowed_hosts"),

@@ -1,6 +1,6 @@
 """What a bundle holds: a line of JSON for its beginning, for each integration and connection, and for its end.
 
-The end counts them, so that a bundle whose writer broke off is told from a whole one even where it is not sealed.
+The end counts them, so that a bundle whose writer broke off is distinguished from a whole one even where it is not sealed.
 """
 
 import json
@@ -48,8 +48,8 @@ async def write_lines(
     """Everything, one connection in memory after the other. Raises VaultError where no key opens one."""
     counts = Counts()
 
-    def line(kind: str, told: dict[str, Any]) -> None:
-        out.write(json.dumps({KIND: kind, **told}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+    def line(kind: str, record: dict[str, Any]) -> None:
+        out.write(json.dumps({KIND: kind, **record}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
 
     line("bundle", {"version": 1, "environment": environment, "made_at": iso(now)})
     for one in integrations:
@@ -90,7 +90,7 @@ def checked(source: IO[bytes], passphrase: Secret) -> Counts:
         counts.integrations,
         counts.connections,
     ):
-        raise SourceRefused("The bundle was not finished by whoever wrote it: make it anew.")
+        raise SourceRefused("The bundle was not finished by anyone who wrote it: make it again.")
     return counts
 
 
@@ -121,7 +121,7 @@ def integration_of(line: dict[str, Any]) -> PeerIntegration:
 
 
 def _integration_json(runtime: Runtime, one: Integration) -> dict[str, Any]:
-    told = {
+    body = {
         "unique_key": one.integration_id,
         "provider": one.provider,
         "display_name": one.display_name,
@@ -130,4 +130,4 @@ def _integration_json(runtime: Runtime, one: Integration) -> dict[str, Any]:
         "allow_unsigned_webhooks": one.allow_unsigned_webhooks,
         "credentials": credentials(runtime.generation, one),
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in body.items() if value is not None}

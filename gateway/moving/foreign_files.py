@@ -16,7 +16,7 @@ from gateway.moving.peer import PeerIntegration
 from gateway.moving.sealed_stream import MAGIC, read
 from gateway.secret import Secret
 
-# ── Connections in files of others: JSON Lines and CSV. A row that cannot be read is told with its line, and the rest
+# ── Connections in files of others: JSON Lines and CSV. A row that cannot be read is reported with its line, and the rest
 # goes on.
 
 Found = Moved | PeerIntegration | Unusable
@@ -130,15 +130,15 @@ def _check(columns: list[tuple[str, ...]], integration: str | None) -> None:
 
 def _row(columns: list[tuple[str, ...]], cells: list[str]) -> dict[str, Any]:
     """Empty cells are absent."""
-    told: dict[str, Any] = {"credentials": {}}
+    row: dict[str, Any] = {"credentials": {}}
     for place, cell in zip(columns, cells, strict=True):
         if cell == "":
             continue
-        inner = told
+        inner = row
         for name in place[:-1]:
             inner = inner.setdefault(name, {})
         inner[place[-1]] = cell
-    return told
+    return row
 
 
 # ── A file ▸ what it holds: which kind it is, and its connections one after the other.

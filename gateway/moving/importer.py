@@ -8,7 +8,7 @@ from typing import Any
 from gateway.api.integration_shapes import NewIntegration, fields_of, issues
 from gateway.api.request_body import checked
 from gateway.auth import modes
-from gateway.errors import GatewayError, InvalidRequest, told_together
+from gateway.errors import GatewayError, InvalidRequest, joined_issues
 from gateway.moving.foreign_files import Found
 from gateway.moving.import_one import ConnectionImporter, ImportOptions
 from gateway.moving.moved_connection import ImportOutcome, ImportResult, Moved, Unusable
@@ -68,7 +68,7 @@ def _integration(runtime: Runtime, environment: str, key: str, one: PeerIntegrat
         given["allowed_hosts"] = one.allowed_hosts
     body = checked({**given, "credentials": _credentials(one.credentials)}, NewIntegration, "invalid_body")
     if faults := list(issues(provider, body)):
-        raise InvalidRequest("invalid_body", told_together(faults), errors=faults)
+        raise InvalidRequest("invalid_body", joined_issues(faults), errors=faults)
     return Integration(
         environment=environment,
         integration_id=key,

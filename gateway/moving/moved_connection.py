@@ -30,7 +30,7 @@ from gateway.timestamps import iso
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
     """`provider`: its catalog entry there, where that is known. `own`: it was written by one of our gateways, so credential
-    and settings are as they are stored and need no reading anew. `shown`: it is what another gateway shows of it, which is
+    and settings are as they are stored and need no reading again. `shown`: it is what another gateway shows of it, which is
     more than an auth mode asks for. `line`: of the file that it was read from.
     """
 
@@ -73,7 +73,7 @@ class ImportOutcome:
     notes: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        told = {
+        body = {
             "integration": self.integration_id,
             "connection_id": self.connection_id,
             "result": self.result.value,
@@ -82,7 +82,7 @@ class ImportOutcome:
             "renewed": self.renewed,
             "notes": list(self.notes),
         }
-        return {name: value for name, value in told.items() if value not in ("", None, [])}
+        return {name: value for name, value in body.items() if value not in ("", None, [])}
 
 
 class Unusable(Exception):
@@ -196,16 +196,16 @@ def moved_of(given: Any, *, default_integration: str | None = None) -> Moved:
 
 def body_of(store: Store, connection: Connection) -> dict[str, Any]:
     """All of a connection, its credential in the clear. Raises VaultError where no key opens it."""
-    told = whole(store, connection, with_refresh_token=True, zulu=True)
+    body = whole(store, connection, with_refresh_token=True, zulu=True)
     own = {
         "provider_config_key": connection.ref.integration_id,
         "connection_id": connection.ref.connection_id,
         "provider": connection.provider,
-        "credentials": {"type": "NONE"} | told["credentials"],
-        "connection_config": told["connection_config"],
+        "credentials": {"type": "NONE"} | body["credentials"],
+        "connection_config": body["connection_config"],
         "metadata": connection.metadata,
         "tags": dict(connection.tags),
-        "end_user": told["end_user"],
+        "end_user": body["end_user"],
         "webhook_url_override": connection.webhook_url_override,
     }
     return {name: value for name, value in own.items() if value is not None} | {"past": _past_json(connection)}
@@ -222,12 +222,12 @@ def _past_json(one: Connection) -> dict[str, Any]:
         "dies_at": one.life.dies_at,
         "keep_alive_at": one.life.keep_alive_at,
     }
-    told: dict[str, Any] = {name: iso(when) for name, when in moments.items() if when is not None}
-    told["state"] = one.state.value
+    body: dict[str, Any] = {name: iso(when) for name, when in moments.items() if when is not None}
+    body["state"] = one.state.value
     if one.state_reason is not None:
-        told["state_reason"] = one.state_reason
+        body["state_reason"] = one.state_reason
     if noted is not None:
-        told["failure"] = {
+        body["failure"] = {
             "code": noted.code,
             "message": noted.message,
             "final": noted.final,
@@ -235,7 +235,7 @@ def _past_json(one: Connection) -> dict[str, Any]:
             "attempts": noted.attempts,
             **({"retry_at": iso(noted.retry_at)} if noted.retry_at else {}),
         }
-    return told
+    return body
 
 
 def _past(body: PastBody) -> Past:

@@ -109,9 +109,9 @@ class PeerCalls:
     async def _pause(self, attempt: int, asked: str | None) -> None:
         if attempt == TRIES - 1:
             return
-        told = seconds_until(asked, clock.now()) if asked else None
-        if told is not None:
-            self._not_before = max(self._not_before, clock.monotonic() + min(told, MOST_ASKED_S))
+        pause_s = seconds_until(asked, clock.now()) if asked else None
+        if pause_s is not None:
+            self._not_before = max(self._not_before, clock.monotonic() + min(pause_s, MOST_ASKED_S))
             return
         longest = min(FIRST_WAIT_S * 2**attempt, LONGEST_WAIT_S)
         await clock.sleep(random.uniform(longest / 2, longest))  # noqa: S311 (spreads load, guards nothing)
@@ -136,10 +136,10 @@ def checked_base(base: str, *, plain_http: bool) -> str:
 def _error(raw: bytes) -> tuple[str, str]:
     """Code and message of an error body; empty where it has none."""
     try:
-        told = parse(raw)
+        body = parse(raw)
     except GatewayError:
         return "", ""
-    error = told.get("error") if isinstance(told, dict) else None
+    error = body.get("error") if isinstance(body, dict) else None
     if isinstance(error, str):
         return error[:64], ""
     if not isinstance(error, dict):
@@ -192,8 +192,8 @@ class Peer:
         return [await self._integration(key) for key in keys if not only or key in only]
 
     async def _integration(self, key: str) -> PeerIntegration:
-        told = await self._get(f"/integrations/{quote(key, safe='')}", {"include": "credentials"})
-        one = told.get("data") if isinstance(told, dict) else None
+        body = await self._get(f"/integrations/{quote(key, safe='')}", {"include": "credentials"})
+        one = body.get("data") if isinstance(body, dict) else None
         if not isinstance(one, dict) or not isinstance(one.get("provider"), str):
             raise SourceRefused(
                 f"The integration '{key}' of the other side has no provider: is this the right address?"
@@ -212,10 +212,10 @@ class Peer:
     async def auth_mode(self, provider: str) -> str | None:
         """How its connections of `provider` authenticate, as its catalog says; None where it does not say."""
         try:
-            told = await self._calls.get(f"/providers/{quote(provider, safe='')}")
+            body = await self._calls.get(f"/providers/{quote(provider, safe='')}")
         except (Answered, Unreached, SourceRefused):
             return None
-        one = told.get("data") if isinstance(told, dict) else None
+        one = body.get("data") if isinstance(body, dict) else None
         mode = one.get("auth_mode") if isinstance(one, dict) else None
         return mode if isinstance(mode, str) else None
 
@@ -244,7 +244,7 @@ class Peer:
         query = {"provider_config_key": one.integration_id, "refresh_token": "true"}
         where = (one.integration_id, one.connection_id)
         try:
-            told = await self._calls.get(path, query)
+            body = await self._calls.get(path, query)
         except Answered as answer:
             if answer.status == 404:
                 raise Unusable(*where, "gone", "it was deleted there meanwhile") from None
@@ -255,10 +255,10 @@ class Peer:
             raise Unusable(*where, "peer_refused", detail) from None
         except Unreached as fault:
             raise Unusable(*where, "peer_unreachable", str(fault), again=True) from None
-        if not isinstance(told, dict):
+        if not isinstance(body, dict):
             raise Unusable(*where, "peer_refused", "the other side answers with something that is no connection")
         try:
-            return _moved(one, told)
+            return _moved(one, body)
         except GatewayError as fault:
             raise Unusable(*where, fault.code, fault.message) from None
 
@@ -271,8 +271,8 @@ class Peer:
             raise SourceRefused(f"{fault}. Run it again later: what is here by then is skipped.") from None
 
 
-def _list(told: Any, name: str) -> list[Any]:
-    found = told.get(name) if isinstance(told, dict) else None
+def _list(body: Any, name: str) -> list[Any]:
+    found = body.get(name) if isinstance(body, dict) else None
     if not isinstance(found, list):
         raise SourceRefused(f"The answer has no list '{name}': is this the address of the API?")
     return found
@@ -289,22 +289,22 @@ def _row(row: Any) -> PeerConnection:
     return PeerConnection(key, name, broken)
 
 
-def _moved(one: PeerConnection, told: Mapping[str, Any]) -> Moved:
+def _moved(one: PeerConnection, row: Mapping[str, Any]) -> Moved:
     """Raises InvalidRequest where a member is of a form that we cannot keep."""
-    user = told.get("end_user")
+    user = row.get("end_user")
     body = {
         "provider_config_key": one.integration_id,
         "connection_id": one.connection_id,
-        "provider": told.get("provider") if isinstance(told.get("provider"), str) else None,
-        "credentials": told.get("credentials") or {},
-        "connection_config": told.get("connection_config") or {},
-        "metadata": told.get("metadata"),
-        "tags": told.get("tags") or {},
-        "webhook_url_override": told.get("webhook_url_override") or None,
+        "provider": row.get("provider") if isinstance(row.get("provider"), str) else None,
+        "credentials": row.get("credentials") or {},
+        "connection_config": row.get("connection_config") or {},
+        "metadata": row.get("metadata"),
+        "tags": row.get("tags") or {},
+        "webhook_url_override": row.get("webhook_url_override") or None,
         "end_user": _end_user(user) if isinstance(user, dict) else None,
     }
     found = moved_of(body)
-    past = Past(created_at=moment(told.get("created_at")), last_fetched_at=moment(told.get("last_fetched_at")))
+    past = Past(created_at=moment(row.get("created_at")), last_fetched_at=moment(row.get("last_fetched_at")))
     return replace(found, past=past, shown=True)
 
 

@@ -57,12 +57,12 @@ class Preview:
 
     def counts(self) -> dict[str, int]:
         """Connections by verdict."""
-        told: Counter[str] = Counter()
+        counted: Counter[str] = Counter()
         for one in self.forecasts:
-            told[one.verdict] += one.connections - one.broken
-            told["reconnect"] += one.broken
-        told["not_possible"] += sum(self.orphans.values())
-        return {name: count for name, count in sorted(told.items()) if count}
+            counted[one.verdict] += one.connections - one.broken
+            counted["reconnect"] += one.broken
+        counted["not_possible"] += sum(self.orphans.values())
+        return {name: count for name, count in sorted(counted.items()) if count}
 
 
 async def preview(runtime: Runtime, peer: Peer, wish: ImportOptions, only: Sequence[str] = ()) -> Preview:

@@ -34,8 +34,8 @@ class SealedWriter:
     def __init__(self, out: IO[bytes], passphrase: Secret, *, log2_n: int = LOG2_N) -> None:
         salt, prefix = os.urandom(16), os.urandom(PREFIX_BYTES)
         kdf = {"name": "scrypt", "log2_n": log2_n, "r": 8, "p": 1, "salt": salt.hex()}
-        told = {"version": VERSION, "kdf": kdf, "aead": "AES-256-GCM", "nonce": prefix.hex(), "chunk": CHUNK_BYTES}
-        header = json.dumps(told).encode()
+        fields = {"version": VERSION, "kdf": kdf, "aead": "AES-256-GCM", "nonce": prefix.hex(), "chunk": CHUNK_BYTES}
+        header = json.dumps(fields).encode()
         self._out = out
         self._chunks = _Chunks(_key(passphrase, salt, log2_n), prefix, header)
         self._waiting = bytearray()
@@ -57,11 +57,11 @@ def read(source: IO[bytes], passphrase: Secret) -> Iterator[bytes]:
     """The plain chunks. Raises SourceRefused for a wrong passphrase and for anything that is not as it was written."""
     if source.read(len(MAGIC)) != MAGIC:
         raise SourceRefused("This is no bundle: `gateway connections export` makes one.")
-    header, told = _header(source)
+    header, fields = _header(source)
     try:
-        kdf = told["kdf"]
-        salt, prefix, log2_n = bytes.fromhex(kdf["salt"]), bytes.fromhex(told["nonce"]), int(kdf["log2_n"])
-        sound = (kdf["name"], kdf["r"], kdf["p"], told["aead"], told["chunk"]) == (
+        kdf = fields["kdf"]
+        salt, prefix, log2_n = bytes.fromhex(kdf["salt"]), bytes.fromhex(fields["nonce"]), int(kdf["log2_n"])
+        sound = (kdf["name"], kdf["r"], kdf["p"], fields["aead"], fields["chunk"]) == (
             "scrypt",
             8,
             1,
@@ -122,14 +122,14 @@ def _header(source: IO[bytes]) -> tuple[bytes, dict[str, Any]]:
     try:
         (length,) = struct.unpack(">H", source.read(2))
         header = source.read(length) if length <= HEADER_LIMIT_BYTES else b""
-        told = json.loads(header)
+        fields = json.loads(header)
     except (struct.error, ValueError):
-        told = None
-    if not isinstance(told, dict):
+        fields = None
+    if not isinstance(fields, dict):
         raise SourceRefused("The bundle's header is cut off or damaged.")
-    if told.get("version") != VERSION:
-        raise SourceRefused(f"The bundle is of version {told.get('version')}; this gateway reads {VERSION}.")
-    return header, told
+    if fields.get("version") != VERSION:
+        raise SourceRefused(f"The bundle is of version {fields.get('version')}; this gateway reads {VERSION}.")
+    return header, fields
 
 
 def _key(passphrase: Secret, salt: bytes, log2_n: int) -> bytes:

@@ -152,11 +152,11 @@ def expires_at(provider: OAuthEntry, answer: Mapping[str, Any], received: dateti
     lifetime is capped at ten years and never raised.
     """
     places = provider.token_response
-    told = dig(answer, places.expiry_path) if places and places.expiry_path else answer.get("expires_in")
+    stated = dig(answer, places.expiry_path) if places and places.expiry_path else answer.get("expires_in")
     if places and places.expiry_kind == "timestamp":
-        lifetime, stamp = None, _epoch(told)
+        lifetime, stamp = None, _epoch(stated)
     else:
-        lifetime, stamp = positive_seconds(told), None
+        lifetime, stamp = positive_seconds(stated), None
         if lifetime is not None and provider.expires_in_unit == "milliseconds":
             lifetime /= 1000
     if lifetime is None:

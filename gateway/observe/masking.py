@@ -97,11 +97,11 @@ def tell_exception(_logger: Any, _method: str, event: Event) -> Event:
     if given:
         known = _exc_info(given)
         if known is not None:
-            event["exception"] = told(known)
+            event["exception"] = exception_text(known)
     return event
 
 
-def told(known: ExcInfo) -> str:
+def exception_text(known: ExcInfo) -> str:
     """A traceback of places and types, with the exceptions' own words masked. No local variables."""
     return masked_text("".join(traceback.format_exception(*known)).rstrip())
 

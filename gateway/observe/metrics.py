@@ -138,7 +138,7 @@ FAMILIES: Final[dict[str, Family]] = {
     CATALOG_RELOADS: Family(
         "counter",
         ("outcome",),
-        "Changes of catalog files while the gateway serves: taken, or refused. Told by one worker.",
+        "Changes of catalog files while the gateway serves: taken, or refused. Counted by one worker.",
     ),
     INVALID_KEYS: Family("counter", (), "Requests with a key or capability that is unknown, expired or revoked."),
     "gateway_workers": Family("gauge", (), "Processes that serve."),
@@ -153,7 +153,7 @@ FAMILIES: Final[dict[str, Family]] = {
 # ── The numbers of one worker, in memory that all workers of a gateway have in common.
 #
 # Only its owner writes a page, anybody reads it at any moment: a cell is eight aligned bytes, so what is read is the
-# number from before an addition or from after it. Which cells belong to which key is told by entries, lines of JSON
+# number from before an addition or from after it. Which cells belong to which key is stated by entries, lines of JSON
 # behind the cells, which are only ever appended and count once the first cell says so. A page outlives its owner: who
 # takes the place over goes on with the same numbers.
 
@@ -310,17 +310,17 @@ class Metrics:
         self._watched.append(read)
 
     def publish(self) -> None:
-        """Write down what is watched, for whoever reads the page."""
-        told: dict[Key, float] = {}
+        """Write down what is watched, for anyone who reads the page."""
+        values: dict[Key, float] = {}
         for read in self._watched:
             for key, number in read():
-                told[key] = told.get(key, 0.0) + number
-        for key in self._begun_with.keys() - told.keys():
+                values[key] = values.get(key, 0.0) + number
+        for key in self._begun_with.keys() - values.keys():
             if FAMILIES[key[0]].kind == "gauge":
                 self._cells[self._place(key)] = 0.0
-        for key, number in told.items():
+        for key, number in values.items():
             at = self._place(checked(key, "gauge", "counter"))
-            if key not in self._begun_with:  # a counter goes on from where whoever was here before has left it
+            if key not in self._begun_with:  # a counter goes on from where anyone who was here before has left it
                 self._begun_with[key] = self._cells[at] if FAMILIES[key[0]].kind == "counter" else 0.0
             self._cells[at] = self._begun_with[key] + number
         self._cells[SEEN_AT] = clock.monotonic()
@@ -358,10 +358,10 @@ class Metrics:
         return at
 
     def _spare(self) -> int:
-        """Where counts go that find no room any more, to be told of no one."""
+        """Where counts go that find no room any more, to be shown nowhere."""
         if not self._full:
             self._full = True
-            log.error("metrics_full", effect="what is new is not told at /metrics from now on")
+            log.error("metrics_full", effect="new series are not shown at /metrics from now on")
         return len(self._cells) - SPARE_CELLS
 
 

@@ -57,12 +57,12 @@ def exposition(numbers: Mapping[Key, Sequence[float]]) -> str:
         else:
             name, *labels = key
             samples[name].append(f"{name}{_labels(name, labels)} {_number(numbers[key][0])}")
-    told: list[str] = []
+    text: list[str] = []
     for name, lines in samples.items():
         if lines:
             family = FAMILIES[name]
-            told += [f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}", *lines]
-    return "\n".join([*told, ""])
+            text += [f"# HELP {name} {family.help}", f"# TYPE {name} {family.kind}", *lines]
+    return "\n".join([*text, ""])
 
 
 def _split(whose: Key, numbers: Sequence[float]) -> Iterator[str]:
@@ -81,8 +81,8 @@ def _split(whose: Key, numbers: Sequence[float]) -> Iterator[str]:
 
 def _labels(name: str, values: Iterable[str]) -> str:
     pairs = zip(FAMILIES[name].labels, values, strict=True)
-    told = ",".join(f'{label}="{value.translate(ESCAPED)}"' for label, value in pairs)
-    return f"{{{told}}}" if told else ""
+    joined = ",".join(f'{label}="{value.translate(ESCAPED)}"' for label, value in pairs)
+    return f"{{{joined}}}" if joined else ""
 
 
 def _number(number: float) -> str:

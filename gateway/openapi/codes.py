@@ -6,7 +6,7 @@ from typing import Final
 
 from gateway.errors import Code
 
-# Told as the contract has it for providers: ``{"error": "Invalid webhook signature"}``.
+# As the contract has it for providers: ``{"error": "Invalid webhook signature"}``.
 WEBHOOK_SIGNATURE: Final[tuple[Code, ...]] = ("invalid_webhook_signature",)
 
 _BY_STATUS: Final[Mapping[int, tuple[Code, ...]]] = {

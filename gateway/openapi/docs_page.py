@@ -109,7 +109,7 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """`errors`: those that are this operation's own; the rest is told once for all."""
+    """`errors`: those that are this operation's own; the rest is listed once for all."""
 
     operation: Operation
     who: str
@@ -132,7 +132,7 @@ def groups(public_url: str) -> list[tuple[str, list[Shown]]]:
 @lru_cache(maxsize=1)
 def schemas() -> list[Schema]:
     """All that requests and answers refer to."""
-    return [_schema(name, told) for name, told in components().items()]
+    return [_schema(name, schema) for name, schema in components().items()]
 
 
 def _shown(operation: Operation, public_url: str) -> Shown:
@@ -152,13 +152,13 @@ def _row(one: Param) -> Row:
     return Row(one.name, _kind(dict(one.schema))[0], one.says, one.required)
 
 
-def _schema(name: str, told: dict[str, Any]) -> Schema:
-    required = told.get("required", ())
+def _schema(name: str, definition: dict[str, Any]) -> Schema:
+    required = definition.get("required", ())
     rows = []
-    for member, schema in told.get("properties", {}).items():
+    for member, schema in definition.get("properties", {}).items():
         kind, link = _kind(schema)
         rows.append(Row(member, kind, schema.get("description", "") or _in_words(schema), member in required, link))
-    return Schema(name, told.get("description", ""), rows, "" if rows else _kind(told)[0])
+    return Schema(name, definition.get("description", ""), rows, "" if rows else _kind(definition)[0])
 
 
 def _kind(schema: dict[str, Any]) -> tuple[str, str | None]:

@@ -65,7 +65,7 @@ def document(public_url: str) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:
         for method in ANY if operation.method == "*" else (operation.method.lower(),):
-            paths.setdefault(operation.path, {})[method] = _told(operation, method, shared)
+            paths.setdefault(operation.path, {})[method] = _operation_object(operation, method, shared)
     return {
         "openapi": "3.1.0",
         "info": {"title": "Integration gateway", "version": version("integration-gateway"), "description": ABOUT},
@@ -142,8 +142,8 @@ def status_codes(operation: Operation) -> dict[int, list[Code]]:
     return dict(sorted(found.items()))
 
 
-def _told(operation: Operation, method: str, shared: Shared) -> dict[str, Any]:
-    told: dict[str, Any] = {
+def _operation_object(operation: Operation, method: str, shared: Shared) -> dict[str, Any]:
+    described: dict[str, Any] = {
         "operationId": operation.id.replace("any_", f"{method}_", 1) if operation.method == "*" else operation.id,
         "summary": operation.summary,
         "tags": [operation.group],
@@ -152,15 +152,15 @@ def _told(operation: Operation, method: str, shared: Shared) -> dict[str, Any]:
         "security": _security(operation),
     }
     if operation.more:
-        told["description"] = operation.more
+        described["description"] = operation.more
     if operation.deprecated:
-        told["deprecated"] = True
+        described["deprecated"] = True
     if operation.body is not None:
         content: dict[str, Any] = {"schema": _ref(operation.body)}
         if operation.example is not None:
             content["example"] = operation.example
-        told["requestBody"] = {"required": True, "content": {JSON: content}}
-    return told
+        described["requestBody"] = {"required": True, "content": {JSON: content}}
+    return described
 
 
 def _security(operation: Operation) -> list[dict[str, list[str]]]:
@@ -178,12 +178,12 @@ def _parameters(operation: Operation) -> Iterator[dict[str, Any]]:
 
 def _given(params: Iterable[Param], place: str) -> Iterator[dict[str, Any]]:
     for one in params:
-        told: dict[str, Any] = {"name": one.name, "in": place, "description": one.says, "schema": dict(one.schema)}
+        described: dict[str, Any] = {"name": one.name, "in": place, "description": one.says, "schema": dict(one.schema)}
         if one.required:
-            told["required"] = True
+            described["required"] = True
         if one.style is not None:
-            told |= {"style": one.style, "explode": True}
-        yield told
+            described |= {"style": one.style, "explode": True}
+        yield described
 
 
 def _responses(operation: Operation, shared: Shared) -> Iterator[tuple[str, Any]]:

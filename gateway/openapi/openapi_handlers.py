@@ -11,11 +11,11 @@ async def openapi_json(request: web.Request) -> web.Response:
     """The document with its entity tag, or 304 (RFC 9110 §13.1.2)."""
     from gateway.openapi.openapi_document import body
 
-    told = body(generation_of(request).public_url)
-    headers = {"ETag": f'"{told.etag}"', "Cache-Control": "public, no-cache"}
-    if any(tag.value in {told.etag, "*"} for tag in request.if_none_match or ()):
+    document = body(generation_of(request).public_url)
+    headers = {"ETag": f'"{document.etag}"', "Cache-Control": "public, no-cache"}
+    if any(tag.value in {document.etag, "*"} for tag in request.if_none_match or ()):
         return web.Response(status=304, headers=headers)
-    return web.Response(body=told.content, content_type="application/json", charset="utf-8", headers=headers)
+    return web.Response(body=document.content, content_type="application/json", charset="utf-8", headers=headers)
 
 
 async def docs(request: web.Request) -> web.Response:

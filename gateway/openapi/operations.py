@@ -15,7 +15,7 @@ from gateway.api.keys import GoneKeyBody, NewKeyBody
 from gateway.errors import Code
 from gateway.openapi.codes import MAKING, PROXIED, WEBHOOK_SIGNATURE
 
-# ── One route as it is told of.
+# ── One route as documented.
 
 Who = Literal["key", "session", "open"]
 

@@ -1,7 +1,7 @@
 """The confirmation that no way in can skip: a person has seen for whom and for which application this account is connected,
 in this browser, and clicked.
 
-Whoever has a link has its token, so a form that the token alone could send would prove nothing. Each browser gets a random
+Anyone who has a link has its token, so a form that the token alone could send would prove nothing. Each browser gets a random
 value in a cookie with the first page of a session; the form holds what only that value yields, for its integration. A frame
 keeps no cookies: there the browser itself must say that the form came from our own page (Fetch Metadata, Origin).
 """

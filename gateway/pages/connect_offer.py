@@ -51,10 +51,10 @@ def in_words(scope: str, words: PageWords) -> str:
 
 def granted(scopes: Sequence[str], words: PageWords) -> list[tuple[str, tuple[str, ...]]]:
     """Sentences, each with the scopes that it stands for, in their order."""
-    told: dict[str, list[str]] = {}
+    grants_by_text: dict[str, list[str]] = {}
     for scope in scopes:
-        told.setdefault(in_words(scope, words), []).append(scope)
-    return [(sentence, tuple(names)) for sentence, names in told.items()]
+        grants_by_text.setdefault(in_words(scope, words), []).append(scope)
+    return [(sentence, tuple(names)) for sentence, names in grants_by_text.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,5 +133,5 @@ def grants(
     defaults = session.defaults.get(one.key, {})
     fixed = (defaults.get("connection_config") or {}).get("oauth_scopes_override")
     scopes = scope_list(fixed) if fixed else Context(one.provider, one.integration).scopes
-    told = granted([*scopes, *scope_list(defaults.get("user_scopes") or user_scope or "")], words)
-    return {"list": told, "sentence": None if told else words("granted_unnamed", name=one.name)}
+    texts = granted([*scopes, *scope_list(defaults.get("user_scopes") or user_scope or "")], words)
+    return {"list": texts, "sentence": None if texts else words("granted_unnamed", name=one.name)}

@@ -65,7 +65,7 @@ def failed(
         another=None,
         waits=False,
         tells="error" if tells else None,
-        told={"message": _providers_words(request, fault) or own, "errorType": error_type(fault)},
+        payload={"message": _providers_words(request, fault) or own, "errorType": error_type(fault)},
         openers=openers(request, fault.environment if isinstance(fault, CallbackFailed) else environment),
         event={"type": "error", "payload": {"errorType": error_type(fault), "errorMessage": own}},
     )

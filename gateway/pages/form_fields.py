@@ -125,14 +125,14 @@ def credentials_of(provider: Provider, words: PageWords) -> Mapping[str, Setting
 
 def filled(fields: Iterable[Field], form: Mapping[str, str], faults: Iterable[Issue]) -> list[Field]:
     """The same with what was typed, secrets left out, and with what is wrong beside it."""
-    told: dict[tuple[str, ...], str] = {}
+    filled_in: dict[tuple[str, ...], str] = {}
     for fault in faults:
-        told.setdefault(fault.path, fault.message)
+        filled_in.setdefault(fault.path, fault.message)
     return [
         replace(
             one,
             value="" if one.secret else form.get(one.name, ""),
-            fault=told.get((one.group, one.key)) or (told.get((one.key,)) if one.group != PARAMS else None),
+            fault=filled_in.get((one.group, one.key)) or (filled_in.get((one.key,)) if one.group != PARAMS else None),
         )
         for one in fields
     ]
@@ -203,28 +203,28 @@ def browser_pattern(setting: Setting, pattern: str | None) -> str | None:
     """
     if pattern is None or setting.prefix or setting.suffix:
         return None
-    told, in_class, at = "", False, 0
+    piece, in_class, at = "", False, 0
     while at < len(pattern):
         char = pattern[at]
         if char == "\\":
-            told += pattern[at : at + 2]
+            piece += pattern[at : at + 2]
             at += 2
             continue
         if in_class and char == "]":
             in_class = False
         elif char == "[" and not in_class:
             in_class = True
-            told += char
+            piece += char
             at += 1
             if pattern[at : at + 1] == "^":
-                told += "^"
+                piece += "^"
                 at += 1
             continue
-        elif in_class and (char in "()[{}/|" or (char == "-" and (told[-1] in "[^" or pattern[at + 1] == "]"))):
+        elif in_class and (char in "()[{}/|" or (char == "-" and (piece[-1] in "[^" or pattern[at + 1] == "]"))):
             char = "\\" + char
-        told += char
+        piece += char
         at += 1
-    return told
+    return piece
 
 
 def _place(order: int | None) -> int:

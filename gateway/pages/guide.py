@@ -114,8 +114,8 @@ def _behaviour(provider: Provider) -> Iterator[tuple[str, str]]:
     has_client = bool(mode.integration) or provider.auth_mode == "MCP_OAUTH2_GENERIC"
     if has_client and (chosen := next(open_secret_addresses(provider), None)):
         yield "The client secret", _on_hosts(chosen[1])
-    if provider.refresh is not None and (told := " ".join(_on_refresh(provider.refresh))):
-        yield "Tokens", told
+    if provider.refresh is not None and (text := " ".join(_on_refresh(provider.refresh))):
+        yield "Tokens", text
     if proxy.paginate is not None:
         yield "Lists", _on_paging(proxy.paginate)
     if provider.revocation_url:

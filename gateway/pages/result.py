@@ -74,7 +74,7 @@ async def to_application(request: web.Request) -> web.StreamResponse:
         back=base_of(request, session.digest, words),
         back_label=words("again"),
         tells="error",
-        told={"message": words("cancelled"), "errorType": "window_closed"},
+        payload={"message": words("cancelled"), "errorType": "window_closed"},
         openers=openers(request, session.environment),
         event={"type": "close"},
     )
@@ -86,17 +86,17 @@ async def application_address(
     """`return_url` with the signed result; `outcome` None: the end user has cancelled."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     if outcome is None:
-        told = ReturnResult(outcome="cancelled", provider_config_key=key)
+        returned = ReturnResult(outcome="cancelled", provider_config_key=key)
     elif not outcome.succeeded:
-        told = ReturnResult(outcome="failed", provider_config_key=outcome.integration_id, error=outcome.code)
+        returned = ReturnResult(outcome="failed", provider_config_key=outcome.integration_id, error=outcome.code)
     else:
-        told = ReturnResult(
+        returned = ReturnResult(
             outcome="pending" if outcome.is_pending else "connected",
             provider_config_key=outcome.integration_id,
             connection_id=outcome.connection_id,
         )
     signing_key = (await signing_keys(generation.config, runtime.store, session.environment))[0]
-    return return_address(session, told, public_url=generation.public_url, signing_key=signing_key)
+    return return_address(session, returned, public_url=generation.public_url, signing_key=signing_key)
 
 
 async def result_page(
@@ -233,6 +233,6 @@ def _last_page(request: web.Request, words: PageWords, **context: Any) -> web.Re
         "done_label": words("done_button"),
         "another": None,
         "waits": False,
-        "told": {},
+        "payload": {},
     }
     return connect_page(request, "connect/result.html", words, framed=is_embedded(request), **{**plain, **context})

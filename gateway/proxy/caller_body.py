@@ -31,7 +31,7 @@ class CallerBody:
 
     `fault` is what broke its arrival, if anything did; `waiting` says that the caller's next bytes are awaited.
     `exchange`, once there is one, ends with a broken body, so that the provider is not left waiting for the rest.
-    `kept`: all that has been taken is still there, and `body()` begins with it anew. `keep_bytes`: how much may be kept.
+    `kept`: all that has been taken is still there, and `body()` begins with it again. `keep_bytes`: how much may be kept.
     """
 
     def __init__(self, request: web.Request, watch: ExchangeWatch) -> None:
@@ -116,7 +116,7 @@ class CallerBody:
         self._kept_bytes += len(piece)
         if self._kept_bytes > self.keep_bytes:
             self.kept = False
-            self._kept_pieces.clear()  # whoever took this piece is past them all, and nobody will begin anew
+            self._kept_pieces.clear()  # anyone who took this piece is past them all, and nobody will begin again
         elif self.kept and piece:
             self._kept_pieces.append(piece)
 

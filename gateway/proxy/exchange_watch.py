@@ -72,7 +72,7 @@ class ExchangeWatch:
             self.limit_s = limit_s
             self.moved()
 
-    def begin_anew(self) -> None:
+    def begin_again(self) -> None:
         """What is watched from here on may take `total_s` of its own."""
         self._began_at = clock.monotonic()
         self.moved()
@@ -84,7 +84,7 @@ class ExchangeWatch:
         self._plan()
 
     def taken_back(self, *, total: bool = False) -> StoodStill | None:
-        """After a CancelledError: what it stood for, if it was of our making; the task then goes on, watched anew.
+        """After a CancelledError: what it stood for, if it was of our making; the task then goes on, watched again.
 
         `total`: also where the time for all of it was over.
         """
@@ -92,7 +92,7 @@ class ExchangeWatch:
         if fault is None or (fault.total and not total) or self._task.uncancel() > self._cancellations:
             return None
         self._fault = None
-        self.begin_anew() if fault.total else self.moved()
+        self.begin_again() if fault.total else self.moved()
         self._plan()
         return fault
 

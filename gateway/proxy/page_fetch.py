@@ -136,7 +136,7 @@ class PageReader:
         """The answer, an accepted one. Raises UpstreamFailed ``page_failed`` for any other."""
         watch = self._watch
         watch.limit_s = self._first_byte_s
-        watch.begin_anew()
+        watch.begin_again()
         attempts = PageAttempts(self._request, self._upload, watch, later=True)
         try:
             exchange = await attempts.answer()
@@ -210,15 +210,15 @@ class PageReader:
 
     async def _refusal(self, exchange: ProviderExchange, attempts: PageAttempts) -> UpstreamFailed:
         """The provider's own words, as far as they are short."""
-        told: dict[str, Any] = {"status": exchange.status}
+        refusal: dict[str, Any] = {"status": exchange.status}
         wait = attempts.told_wait_s(exchange)
         if wait is not None:
-            told["retry_at"] = (clock.now() + timedelta(seconds=wait)).isoformat(timespec="milliseconds")
+            refusal["retry_at"] = (clock.now() + timedelta(seconds=wait)).isoformat(timespec="milliseconds")
         try:
             body = await self._read(exchange, 16 * TOLD_BYTES)
         except (*BROKEN, UpstreamFailed):
             body = bytearray()
         if body:
-            told["body"] = body[:TOLD_BYTES].decode("utf-8", "replace")
+            refusal["body"] = body[:TOLD_BYTES].decode("utf-8", "replace")
         origin = self._request[UPSTREAM].origin
-        return UpstreamFailed("page_failed", f"{origin} answered a later page with {exchange.status}.", payload=told)
+        return UpstreamFailed("page_failed", f"{origin} answered a later page with {exchange.status}.", payload=refusal)

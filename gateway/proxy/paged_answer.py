@@ -65,9 +65,9 @@ def batches(records: Records) -> Iterator[bytes]:
         yield bytes(batch)
 
 
-def line_of(name: str, told: Mapping[str, Any]) -> bytes:
+def line_of(name: str, fields: Mapping[str, Any]) -> bytes:
     """One of ours, ASCII throughout."""
-    return json.dumps({name: told}, separators=(",", ":")).encode() + b"\n"
+    return json.dumps({name: fields}, separators=(",", ":")).encode() + b"\n"
 
 
 def error_of(fault: GatewayError) -> dict[str, Any]:
@@ -207,23 +207,23 @@ class _Run:
         self.fault = page.refused
 
     def progress(self, following: Position | None) -> dict[str, Any]:
-        told: dict[str, Any] = {"pages": self.pages, "records": self.records}
+        fields: dict[str, Any] = {"pages": self.pages, "records": self.records}
         if following is not None:
             text = written(following, self._paging.request_digest)
             cursor = generation_of(self._request).page_cursors.seal(text)
             if len(cursor) <= CURSOR_CHARS:
-                told["cursor"] = cursor
-        return told
+                fields["cursor"] = cursor
+        return fields
 
     def trailer(self, following: Position | None) -> dict[str, Any]:
         complete = following is None and self.fault is None
-        told = {"complete": complete, **self.progress(following), "attempts": self.reader.attempts}
+        fields = {"complete": complete, **self.progress(following), "attempts": self.reader.attempts}
         if complete and self.pages and not self._cursor_seen:
-            told["note"] = (
+            fields["note"] = (
                 f"No page had anything at '{self._unseen_at}' (cursor_path_in_response), so this is all if that is its place. "
                 "Providers that leave the cursor out at the end do so."
             )
-        return told if self.fault is None else {**told, "error": error_of(self.fault)}
+        return fields if self.fault is None else {**fields, "error": error_of(self.fault)}
 
     async def _turned(self, content: bytearray | None, headers: Fields, position: Position | None = None) -> PageTurn:
         upstream = self._request[UPSTREAM]

@@ -193,8 +193,8 @@ def signed(answer: PassedAnswer, request: web.Request, attempts: int) -> PassedA
     answer.headers[ATTEMPTS] = str(attempts)
     timing = request[TIMING]
     timing.head_at = now = clock.monotonic()
-    told = server_timing(timing.gateway_s(now) * 1000, timing.token_s * 1000, timing.upstream_s * 1000)
-    answer.headers.add(SERVER_TIMING, told)  # the provider's own may be there too
+    durations = server_timing(timing.gateway_s(now) * 1000, timing.token_s * 1000, timing.upstream_s * 1000)
+    answer.headers.add(SERVER_TIMING, durations)  # the provider's own may be there too
     return answer
 
 

@@ -29,23 +29,23 @@ class KeyLimits:
 
     def as_json(self) -> dict[str, Any]:
         """What is given, and nothing else."""
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "integrations": list(self.integrations),
             "connections": list(self.connections),
             "tags": dict(self.tags),
             "rules": list(self.rules),
             "hosts": list(self.hosts),
         }
-        return {name: value for name, value in told.items() if value}
+        return {name: value for name, value in fields.items() if value}
 
     @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> "KeyLimits":
+    def from_json(cls, fields: Mapping[str, Any]) -> "KeyLimits":
         return cls(
-            tuple(told.get("integrations", ())),
-            tuple(told.get("connections", ())),
-            dict(told.get("tags", {})),
-            tuple(told.get("rules", ())),
-            tuple(told.get("hosts", ())),
+            tuple(fields.get("integrations", ())),
+            tuple(fields.get("connections", ())),
+            dict(fields.get("tags", {})),
+            tuple(fields.get("rules", ())),
+            tuple(fields.get("hosts", ())),
         )
 
     @property

@@ -65,7 +65,7 @@ class RefreshFailure:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """Somebody set out to redeem a refresh token and has not told yet what came of it. `digest` names that token."""
+    """A refresh token may have been sent, and the result is not known yet. `digest` names that token."""
 
     digest: str
     at: datetime
@@ -104,7 +104,7 @@ class Connection:
     """A row as the store returns it; the credential stays sealed until `vault` opens it.
 
     `id` numbers it for lists; `uid` is the row's own identity, to which its ciphertexts are bound.
-    `version` counts the credentials it has held: whoever writes a new one must name the version it replaces.
+    `version` counts the credentials it has held: anyone who writes a new one must name the version it replaces.
     `config` holds plain settings (``cloudId`` …), `secret_config` those that the catalog calls secret. `granted_at`: when
     the end user last authorized it. `intent`, `lease`: see there. `rotates`: the provider has replaced its refresh token at
     an earlier refresh. `previous` holds the refresh token before this one, which the

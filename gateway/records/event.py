@@ -1,4 +1,4 @@
-"""Events: what the customer's application is told, and how its delivery stands."""
+"""Events: what is sent to the customer's application, and how its delivery stands."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ FORWARD: Final = "forward"
 
 
 class Event(StrEnum):
-    """What can be told of a connection, once for each change."""
+    """What can happen to a connection, once for each change."""
 
     CREATED = "connection.created"
     CREATION_FAILED = "connection.creation_failed"
@@ -49,7 +49,7 @@ NO_REFRESH_TOKEN: Final = "no_refresh_token"  # noqa: S105 (the type of a warnin
 
 
 def of_change(before: State | None, after: State) -> Event | None:
-    """What the step from one state to the next is for the application. None: nothing that it has not been told.
+    """What the step from one state to the next is for the application. None: nothing that it has no event for yet.
 
     Three things matter to it: renewals go well, they fail in passing, or somebody must act. A step between two states of
     the last kind is no news. `before` None: the connection is new.

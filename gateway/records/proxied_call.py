@@ -19,7 +19,7 @@ class UpstreamRequest:
     """Where it goes and what it says, without its body.
 
     `target` is the request line's path and query as it will be written, percent-encoding untouched.
-    `headers` holds end-to-end fields only; framing and Host are written by whoever sends it.
+    `headers` holds end-to-end fields only; framing and Host are written by anyone who sends it.
     `base_path` is how `target` begins: links in the answer that lead below it are turned to lead through us.
     `identity` is shown in mutual TLS; connections made with it serve nobody else.
     """
@@ -49,7 +49,7 @@ class UpstreamRequest:
 
 @dataclass(slots=True)
 class Timing:
-    """Seconds, by the monotonic clock; whoever waits for something adds what it took.
+    """Seconds, by the monotonic clock; anyone who waits for something adds what it took.
 
     `token_s`: for the store and for token endpoints. `upstream_s`: for the provider, from the first attempt to the head of
     the answer that is passed on, waits between attempts and the caller's own body included. `head_at`: when the head of

@@ -108,7 +108,7 @@ class KeepAlive:
         await self._store.keep_alive.plan(planned)
 
     async def _plan(self, catalog: Catalog, name: str) -> None:
-        """Give connections their times that were made before the entry told its limits, or while it told longer ones."""
+        """Give connections their times that were made before the entry stated its limits, or while it stated longer ones."""
         provider = catalog.get(name)
         if provider is None:
             return

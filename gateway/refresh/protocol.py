@@ -180,7 +180,7 @@ class RefreshProtocol:
         self._metrics = metrics
 
     async def redeem(self, seen: Connection, *, force: bool) -> Connection:
-        """The connection with a newer credential than `seen` has, whoever got it. Raises GatewayError."""
+        """The connection with a newer credential than `seen` has, anyone who got it. Raises GatewayError."""
         try:
             self._entry(seen)
         except ReconnectNeeded as fault:
@@ -213,7 +213,7 @@ class RefreshProtocol:
         while True:
             noted, now = row.failure, clock.now()
             if noted is not None and not backoff.may_try(row, now) and (not force or noted != seen.failure):
-                raise backoff.refusal(row, noted, now)  # told no before; with force only if just now, by another
+                raise backoff.refusal(row, noted, now)  # refused before; with force only if just now, by another
             intent = self._digest(row)
             facts = await self.standing.facts(row)
             step = next_step(facts)
@@ -280,7 +280,7 @@ class RefreshProtocol:
         return saved
 
     async def _failed(self, row: Connection, owner: str, fault: TokenRefused | TokenUnavailable) -> Connection | None:
-        """Judged by the row as it is now: whoever holds another credential or the lease by now overrules us."""
+        """Judged by the row as it is now: anyone who holds another credential or the lease by now overrules us."""
         now = clock.now()
         lost_at = row.intent.at if row.intent is not None and row.intent.digest == self._digest(row) else None
         noted = backoff.failure(fault, row.failure, now, lost_at=lost_at, since=row.state_since)

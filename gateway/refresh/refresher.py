@@ -33,7 +33,7 @@ PART: Final = 0.5  # of the time that is left to the last of them, within which 
 
 @dataclass(slots=True)
 class QueueTurn:
-    """`ends_at` (monotonic seconds): until then its token serves, and whoever needs it has nothing to wait for."""
+    """`ends_at` (monotonic seconds): until then its token serves, and anyone who needs it has nothing to wait for."""
 
     come: "asyncio.Future[None]"
     ends_at: float
@@ -175,7 +175,7 @@ class Refresher:
         return task.result()
 
     def start(self, connection: Connection, *, force: bool = False, urgent: bool = False) -> "asyncio.Task[Connection]":
-        """The task that renews it, begun or joined; it outlives whoever asked for it. `urgent`: somebody waits for it."""
+        """The task that renews it, begun or joined; it outlives anyone who asked for it. `urgent`: somebody waits for it."""
         task = self._running.get(connection.ref)
         if task is None:
             task = asyncio.create_task(self._renew(connection, force, urgent))
@@ -194,7 +194,7 @@ class Refresher:
         return await self._redeemer.standing.step(row)
 
     def start_behind(self, connection: Connection, then: Callable[["asyncio.Task[Connection]"], None]) -> None:
-        """As `start`, unless it is under way: then whoever began it has asked already."""
+        """As `start`, unless it is under way: then anyone who began it has asked already."""
         if connection.ref not in self._running:
             self.start(connection).add_done_callback(then)
 

@@ -117,7 +117,7 @@ async def commit(store: Store, row: Connection, owner: str, pair: Pair) -> Conne
 
 
 async def rescue(store: Store, row: Connection, pair: Pair) -> Connection | None:
-    """Our pair, stored after all where whoever took the lease from us got no newer one; None where they did."""
+    """Our pair, stored after all where anyone who took the lease from us got no newer one; None where they did."""
     log.warning("refresh_lease_was_lost", **who(row.ref))
     waits = again(LOOK_AGAIN_S)
     while (there := await store.connections.get(row.ref)) is not None and same(there, row):
@@ -129,7 +129,7 @@ async def rescue(store: Store, row: Connection, pair: Pair) -> Connection | None
 
 
 def same(there: Connection, row: Connection) -> bool:
-    """With the credential that `row` has; what was made anew at its address is none of ours."""
+    """With the credential that `row` has; what was made again at its address is none of ours."""
     return (there.uid, there.version) == (row.uid, row.version)
 
 

@@ -21,7 +21,7 @@ _DEFAULT_SCOPE = "read:sandbox-user"
 
 
 class NotToBeAnswered(Exception):
-    """Client or redirect_uri are not known, so nothing is sent there: the person is told (RFC 6749 §4.1.2.1)."""
+    """Client or redirect_uri are not known, so nothing is sent there: the person sees the error (RFC 6749 §4.1.2.1)."""
 
 
 class RefusedRequest(Exception):
@@ -159,7 +159,7 @@ async def decide(request: web.Request) -> web.Response:
 
 @web.middleware
 async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """A request that cannot be granted is told to the person or, where that is safe, to the application."""
+    """A request that cannot be granted is shown to the person or, where that is safe, to the application."""
     try:
         return await handler(request)
     except NotToBeAnswered as refused:

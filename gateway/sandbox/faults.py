@@ -84,7 +84,7 @@ async def too_many(_request: web.Request, _handler: Handler, options: Mapping[st
 async def error(_request: web.Request, _handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
     """Another `status`, and nothing done: 503 for an outage, 401 for a token that was ended at the provider."""
     status = int(options["status"])
-    return web.json_response({"errorMessages": [f"The sandbox was told to answer {status}."]}, status=status)
+    return web.json_response({"errorMessages": [f"The sandbox is set to answer {status}."]}, status=status)
 
 
 async def _begun(request: web.Request, handler: Handler, share: float) -> web.StreamResponse:

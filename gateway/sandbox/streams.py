@@ -66,14 +66,14 @@ async def upload(request: web.Request) -> web.Response:
     async for piece in request.content.iter_any():
         hashed.update(piece)
         size += len(piece)
-    told = {
+    body = {
         "bytes": size,
         "sha256": hashed.hexdigest(),
         "content_length": request.content_length,
         "content_type": request.headers.get(hdrs.CONTENT_TYPE),
         "content_encoding": request.headers.get(hdrs.CONTENT_ENCODING),
     }
-    return web.json_response(told)
+    return web.json_response(body)
 
 
 async def download(request: web.Request) -> web.StreamResponse:

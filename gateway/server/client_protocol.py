@@ -465,7 +465,7 @@ class ClientProtocol(RequestHandler):
         return handler
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """A broken body has been told of already, by whoever read it."""
+        """A broken body has been reported already, by the reader."""
         if not isinstance(kw.get("exc_info"), web.RequestPayloadError):
             super().log_exception(*args, **kw)
 
@@ -605,7 +605,7 @@ class ClientProtocol(RequestHandler):
                 self.force_close()
 
     def _break_body(self, why: str) -> None:
-        """Whoever reads the body hears of it and answers; nothing on the connection can be trusted from here on."""
+        """Anyone who reads the body hears of it and answers; nothing on the connection can be trusted from here on."""
         log.info("body_refused", why=why)
         self._deaf = True
         self._body.set_exception(web.RequestPayloadError(why))

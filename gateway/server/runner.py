@@ -282,4 +282,6 @@ def refuse_inflated(server: Server) -> None:
     assert parser is not None
     messages, _, _ = parser.feed_data(head.encode() + coded)
     if messages[0][1].read_nowait() != coded:
-        raise StartRefused("This version of aiohttp inflates uploads although told not to. Install the pinned one.")
+        raise StartRefused(
+            "This version of aiohttp inflates uploads although it was asked not to. Install the pinned one."
+        )

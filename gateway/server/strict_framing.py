@@ -94,8 +94,8 @@ def complaint(fault: BaseException, piece: bytes) -> GatewayError:
     words = _reason(fault)
     if words.startswith("Request has invalid `Transfer-Encoding`"):  # it does not end in "chunked"
         return NotImplementedHere("not_supported", "The only transfer coding here is 'chunked'.", close=True)
-    told = next((told for begins, told in BAD_FRAMING.items() if words.startswith(begins)), None)
-    return malformed() if told is None else InvalidRequest("bad_framing", told, close=True)
+    message = next((message for begins, message in BAD_FRAMING.items() if words.startswith(begins)), None)
+    return malformed() if message is None else InvalidRequest("bad_framing", message, close=True)
 
 
 def _reason(fault: BaseException) -> str:

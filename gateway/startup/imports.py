@@ -55,7 +55,7 @@ class _Lent(ModuleType):
 
 @contextmanager
 def lent(*names: str) -> Iterator[None]:
-    """Within, whoever imports from the modules `names` gets Deferreds; those that are loaded already stay as they are."""
+    """Within, anyone who imports from the modules `names` gets Deferreds; those that are loaded already stay as they are."""
     ours = {name: _Lent(name) for name in names if name not in sys.modules}
     sys.modules.update(ours)
     try:
@@ -126,7 +126,7 @@ def _structlog_without_rich() -> None:
 def _sqlalchemy_without_orm() -> None:
     """``sqlalchemy.ext.asyncio`` loads the ORM for its sessions, of which we have none: ADR 2 chose Core.
 
-    Its engine is loaded alone. Whoever asks the package for more than that gets the whole of it after all.
+    Its engine is loaded alone. Anyone who asks the package for more than that gets the whole of it after all.
     """
     name = "sqlalchemy.ext.asyncio"
     if name in sys.modules:
@@ -155,7 +155,7 @@ def _sqlalchemy_without_orm() -> None:
 def _aiohttp_without_client() -> None:
     """A process of ours has none: what it calls, it calls through `egress`.
 
-    Its client would also make a TLS context with all of the system's authorities. Whoever asks for any of this gets it after all.
+    Its client would also make a TLS context with all of the system's authorities. What is asked for is imported after all.
     """
     if "aiohttp" in sys.modules:
         return

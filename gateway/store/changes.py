@@ -23,7 +23,7 @@ from gateway.store.backend import ChangeWatch
 from gateway.store.tables import changes
 from gateway.store.transactions import NOTIFIES, Transactions
 
-# ── The last statement of a transaction, told to the database as such where that spares a way there and back.
+# ── The last statement of a transaction, marked as such where that saves a round trip.
 
 
 async def execute_last(db: AsyncConnection, statement: Executable, parameters: Mapping[str, Any]) -> CursorResult[Any]:
@@ -54,7 +54,7 @@ class OwnChanges:
         return len(self._marks)
 
     def note(self, change_id: int, mark: Mark) -> None:
-        """Committed under that id, of which nobody is told otherwise; `mark` is the row's afterwards."""
+        """Committed under that id, which no other reader is notified of; `mark` is the row's afterwards."""
         if len(self._marks) < MOST:
             self._marks[change_id] = mark
 

@@ -52,7 +52,7 @@ SEPARATOR = "\x1f"
 class ListFilter:
     """All that is given must hold. `integration_ids` empty means any; `tags` keys count in lower case.
 
-    `within`: the limits of whoever asks.
+    `within`: the limits of anyone who asks.
     `cursor` (from `cursor_after`) and `offset` both skip; a cursor stays right while connections come and go.
     """
 
@@ -162,7 +162,7 @@ PREVIOUS: Final = "previous_refresh"
 NO_PREVIOUS: Final[dict[str, Any]] = {PREVIOUS: None, f"{PREVIOUS}_version": None, f"{PREVIOUS}_until": None}
 
 
-# What is asked for often is put together once: to make a statement anew costs more than to run it.
+# What is asked for often is put together once: to make a statement again costs more than to run it.
 AT: Final = and_(*(connections.c[name] == bindparam(f"at_{name}") for name in ConnectionRef._fields))
 """The row with the address that is among the parameters, as `place` gives it."""
 WHOLE_ROW: Final = select(connections).where(AT)

@@ -122,7 +122,7 @@ class ConnectionStore:
     ) -> tuple[Connection, bool]:
         """Store `new`, over what its address held before; True: it held nothing.
 
-        The version goes up, a failure and a lease are forgotten: whoever is refreshing the old credential comes late.
+        The version goes up, a failure and a lease are forgotten: anyone who is refreshing the old credential comes late.
         `terms`: of the session that makes it, which counts it. Raises Forbidden, and stores nothing, where that session has
         made as many as it may.
         """
@@ -156,7 +156,7 @@ class ConnectionStore:
     ) -> tuple[Connection, bool] | None:
         """Store `new`, which is known elsewhere, with its `past`; True: its address held nothing.
 
-        None, and nothing is written, where it held something and `over` is false. The application is told of no event: to
+        None, and nothing is written, where it held something and `over` is false. The application gets no event: to
         it, nothing is new.
         """
 
@@ -164,7 +164,7 @@ class ConnectionStore:
             created = await self._claim_row(db, new, now)
             if not (created or over):
                 return None
-            while not await self._fill_row(db, new, now, told=False):
+            while not await self._fill_row(db, new, now, reported=False):
                 created = await self._claim_row(db, new, now)
             await give_past(db, (await stored(db, new.ref)).id, past, now=now)
             await note_change(db, new.ref, now)
@@ -184,7 +184,7 @@ class ConnectionStore:
         )
 
         def again(sealed: Sealed | None) -> bytes | None:
-            return None if sealed is None else self._rows.vault.seal_anew(sealed).ciphertext
+            return None if sealed is None else self._rows.vault.seal_again(sealed).ciphertext
 
         async def write(db: AsyncConnection) -> Connection | None:
             row = (await db.execute(identity.with_for_update())).one_or_none()
@@ -247,8 +247,8 @@ class ConnectionStore:
         }
         return await insert_if_absent(db, connections, blank, key=list(ConnectionRef._fields))
 
-    async def _fill_row(self, db: AsyncConnection, new: NewConnection, now: datetime, *, told: bool = True) -> bool:
-        """False: there is no such row. `told`: to the application, as an event."""
+    async def _fill_row(self, db: AsyncConnection, new: NewConnection, now: datetime, *, reported: bool = True) -> bool:
+        """False: there is no such row. `reported`: to the application, as an event."""
         secret = connections.c.secret_config, connections.c.secret_config_version
         identity = select(*BEFORE, connections.c.uid, connections.c.version, *secret).where(at(new.ref))
         row = (await db.execute(identity.with_for_update())).one_or_none()
@@ -271,10 +271,10 @@ class ConnectionStore:
             changed |= {"secret_config": None, "secret_config_version": None}
         changed |= NO_FAILURE | NO_LEASE | NO_INTENT | NO_PREVIOUS
         reason = "authorized" if version == 1 else "reconnected"
-        outbox = self._outbox if told else None
+        outbox = self._outbox if reported else None
         authorized = Happening.AUTHORIZED
         await note_happening(db, outbox, row, authorized, changed, now=now, reason=reason, detail=new.warning)
-        if new.ended is not None and told:
+        if new.ended is not None and reported:
             seen = (await db.execute(select(*BEFORE).where(connections.c.id == row.id))).one()
             await note_end(db, outbox, seen, new.ended)
         if new.tags is not None:

@@ -24,40 +24,40 @@ from gateway.store.transactions import Fence, NotYet, Overtaken, Transactions, i
 from gateway.vault import Keyring, UnknownKey, Vault, WrappedKey
 from gateway.vault.seal import KEY_ID, DataKey
 
-# ── A master key that this process was not given: the operator may have put it into the configuration, and not told
+# ── A master key that this process was not given: the operator may have put it into the configuration, and not passed it on to
 # us yet.
 #
-# So the configuration is asked for anew, once for all who miss the key meanwhile, and ever more rarely where it does
+# So the configuration is asked for again, once for all who miss the key meanwhile, and ever more rarely where it does
 # not come.
 
-ANSWER_S: Final = 3.0  # a whole configuration is read anew within one, as a rule; requests wait for it
-TOLD_EVERY_S: Final = 60.0  # of each data key, however many requests need it
+ANSWER_S: Final = 3.0  # a whole configuration is read again within one, as a rule; requests wait for it
+LOGGED_EVERY_S: Final = 60.0  # of each data key or place, however many requests need it
 
 log = structlog.get_logger(__name__)
 
 
 class MissingKeys:
-    """`ask`: begins to read the configuration anew for these master keys; `answered` is then called. None: nobody can."""
+    """`ask`: begins to read the configuration again for these master keys; `answered` is then called. None: nobody can."""
 
     def __init__(self) -> None:
         self.ask: Callable[[Collection[str]], None] | None = None
         self._answer: asyncio.Future[None] | None = None
         self._overdue_at = 0.0  # when it should have been there (monotonic)
         self._pauses = Pauses()
-        self._told: dict[str, float] = {}  # data key id ▸ when (monotonic)
+        self._logged_at: dict[str, float] = {}  # data key id ▸ when (monotonic)
 
     def tell(self, locked: Iterable[WrappedKey]) -> None:
         """Log which data keys do not open, since they are wrapped under master keys that are missing."""
         now = clock.monotonic()
         for one in locked:
-            if now < self._told.get(one.id, -math.inf) + TOLD_EVERY_S:
+            if now < self._logged_at.get(one.id, -math.inf) + LOGGED_EVERY_S:
                 continue
-            self._told[one.id] = now
+            self._logged_at[one.id] = now
             detail = f"Data key {one.id} is wrapped under master key {one.master_key_id}, which is not given."
             log.error("data_key_unusable", detail=detail, fix="add that key to store.encryption_keys; reload")
 
     async def asked_for(self, ids: Collection[str]) -> bool:
-        """Whether the configuration was read anew since these master keys, by id, were found missing.
+        """Whether the configuration was read again since these master keys, by id, were found missing.
 
         Waits at most `ANSWER_S`. False at once where that was in vain a moment ago.
         """
@@ -71,7 +71,7 @@ class MissingKeys:
         return bool(done)
 
     def answered(self) -> None:
-        """It was read anew, whatever came of it."""
+        """It was read again, whatever came of it."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(None)
         self._answer = None
@@ -81,7 +81,7 @@ class MissingKeys:
         if self.ask is None or not due:
             return None
         log.warning("encryption_key_missing", key_ids=due, effect="the configuration is read again")
-        # One that is overdue may be lost, so it is asked for again; whoever waits for it still has what comes first.
+        # One that is overdue may be lost, so it is asked for again; anyone who waits for it still has what comes first.
         answer = self._answer = self._answer or asyncio.get_running_loop().create_future()
         self._overdue_at = clock.monotonic() + ANSWER_S
         self.ask(due)
@@ -90,7 +90,6 @@ class MissingKeys:
 
 # ── Stored secrets that do not open although their key is there: counted, and logged where they lie.
 
-LOGGED_EVERY_S: Final = 60.0  # of each place, however many ask for it
 MOST_PLACES: Final = 1000  # remembered for that
 FIX: Final = "restore a backup (gateway restore), or let the end user authorize again"
 
@@ -192,7 +191,7 @@ class DataKeys:
         return newest
 
     async def _came(self, missing: Sequence[WrappedKey]) -> bool:
-        """Whether the configuration was read anew meanwhile, so that it is worth while to look again."""
+        """Whether the configuration was read again meanwhile, so that it is worth while to look again."""
         came = await self.missing.asked_for({one.master_key_id for one in missing})
         if not came:
             self.missing.tell(missing)
@@ -321,7 +320,7 @@ class DataKeys:
         return (await db.execute(taken.values(seals_reserved=more))).rowcount == 1
 
     async def make(self, db: AsyncConnection, environment: str) -> None:
-        """A new key for `environment`, wrapped under the first master key; whoever seals next takes it."""
+        """A new key for `environment`, wrapped under the first master key; anyone who seals next takes it."""
         self._holding.pop(_connection(db), None)
         wrapped, _ = self.keyring.new_data_key(environment)
         await db.execute(

@@ -1,4 +1,4 @@
-"""The store's edge: what drivers raise becomes one sentence for whoever runs or calls the gateway."""
+"""The store's edge: what drivers raise becomes one sentence for anyone who runs or calls the gateway."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -54,8 +54,8 @@ def unavailable(cause: str) -> Unavailable:
 
 def cause_of(error: BaseException) -> str | None:
     """In words, why the database could not be used; None if the fault lies with our statement instead."""
-    if isinstance(error, DBAPIError) and (told := postgres_cause(_sqlstate(error))):
-        return told
+    if isinstance(error, DBAPIError) and (known := postgres_cause(_sqlstate(error))):
+        return known
     if isinstance(error, IntegrityError | ProgrammingError | sqlite3.IntegrityError | sqlite3.ProgrammingError):
         return None
     if isinstance(error, PoolTimeoutError):
@@ -77,7 +77,7 @@ def _sqlstate(error: DBAPIError) -> str | None:
 
 
 @contextmanager
-def told_as_unavailable(damage: DatabaseDamage | None = None) -> Iterator[None]:
+def raised_as_unavailable(damage: DatabaseDamage | None = None) -> Iterator[None]:
     """Raises Unavailable for the errors that a database in trouble makes; a fault of our own passes as it is.
 
     Damage does not pass, so its Unavailable has no `retry_after_s`; `damage` notes it.

@@ -44,14 +44,14 @@ async def note_happening(
     """
     state = after(State(row.state), happening)
     moved = state != row.state or (happening not in SILENT and reason != row.state_reason)
-    told: dict[str, Any] = {}
+    changed: dict[str, Any] = {}
     before = State(row.state) if row.state_since is not None else None
     if moved or happening is Happening.AUTHORIZED:
-        told = {"state": state.value, "state_reason": reason, "state_since": now}
+        changed = {"state": state.value, "state_reason": reason, "state_since": now}
         await _add(db, row.id, Change(now, state, reason, detail, before))
     elif happening is Happening.WRITTEN_BACK:
         await _add(db, row.id, Change(now, state, reason, detail, before))
-    written = {**values, **told}
+    written = {**values, **changed}
     await db.execute(CHANGED, {"row_id": row.id, **written})
     again = happening is Happening.AUTHORIZED and before is not None
     event = Event.RECONNECTED if again else of_change(before, state)
@@ -84,7 +84,7 @@ async def _add(db: AsyncConnection, row_id: int, change: Change) -> None:
 
 
 class HistoryStore:
-    """Read by whoever wants to know how a connection came to be as it is."""
+    """Read by anyone who wants to know how a connection came to be as it is."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions

@@ -65,8 +65,8 @@ class Outbox:
         if row.dies_at is not None and (event is Event.EXPIRING or "warning" in facts):
             facts["dies_at"] = row.dies_at.isoformat(timespec="milliseconds")
         ref = ConnectionRef(row.environment, row.integration_id, row.connection_id)
-        told = row.webhook_url_override
-        await self.add(db, ref, row.provider, event, facts, now=now, reason=reason, detail=detail, override=told)
+        override = row.webhook_url_override
+        await self.add(db, ref, row.provider, event, facts, now=now, reason=reason, detail=detail, override=override)
 
     async def tell(
         self,
@@ -83,8 +83,8 @@ class Outbox:
         """Write what changed nothing in the store, such as a connection that did not come about."""
 
         async def write(db: AsyncConnection) -> None:
-            told = {"reason": reason, "detail": detail, "override": override}
-            await self.add(db, ref, provider, event, facts, now=now, **told)
+            details = {"reason": reason, "detail": detail, "override": override}
+            await self.add(db, ref, provider, event, facts, now=now, **details)
             await note_change(db, ref, now)
 
         if self.targets(ref.environment, override):
@@ -107,11 +107,11 @@ class Outbox:
         targets = self.targets(ref.environment, override)
         if not targets:
             return
-        told = {name: value for name, value in facts.items() if value}
-        told = {"operation": OPERATIONS.get(event, "refresh"), "success": event not in FAILURES} | told
+        body = {name: value for name, value in facts.items() if value}
+        body = {"operation": OPERATIONS.get(event, "refresh"), "success": event not in FAILURES} | body
         if event in FAILURES:
-            told["error"] = {"type": reason or "unknown", "description": detail or reason or "unknown"}
-        written = await insert_event(db, ref.environment, ref.integration_id, provider, event.value, told, now=now)
+            body["error"] = {"type": reason or "unknown", "description": detail or reason or "unknown"}
+        written = await insert_event(db, ref.environment, ref.integration_id, provider, event.value, body, now=now)
         await insert_deliveries(db, written, ref[:2], [(ref.connection_id, targets)], now=now)
 
 

@@ -85,8 +85,8 @@ class SessionStore:
     async def ended(self, digest: str, environment: str) -> bool:
         """Whether there was one that has expired or was deleted, as is known for an hour (`flow_results`)."""
         its = (connect_sessions.c.digest == digest, connect_sessions.c.environment == environment)
-        told = (flow_results.c.session_digest == digest, flow_results.c.environment == environment)
-        either = select(exists().where(*its) | exists().where(*told))
+        condition = (flow_results.c.session_digest == digest, flow_results.c.environment == environment)
+        either = select(exists().where(*its) | exists().where(*condition))
         async with self._transactions.read() as db:
             return bool((await db.execute(either)).scalar())
 

@@ -48,7 +48,7 @@ def sqlite_cause(error: sqlite3.Error) -> str | None:
     return CAUSES.get(code & 0xFF, "an operation on it failed") if isinstance(code, int) else None
 
 
-# ── The schema's revisions by name, for whoever asks without loading SQLAlchemy or Alembic.
+# ── The schema's revisions by name, for anyone who asks without loading SQLAlchemy or Alembic.
 
 REVISIONS: Final = (
     "0001",
@@ -72,7 +72,7 @@ VERSION_TABLE: Final = "alembic_version"
 
 # ── Which columns hold ciphertexts, and what each is bound to; known without SQLAlchemy.
 #
-# Whoever adds a column that is sealed adds it here: rotation and its proof go by this list, and what is missing in it
+# Anyone who adds a column that is sealed adds it here: rotation and its proof go by this list, and what is missing in it
 # would be left under a key that is removed. A test compares it with the tables.
 
 
@@ -139,7 +139,7 @@ def judge_keys(place: object, stored: Sequence[WrappedKey], keyring: Keyring, *,
         raise StoreRefused(
             f"{place} has {held} under an encryption key that is not in store.encryption_keys (key id {', '.join(ids)}): "
             "add the key it was made with, after the first if that is to replace it. Then `gateway keys rotate` seals "
-            "everything anew under the first, and `gateway keys status` tells which may be taken out."
+            "everything again under the first, and `gateway keys status` tells which may be taken out."
         )
     weakness = keyring.weaknesses.get(0)
     if weakness is not None and all(key.master_key_id != keyring.first_id for key in stored):

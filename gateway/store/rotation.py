@@ -1,7 +1,7 @@
 """Sealing everything again under the first master key, beside gateways that serve (ADR 22); how many values each key seals.
 
 A new data key is made in each environment; from then on nobody seals under an older one, which `DataKeys` sees to in each
-transaction. What is sealed under older ones is then walked through and sealed anew, and a data key that nothing needs is
+transaction. What is sealed under older ones is then walked through and sealed again, and a data key that nothing needs is
 removed. Each step is a small transaction and the whole has no state of its own: cut short, it goes on where it was.
 """
 
@@ -164,7 +164,7 @@ class Rotated:
 
 
 class Rotation:
-    """Works on a store that is open, whoever else works on it."""
+    """Works on a store that is open, anyone who else works on it."""
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
         self._transactions = transactions
@@ -175,7 +175,7 @@ class Rotation:
     async def counts(self) -> KeyCounts:
         return await count(self._transactions)
 
-    async def wrap_anew(self, only: Collection[str] | None = None) -> int:
+    async def wrap_again(self, only: Collection[str] | None = None) -> int:
         """Wrap every data key, or those of `only`, under the first master key, and touch no value. Returns how many were not."""
 
         async def write(db: AsyncConnection) -> int:
@@ -183,9 +183,9 @@ class Rotation:
             others = [key for key in stored if key.master_key_id != self._keys.keyring.first_id]
             others = [key for key in others if only is None or key.id in only]
             for key in others:
-                anew = self._keys.keyring.wrap_anew(key)
+                again = self._keys.keyring.wrap_again(key)
                 as_seen = (data_keys.c.id == key.id, data_keys.c.master_key_id == key.master_key_id)
-                changed = {"master_key_id": anew.master_key_id, "wrapped": anew.wrapped}
+                changed = {"master_key_id": again.master_key_id, "wrapped": again.wrapped}
                 await db.execute(update(data_keys).where(*as_seen).values(changed))
             return len(others)
 
@@ -196,7 +196,7 @@ class Rotation:
 
         `fresh`: make new data keys also where the newest is wrapped by that master key already. Raises Unavailable.
         """
-        told = Rotated(new_keys=await self._renew_keys(fresh=fresh))
+        rotated = Rotated(new_keys=await self._renew_keys(fresh=fresh))
         await self._keys.load()
         newest, old = await self._settle()
         before = await self.counts()
@@ -204,13 +204,13 @@ class Rotation:
         step(0, todo)
         for _ in range(PASSES):
             skipped = 0
-            told.damaged.clear()
+            rotated.damaged.clear()
             for column in SEALED:
                 async for rows in pages(self._transactions, column):
                     for some in self._batches([key for key, key_id in rows if key_id not in newest]):
-                        done, held = await self._seal_anew(column, some, newest, told)
-                        told.sealed, skipped = told.sealed + done, skipped + held
-                        step(told.sealed, max(todo, told.sealed))
+                        done, held = await self._seal_again(column, some, newest, rotated)
+                        rotated.sealed, skipped = rotated.sealed + done, skipped + held
+                        step(rotated.sealed, max(todo, rotated.sealed))
             if not skipped:
                 break
             await asyncio.sleep(NEXT_PASS_S)
@@ -218,10 +218,10 @@ class Rotation:
         unused = frozenset(key.id for key in after.data_keys if key.id in old and not key.total)
         kept = await kept_for_answers(self._transactions, unused)
         if kept:
-            await self.wrap_anew(kept)
-        told.removed_keys, told.kept_keys = await self._remove(unused - kept), len(kept)
-        told.left = sum(key.total for key in after.data_keys if not key.newest) + sum(after.homeless.values())
-        return told
+            await self.wrap_again(kept)
+        rotated.removed_keys, rotated.kept_keys = await self._remove(unused - kept), len(kept)
+        rotated.left = sum(key.total for key in after.data_keys if not key.newest) + sum(after.homeless.values())
+        return rotated
 
     async def verify(self, step: Step) -> list[str]:
         """Open every value and forget it. Returns those that no key opens, as ``table.column of row``."""
@@ -254,7 +254,7 @@ class Rotation:
     async def _settle(self) -> tuple[frozenset[str], frozenset[str]]:
         """Wait until every transaction that seals under an older data key has ended. Returns the newest ids, and the older.
 
-        Whoever seals holds its key's row, having seen that there is no newer one.
+        Anyone who seals holds its key's row, having seen that there is no newer one.
         """
 
         async def write(db: AsyncConnection) -> tuple[frozenset[str], frozenset[str]]:
@@ -267,10 +267,10 @@ class Rotation:
 
         return await self._write(write)
 
-    async def _seal_anew(
-        self, column: SealedColumn, keys: Sequence[Any], newest: Collection[str], told: Rotated
+    async def _seal_again(
+        self, column: SealedColumn, keys: Sequence[Any], newest: Collection[str], rotated: Rotated
     ) -> tuple[int, int]:
-        """How many of these rows were sealed anew, and how many somebody held. Then leaves the database to others."""
+        """How many of these rows were sealed again, and how many somebody held. Then leaves the database to others."""
         began = time.monotonic()
         done = held = 0
         environments = await self._environments(column, keys)
@@ -284,7 +284,7 @@ class Rotation:
                     if sealed.ciphertext[1:9].hex() in newest:
                         continue  # by its own refresh, in the meantime
                     try:
-                        changed.append({"of": key, "sealed": self._vault.seal_anew(sealed).ciphertext})
+                        changed.append({"of": key, "sealed": self._vault.seal_again(sealed).ciphertext})
                     except VaultError:
                         damaged.append(f"{column.name} of {sealed.row}")
                 if changed:
@@ -293,7 +293,7 @@ class Rotation:
                 return len(rows), damaged
 
             seen, damaged = await self._write(write, before=partial(self._keys.allow, environment, seals=len(some)))
-            told.damaged += damaged
+            rotated.damaged += damaged
             done, held = done + seen - len(damaged), held + len(some) - seen
         await asyncio.sleep(min(COURTESY * (time.monotonic() - began), LONGEST_REST_S))
         return done, held

@@ -124,12 +124,12 @@ class Store:
 
     @property
     def missing_keys(self) -> MissingKeys:
-        """Where to say how a configuration is read anew when a master key is missing, and that this was done."""
+        """Where to say how a configuration is read again when a master key is missing, and that this was done."""
         return self._keys.missing
 
     @property
     def rotation(self) -> "Rotation":
-        """What seals everything anew; loaded when it is asked for, since a gateway that serves does not need it."""
+        """What seals everything again; loaded when it is asked for, since a gateway that serves does not need it."""
         from gateway.store.rotation import Rotation
 
         return Rotation(self._transactions, self.vault, self._keys)

@@ -145,7 +145,7 @@ connections = Table(
     Column("dies_at", UtcTime),
     Column("keep_alive_at", UtcTime),
     Column("end_settled", Boolean),  # null: to be looked at when expires_at comes; true: nothing is to be done then
-    Column("expiry_told_days", Integer),  # how many days ahead its end was told of last
+    Column("expiry_told_days", Integer),  # how many days ahead its end was reported last
     Column("site_origin", Text),  # that of config["baseUrl"], for finding by it whose a provider's webhook is
     Column("account_id", Text),
     Column("account_label", Text),
@@ -208,7 +208,7 @@ integrations = Table(
     Column("secrets", LargeBinary, nullable=False),
     Column("created_at", UtcTime, nullable=False),
     Column("updated_at", UtcTime, nullable=False),
-    Column("ending_at", UtcTime),  # since when it is being deleted: it is gone for everybody but whoever deletes it
+    Column("ending_at", UtcTime),  # since when it is being deleted: it is gone for everybody but anyone who deletes it
     UniqueConstraint("environment", "integration_id", name="integrations_by_key"),
 )
 
@@ -325,9 +325,9 @@ flow_results = Table(
 )
 
 
-# ── What is told to the customer's application, and what providers tell us.
+# ── Events to the customer's application, and webhooks from providers.
 
-# What is told to the customer's application: one row an event, whoever is to hear of it.
+# Events to the customer's application: one row an event, for every recipient.
 outbox = Table(
     "outbox",
     metadata,
@@ -424,7 +424,7 @@ request_log = Table(
 
 # ── What nodes share: whose turn a task is, what has changed, and when the database failed over.
 
-# Work that one node does for all: whoever holds the row by that name.
+# Work that one node does for all: anyone who holds the row by that name.
 task_leases = Table(
     "task_leases",
     metadata,

@@ -10,7 +10,7 @@ from sqlalchemy import Dialect, Executable, RowMapping, Table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import Unavailable
-from gateway.store.database_faults import DatabaseDamage, told_as_unavailable, unavailable
+from gateway.store.database_faults import DatabaseDamage, raised_as_unavailable, unavailable
 from gateway.store.engine import Engines
 
 # ── The one statement that differs by dialect: insert unless the row is there already.
@@ -46,7 +46,7 @@ CROWDED: Final = "too many writes are waiting for it"
 
 
 class Overtaken(Exception):
-    """What was made sure of before a transaction no longer holds in it. Nothing was written; it is made sure of anew."""
+    """What was made sure of before a transaction no longer holds in it. Nothing was written; it is made sure of again."""
 
 
 class NotYet(Unavailable):
@@ -129,7 +129,7 @@ class Transactions:
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """A connection that sees what is committed and can change nothing."""
         self.check()  # what is open still reads a file that is gone
-        with told_as_unavailable(self.damage):
+        with raised_as_unavailable(self.damage):
             async with self._engines.reader.connect() as db:
                 yield db
 
@@ -174,12 +174,12 @@ class Transactions:
 
     def check(self) -> None:
         """Raises Unavailable where the database that is open is no longer the one at its place."""
-        with told_as_unavailable(self.damage):
+        with raised_as_unavailable(self.damage):
             self._check()
 
     async def begin(self, work: Work[T]) -> T:
         """Run `work` in one transaction without asking for a turn: for `before` and for opening the store."""
-        with told_as_unavailable(self.damage):
+        with raised_as_unavailable(self.damage):
             async with self._engines.writer.begin() as db:
                 db.info.pop(NOTIFIES, None)
                 done = await work(db)
@@ -190,7 +190,7 @@ class Transactions:
 
     async def _one_row(self, one: OneStatement[T]) -> RowMapping | None:
         assert self._engines.autocommit is not None
-        with told_as_unavailable(self.damage):
+        with raised_as_unavailable(self.damage):
             async with self._engines.autocommit.connect() as db:
                 row = (await db.execute(one.statement, one.parameters)).mappings().one_or_none()
         if row is not None and one.notifies and self._notify is not None:

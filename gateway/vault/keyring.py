@@ -44,7 +44,7 @@ def associated_data(purpose: str, *parts: str | int) -> bytes:
     return b"".join(struct.pack(">I", len(field)) + field for field in fields)
 
 
-# ── Master keys by id. They wrap data keys and seal nothing else, so replacing one means wrapping a few rows anew.
+# ── Master keys by id. They wrap data keys and seal nothing else, so replacing one means wrapping a few rows again.
 
 KEY_BYTES: Final = 32
 REPLACE: Final = (
@@ -97,7 +97,7 @@ class Keyring:
         key_id, data_key = os.urandom(8).hex(), os.urandom(KEY_BYTES)
         return self._wrapped(key_id, environment, data_key), data_key
 
-    def wrap_anew(self, stored: WrappedKey) -> WrappedKey:
+    def wrap_again(self, stored: WrappedKey) -> WrappedKey:
         """The same data key under the first master key. Raises as `unwrap` does."""
         return self._wrapped(stored.id, stored.environment, self.unwrap(stored))
 

@@ -97,7 +97,7 @@ class Vault:
         opened: dict[str, Any] = json.loads(self._open(sealed))
         return opened
 
-    def seal_anew(self, sealed: Sealed) -> Sealed:
+    def seal_again(self, sealed: Sealed) -> Sealed:
         """The same value at the same address, under the key that seals now. Raises VaultError, as both of the above."""
         return self._seal(self._open(sealed), sealed)
 
@@ -122,7 +122,7 @@ class Vault:
             raise UnknownKey(
                 f"What is stored in {place} is sealed under data key {data[KEY_ID].hex()}, which is not known. "
                 "Where encryption keys were replaced, this gateway does not have the new one yet: put it into "
-                "store.encryption_keys and send SIGHUP, or start it anew."
+                "store.encryption_keys and send SIGHUP, or start it again."
             )
         try:
             return key.cipher.decrypt(data[NONCE], data[BODY], _binding(key, sealed))
@@ -146,7 +146,7 @@ def _binding(key: DataKey, place: Sealed) -> bytes:
 
 
 class Tokens:
-    """One kind of them, told apart from others by `purpose`. Nothing is stored: any node with the same keys opens them.
+    """One kind of them, distinguished from others by `purpose`. Nothing is stored: any node with the same keys opens them.
 
     The keys are derived (RFC 5869) from the master keys; as with those the first seals, every one opens.
     """

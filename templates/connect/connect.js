@@ -213,7 +213,7 @@
     if (!kind) return;
     if (location.pathname.endsWith("/oauth/callback")) history.replaceState(null, "", location.pathname);
     const message = { type: `nango_oauth_callback_${kind}` };
-    if (kind === "error") message.payload = JSON.parse(main().dataset.told);
+    if (kind === "error") message.payload = JSON.parse(main().dataset.payload);
     // The opener is a page of the application, or our own in a frame: only a registered origin or our own receives it. Where
     // none is registered, any page may.
     if (window.opener) for (const origin of main().dataset.openers.split(" ")) window.opener.postMessage(message, origin);

@@ -40,9 +40,9 @@ def test_a_short_run_measures_us_beside_aiohttp(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench", *SHORT, "--only", "aiohttp", "--only", "gateway", "--out", str(tmp_path)]
     ended = subprocess.run([*command, "--json"], cwd=ROOT, capture_output=True, text=True, timeout=280, check=False)
     assert ended.returncode == 0, ended.stderr
-    told = json.loads(ended.stdout)
-    assert [row["name"] for row in told["rows"]] == ["aiohttp", "gateway"]
-    for row in told["rows"]:
+    body = json.loads(ended.stdout)
+    assert [row["name"] for row in body["rows"]] == ["aiohttp", "gateway"]
+    for row in body["rows"]:
         assert row["skipped"] == []
         assert all(row["loads"][connections][0]["requests"] > 0 for connections in ("32", "1"))
         assert row["down"][0]["mib_per_second"] > 0

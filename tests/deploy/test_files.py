@@ -137,13 +137,13 @@ def test_what_holds_secrets_may_do_nothing_else(name: str) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_the_head_of_a_compose_file_tells_of_every_variable_and_folder(name: str) -> None:
     text = (DEPLOY / name).read_text()
-    told = "\n".join(line for line in text.splitlines() if line.startswith("#"))
+    result = "\n".join(line for line in text.splitlines() if line.startswith("#"))
     variables = {
-        match[1] for match in compose.VARIABLE.finditer("\n".join(text.splitlines()[len(told.splitlines()) :]))
+        match[1] for match in compose.VARIABLE.finditer("\n".join(text.splitlines()[len(result.splitlines()) :]))
     }
     assert variables >= {"GATEWAY_USER"}
-    assert all(f"{variable}=" in told for variable in variables), variables
-    made = re.search(r"mkdir -p ((?:\w+ ?)+)", told)
+    assert all(f"{variable}=" in result for variable in variables), variables
+    made = re.search(r"mkdir -p ((?:\w+ ?)+)", result)
     assert made is not None
     folders = {
         volume.source.removeprefix("./")

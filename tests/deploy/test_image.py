@@ -1,6 +1,6 @@
 """The Dockerfile: what can be read from it, and its build steps done by hand, since no Docker engine is at hand.
 
-The steps install everything anew, which takes a minute; `make image` does it.
+The steps install everything again, which takes a minute; `make image` does it.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from tests.fakes.patience import PATIENCE_S
 from tests.fakes.postgres import free_port
 
 BY_HAND: Final = pytest.mark.skipif(
-    "GATEWAY_IMAGE" not in os.environ, reason="installs everything anew, by `make image`"
+    "GATEWAY_IMAGE" not in os.environ, reason="installs everything again, by `make image`"
 )
 BUILD, FINAL = stages()
 OUTSIDE: Final = str(Path(sys.base_prefix) / "bin" / "python3")  # with pip, which our own environment does without
@@ -94,8 +94,8 @@ def test_it_runs_as_nobody_special_and_says_how_it_is() -> None:
 
 
 def health_check() -> list[str]:
-    (told,) = FINAL.all("HEALTHCHECK")
-    command: list[str] = json.loads(told.partition("CMD ")[2])
+    (answer,) = FINAL.all("HEALTHCHECK")
+    command: list[str] = json.loads(answer.partition("CMD ")[2])
     return [sys.executable, *command[1:]]
 
 
@@ -121,10 +121,10 @@ async def test_its_health_check_asks_the_port_of_the_environment(status: int, he
 
 def test_its_health_check_costs_little() -> None:
     """It runs for as long as the container: twice a minute, without `site` and without a client for HTTP."""
-    (told,) = FINAL.all("HEALTHCHECK")
-    assert "--interval=30s" in told
+    (answer,) = FINAL.all("HEALTHCHECK")
+    assert "--interval=30s" in answer
     assert "-S" in health_check()
-    assert re.findall(r"import ([\w, .]+);", told) == ["os, socket"]
+    assert re.findall(r"import ([\w, .]+);", answer) == ["os, socket"]
 
 
 def test_it_is_labelled_as_the_package_is() -> None:

@@ -100,10 +100,10 @@ async def test_no_request_and_no_stream_fails_while_node_after_node_is_restarted
         took_s = time.monotonic() - began
     done: Counter[int] = sum((load.done for load in loads), Counter())
     failed: Counter[str] = sum((load.failed for load in loads), Counter())
-    told = f"{done.total()} requests at {done.total() / took_s:.0f}/s, {failed.total()} failed; "
-    told += f"{streams.whole} streams of {STREAM_S:g} s whole, {streams.broken.total()} broken"
-    print(f"\n{balancer.name}, {len(RESTARTED)} restarts: {told}")
-    assert (failed, streams.broken) == (Counter(), Counter()), told
+    result = f"{done.total()} requests at {done.total() / took_s:.0f}/s, {failed.total()} failed; "
+    result += f"{streams.whole} streams of {STREAM_S:g} s whole, {streams.broken.total()} broken"
+    print(f"\n{balancer.name}, {len(RESTARTED)} restarts: {result}")
+    assert (failed, streams.broken) == (Counter(), Counter()), result
     assert set(done) == {200}
     assert streams.whole >= 2 * STREAMS
 

@@ -1,4 +1,4 @@
-"""A server that anybody could run: it writes down every byte that it is sent, and issues tokens to whoever asks."""
+"""A server that anybody could run: it writes down every byte that it is sent, and issues tokens to anyone who asks."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -32,10 +32,10 @@ class Ear:
         if request.path.startswith("/.well-known/oauth-protected-resource"):
             return web.json_response({"resource": f"{self.url}/mcp", "authorization_servers": [self.url]})
         if request.path.startswith("/.well-known/"):
-            told = {"issuer": self.url, "code_challenge_methods_supported": ["S256"]}
+            result = {"issuer": self.url, "code_challenge_methods_supported": ["S256"]}
             for name, path in (("authorization", "authorize"), ("token", "token"), ("revocation", "revoke")):
-                told[f"{name}_endpoint"] = f"{self.url}/{path}"
-            return web.json_response(told)
+                result[f"{name}_endpoint"] = f"{self.url}/{path}"
+            return web.json_response(result)
         if request.path == "/mcp" and "Authorization" not in request.headers:
             return web.Response(status=401)
         if request.path == "/authorize":
@@ -44,12 +44,12 @@ class Ear:
         if self.refuse:
             return web.json_response({"error": "invalid_client"}, status=401)
         self.rotated += 1
-        told = {
+        result = {
             "access_token": f"access-{self.rotated}",
             "refresh_token": f"refresh-{self.rotated}",
             "expires_in": 3600,
         }
-        return web.json_response(told)
+        return web.json_response(result)
 
 
 @asynccontextmanager

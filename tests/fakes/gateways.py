@@ -85,9 +85,9 @@ class RunningGateway:
     async def json(self, method: str, path: str, *, expect: int | None = None, **options: Any) -> Any:
         """The parsed answer of our API, asked with the key."""
         async with self.http.request(method, self.url + path, headers=self.headers, **options) as answer:
-            told = await answer.json()
-            assert expect is None or answer.status == expect, (answer.status, told)
-            return told
+            body = await answer.json()
+            assert expect is None or answer.status == expect, (answer.status, body)
+            return body
 
     def proxied(self, connection_id: str, path: str = "/x", method: str = "GET", **options: Any) -> Any:
         """A request context on /proxy for integration `tracker`, unless `integration` says otherwise."""
@@ -102,8 +102,8 @@ class RunningGateway:
         return await self.json("POST", "/connections", json=body, expect=201)
 
     async def session_token(self, **body: Any) -> str:
-        told = await self.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}, **body}, expect=201)
-        token: str = told["data"]["token"]
+        answer = await self.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}, **body}, expect=201)
+        token: str = answer["data"]["token"]
         return token
 
 

@@ -32,9 +32,9 @@ class Keyed:
         body = {"display_name": name, **wish}
         url = f"{self.running.url}/environment/api-keys"
         async with self.running.http.post(url, json=body, headers=headers) as answer:
-            told = await answer.json()
-            assert answer.status == 200, told
-            data: dict[str, Any] = told["data"]
+            reply = await answer.json()
+            assert answer.status == 200, reply
+            data: dict[str, Any] = reply["data"]
             return data
 
     async def asked(self, method: str, path: str, key: str, **options: Any) -> tuple[int, Any, Any]:
@@ -72,11 +72,11 @@ async def keyed(folder: Path, *, lane: bool = True, answered: Any = None, **prox
         base = proxy.pop("base_url", provider.origin)
         entry = {**ENTRY, "proxy": {"base_url": base.replace("ORIGIN", provider.origin), "headers": HEADERS, **proxy}}
         write_entry(folder, "lane", entry)
-        told = document([f"127.0.0.1/32:{provider.port}"], lane={"provider": "lane"})
-        environments = told["environments"]
+        config_text = document([f"127.0.0.1/32:{provider.port}"], lane={"provider": "lane"})
+        environments = config_text["environments"]
         del environments["dev"]["integrations"]["tracker"]
         environments["other"] = {"secret_keys": [OTHER_KEY], "integrations": {"lane": {"provider": "lane"}}}
-        running = RunningGateway(folder, told, lane=lane)
+        running = RunningGateway(folder, config_text, lane=lane)
         await running.start()
         try:
             for environment_key, connection_id, tags in (

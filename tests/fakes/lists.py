@@ -103,7 +103,7 @@ async def imported(gateway: RunningGateway, connection_id: str) -> None:
 
 
 @dataclass(frozen=True)
-class Told:
+class PagedReply:
     """What a paged call brought. `lines` are all of them, `records` those that are not ours."""
 
     status: int
@@ -129,13 +129,13 @@ class Told:
 
     @property
     def trailer(self) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(self.lines[-1])["gateway_trailer"]
-        return told
+        body: dict[str, Any] = json.loads(self.lines[-1])["gateway_trailer"]
+        return body
 
     @property
     def error(self) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(self.body)["error"]
-        return told
+        body: dict[str, Any] = json.loads(self.body)["error"]
+        return body
 
 
 @dataclass(frozen=True)
@@ -151,14 +151,14 @@ class Paged:
         connection_id: str = "c1",
         method: str = "GET",
         **more: Any,
-    ) -> Told:
+    ) -> PagedReply:
         """One call with ``Gateway-Paginate: wish``; `since` goes into Gateway-Paginate-From."""
         headers = {} if wish is None else {"Gateway-Paginate": wish}
         since = more.pop("since", None)
         headers |= {} if since is None else {"Gateway-Paginate-From": since}
         headers |= more.pop("headers", {})
         async with self.gateway.proxied(connection_id, path, method, headers=headers, **more) as answer:
-            return Told(answer.status, answer.headers, await answer.read())
+            return PagedReply(answer.status, answer.headers, await answer.read())
 
     async def raw(self, head: str) -> bytes:
         """All that comes back for a request with these lines, our three headers added."""

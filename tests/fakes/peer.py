@@ -92,10 +92,10 @@ class FakePeer:
         key = request.match_info["key"]
         if key not in self.integrations:
             return refused(404, "not_found", "no such integration")
-        told = self._shown(key)
+        result = self._shown(key)
         if request.query.get("include") == "credentials" and "integration_credentials" in self.scopes:
-            told["credentials"] = self.integrations[key].get("credentials")
-        return web.json_response({"data": told})
+            result["credentials"] = self.integrations[key].get("credentials")
+        return web.json_response({"data": result})
 
     def _shown(self, key: str) -> dict[str, Any]:
         one = self.integrations[key]

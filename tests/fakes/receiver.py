@@ -21,7 +21,7 @@ class Got:
     status: int
 
     @property
-    def told(self) -> Any:
+    def event(self) -> Any:
         return json.loads(self.body)
 
 
@@ -55,7 +55,7 @@ class Receiver:
 
     def events(self) -> list[tuple[str, str]]:
         """Connection and event of what was taken, in order."""
-        return [(one.told["connectionId"], one.told["event"]) for one in self.taken]
+        return [(one.event["connectionId"], one.event["event"]) for one in self.taken]
 
     async def until(self, enough: Callable[[], Any], within_s: float = 20) -> None:
         """Wait for requests until `enough()` is true."""

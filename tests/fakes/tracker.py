@@ -92,10 +92,10 @@ class Tracker:
         grant.access_tokens = {token}
         if self.ttl_s is not None:
             self._ends[token] = math.floor(clock.now().timestamp() + self.ttl_s)
-        told: dict[str, Any] = {"access_token": token, "refresh_token": grant.refresh_token, "token_type": "Bearer"}
+        result: dict[str, Any] = {"access_token": token, "refresh_token": grant.refresh_token, "token_type": "Bearer"}
         if self.ttl_s is not None:
-            told["expires_in"] = self.ttl_s
-        return {**told, **self.token_extra}
+            result["expires_in"] = self.ttl_s
+        return {**result, **self.token_extra}
 
     async def _authorize(self, request: web.Request) -> web.Response:
         self.authorize_query = dict(request.query)

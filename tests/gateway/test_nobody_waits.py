@@ -189,17 +189,19 @@ async def test_others_hardly_wait_while_any_input_comes_at_its_limit(tmp_path: P
                         break  # what is slow by itself is slow in each round; what the machine does besides is not
                 waits[name] = (longest_s, idle_s, answer.status)
     await server.close()
-    told = [
+    result = [
         f"{name}: {longest * 1000:.0f} ms, idle {idle * 1000:.0f} ms, status {status}"
         for name, (longest, idle, status) in waits.items()
     ]
-    print("\n".join([f"unit {unit_s * 1000:.1f} ms", *told]))
+    print("\n".join([f"unit {unit_s * 1000:.1f} ms", *result]))
     statuses = {name: status for name, (_, _, status) in waits.items()}
     assert 500 not in statuses.values()
     assert [statuses[f"token answer of {name}"] for name in TOKEN_ANSWERS] == [201] * len(TOKEN_ANSWERS)
     assert statuses["signed webhook arrays"] == statuses["signed webhook members"] == 200
     assert statuses["body of json"] == statuses["body of a form"] == statuses["link open"] == 200
     late = [
-        line for line, (longest, idle, _) in zip(told, waits.values(), strict=True) if longest > 3 * idle + 1.5 * unit_s
+        line
+        for line, (longest, idle, _) in zip(result, waits.values(), strict=True)
+        if longest > 3 * idle + 1.5 * unit_s
     ]
     assert not late, "\n".join(late)

@@ -109,7 +109,7 @@ def test_private_modules_are_imported_from_bounded_packages_alone() -> None:
 
 
 def test_these_packages_have_an_upper_bound_on_minor_releases() -> None:
-    told = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["dependencies"]
-    required = {one.name: one.specifier for one in map(Requirement, told)}
+    text = tomllib.loads((TOP / "pyproject.toml").read_text())["project"]["dependencies"]
+    required = {one.name: one.specifier for one in map(Requirement, text)}
     for name, below in BOUNDED.items():
         assert f"<{below}" in {str(one) for one in required[name]}, name

@@ -38,7 +38,7 @@ async def token(request):
 async def sites(request):
     return web.json_response([{"id": "s", "url": "https://acme.atlassian.net", "name": "acme", "scopes": []}])
 
-async def told(request):
+async def count(request):
     return web.json_response({"calls": len(calls), "distinct": len(set(calls))})
 
 async def answer(request):
@@ -47,7 +47,7 @@ async def answer(request):
 async def main():
     app = web.Application()
     app.router.add_post("/token", token)
-    app.router.add_get("/told", told)
+    app.router.add_get("/count", count)
     app.router.add_get("/oauth/token/accessible-resources", sites)
     app.router.add_route("*", "/{rest:.*}", answer)
     runner = web.AppRunner(app)
@@ -87,15 +87,15 @@ async def test_tokens_that_end_together_are_renewed_in_turn(tmp_path: Path) -> N
         await asyncio.sleep(max(0.0, (ends - datetime.now(UTC)).total_seconds() - AHEAD_S))
         assert await used(gateway) == {200}
         during: list[float] = []
-        while (told := await asked(gateway, tokens))["calls"] < COUNT:
+        while (answer := await asked(gateway, tokens))["calls"] < COUNT:
             during.append(await percentile_99_ms(gateway, WINDOW_S))
-        assert told == {"calls": COUNT, "distinct": COUNT}
+        assert answer == {"calls": COUNT, "distinct": COUNT}
         if MEASURED:
             usual, meanwhile = fmean(before), fmean(during)
             print(
                 f"\n{COUNT} renewals: p99 of another's calls {usual:.2f} ms before, {meanwhile / usual:.2f} times that"
             )
-            print(f"meanwhile; in windows of {WINDOW_S} s: {told_of(before)} before, {told_of(during)} meanwhile")
+            print(f"meanwhile; in windows of {WINDOW_S} s: {latencies(before)} before, {latencies(during)} meanwhile")
 
 
 async def imported(gateway: Nodes) -> datetime:
@@ -145,11 +145,11 @@ async def percentile_99_ms(gateway: Nodes, for_s: float) -> float:
     return sorted(took)[int(len(took) * 0.99)] * 1000
 
 
-def told_of(windows_ms: list[float]) -> str:
+def latencies(windows_ms: list[float]) -> str:
     return ", ".join(f"{one:.2f}" for one in windows_ms)
 
 
 async def asked(gateway: Nodes, url: str) -> dict[str, int]:
-    async with gateway.http.get(f"{url}/told") as answer:
-        told: dict[str, int] = await answer.json()
-        return told
+    async with gateway.http.get(f"{url}/count") as answer:
+        body: dict[str, int] = await answer.json()
+        return body

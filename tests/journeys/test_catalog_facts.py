@@ -60,12 +60,12 @@ class Internet:
 
     async def answer(self, request: web.Request) -> web.Response:
         origin = request.headers["X-Asked-Origin"]
-        told = {name: value for name, value in request.headers.items() if name != "X-Asked-Origin"}
+        result = {name: value for name, value in request.headers.items() if name != "X-Asked-Origin"}
         self.seen.append(
             {
                 "method": request.method,
                 "url": origin + request.raw_path,
-                "headers": {name.lower(): value for name, value in told.items()},
+                "headers": {name.lower(): value for name, value in result.items()},
                 "body": (await request.read()).decode(),
             }
         )
@@ -177,7 +177,7 @@ async def consented(running: RunningGateway, providers: Internet, expected: "Exp
             yield f"asks for consent with {name}={query.get(name)}, not {value}"
     if ("code_challenge" in query) != expected.pkce:
         yield f"PKCE is {'on' if 'code_challenge' in query else 'off'}"
-    back = {"state": query["state"], expected.code_param: "the code", **expected.told_by_callback()}
+    back = {"state": query["state"], expected.code_param: "the code", **expected.sent_by_callback()}
     async with running.http.get(f"{running.url}/oauth/callback", params=back) as answer:
         assert answer.status == 200, (expected.name, await answer.text())
     async for fault in asked_for_a_token(providers.seen[0], expected, running.url):
@@ -269,7 +269,7 @@ class Expected:
             inner[last] = value
         return answer
 
-    def told_by_callback(self) -> dict[str, str]:
+    def sent_by_callback(self) -> dict[str, str]:
         return {name: self.values.get(name, "told") for name in self.facts.get("callback_metadata", ())}
 
     def authorization(self, url: str) -> dict[str, str]:

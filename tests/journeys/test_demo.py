@@ -88,11 +88,11 @@ async def health_ready_and_the_connect_link_answer(ready: dict[str, Any]) -> Non
 
 
 async def commands_beside_it_find_both_ports(state: Path, ready: dict[str, Any]) -> None:
-    told = await said("connections", "refresh", "-c", str(state / "gateway.yaml"), ready["connection_id"])
-    assert told.code == 0, told
+    output = await said("connections", "refresh", "-c", str(state / "gateway.yaml"), ready["connection_id"])
+    assert output.code == 0, output
     key = ("keys", "create", "agent", "--capability", "--connection", f"sandbox/{ready['connection_id']}")
-    told = await said(*key, "-c", str(state / "gateway.yaml"))
-    assert f"{ready['url']}/c/gw_cap_" in told.out, told
+    output = await said(*key, "-c", str(state / "gateway.yaml"))
+    assert f"{ready['url']}/c/gw_cap_" in output.out, output
 
 
 def the_keys_and_the_database_are_their_owners_alone(state: Path) -> None:
@@ -126,7 +126,7 @@ async def test_a_state_in_part_is_mended_where_that_loses_nothing(tmp_path: Path
         pass
     (tmp_path / "sandbox.json").unlink()
     async with demo(tmp_path) as (_, ready):
-        assert await issues_of(ready) == 2, "a connection whose grant is gone is made anew"
+        assert await issues_of(ready) == 2, "a connection whose grant is gone is made again"
     (tmp_path / "encryption_key").write_text("A" * 43 + "=\n")
     await a_wrong_encryption_key_is_told_in_the_gateways_own_words(tmp_path)
 
@@ -134,15 +134,15 @@ async def test_a_state_in_part_is_mended_where_that_loses_nothing(tmp_path: Path
 async def a_wrong_encryption_key_is_told_in_the_gateways_own_words(state: Path) -> None:
     process = await asyncio.create_subprocess_exec(*DEMO, "--state", str(state), stdout=PIPE, stderr=PIPE)
     try:
-        out, told = await asyncio.wait_for(process.communicate(), PATIENCE_S)
+        out, answer = await asyncio.wait_for(process.communicate(), PATIENCE_S)
     finally:
         if process.returncode is None:
             process.kill()
             await process.communicate()
     assert (process.returncode, out) == (1, b"")
-    assert "the gateway ended (exit code" in told.decode()
-    assert "key" in told.decode().splitlines()[-1]
-    assert "Traceback" not in told.decode()
+    assert "the gateway ended (exit code" in answer.decode()
+    assert "key" in answer.decode().splitlines()[-1]
+    assert "Traceback" not in answer.decode()
 
 
 def _child(parent: int, word: str) -> int:

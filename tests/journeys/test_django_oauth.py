@@ -72,7 +72,7 @@ async def test_many_calls_at_expiry_share_one_token_request(
     assert after["refresh_token"] - before.get("refresh_token", 0) == 1
 
 
-async def test_a_grant_that_its_user_withdrew_is_told_as_reconnect_needed(
+async def test_a_grant_that_its_user_withdrew_is_reported_as_reconnect_needed(
     gateway_server: GatewayServer, django_idp: DjangoIdp, connected: str
 ) -> None:
     path = f"/connections/{connected}?provider_config_key=accounts&refresh_token=true"

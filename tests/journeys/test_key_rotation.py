@@ -40,8 +40,8 @@ async def gateway(folder: Path, *words: str) -> dict[str, Any]:
     )
     out, _ = await process.communicate()
     assert process.returncode == 0, out
-    told: dict[str, Any] = json.loads(out)
-    return told
+    body: dict[str, Any] = json.loads(out)
+    return body
 
 
 class Load:
@@ -80,23 +80,23 @@ class Load:
                 await self.running.imported(self.tracker.grant(), f"new-{number}")
                 outcome = "written"
             else:
-                status, told = await self.running.call(number, f"c{number % CONNECTIONS}")
-                outcome = "answered" if status == 200 else f"{status} {told.get('error', told)}"
+                status, answer = await self.running.call(number, f"c{number % CONNECTIONS}")
+                outcome = "answered" if status == 200 else f"{status} {answer.get('error', answer)}"
         except (AssertionError, aiohttp.ClientError, TimeoutError) as fault:
             outcome = f"{type(fault).__name__} {fault}"
         self.outcomes[outcome] += 1
         self.took_s.append(time.monotonic() - began)
 
 
-def key_list(folder: Path, running: Nodes, *keys: str, told: bool = True) -> None:
-    """Write these into the file, and tell the gateway if it is to be `told`."""
+def key_list(folder: Path, running: Nodes, *keys: str, reload: bool = True) -> None:
+    """Write these into the file, and tell the gateway if it is to be `reload`."""
     file = folder / "gateway.yaml"
     whole = yaml.safe_load(file.read_text())
     whole["store"]["encryption_keys"] = list(keys)
     fresh = file.with_suffix(".new")
     fresh.write_text(yaml.safe_dump(whole))
     fresh.replace(file)
-    for node in running.running if told else ():
+    for node in running.running if reload else ():
         node.signal(signal.SIGHUP)
 
 
@@ -105,8 +105,8 @@ async def heard(running: Nodes, times: int) -> None:
     for node in running.running:
         async with asyncio.timeout(HEARD_S):
             while [entry["event"] for entry in node.log].count("reloaded") < times:
-                told = [entry for entry in node.log if entry["event"] in ("fault", "reload_refused")]
-                assert not told, told
+                result = [entry for entry in node.log if entry["event"] in ("fault", "reload_refused")]
+                assert not result, result
                 await asyncio.sleep(0.05)
 
 
@@ -132,30 +132,30 @@ async def test_keys_are_rotated_under_load_without_a_failed_request(tmp_path: Pa
         finally:
             load.end()
             await loading
-        told = await gateway(tmp_path, "keys", "status", "--verify")
+        result = await gateway(tmp_path, "keys", "status", "--verify")
     good = load.outcomes["answered"] + load.outcomes["written"]
     print(
         f"{load.outcomes.total()} requests at {RATE:g}/s, {load.outcomes.total() - good} failed, p99 {load.slower_than(0.99)} "
-        f"ms, slowest {load.slower_than(1)} ms; {sum(one['sealed_anew'] for one in done)} values in {took_s:.1f} s"
+        f"ms, slowest {load.slower_than(1)} ms; {sum(one['sealed_again'] for one in done)} values in {took_s:.1f} s"
     )
     assert load.outcomes.total() == good, load.outcomes.most_common(5)
     assert all(one["left"] == 0 for one in done)
-    assert done[0]["sealed_anew"] >= CONNECTIONS
-    assert (told["damaged"], told["without_a_key"]) == ([], 0)
-    assert len(told["encryption_keys"]) == len(told["data_keys"]) == 1
+    assert done[0]["sealed_again"] >= CONNECTIONS
+    assert (result["damaged"], result["without_a_key"]) == ([], 0)
+    assert len(result["encryption_keys"]) == len(result["data_keys"]) == 1
     assert not any(grant.revoked for grant in tracker.grants), "a refresh token was used twice"
     with closing(sqlite3.connect(tmp_path / "gateway.db")) as db:
         assert db.execute("SELECT count(*) FROM connections WHERE state <> 'active'").fetchone() == (0,)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-async def test_a_gateway_that_was_not_told_of_the_new_key_reads_its_file_again(
+async def test_a_gateway_that_was_not_reported_of_the_new_key_reads_its_file_again(
     workers: int, tmp_path: Path, tracker: Tracker
 ) -> None:
     store = f"sqlite:///{tmp_path}/gateway.db"
     async with nodes(tmp_path, tracker.url, store, workers=workers) as running:
         await running.imported(tracker.grant(), "before")
-        key_list(tmp_path, running, NEXT, ENCRYPTION_KEY, told=False)
+        key_list(tmp_path, running, NEXT, ENCRYPTION_KEY, reload=False)
         await gateway(tmp_path, "keys", "rotate")
         answers = await asyncio.gather(*(running.call(n, "before") for n in range(20)))
         assert {status for status, _ in answers} == {200}

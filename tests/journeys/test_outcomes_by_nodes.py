@@ -55,9 +55,9 @@ async def test_a_node_that_did_not_open_the_socket_delivers(tracker: Tracker, tm
         async with cluster.http.get(f"{cluster.urls[1]}/connections") as answer:
             listed = (await answer.json())["connections"]
         assert [one["connection_id"] for one in listed] == [message["connection_id"]]
-        told = await walked(cluster, 1, 0, {"params[subdomain]": "nowhere"})
-        assert (told["message_type"], told["error_type"]) == ("error", "connection_validation_failed")
-        assert "acme, globex" in told["error_desc"]
+        result = await walked(cluster, 1, 0, {"params[subdomain]": "nowhere"})
+        assert (result["message_type"], result["error_type"]) == ("error", "connection_validation_failed")
+        assert "acme, globex" in result["error_desc"]
 
 
 async def test_two_workers_on_one_socket_deliver_every_outcome(tracker: Tracker, tmp_path: Path) -> None:

@@ -58,8 +58,8 @@ async def test_ten_thousand_records_come_once_each_and_in_order(tmp_path: Path) 
             body = await curl(ready, f"/lists/{way}", "-H", "Gateway-Paginate: all")
             *records, trailer = body.splitlines()
             assert records == [record(number).encode() for number in range(1, COUNT + 1)], way
-            told = json.loads(trailer)["gateway_trailer"]
-            assert told == {"complete": True, "pages": pages, "records": COUNT, "attempts": pages + 1}
+            answer = json.loads(trailer)["gateway_trailer"]
+            assert answer == {"complete": True, "pages": pages, "records": COUNT, "attempts": pages + 1}
         await curl(ready, "/lists/offset?count=100000", "-H", "Gateway-Paginate: all; limit=1000")
         assert resident_kb(state) - before < GROWTH_KB
 
@@ -73,8 +73,8 @@ async def test_a_list_in_parts_is_the_same_list(tmp_path: Path) -> None:
             body = await curl(ready, "/lists/link-body?count=700", "-H", "Gateway-Paginate: 3", *more)
             *records, trailer = body.splitlines()
             seen += records
-            told = json.loads(trailer)["gateway_trailer"]
-            if told["complete"]:
+            answer = json.loads(trailer)["gateway_trailer"]
+            if answer["complete"]:
                 break
-            more = ("-H", f"Gateway-Paginate-From: {told['cursor']}")
+            more = ("-H", f"Gateway-Paginate-From: {answer['cursor']}")
         assert seen == [record(number).encode() for number in range(1, 701)]

@@ -31,7 +31,7 @@ async def crowd(gateways: Nodes, tracker: Tracker, connection_id: str) -> int:
     tracker.hold.set()
     answers = await asyncio.gather(*calls)
     assert Counter(status for status, _ in answers) == {200: CROWD}
-    assert len({told["token"] for _, told in answers}) == 1
+    assert len({reported["token"] for _, reported in answers}) == 1
     assert not any(grant.revoked for grant in tracker.grants)
     return tracker.calls["refresh_token"] - before
 

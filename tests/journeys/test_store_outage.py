@@ -65,9 +65,9 @@ async def readiness(node: RunningGateway, query: str = "") -> tuple[int, dict[st
         return answer.status, await answer.json()
 
 
-async def comes_to(node: RunningGateway, status: int, told: dict[str, str]) -> None:
+async def comes_to(node: RunningGateway, status: int, result: dict[str, str]) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        while await readiness(node) != (status, told):
+        while await readiness(node) != (status, result):
             await asyncio.sleep(0.01)
 
 

@@ -21,9 +21,9 @@ class Judged:
         """One connection, when all is over. `status`: of a call and a forced refresh, `reason`: of its state."""
         if status == 200:
             return
-        told = status == 424 and reason == "rotation_lost"
-        self.reported, self.silent = self.reported + told, self.silent + (not told)
-        if not (told and may_be_lost):
+        result = status == 424 and reason == "rotation_lost"
+        self.reported, self.silent = self.reported + result, self.silent + (not result)
+        if not (result and may_be_lost):
             self.unexpected.append(f"{connection_id}: {status}, {reason}")
 
     @property

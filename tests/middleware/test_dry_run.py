@@ -29,9 +29,9 @@ async def test_the_request_is_shown_with_its_credential_masked_and_nothing_leave
         assert (answer.status, answer.headers["Gateway-Attempts"]) == (200, "0")
         assert "Gateway-Error" not in answer.headers
     assert grant["access_token"] not in text
-    told = json.loads(text)
-    assert (told["method"], told["url"], told["body"]) == ("GET", f"{tracker.url}/rest/a%2Fb?x=1&y", None)
-    assert sorted(told["headers"]) == sorted(
+    body = json.loads(text)
+    assert (body["method"], body["url"], body["body"]) == ("GET", f"{tracker.url}/rest/a%2Fb?x=1&y", None)
+    assert sorted(body["headers"]) == sorted(
         [
             ["Host", tracker.url.removeprefix("http://")],
             ["X-Custom", "yes"],
@@ -43,12 +43,12 @@ async def test_the_request_is_shown_with_its_credential_masked_and_nothing_leave
     assert len(tracker.seen) == seen
 
 
-async def test_the_body_is_told_of_and_not_waited_for(running: RunningGateway, tracker: Tracker) -> None:
+async def test_the_body_is_reported_of_and_not_waited_for(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     async with running.proxied("c1", method="POST", headers=DRY, data=b"abc") as answer:
-        told = await answer.json()
-    assert told["body"] == {"from": "the caller, as it comes", "length_bytes": 3}
-    assert ["Content-Length", "3"] in told["headers"]
+        body = await answer.json()
+    assert body["body"] == {"from": "the caller, as it comes", "length_bytes": 3}
+    assert ["Content-Length", "3"] in body["headers"]
 
 
 async def test_key_and_connection_are_needed_as_ever(running: RunningGateway) -> None:
@@ -96,9 +96,9 @@ async def test_a_secret_in_the_base_address_or_the_query_is_masked_too(tracker: 
 def test_a_credential_without_a_scheme_is_masked_whole() -> None:
     headers = CIMultiDict([("X-Api-Key", "abc"), ("Authorization", "Basic dXNlcg=="), ("Accept", "*/*")])
     request = UpstreamRequest("GET", "https", "::1", 443, "/v1/x", headers, "/v1")
-    told = shown(request, slots=["x-api-key", "authorization"], query_slots=[])
-    assert told["url"] == "https://[::1]/v1/x"
-    assert told["headers"] == [
+    result = shown(request, slots=["x-api-key", "authorization"], query_slots=[])
+    assert result["url"] == "https://[::1]/v1/x"
+    assert result["headers"] == [
         ["Host", "[::1]"],
         ["X-Api-Key", MASK],
         ["Authorization", "Basic ***"],
@@ -176,18 +176,18 @@ async def test_a_redirect_that_repeats_the_base_address_does_not_either(
 async def test_a_caller_learns_nothing_by_guessing(bots: tuple[RunningGateway, Ear]) -> None:
     gateway, _ = bots
     async with gateway.proxied("c1", f"/x/{BOT}", integration="bots", headers={**DRY, "X-Guess": BOT}) as answer:
-        told = await answer.json()
-    assert told["url"].endswith(f"/x/{BOT}")
-    assert ["X-Guess", BOT] in told["headers"]
+        body = await answer.json()
+    assert body["url"].endswith(f"/x/{BOT}")
+    assert ["X-Guess", BOT] in body["headers"]
 
 
 def test_a_password_that_begins_like_a_scheme_is_masked_whole() -> None:
     request = UpstreamRequest("GET", "https", "api.example.com", 443, "/x", CIMultiDict([("X-Pass", "correct horse")]))
-    told = shown(request, slots=["x-pass"], query_slots=[], templates={"x-pass": "${password}"})
-    assert ["X-Pass", MASK] in told["headers"]
+    result = shown(request, slots=["x-pass"], query_slots=[], templates={"x-pass": "${password}"})
+    assert ["X-Pass", MASK] in result["headers"]
 
 
 def test_a_credential_in_the_host_is_masked_in_the_host_field_too() -> None:
     request = UpstreamRequest("GET", "https", "sesame.example.com", 443, "/v1/x", CIMultiDict(), "/v1")
-    told = shown(request, slots=[], query_slots=[], base="https://${apiKey}.example.com/v1")
-    assert "sesame" not in json.dumps(told)
+    result = shown(request, slots=[], query_slots=[], base="https://${apiKey}.example.com/v1")
+    assert "sesame" not in json.dumps(result)

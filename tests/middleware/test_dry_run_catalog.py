@@ -168,7 +168,7 @@ def test_the_walk_would_find_a_leak() -> None:
     assert leaks({"headers": [["Authorization", f"Basic {basic}"]]}, [marker])
 
 
-def test_most_of_the_catalog_is_told_by_few_placements() -> None:
+def test_most_of_the_catalog_is_reported_by_few_placements() -> None:
     names = distinct()
     assert "telegram" in names
     assert {CATALOG.providers[name].auth_mode for name in names} == {

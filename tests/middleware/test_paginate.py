@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.lists import CURSOR, Told, imported, paged, pages_of
+from tests.fakes.lists import CURSOR, PagedReply, imported, paged, pages_of
 
 
-def issues(told: Told) -> list[tuple[str, ...]]:
-    assert (told.status, told.headers["Gateway-Error"]) == (400, "invalid_headers")
-    return [tuple(issue["path"]) for issue in told.error["errors"]]
+def issues(result: PagedReply) -> list[tuple[str, ...]]:
+    assert (result.status, result.headers["Gateway-Error"]) == (400, "invalid_headers")
+    return [tuple(issue["path"]) for issue in result.error["errors"]]
 
 
 async def test_a_number_of_pages_is_enough_and_the_cursor_goes_on_from_there(tmp_path: Path) -> None:
@@ -27,12 +27,12 @@ async def test_a_number_of_pages_is_enough_and_the_cursor_goes_on_from_there(tmp
 
 async def test_marks_tell_after_each_page_how_to_go_on(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(3)) as list_:
-        told = await list_.call("all; marks")
-        assert [(mark["pages"], mark["records"]) for mark in told.marks] == [(1, 2), (2, 4)]
-        assert told.numbers == [1, 2, 3, 4, 5, 6]
-        for mark in told.marks:
+        answer = await list_.call("all; marks")
+        assert [(mark["pages"], mark["records"]) for mark in answer.marks] == [(1, 2), (2, 4)]
+        assert answer.numbers == [1, 2, 3, 4, 5, 6]
+        for mark in answer.marks:
             rest = await list_.call(since=mark["cursor"])
-            assert rest.numbers == told.numbers[mark["records"] :]
+            assert rest.numbers == answer.numbers[mark["records"] :]
 
 
 async def test_a_cursor_goes_on_in_the_way_it_began_whatever_the_entry_says_by_then(tmp_path: Path) -> None:
@@ -53,9 +53,9 @@ async def test_a_cursor_is_good_for_its_own_call_alone(tmp_path: Path) -> None:
         cursor = (await list_.call("1", "/list?q=1")).trailer["cursor"]
         list_.lists.seen.clear()
         for path, connection_id in (("/other?q=1", "c1"), ("/list?q=2", "c1"), ("/list", "c1"), ("/list?q=1", "c2")):
-            told = await list_.call("1", path, connection_id=connection_id, since=cursor)
-            assert issues(told) == [("gateway-paginate-from",)]
-            assert "another request" in told.error["message"]
+            answer = await list_.call("1", path, connection_id=connection_id, since=cursor)
+            assert issues(answer) == [("gateway-paginate-from",)]
+            assert "another request" in answer.error["message"]
         assert list_.lists.seen == []
         assert (await list_.call("1", "/list?q=1", since=cursor)).numbers == [3, 4]
 
@@ -66,8 +66,8 @@ async def test_a_cursor_that_is_not_ours_is_refused(tmp_path: Path, spoilt: str)
         cursor = (await list_.call("1")).trailer["cursor"]
         list_.lists.seen.clear()
         for since in {spoilt or cursor[:-2], cursor[:40] + ("A" if cursor[40] != "A" else "B") + cursor[41:]}:
-            told = await list_.call("1", since=since)
-            assert issues(told) == [("gateway-paginate-from",)]
+            answer = await list_.call("1", since=since)
+            assert issues(answer) == [("gateway-paginate-from",)]
         assert list_.lists.seen == []
 
 
@@ -83,21 +83,21 @@ async def test_a_cursor_that_is_not_ours_is_refused(tmp_path: Path, spoilt: str)
         ("all, all", 1),
     ],
 )
-async def test_a_slip_in_the_header_is_told_with_all_its_faults(tmp_path: Path, wish: str, count: int) -> None:
+async def test_a_slip_in_the_header_is_reported_with_all_its_faults(tmp_path: Path, wish: str, count: int) -> None:
     async with paged(tmp_path, pages_of(3)) as list_:
-        told = await list_.call(wish)
+        answer = await list_.call(wish)
         if count:
-            assert issues(told) == [("gateway-paginate",)] * count
+            assert issues(answer) == [("gateway-paginate",)] * count
             assert list_.lists.seen == []
         else:
-            assert told.trailer["complete"]
+            assert answer.trailer["complete"]
 
 
 async def test_without_an_entry_and_without_fields_the_header_says_what_to_do(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(3), None) as list_:
-        told = await list_.call()
-        assert issues(told) == [("gateway-paginate",)]
-        assert "type=cursor; cursor_path_in_response=" in told.error["message"]
+        answer = await list_.call()
+        assert issues(answer) == [("gateway-paginate",)]
+        assert "type=cursor; cursor_path_in_response=" in answer.error["message"]
 
 
 async def test_a_limit_needs_a_name(tmp_path: Path) -> None:
@@ -111,8 +111,8 @@ async def test_a_limit_needs_a_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "HEAD"])
 async def test_only_a_get_is_paged(tmp_path: Path, method: str) -> None:
     async with paged(tmp_path, pages_of(2)) as list_:
-        told = await list_.call(method=method)
-        assert (told.status, told.headers["Gateway-Error"]) == (400, "invalid_headers")
+        answer = await list_.call(method=method)
+        assert (answer.status, answer.headers["Gateway-Error"]) == (400, "invalid_headers")
         assert list_.lists.seen == []
 
 
@@ -134,8 +134,8 @@ async def test_each_header_is_sent_once(tmp_path: Path) -> None:
 
 async def test_empty_headers_are_absent(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(2)) as list_:
-        told = await list_.call("", since="")
-        assert (told.status, told.headers["Content-Type"]) == (200, "application/json; charset=utf-8")
+        answer = await list_.call("", since="")
+        assert (answer.status, answer.headers["Content-Type"]) == (200, "application/json; charset=utf-8")
 
 
 async def test_a_cursor_cannot_lead_where_the_credential_may_not_travel_any_more(tmp_path: Path) -> None:
@@ -150,9 +150,9 @@ async def test_a_cursor_cannot_lead_where_the_credential_may_not_travel_any_more
         link = Way("link", link_path_in_response_body="next", response_path="items")
         tokens = list_.gateway.services.generation.page_cursors
         elsewhere = tokens.seal(written(Position(link, "https://evil.example:443/x"), digest))
-        told = await list_.call(since=elsewhere)
-        assert issues(told) == [("gateway-paginate-from",)]
-        assert "does not travel" in told.error["message"]
+        answer = await list_.call(since=elsewhere)
+        assert issues(answer) == [("gateway-paginate-from",)]
+        assert "does not travel" in answer.error["message"]
         here = tokens.seal(written(Position(link, f"{list_.lists.url}/v1/x?page=2"), digest))
         assert (await list_.call(since=here)).trailer["complete"]
         assert list_.lists.seen == ["/v1/x?page=2"]

@@ -69,8 +69,8 @@ async def test_a_server_of_the_python_sdk_is_connected_called_and_refreshed(serv
         after = await gateway.json("GET", f"{path}&force_refresh=true", expect=200)
         assert after["credentials"]["access_token"] != before["credentials"]["access_token"]
         assert await tools(gateway, name) == ["add"]
-        told = await gateway.json("DELETE", path, expect=200)
-        assert [one["outcome"] for one in told["revocation"]] in (["revoked"] * 2, ["revoked", "already_invalid"])
+        body = await gateway.json("DELETE", path, expect=200)
+        assert [one["outcome"] for one in body["revocation"]] in (["revoked"] * 2, ["revoked", "already_invalid"])
         async with aiohttp.ClientSession() as direct:
             bearer = {"Authorization": f"Bearer {after['credentials']['access_token']}"}
             async with direct.post(server, headers=bearer, json={}) as answer:

@@ -24,7 +24,7 @@ VARIABLES = '    secret_keys: ["${file:secret_key}"]\n    variables: {REGION: eu
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def told(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, Any]]:
+async def report(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, Any]]:
     """What every call gave."""
     sdk = installed(PACKAGE, VERSION)
     state = tmp_path_factory.mktemp("demo")
@@ -53,41 +53,41 @@ async def told(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[s
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-def value(told: dict[str, Any], name: str) -> Any:
-    assert "value" in told[name], told[name]
-    return told[name]["value"]
+def value(report: dict[str, Any], name: str) -> Any:
+    assert "value" in report[name], report[name]
+    return report[name]["value"]
 
 
-def failed(told: dict[str, Any], name: str) -> tuple[int, str]:
-    answer = told[name]["failed"]
+def failed(report: dict[str, Any], name: str) -> tuple[int, str]:
+    answer = report[name]["failed"]
     assert answer["headers"]["gateway-error"] == answer["data"]["error"]["code"]
     return answer["status"], answer["data"]["error"]["code"]
 
 
-async def test_no_call_failed_that_was_to_succeed(told: dict[str, Any]) -> None:
+async def test_no_call_failed_that_was_to_succeed(report: dict[str, Any]) -> None:
     meant = re.compile("Unknown|Again$|Deleted|Declared|WrongKey|^patch$")
-    wrong = {name: one["failed"] for name, one in told.items() if "failed" in one and not meant.search(name)}
+    wrong = {name: one["failed"] for name, one in report.items() if "failed" in one and not meant.search(name)}
     assert wrong == {}
 
 
-async def test_providers(told: dict[str, Any]) -> None:
-    names = [one["name"] for one in value(told, "listProviders")["data"]]
+async def test_providers(report: dict[str, Any]) -> None:
+    names = [one["name"] for one in value(report, "listProviders")["data"]]
     assert "sandbox" in names
     assert len(names) < 20
-    assert len(value(told, "listAllProviders")["data"]) > 1000
-    one = value(told, "getProvider")["data"]
+    assert len(value(report, "listAllProviders")["data"]) > 1000
+    one = value(report, "getProvider")["data"]
     assert (one["name"], one["auth_mode"]) == ("sandbox", "OAUTH2")
     assert one["proxy"]["base_url"]
-    assert failed(told, "getUnknownProvider") == (404, "not_found")
+    assert failed(report, "getUnknownProvider") == (404, "not_found")
 
 
-async def test_integrations(told: dict[str, Any]) -> None:
-    assert [one["unique_key"] for one in value(told, "listIntegrations")["configs"]] == ["sandbox"]
-    made = value(told, "createIntegration")["data"]
+async def test_integrations(report: dict[str, Any]) -> None:
+    assert [one["unique_key"] for one in value(report, "listIntegrations")["configs"]] == ["sandbox"]
+    made = value(report, "createIntegration")["data"]
     assert (made["unique_key"], made["provider"], made["display_name"]) == ("sdk", "sandbox", "SDK")
-    assert made["logo"].startswith(told["given"]["host"])
-    assert failed(told, "createIntegrationAgain") == (400, "invalid_body")
-    shown = value(told, "getIntegration")["data"]["credentials"]
+    assert made["logo"].startswith(report["given"]["host"])
+    assert failed(report, "createIntegrationAgain") == (400, "invalid_body")
+    shown = value(report, "getIntegration")["data"]["credentials"]
     assert shown == {
         "type": "OAUTH2",
         "client_id": "sdk",
@@ -95,19 +95,19 @@ async def test_integrations(told: dict[str, Any]) -> None:
         "scopes": "a,b",
         "webhook_secret": None,
     }
-    assert "webhook_url" in value(told, "getIntegrationWebhook")["data"]
-    changed = value(told, "updateIntegration")["data"]
+    assert "webhook_url" in value(report, "getIntegrationWebhook")["data"]
+    changed = value(report, "updateIntegration")["data"]
     assert (changed["unique_key"], changed["display_name"]) == ("sdk-2", "Renamed")
-    assert failed(told, "updateDeclaredIntegration") == (409, "conflict")
-    assert value(told, "deleteIntegration") == {"status": 200, "data": {"success": True}}
-    assert failed(told, "getDeletedIntegration") == (404, "not_found")
+    assert failed(report, "updateDeclaredIntegration") == (409, "conflict")
+    assert value(report, "deleteIntegration") == {"status": 200, "data": {"success": True}}
+    assert failed(report, "getDeletedIntegration") == (404, "not_found")
 
 
-async def test_lists_of_connections(told: dict[str, Any]) -> None:
-    connection = told["given"]["connection"]
-    assert value(told, "patchConnection") == {"success": True}
+async def test_lists_of_connections(report: dict[str, Any]) -> None:
+    connection = report["given"]["connection"]
+    assert value(report, "patchConnection") == {"success": True}
     for name in ("listConnections", "listConnectionsById", "listConnectionsBySearch", "listConnectionsByTags"):
-        (one,) = value(told, name)["connections"]
+        (one,) = value(report, name)["connections"]
         assert one["connection_id"] == connection
         assert one["end_user"] == {
             "id": "u-sdk",
@@ -120,84 +120,84 @@ async def test_lists_of_connections(told: dict[str, Any]) -> None:
         assert one["tags"]["end_user_display_name"] == "Una"
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00", one["created"])
         assert "credentials" not in one
-    assert value(told, "listConnectionsOfNobody") == {"connections": []}
-    assert value(told, "waitForConnection")["connection_id"] == connection
+    assert value(report, "listConnectionsOfNobody") == {"connections": []}
+    assert value(report, "waitForConnection")["connection_id"] == connection
 
 
-async def test_one_connection_and_its_token(told: dict[str, Any]) -> None:
-    one = value(told, "getConnection")
+async def test_one_connection_and_its_token(report: dict[str, Any]) -> None:
+    one = value(report, "getConnection")
     assert one["provider_config_key"] == "sandbox"
-    assert one["connection_config"]["cloudId"] == told["given"]["cloudId"]
+    assert one["connection_config"]["cloudId"] == report["given"]["cloudId"]
     held = one["credentials"]
     assert held["type"] == "OAUTH2"
     assert "refresh_token" not in held
     assert "refresh_token" not in held["raw"]
     assert held["expires_at"].endswith("Z")
-    renewed = value(told, "getConnectionRefreshed")["credentials"]
+    renewed = value(report, "getConnectionRefreshed")["credentials"]
     assert renewed["refresh_token"]
     assert renewed["access_token"] != held["access_token"]
-    assert value(told, "getToken") == renewed["access_token"]
-    raw = value(told, "getRawTokenResponse")
+    assert value(report, "getToken") == renewed["access_token"]
+    raw = value(report, "getRawTokenResponse")
     assert raw["access_token"] == renewed["access_token"]
     assert "refresh_token" not in raw
-    assert failed(told, "getUnknownConnection") == (404, "unknown_connection")
+    assert failed(report, "getUnknownConnection") == (404, "unknown_connection")
 
 
-async def test_metadata(told: dict[str, Any]) -> None:
-    given = told["given"]
+async def test_metadata(report: dict[str, Any]) -> None:
+    given = report["given"]
     whose = {"provider_config_key": "sandbox"}
-    assert value(told, "setMetadata") == {
+    assert value(report, "setMetadata") == {
         "status": 201,
         "data": {**whose, "connection_id": given["connection"], "metadata": {"plan": "free", "seats": 1}},
     }
-    assert value(told, "updateMetadata") == {
+    assert value(report, "updateMetadata") == {
         "status": 200,
         "data": {**whose, "connection_id": [given["connection"]], "metadata": {"plan": "pro"}},
     }
-    assert value(told, "getMetadata") == {"plan": "pro", "seats": 1}
-    assert failed(told, "setMetadataOfUnknown") == (404, "unknown_connection")
-    assert value(told, "getMetadataAgain") == {"plan": "pro", "seats": 1}
+    assert value(report, "getMetadata") == {"plan": "pro", "seats": 1}
+    assert failed(report, "setMetadataOfUnknown") == (404, "unknown_connection")
+    assert value(report, "getMetadataAgain") == {"plan": "pro", "seats": 1}
 
 
-async def test_connect_sessions(told: dict[str, Any]) -> None:
-    made = value(told, "createConnectSession")["data"]
+async def test_connect_sessions(report: dict[str, Any]) -> None:
+    made = value(report, "createConnectSession")["data"]
     assert re.fullmatch(r"nango_connect_session_[0-9a-f]{64}", made["token"])
     assert made["token"] in made["connect_link"]
     async with aiohttp.ClientSession() as session, session.get(made["connect_link"]) as answer:
         assert answer.status == 200
-    status, code = failed(told, "createConnectSessionForUnknown")
+    status, code = failed(report, "createConnectSessionForUnknown")
     assert (status, code) == (400, "invalid_body")
-    issues = told["createConnectSessionForUnknown"]["failed"]["data"]["error"]["errors"]
+    issues = report["createConnectSessionForUnknown"]["failed"]["data"]["error"]["errors"]
     assert issues[0]["path"] == ["allowed_integrations", "0"]
 
 
-async def test_environment_variables(told: dict[str, Any]) -> None:
-    assert value(told, "getEnvironmentVariables") == [
+async def test_environment_variables(report: dict[str, Any]) -> None:
+    assert value(report, "getEnvironmentVariables") == [
         {"name": "REGION", "value": "eu"},
         {"name": "EMPTY_ISH", "value": "0"},
     ]
 
 
-async def test_proxied_calls(told: dict[str, Any]) -> None:
+async def test_proxied_calls(report: dict[str, Any]) -> None:
     for name, count in (("get", 1), ("getWithQuery", 2), ("post", 1)):
-        answer = value(told, name)
+        answer = value(report, name)
         assert (answer["status"], len(answer["data"]["issues"])) == (200, count), name
     for name in ("proxy", "proxyFromConstructor"):
-        assert value(told, name)["data"]["emailAddress"] == "demo@example.com"
-    put, form = value(told, "put")["data"], value(told, "putForm")["data"]
+        assert value(report, name)["data"]["emailAddress"] == "demo@example.com"
+    put, form = value(report, "put")["data"], value(report, "putForm")["data"]
     assert (put["content_type"], put["bytes"]) == ("application/json", len('{"a":"b"}'))
     assert (form["content_type"], form["bytes"]) == ("application/x-www-form-urlencoded", len("a=1"))
-    refused = told["patch"]["failed"]  # the provider knows no PATCH: its own answer, not one of ours
+    refused = report["patch"]["failed"]  # the provider knows no PATCH: its own answer, not one of ours
     assert refused["status"] == 405
     assert "gateway-error" not in refused["headers"]
-    assert value(told, "delete")["status"] in {200, 204}
-    assert value(told, "stream") == {"status": 200, "bytes": 100_000}
-    assert failed(told, "proxyToUnknownConnection") == (404, "unknown_connection")
-    assert failed(told, "withWrongKey") == (401, "unknown_account")
+    assert value(report, "delete")["status"] in {200, 204}
+    assert value(report, "stream") == {"status": 200, "bytes": 100_000}
+    assert failed(report, "proxyToUnknownConnection") == (404, "unknown_connection")
+    assert failed(report, "withWrongKey") == (401, "unknown_account")
 
 
-async def test_deleting_a_connection(told: dict[str, Any]) -> None:
-    gone = value(told, "deleteConnection")
+async def test_deleting_a_connection(report: dict[str, Any]) -> None:
+    gone = value(report, "deleteConnection")
     assert (gone["status"], gone["data"]["success"]) == (200, True)
     assert {one["outcome"] for one in gone["data"]["revocation"]} == {"revoked"}
-    assert failed(told, "deleteConnectionAgain") == (404, "unknown_connection")
+    assert failed(report, "deleteConnectionAgain") == (404, "unknown_connection")

@@ -45,8 +45,8 @@ class There:
     async def capability(self, integration: str) -> str:
         """A token for its connection."""
         body = {"display_name": "sdks", "kind": "capability", "limits": {"connections": [f"{integration}/u1"]}}
-        told = await self.gateway.json("POST", "/environment/api-keys", json=body, expect=200)
-        return str(told["data"]["secret"])
+        answer = await self.gateway.json("POST", "/environment/api-keys", json=body, expect=200)
+        return str(answer["data"]["secret"])
 
 
 @pytest.fixture
@@ -133,8 +133,8 @@ async def run(command: list[str], folder: Path) -> None:
     except TimeoutError:
         process.kill()
         raise
-    told = output.decode(errors="replace")
-    assert (process.returncode, told.splitlines()[-1:]) == (0, ["done"]), told
+    printed = output.decode(errors="replace")
+    assert (process.returncode, printed.splitlines()[-1:]) == (0, ["done"]), printed
 
 
 def assert_nothing_leaked(vendors: Mapping[str, Vendor], secrets: list[str]) -> None:

@@ -21,8 +21,8 @@ BODY = """{"it's": "\\"quoted\\"", "ü": "{}"}"""
 @pytest.fixture
 async def there(tmp_path: Path) -> AsyncIterator[Paged]:
     async def echo(request: web.Request) -> web.Response:
-        told = {"method": request.method, "target": request.raw_path, "body": (await request.read()).decode()}
-        return web.json_response({**told, "mine": request.headers.get("X-Mine")})
+        text = {"method": request.method, "target": request.raw_path, "body": (await request.read()).decode()}
+        return web.json_response({**text, "mine": request.headers.get("X-Mine")})
 
     async with paged(tmp_path, echo) as running:
         yield running
@@ -54,8 +54,8 @@ async def test_the_requests_snippet_makes_the_same_call(there: Paged, tmp_path: 
     (tmp_path / "a file").write_text(BODY)
     interpreter = await asyncio.to_thread(environments.python)
     for sent in calls(there):
-        status, _, told = (await printed(tmp_path, str(interpreter), "-c", requests(sent))).partition(" ")
-        arrived = json.loads(told)
+        status, _, output = (await printed(tmp_path, str(interpreter), "-c", requests(sent))).partition(" ")
+        arrived = json.loads(output)
         assert (status, arrived["method"], arrived["target"]) == ("200", sent.method, f"/v1{sent.target}")
         assert (arrived["mine"], arrived["body"]) == (sent.headers["X-Mine"], BODY if sent.body else "")
 

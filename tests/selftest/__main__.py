@@ -47,7 +47,7 @@ async def steps(_plan: Plan) -> AsyncIterator[Seen]:
         for point in ALL:
             with tempfile.TemporaryDirectory() as folder:
                 seen = await crash(point, Path(folder), forgiving=forgiving)
-            yield Seen(f"killed {point} ({provider})", _told(seen), int(seen.lost), _fine(seen) and seen.killed)
+            yield Seen(f"killed {point} ({provider})", _reported(seen), int(seen.lost), _fine(seen) and seen.killed)
 
 
 async def refreshes(plan: Plan) -> AsyncIterator[Seen]:
@@ -158,7 +158,7 @@ def _fine(seen: Outcome) -> bool:
     return seen.sound and not seen.silent
 
 
-def _told(seen: Outcome) -> str:
+def _reported(seen: Outcome) -> str:
     return f"{f'lost, told as {seen.reason}' if seen.lost else 'nothing lost'}; {seen.requests} token requests"
 
 

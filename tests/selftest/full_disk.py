@@ -90,9 +90,11 @@ async def full_disk(folder: Path) -> Seen:
                 healed_s = time.monotonic() - began
                 calls.append(await _call(http, process.port))
     failed = sum(status != 200 for status in calls)
-    told = f"{failed} of {len(calls)} calls failed; writes {refused} within {slowest:.1f} s; healed in {healed_s:.1f} s"
+    result = (
+        f"{failed} of {len(calls)} calls failed; writes {refused} within {slowest:.1f} s; healed in {healed_s:.1f} s"
+    )
     fine = (failed, refused, healed) == (0, 503, 201) and slowest < REFUSED_S + 1 and healed_s < HEALED_S
-    return Seen(disk.kind, told, failed, fine)
+    return Seen(disk.kind, result, failed, fine)
 
 
 async def _call(http: aiohttp.ClientSession, port: int) -> int:

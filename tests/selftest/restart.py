@@ -49,9 +49,9 @@ async def postgres_restart(folder: Path, server: PostgresServer, *, seconds: flo
     finally:
         await provider.close()
     failed, total = statuses.total() - statuses[200], statuses.total()
-    told = f"{failed} of {total} calls failed; writes {away} meanwhile; healed in {healed_s:.1f} s"
+    result = f"{failed} of {total} calls failed; writes {away} meanwhile; healed in {healed_s:.1f} s"
     fine = failed <= total * MOST_FAILED and healed == 201 and healed_s < HEALED_S and away == 503
-    return Seen("PostgreSQL restarted", told, failed, fine)
+    return Seen("PostgreSQL restarted", result, failed, fine)
 
 
 async def _calls(running: Nodes, number: int, end: asyncio.Event, statuses: Counter[int]) -> None:

@@ -27,7 +27,7 @@ def test_a_write_that_is_missing_would_be_seen() -> None:
 
 
 @pytest.mark.parametrize(("place", "forgiving"), [*((place, False) for place in CUTS), (INSIDE, True)])
-async def test_a_cut_network_loses_nothing_that_is_not_told(tmp_path: Path, place: str, forgiving: bool) -> None:
+async def test_a_cut_network_loses_nothing_that_is_not_reported(tmp_path: Path, place: str, forgiving: bool) -> None:
     seen = await cut(place, tmp_path, forgiving=forgiving)
     assert seen.fine, seen
 

@@ -84,10 +84,10 @@ class Tally:
             READY_S, 2 * self.clean_s
         )  # where the machine itself is slow, that is not the kill's
         fine = in_time and not (self.lost or self.unsound or self.unreadable)
-        told = f"{self.acknowledged} writes acknowledged, {len(self.lost)} lost; {self.unsound} databases unsound, "
-        told += f"{self.unreadable} credentials unreadable; ready again within {self.slowest_s:.1f} s "
-        told += f"({self.clean_s:.1f} s on an empty database)"
-        return Seen(f"{self.kills} kills during writes", told, len(self.lost), fine)
+        result = f"{self.acknowledged} writes acknowledged, {len(self.lost)} lost; {self.unsound} databases unsound, "
+        result += f"{self.unreadable} credentials unreadable; ready again within {self.slowest_s:.1f} s "
+        result += f"({self.clean_s:.1f} s on an empty database)"
+        return Seen(f"{self.kills} kills during writes", result, len(self.lost), fine)
 
 
 async def kills_during_writes(
@@ -148,9 +148,9 @@ async def _unreadable(process: Serving, writers: list[Writer]) -> int:
             for name, value in last:
                 url = f"http://127.0.0.1:{process.port}/connections/{name}?provider_config_key=up"
                 async with http.get(url) as answer:
-                    told: dict[str, Any] = await answer.json()
+                    body: dict[str, Any] = await answer.json()
                     with contextlib.suppress(KeyError):
-                        wrong += told["credentials"]["apiKey"] != f"key-{name}-{value}"
+                        wrong += body["credentials"]["apiKey"] != f"key-{name}-{value}"
                         continue
                     wrong += 1
     return wrong

@@ -15,8 +15,8 @@ def test_a_page_is_as_the_models_would_have_it(path: Path) -> None:
 
 
 def test_every_field_of_an_entry_stands_in_one_section() -> None:
-    told = [name for names in SECTIONS.values() for name in names]
-    assert sorted(told) == sorted(Provider.model_fields)
+    result = [name for names in SECTIONS.values() for name in names]
+    assert sorted(result) == sorted(Provider.model_fields)
 
 
 def test_every_block_that_can_be_made_is_on_one_page() -> None:
@@ -24,7 +24,7 @@ def test_every_block_that_can_be_made_is_on_one_page() -> None:
     assert [name for name in blocks() if text.count(f"<!-- begin: {name} -->") != 1] == []
 
 
-def test_every_function_of_templates_is_told() -> None:
+def test_every_function_of_templates_is_reported() -> None:
     page = (ROOT / "docs" / "catalog.md").read_text(encoding="utf-8")
     assert [name for name in FUNCTIONS if f"`${{{name}(" not in page] == []
 

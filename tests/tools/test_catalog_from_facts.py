@@ -1,4 +1,4 @@
-"""Facts become entries; corrections stay corrections however often the entries are made anew."""
+"""Facts become entries; corrections stay corrections however often the entries are made again."""
 
 import json
 from pathlib import Path

@@ -47,12 +47,12 @@ async def gateway_before(recorder: Recorder, folder: Path, *, lane: bool = True)
         for name, proxy in entries.items():
             entry = {"display_name": name, "categories": ["other"], "docs": "https://d.example", "auth_mode": "API_KEY"}
             write_entry(folder, name, {**entry, "proxy": proxy})
-        told = document(
+        config_text = document(
             [f"127.0.0.1/32:{recorder.port}", f"127.0.0.1/32:{port}"],
             **{name: {"provider": name, "forward_set_cookie": name == "based"} for name in entries},
         )
-        del told["environments"]["dev"]["integrations"]["tracker"]
-        running = RunningGateway(folder, told, lane=lane)
+        del config_text["environments"]["dev"]["integrations"]["tracker"]
+        running = RunningGateway(folder, config_text, lane=lane)
         await running.start()
         try:
             for name in entries:

@@ -60,8 +60,8 @@ class Answer:
     @property
     def message(self) -> str:
         """What an error of ours says."""
-        told: str = json.loads(self.body.data)["error"]["message"]
-        return told
+        body: str = json.loads(self.body.data)["error"]["message"]
+        return body
 
     @property
     def passed_on(self) -> list[bytes]:
@@ -243,7 +243,7 @@ class Bench:
 
 
 def check_arrival(heard: Heard, authority: bytes) -> None:
-    """What holds of every request that leaves towards a provider, whoever caused it."""
+    """What holds of every request that leaves towards a provider, anyone who caused it."""
     head = heard.head
     assert SECRET_KEY.encode() not in head.raw
     assert head.start.endswith(b" HTTP/1.1")
@@ -275,8 +275,8 @@ def check_second_reader(heard: Heard) -> None:
 
 def check_ours(answer: Answer) -> None:
     """What holds of every error that the gateway authors."""
-    told = json.loads(answer.body.data)["error"] if answer.body.framing != "none" else {"code": answer.code}
-    assert told["code"] == answer.code
+    body = json.loads(answer.body.data)["error"] if answer.body.framing != "none" else {"code": answer.code}
+    assert body["code"] == answer.code
     assert answer.head.start.startswith(b"HTTP/1.1 ")
     assert answer.head.one("cache-control") == b"no-store"
     assert answer.head.one("gateway-request-id")

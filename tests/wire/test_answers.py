@@ -165,8 +165,8 @@ async def test_a_reference_into_the_base_leads_through_us(
 ) -> None:
     def filled(text: bytes) -> bytes:
         authority = bench.recorder.authority
-        told = text.replace(b"{authority}", authority).replace(b"{origin}", b"http://" + authority)
-        return told.replace(b"{us}", bench.public_url.encode())
+        result = text.replace(b"{authority}", authority).replace(b"{origin}", b"http://" + authority)
+        return result.replace(b"{us}", bench.public_url.encode())
 
     said = ok(fields=name + b": " + filled(theirs) + b"\r\n").replace(b"200 OK", b"302 Found")
     answer = await bench.answered(says(said), BASED)

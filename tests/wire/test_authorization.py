@@ -109,7 +109,7 @@ NAMED = table(
 
 
 @pytest.mark.parametrize(("ours", "status", "code"), NAMED)
-async def test_what_is_not_named_well_is_told(bench: Bench, ours: bytes, status: int, code: str) -> None:
+async def test_what_is_not_named_well_is_reported(bench: Bench, ours: bytes, status: int, code: str) -> None:
     answer = await bench.refuses(request(ours=ours), status=status, code=code, kept=True)
     assert any(name in answer.message for name in ("Provider-Config-Key", "Connection-Id", "integration", "connection"))
 
@@ -133,7 +133,7 @@ ASKED_WRONGLY = table(
 
 
 @pytest.mark.parametrize("line", ASKED_WRONGLY)
-async def test_a_wrong_wish_is_told_and_nothing_leaves(bench: Bench, line: bytes) -> None:
+async def test_a_wrong_wish_is_reported_and_nothing_leaves(bench: Bench, line: bytes) -> None:
     answer = await bench.refuses(request(fields=line), status=400, code="invalid_headers", kept=True)
     assert line.partition(b":")[0].decode() in answer.message
 

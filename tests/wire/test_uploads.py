@@ -84,7 +84,7 @@ NOTHING = table(
 
 
 @pytest.mark.parametrize(("method", "fields", "framing"), NOTHING)
-async def test_no_body_is_told_as_it_was(bench: Bench, method: bytes, fields: bytes, framing: str) -> None:
+async def test_no_body_is_reported_as_it_was(bench: Bench, method: bytes, fields: bytes, framing: str) -> None:
     heard, _ = await bench.passes(request(fields=fields, method=method))
     assert (heard.body.data, heard.body.framing) == (b"", framing)
 

@@ -85,7 +85,7 @@ class Converted:
 
     name: str
     values: dict[str, Any] | None
-    told: tuple[ConversionReport, ...]
+    notes: tuple[ConversionReport, ...]
 
 
 def converted(path: Path, words: KnownWords, shipped: Mapping[str, Mapping[str, Any]]) -> list[Converted]:
@@ -144,7 +144,7 @@ def _converted(
 
 
 def _below(whole: Expanded, shipped: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The entry with its mode known, whoever says it."""
+    """The entry with its mode known, anyone who says it."""
     base = shipped.get(whole.unknown or "")
     if base is None:
         return whole.values
@@ -160,7 +160,7 @@ def _heir(values: dict[str, Any], whole: Expanded) -> dict[str, Any]:
 def _repaired(
     name: str, values: dict[str, Any], words: KnownWords, shipped: Mapping[str, Mapping[str, Any]], notes: Notes
 ) -> dict[str, Any]:
-    """`values` without what our checks refuse and the entry can do without; each told as lost."""
+    """`values` without what our checks refuse and the entry can do without; each reported as lost."""
     for _ in range(MOST_REPAIRS):
         findings = list(_findings(name, values, words, shipped))
         if not findings:
@@ -224,10 +224,10 @@ def _dotted(place: Place) -> str:
 def rows(found: Sequence[Converted]) -> Iterator[dict[str, Any]]:
     """As JSON: per entry whether it is usable, and what became of its fields."""
     for one in found:
-        told: dict[str, list[dict[str, str]]] = {"lost": [], "changed": [], "refused": []}
-        for note in one.told:
-            told[note.kind].append({"field": note.field, "where": note.where, "message": note.message})
-        yield {"name": one.name, "usable": one.values is not None, **told}
+        notes: dict[str, list[dict[str, str]]] = {"lost": [], "changed": [], "refused": []}
+        for note in one.notes:
+            notes[note.kind].append({"field": note.field, "where": note.where, "message": note.message})
+        yield {"name": one.name, "usable": one.values is not None, **notes}
 
 
 # ── Converted entries ▸ files, one each.
@@ -249,14 +249,14 @@ def write(entries: Sequence[Converted], folder: Path, *, source: str, force: boo
 
 
 def text_of(entry: Converted, source: str) -> str:
-    """The file: what was lost as comments above the entry, so that whoever mends it need not look for that elsewhere."""
+    """The file: what was lost as comments above the entry, so that anyone who mends it need not look for that elsewhere."""
     body = yaml.dump(entry.values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=WIDTH)
     return "".join(f"# {line}\n" for line in _head(entry, source)) + body
 
 
 def _head(entry: Converted, source: str) -> Iterator[str]:
     yield f"Imported from {source}."
-    for note in entry.told:
+    for note in entry.notes:
         if note.kind == "lost":
             yield f"Lost: {note.field}: {' '.join(note.message.split())}"
 

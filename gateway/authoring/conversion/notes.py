@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-# ── What came of a field on its way into our format, told per entry and field.
+# ── What came of a field on its way into our format, reported per entry and field.
 
 Place = tuple[str | int, ...]
 Kind = Literal["lost", "changed", "refused"]

@@ -184,14 +184,14 @@ class Actor:
         number = int(arrival.role[4:]) if arrival.role.startswith("step") else 1
         self.tokens.append(f"try-token-{secrets.token_hex(8)}")
         self.refresh_tokens.append(f"try-refresh-{secrets.token_hex(8)}")
-        told = token_answer(provider, self.access_token, self.refresh_tokens[-1], origin)
+        answer = token_answer(provider, self.access_token, self.refresh_tokens[-1], origin)
         if provider.additional_steps:
-            told = step_answer(provider, number, told)
-            self.steps[f"step{number}"] = told
+            answer = step_answer(provider, number, answer)
+            self.steps[f"step{number}"] = answer
         if arrival.role == "installation_token_url":
-            told = {"token": self.access_token, "expires_at": "2099-01-01T00:00:00Z"}
-        self.raw = told
-        return web.json_response(told)
+            answer = {"token": self.access_token, "expires_at": "2099-01-01T00:00:00Z"}
+        self.raw = answer
+        return web.json_response(answer)
 
     def _request_token(self) -> web.Response:
         self.refresh_tokens.append(self._secret())
@@ -221,12 +221,12 @@ class Actor:
         path = arrival.path.partition("/.well-known/")[2]
         if path.startswith("oauth-protected-resource"):
             resource = split(self.entry["proxy"]["base_url"])
-            told: dict[str, Any] = {"resource": resource[0] + resource[1], "authorization_servers": [origin]}
+            document: dict[str, Any] = {"resource": resource[0] + resource[1], "authorization_servers": [origin]}
         elif path.startswith("oauth-authorization-server"):
             self.entry.setdefault("authorization_url", f"{origin}/authorize")
             self.entry.setdefault("token_url", f"{origin}/token")
             self.entry.setdefault("registration_url", f"{origin}/register")
-            told = {
+            document = {
                 "issuer": origin,
                 "authorization_endpoint": self.entry["authorization_url"],
                 "token_endpoint": self.entry["token_url"],
@@ -236,7 +236,7 @@ class Actor:
             }
         else:
             return web.json_response({}, status=404)
-        return web.json_response(told)
+        return web.json_response(document)
 
     def _api(self, arrival: Arrival, origin: str) -> web.Response:
         bearer = arrival.headers.get("Authorization", "")

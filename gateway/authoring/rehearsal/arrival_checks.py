@@ -86,7 +86,7 @@ class KnownValues:
 
 
 def equal(what: str, expected: Any, arrived: Any, place: Place) -> Check:
-    """Secrets are never told: what differs is told by its length."""
+    """Secrets are never shown: what differs is shown by its length."""
     ok = expected == arrived
     detail = (
         ""

@@ -106,20 +106,20 @@ def _back(gateway: Gateway, actor: Actor, sent_to: str) -> str:
     back = got.get(renames.get("redirect_uri") or "redirect_uri") or f"{gateway.url}/oauth/callback"
     local = next(iter(actor.stage.origins.values()))
     names = provider.redirect_uri_metadata or ()
-    told = {name: captured(provider, name, local, "redirect_uri_metadata") for name in names}
+    query = {name: captured(provider, name, local, "redirect_uri_metadata") for name in names}
     match provider.auth_mode:
         case "OAUTH1":
             return f"{_callback_of(actor, gateway)}&{urlencode({'oauth_token': got['oauth_token'], 'oauth_verifier': CODE})}"
         case "APP":
-            told |= {"installation_id": INSTALLATION, "setup_action": "install"}
+            query |= {"installation_id": INSTALLATION, "setup_action": "install"}
         case "CUSTOM":
-            told |= {"code": CODE, "installation_id": INSTALLATION, "setup_action": "install"}
+            query |= {"code": CODE, "installation_id": INSTALLATION, "setup_action": "install"}
         case "INSTALL_PLUGIN":
-            return f"{back}?{urlencode({**told, 'payload': state})}"
+            return f"{back}?{urlencode({**query, 'payload': state})}"
         case _:
-            told[provider.authorization_code_param_in_callback or "code"] = CODE
-            told |= {"iss": provider.issuer} if provider.issuer else {}
-    return f"{back}?{urlencode({**told, 'state': state})}"
+            query[provider.authorization_code_param_in_callback or "code"] = CODE
+            query |= {"iss": provider.issuer} if provider.issuer else {}
+    return f"{back}?{urlencode({**query, 'state': state})}"
 
 
 def _callback_of(actor: Actor, gateway: Gateway) -> str:

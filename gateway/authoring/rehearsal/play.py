@@ -93,14 +93,14 @@ class Knowledge:
         if token and self.provider.auth_mode != "SIGNATURE":
             values |= {"accessToken": token, "credentials.accessToken": token}
         values |= {f"credentials.raw.{name}": text for name, text in flat_values(self.actor.raw).items()}
-        for step, told in self.actor.steps.items():
-            values |= {f"{step}.{name}": text for name, text in flat_values(told).items()}
+        for step, answers in self.actor.steps.items():
+            values |= {f"{step}.{name}": text for name, text in flat_values(answers).items()}
         return KnownValues(self.provider, self.config, {**values, **client}, registered)
 
     async def look(self) -> None:
         self.shown = await self.gateway.connection(self.connection_id)
-        told = flat_values(self.shown.get("connection_config") or {})
-        self.config = {**self.samples.config, **{name: text for name, text in told.items() if text}}
+        values = flat_values(self.shown.get("connection_config") or {})
+        self.config = {**self.samples.config, **{name: text for name, text in values.items() if text}}
 
     def token_requests(self, mark: int) -> list[Arrival]:
         return [one for one in self.actor.since(mark) if one.role in TOKEN_ROLES or one.role.startswith("step")]
@@ -149,10 +149,10 @@ def paged(way: Paginate, status: int, text: str, came: list[Arrival]) -> Iterato
     place: Place = ("proxy", "paginate")
     lines = [json.loads(line) for line in text.splitlines() if line.strip()] if status == 200 else []
     trailer = lines[-1].get("gateway_trailer", {}) if lines else {}
-    told = f"it answered {status}: {text[:200]}" if status != 200 else json.dumps(trailer)[:200]
+    detail = f"it answered {status}: {text[:200]}" if status != 200 else json.dumps(trailer)[:200]
     expected = [f"r{number}" for number in range(RECORDS)]
     whole = [line.get("id") for line in lines[:-1]] == expected and bool(trailer.get("complete"))
-    yield Check(f"{RECORDS} records of {-(-RECORDS // PAGE)} pages come once each, in order", whole, place, told)
+    yield Check(f"{RECORDS} records of {-(-RECORDS // PAGE)} pages come once each, in order", whole, place, detail)
     if limit := way.limit_name_in_request:
         ok = all(one.query.get(limit) == str(PAGE) for one in came[:1])
         yield Check(
@@ -167,12 +167,12 @@ def paged(way: Paginate, status: int, text: str, came: list[Arrival]) -> Iterato
 
 
 def revoked(
-    provider: Provider, told: Collection[Mapping[str, Any]], came: list[Arrival], tokens: Collection[str]
+    provider: Provider, requests: Collection[Mapping[str, Any]], came: list[Arrival], tokens: Collection[str]
 ) -> Iterator[Check]:
-    """`told` is what our API says of each token; `tokens` are all that were given out."""
+    """`requests` is what our API says of each token; `tokens` are all that were given out."""
     place: Place = ("revocation_url",)
     yield Check("revocation_url was called", bool(came), place, "no request came")
-    for outcome in told:
+    for outcome in requests:
         ok = outcome["outcome"] in {"revoked", "already_invalid"}
         yield Check(f"{outcome['token']} is revoked", ok, place, str(outcome))
     spec = provider.revocation
@@ -207,8 +207,8 @@ RENEWED: Final = frozenset(
     {"OAUTH2", "OAUTH2_CC", "TWO_STEP", "BILL", "APP", "CUSTOM", "MCP_OAUTH2", "MCP_OAUTH2_GENERIC"}
 )
 AGAIN: Final = {
-    "JWT": "its token is signed here anew, and nothing is asked of the provider",
-    "SIGNATURE": "its token is made here anew, and nothing is asked of the provider",
+    "JWT": "its token is signed here again, and nothing is asked of the provider",
+    "SIGNATURE": "its token is made here again, and nothing is asked of the provider",
 }
 
 
@@ -381,7 +381,7 @@ class _Play(Knowledge):
             step.skipped = "the entry has no revocation_url"
             return
         path = f"/connections/{quote(self.connection_id, safe='')}?provider_config_key={NAME}"
-        told = await self.gateway.json("DELETE", path)
+        body = await self.gateway.json("DELETE", path)
         came = self.actor.since(mark, "revocation_url")
         tokens = {*self.actor.tokens, *self.actor.refresh_tokens}
-        step.checks += revoked(self.provider, told.get("revocation", ()), came, tokens)
+        step.checks += revoked(self.provider, body.get("revocation", ()), came, tokens)

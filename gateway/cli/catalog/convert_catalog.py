@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Where to write one file an entry. Without it nothing is written, only told.",
+    help="Where to write one file an entry. Without it nothing is written, only reported.",
 )
 @click.option("--force", is_flag=True, help="Write over files that are there.")
 @click.option("--changes", is_flag=True, help="Tell also what is only said in another way.")
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 def convert(file: Path, folder: Path | None, force: bool, changes: bool, as_json: bool) -> None:
     """Convert FILE, one YAML file with many entries keyed by name, into our format, one file an entry.
 
-    Every field that cannot be said in our format is told with its line in FILE. What is written passes `gateway catalog
-    lint`; an entry that could not work is told as refused and not written. Exit 1 where one is.
+    Every field that cannot be said in our format is reported with its line in FILE. What is written passes `gateway catalog
+    lint`; an entry that could not work is reported as refused and not written. Exit 1 where one is.
     """
     from gateway.authoring.conversion.catalog_file import NotACatalog, converted, rows, write
     from gateway.catalog.yaml_file import UnreadableFile
@@ -46,9 +46,9 @@ def convert(file: Path, folder: Path | None, force: bool, changes: bool, as_json
     usable = [one for one in found if one.values is not None]
     there = [] if folder is None else write(usable, folder, source=file.name, force=force)
     if as_json:
-        told = {"ok": len(usable) == len(found) and not there, "entries": len(found), "usable": len(usable)}
+        report = {"ok": len(usable) == len(found) and not there, "entries": len(found), "usable": len(usable)}
         wrote = None if folder is None else str(folder)
-        print(json.dumps({**told, "folder": wrote, "not_written": there, "data": list(rows(found))}, indent=2))
+        print(json.dumps({**report, "folder": wrote, "not_written": there, "data": list(rows(found))}, indent=2))
     else:
         for line in _lines(found, changes=changes):
             print(line)
@@ -60,15 +60,15 @@ def convert(file: Path, folder: Path | None, force: bool, changes: bool, as_json
 
 def _lines(found: Sequence["Converted"], *, changes: bool) -> Iterator[str]:
     for one in found:
-        for note in one.told:
+        for note in one.notes:
             if note.kind != "changed" or changes:
                 yield f"{note.where}: {one.name}: {note.kind}: {f'{note.field}: ' if note.field else ''}{note.message}"
 
 
 def _summary(found: Sequence["Converted"], folder: Path | None, written: int) -> str:
     usable = [one for one in found if one.values is not None]
-    kinds = Counter(note.kind for one in found for note in one.told)
-    whole = sum(not any(note.kind == "lost" for note in one.told) for one in usable)
+    kinds = Counter(note.kind for one in found for note in one.notes)
+    whole = sum(not any(note.kind == "lost" for note in one.notes) for one in usable)
     share = f"{len(usable)} of {counted(len(found), 'entry', 'entries')} can be used, {whole} of them whole"
     refused = counted(len(found) - len(usable), "entry", "entries")
     notes = f"{counted(kinds['lost'], 'field')} lost, {kinds['changed']} said in another way, {refused} refused"

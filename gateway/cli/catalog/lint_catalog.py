@@ -15,7 +15,7 @@ from gateway.text import counted
 if TYPE_CHECKING:
     from gateway.catalog.yaml_file import CatalogFault
 
-MOST_ALIKE = 20  # more warnings of the same words are told in one line
+MOST_ALIKE = 20  # more warnings of the same words are reported in one line
 SHOWN = 5
 
 

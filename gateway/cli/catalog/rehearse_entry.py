@@ -48,7 +48,7 @@ def rehearse(name: str, given: tuple[str, ...], file: Path | None, as_json: bool
             print(f"{catalog.where(name, *missing.place)}: {missing}", file=sys.stderr)
             sys.exit(1)
     if as_json:
-        print(json.dumps(_told(name, found, catalog), indent=2))
+        print(json.dumps(_report(name, found, catalog), indent=2))
     else:
         for line in _lines(name, provider.auth_mode, found, catalog):
             print(line)
@@ -83,7 +83,7 @@ def _outcome(step: "RehearsedStep") -> str:
     return "ok" if all(check.ok for check in step.checks) else "FAIL"
 
 
-def _told(name: str, found: "Rehearsed", catalog: "Catalog") -> dict[str, Any]:
+def _report(name: str, found: "Rehearsed", catalog: "Catalog") -> dict[str, Any]:
     steps = [
         {
             "step": step.name,

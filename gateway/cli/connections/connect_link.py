@@ -73,12 +73,12 @@ def link(file: Path, environment: str | None, integrations: tuple[str, ...], as_
             body |= {"integration_id": integrations[0], "connection_id": reconnect}
             again = checked(body, connect_endpoints.Reconnect, "invalid_body")
             token, session = await connect_endpoints.reconnect_session(runtime, runtime.generation, caller, again)
-        told = connect_endpoints.shown(runtime.generation, token, session)
+        shown = connect_endpoints.shown(runtime.generation, token, session)
         if as_json:
-            print(json.dumps(told, indent=2))
+            print(json.dumps(shown, indent=2))
         else:
-            print(told["connect_link"])
-            print(f"\n{_terms(session)}\nIts outcome: GET {told['poll_url']}", file=sys.stderr)
+            print(shown["connect_link"])
+            print(f"\n{_terms(session)}\nIts outcome: GET {shown['poll_url']}", file=sys.stderr)
         return 0
 
     run(file, work, as_json=as_json)

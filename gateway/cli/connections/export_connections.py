@@ -127,13 +127,13 @@ def _appearing_whole(target: Path) -> Iterator[IO[bytes]]:
 
 def _tell(target: Path, counts: "Counts", *, plain: bool, as_json: bool) -> None:
     if as_json:
-        told = {"file": str(target), "integrations": counts.integrations, "connections": counts.connections}
-        print(json.dumps({"ok": True, **told, "sealed": not plain}))
+        report = {"file": str(target), "integrations": counts.integrations, "connections": counts.connections}
+        print(json.dumps({"ok": True, **report, "sealed": not plain}))
     else:
         print(f"{target}: {counted(counts.connections, 'connection')} of {counted(counts.integrations, 'integration')}")
     if plain:
         print(
-            f"Every token and client secret stands in {target} as it is: whoever reads it is every one of your users. Delete "
+            f"Every token and client secret stands in {target} as it is: anyone who reads it is every one of your users. Delete "
             "it as soon as it was used.",
             file=sys.stderr,
         )

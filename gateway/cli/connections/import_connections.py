@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gateway.runtime import Runtime
     from gateway.secret import Secret
 
-# ── How an import ends on a terminal, and what is told before it begins.
+# ── How an import ends on a terminal, and what is state_and_story before it begins.
 
 
 def tell_ahead(runtime: "Runtime", environment: str) -> None:
@@ -78,7 +78,7 @@ def tell_preview(seen: "Preview", *, as_json: bool) -> int:
     """Print it; 1 where something cannot be moved as it is."""
     well = not seen.orphans and all(one.verdict in ("works", "register_callback") for one in seen.forecasts)
     if as_json:
-        told = {
+        report = {
             "ok": well,
             "callback_url": seen.callback_url,
             "webhook_url": seen.webhook_url,
@@ -87,7 +87,7 @@ def tell_preview(seen: "Preview", *, as_json: bool) -> int:
             "without_integration": dict(seen.orphans),
             "steps": list(seen.steps),
         }
-        print(json.dumps(told, indent=2))
+        print(json.dumps(report, indent=2))
         return 0 if well else 1
     for one in seen.forecasts:
         name = one.key if one.key == one.here else f"{one.key} → {one.here}"
@@ -253,7 +253,7 @@ async def preview_of(runtime: "Runtime", peer: Peering, wish: "ImportOptions", *
     "--integration", "named", multiple=True, metavar="THERE=HERE", help="It has another key here; may be repeated."
 )
 @click.option("--create-integrations", is_flag=True, help="Make those that are not here, with their client's secret.")
-@click.option("--format", "kind", type=click.Choice(["bundle", "jsonl", "csv"]), help="Of FILE; told by itself.")
+@click.option("--format", "kind", type=click.Choice(["bundle", "jsonl", "csv"]), help="Of FILE; detected by default.")
 @click.option("--into", metavar="KEY", help="The integration of lines that name none.")
 @click.option(
     "--column", "columns", multiple=True, metavar="THEIRS=OURS", help="A CSV column by our name; may be repeated."
@@ -320,7 +320,7 @@ def import_connections(
     else:
         secret_inputs.secret_of(
             "key", "--key", key_env, key_file
-        )  # of no use here, but a wrong one is told all the same
+        )  # of no use here, but a wrong one is reported all the same
         passphrase = (passphrase_env, passphrase_file)
         feed = Reading(str(source), kind, into, _pairs(columns, "--column"), passphrase, only)
 

@@ -53,25 +53,25 @@ def refresh(
         refs = await _refs(runtime, environment_of(runtime, environment), integration, connection_ids)
         if refs is None:
             return 1
-        told: list[dict[str, Any]] = []
+        results: list[dict[str, Any]] = []
 
         async def one(ref: "ConnectionRef") -> None:
             outcome, detail = await renewed(runtime, ref)
             named = {"connection_id": ref.connection_id, "integration": ref.integration_id}
-            told.append({**named, "outcome": outcome, "detail": detail})
+            results.append({**named, "outcome": outcome, "detail": detail})
 
         await each(refs, one, "renewing")
-        told.sort(key=lambda row: str(row["connection_id"]))
+        results.sort(key=lambda row: str(row["connection_id"]))
         if as_json:
-            print(json.dumps({"connections": told}, indent=2))
+            print(json.dumps({"connections": results}, indent=2))
         else:
             table(
                 ("CONNECTION", "OUTCOME", "DETAIL"),
-                [(r["connection_id"], r["outcome"], r["detail"] or "") for r in told],
+                [(r["connection_id"], r["outcome"], r["detail"] or "") for r in results],
             )
-        failed = sum(row["outcome"] == "failed" for row in told)
+        failed = sum(row["outcome"] == "failed" for row in results)
         if failed:
-            print(f"gateway: {failed} of {len(told)} could not be renewed{_helps(told)}", file=sys.stderr)
+            print(f"gateway: {failed} of {len(results)} could not be renewed{_helps(results)}", file=sys.stderr)
         return 1 if failed else 0
 
     run(file, work, as_json=as_json)
@@ -80,7 +80,7 @@ def refresh(
 async def _refs(
     runtime: "Runtime", environment: str, integration: str | None, connection_ids: tuple[str, ...]
 ) -> "list[ConnectionRef] | None":
-    """None, and told, where one of them is not clear."""
+    """None, and reported, where one of them is not clear."""
     if integration is not None:
         from gateway.records.connection import ConnectionRef
 
@@ -91,12 +91,12 @@ async def _refs(
     return [one.ref for one in found if one is not None] if all(found) else None
 
 
-def _helps(told: list[dict[str, Any]]) -> str:
+def _helps(results: list[dict[str, Any]]) -> str:
     from shlex import quote
 
     from gateway.cli.terminal import program
 
-    first = next(row for row in told if row["outcome"] == "failed")
+    first = next(row for row in results if row["outcome"] == "failed")
     integration, one = quote(str(first["integration"])), quote(str(first["connection_id"]))
     why = f"`{program()} connections why --integration {integration} {one}` tells what helps"
     return f"; {why}, `{program()} doctor {integration}` whether its provider can be reached"

@@ -25,7 +25,7 @@ COMPARED: Final = 500
 async def the_one(
     runtime: "Runtime", environment: str, integration: str | None, connection_id: str
 ) -> "Connection | None":
-    """The only connection of that id; None where there is none or several, which is told on stderr."""
+    """The only connection of that id; None where there is none or several, which is reported on stderr."""
     from gateway.store import ListFilter
 
     if integration is not None:
@@ -150,12 +150,12 @@ def show(file: Path, environment: str | None, integration: str | None, connectio
         row = await the_one(runtime, environment_of(runtime, environment), integration, connection_id)
         if row is None:
             return 1
-        told = _told(runtime, row)
+        shown = _connection_json(runtime, row)
         if as_json:
-            print(json.dumps(told, indent=2))
+            print(json.dumps(shown, indent=2))
             return 0
-        width = max(map(len, told))
-        for name, value in told.items():
+        width = max(map(len, shown))
+        for name, value in shown.items():
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             print(f"{name:<{width}}  {text}")
         return 0
@@ -163,7 +163,7 @@ def show(file: Path, environment: str | None, integration: str | None, connectio
     run(file, work, as_json=as_json)
 
 
-def _told(runtime: "Runtime", row: "Connection") -> dict[str, Any]:
+def _connection_json(runtime: "Runtime", row: "Connection") -> dict[str, Any]:
     from gateway.api.connection_json import stamp, whole
 
     shown = whole(runtime.store, row, credentials=False)
@@ -194,13 +194,13 @@ def why(file: Path, environment: str | None, integration: str | None, connection
     """Tell why CONNECTION is as it is: what happened when, the likely causes in order, and what to do. No secrets."""
 
     async def work(runtime: "Runtime") -> int:
-        from gateway.api.connection_json import told
+        from gateway.api.connection_json import state_and_story
 
         row = await the_one(runtime, environment_of(runtime, environment), integration, connection_id)
         if row is None:
             return 1
         body = {"connection_id": connection_id, "provider_config_key": row.ref.integration_id}
-        body |= await told(runtime, runtime.generation, row)
+        body |= await state_and_story(runtime, runtime.generation, row)
         print(json.dumps(body, indent=2) if as_json else _text(body))
         return 0
 

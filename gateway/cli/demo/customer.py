@@ -17,7 +17,7 @@ INTEGRATION: Final = "sandbox"
 END_USER: Final = {"id": "demo-user", "email": "demo@example.com", "display_name": "Dana Demo"}
 _ANSWERS: Final = {"email": "demo@example.com", "password": "demo", "decision": "allow"}
 _SITE: Final = "acme"
-# What the proxy answers where only connecting anew helps: no such connection, a final no, a token or site that is gone.
+# What the proxy answers where only connecting again helps: no such connection, a final no, a token or site that is gone.
 _DEAD: Final = frozenset({401, 403, 404, 424})
 
 

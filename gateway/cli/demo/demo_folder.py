@@ -122,7 +122,7 @@ class DemoFolder:
         if database.exists() and not key.exists():
             raise DemoFailed(
                 f"{key} is missing, and without it {database} cannot be opened; put it back, "
-                f"or start anew by removing {self.path} or with another --state"
+                f"or start again by removing {self.path} or with another --state"
             )
         _write_if_missing(key, base64.b64encode(secrets.token_bytes(32)).decode() + "\n")
         _write_if_missing(self.path / "secret_key", mint().reveal() + "\n")

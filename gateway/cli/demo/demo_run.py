@@ -40,7 +40,7 @@ _GRACE_S: Final = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What is told once everything runs, by the names of ``gateway demo --json``."""
+    """What is printed once everything runs, by the names of ``gateway demo --json``."""
 
     url: str
     secret_key: str

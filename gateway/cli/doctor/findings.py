@@ -37,8 +37,8 @@ class DoctorFinding:
 
     def as_json(self) -> dict[str, Any]:
         """Empty members are left out; `where` is split into `file` and `line` too, as in the faults of `check`."""
-        told = {"level": self.level, "check": self.check, "integration": self.integration, **placed(self)}
-        return {name: value for name, value in (told | {"fix": self.fix}).items() if value != ""}
+        fields = {"level": self.level, "check": self.check, "integration": self.integration, **placed(self)}
+        return {name: value for name, value in (fields | {"fix": self.fix}).items() if value != ""}
 
 
 def ok(check: str, message: str, *, integration: str = "") -> DoctorFinding:

@@ -32,12 +32,12 @@ def redirect(patient: Patient, one: Declared) -> Iterator[DoctorFinding]:
         return
     page = one.provider.setup_guide_url or one.provider.docs
     at = f" ({page})" if page else ""
-    told = f"register exactly this at {one.provider.display_name}{at}: {patient.config.callback_url}"
-    yield ok("redirect", told, integration=one.name)
+    advice = f"register exactly this at {one.provider.display_name}{at}: {patient.config.callback_url}"
+    yield ok("redirect", advice, integration=one.name)
 
 
 def scopes(one: Declared) -> Iterator[DoctorFinding]:
-    """What is asked for; that a scope is missing which refresh needs is told where the configuration is looked at."""
+    """What is asked for; that a scope is missing which refresh needs is reported where the configuration is looked at."""
     asked = one.config.scopes if one.config.scopes is not None else one.provider.default_scopes
     needed = one.provider.refresh.requires_scope if one.provider.refresh else None
     if needed and asked and needed in asked:

@@ -43,15 +43,13 @@ def _room(patient: Patient, database: Path) -> DoctorFinding:
     try:
         free = shutil.disk_usage(folder).free
     except OSError as fault:
-        return DoctorFinding(
-            "warn", "disk", f"the free space of {folder} cannot be told: {fault.strerror}", str(folder)
-        )
-    told = f"{free >> 20:,} MiB are free in {folder}"
+        return DoctorFinding("warn", "disk", f"the free space of {folder} is unknown: {fault.strerror}", str(folder))
+    message = f"{free >> 20:,} MiB are free in {folder}"
     if free >= TIGHT_BYTES:
-        return ok("disk", told)
+        return ok("disk", message)
     level: Level = "fail" if free < FULL_BYTES else "warn"
     where = patient.where("store", "url")
-    return DoctorFinding(level, "disk", told, where, "make room, or let store.url name a file elsewhere")
+    return DoctorFinding(level, "disk", message, where, "make room, or let store.url name a file elsewhere")
 
 
 # ── The store: whether it can be reached, is ours, at which revision, and whether the encryption keys open it. Writes

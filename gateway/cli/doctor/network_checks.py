@@ -34,8 +34,8 @@ BAD_S: Final = 60.0  # where token endpoints begin to refuse what was signed her
 def skew_s(date: str, asked: datetime, answered: datetime) -> float | None:
     """By how many seconds our clock is ahead of the one that wrote `date`; 0 where the exchange itself explains it."""
     try:
-        told = parsedate_to_datetime(date)
-        early, late = (asked - told).total_seconds() - 1, (answered - told).total_seconds()
+        date_there = parsedate_to_datetime(date)
+        early, late = (asked - date_there).total_seconds() - 1, (answered - date_there).total_seconds()
     except (ValueError, TypeError):
         return None
     return 0.0 if early <= 0 <= late else (early if early > 0 else late)
@@ -86,12 +86,12 @@ async def outbound(patient: Patient) -> AsyncIterator[DoctorFinding]:
             if environment.webhook_url is not None and environment.webhook_url not in asked:
                 asked[environment.webhook_url] = group.create_task(_head(patient, _origin_of(environment.webhook_url)))
     for one in patient.integrations:
-        told = [(origin, asked[origin.url].result()) for origin in origins(one)]
-        bad = [_refused(patient, one, origin, said) for origin, said in told if isinstance(said, EgressError)]
+        results = [(origin, asked[origin.url].result()) for origin in origins(one)]
+        bad = [_refused(patient, one, origin, said) for origin, said in results if isinstance(said, EgressError)]
         for finding in bad:
             yield finding
-        if told and not bad:
-            hosts = ", ".join(dict.fromkeys(urlsplit(origin.url).netloc for origin, _ in told))
+        if results and not bad:
+            hosts = ", ".join(dict.fromkeys(urlsplit(origin.url).netloc for origin, _ in results))
             yield ok("provider", f"{hosts} can be reached", integration=one.name)
     for environment in patient.config.environments.values():
         if environment.webhook_url is not None:
@@ -161,7 +161,7 @@ def _of_webhook(patient: Patient, environment: str, url: str, said: str | Egress
 
 # ── Whether the public URL leads here: the name, the certificate, and who answers.
 
-ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (what it is told, not where it listens)
+ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (the address given, not where it listens)
 OURS: Final = {"result": "ok"}
 
 

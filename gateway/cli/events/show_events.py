@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # ── A delivery as the commands show it.
 
 
-def told(one: "Delivery") -> dict[str, Any]:
+def delivery_json(one: "Delivery") -> dict[str, Any]:
     """As JSON, times in ISO 8601."""
     return {
         "id": one.message_id,
@@ -89,7 +89,7 @@ def list_events(
         shown = found[:limit]
         following = shown[-1].id if len(found) > limit else None
         if as_json:
-            print(json.dumps({"events": [told(one) for one in shown], "next_cursor": following}, indent=2))
+            print(json.dumps({"events": [delivery_json(one) for one in shown], "next_cursor": following}, indent=2))
             return 0
         columns = ("ID", "AT (UTC)", "EVENT", "CONNECTION", "TARGET", "STATE", "TRIES", "NEXT TRY", "LAST ANSWER")
         rows = []
@@ -124,27 +124,31 @@ def show(file: Path, environment: str | None, message_id: str, as_json: bool) ->
         if not found:
             print(f"gateway: environment '{name}' has no event '{message_id}'", file=sys.stderr)
             return 1
-        told = await _told(runtime, found)
-        print(json.dumps(told, indent=2, ensure_ascii=False) if as_json else _text(told))
+        report = await _event_json(runtime, found)
+        print(json.dumps(report, indent=2, ensure_ascii=False) if as_json else _text(report))
         return 0
 
     run(file, work, as_json=as_json)
 
 
-async def _told(runtime: "Runtime", found: "list[Delivery]") -> dict[str, Any]:
+async def _event_json(runtime: "Runtime", found: "list[Delivery]") -> dict[str, Any]:
     from gateway.events.event_body import message
 
     content = await runtime.store.deliveries.content(found[0])
     entry = runtime.generation.catalog.get(content.provider)
     body, fields = message(found[0], content, entry.auth_mode if entry is not None else None)
-    return {"deliveries": [told(one) for one in found], "headers": fields, "body": body.decode("utf-8", "replace")}
+    return {
+        "deliveries": [delivery_json(one) for one in found],
+        "headers": fields,
+        "body": body.decode("utf-8", "replace"),
+    }
 
 
-def _text(told: dict[str, Any]) -> str:
-    first = told["deliveries"][0]
+def _text(report: dict[str, Any]) -> str:
+    first = report["deliveries"][0]
     lines = [f"{first['id']}  {first['event']}  {first['at']}", ""]
-    for one in told["deliveries"]:
+    for one in report["deliveries"]:
         last = f", {one['detail'] or one['status']}" if one["detail"] or one["status"] else ""
         coming = f", next try {one['next_attempt_at']}" if one["next_attempt_at"] else ""
         lines.append(f"  {one['target']}: {one['state']} after {counted(one['attempts'], 'attempt')}{last}{coming}")
-    return "\n".join([*lines, "", told["body"]])
+    return "\n".join([*lines, "", report["body"]])

@@ -33,8 +33,8 @@ def key(file: Path, environment: str | None, rotate: bool, as_json: bool) -> Non
         found = (await signatures.signing_keys(runtime.generation.config, runtime.store, name))[0]
         shown, standard = found.reveal(), standard_form(found).reveal()
         if as_json:
-            told = {"webhook_signing_key": shown, "standard_webhooks_key": standard}
-            print(json.dumps({"environment": name, **told}))
+            report = {"webhook_signing_key": shown, "standard_webhooks_key": standard}
+            print(json.dumps({"environment": name, **report}))
             return 0
         print(shown)
         if standard != shown:

@@ -19,7 +19,9 @@ COMMANDS = {
     ),
     "list": Command("gateway.cli.keys.manage_keys:list_keys", "keys, newest first, a line each"),
     "revoke": Command("gateway.cli.keys.manage_keys:revoke", "end keys, and those that they minted, on every node"),
-    "rotate": Command("gateway.cli.keys.encryption_keys:rotate", "seal everything anew under the first encryption key"),
+    "rotate": Command(
+        "gateway.cli.keys.encryption_keys:rotate", "seal everything again under the first encryption key"
+    ),
     "status": Command(
         "gateway.cli.keys.encryption_keys:status", "how many values each encryption key seals, and which may go"
     ),

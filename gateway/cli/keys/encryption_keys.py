@@ -52,7 +52,7 @@ def advice(found: Sequence[Master]) -> str:
     gone = [str(one.place) for one in found if one.may_go]
     needed = [one for one in found if one.place > 1 and one.data_keys]
     if needed:
-        return "`gateway keys rotate` seals everything anew under key 1; until then keep all of them in the list."
+        return "`gateway keys rotate` seals everything again under key 1; until then keep all of them in the list."
     if gone:
         which = f"key {gone[0]} is" if len(gone) == 1 else f"keys {', '.join(gone)} are"
         return f"Encryption {which} needed no more: take it out of store.encryption_keys on every node, then reload."
@@ -145,7 +145,7 @@ def _use(place: int, may_go: bool) -> str:
     return "may go" if may_go else "needed"
 
 
-# ── ``gateway keys rotate``: everything sealed anew under the first encryption key, while gateways serve.
+# ── ``gateway keys rotate``: everything sealed again under the first encryption key, while gateways serve.
 
 
 @click.command()
@@ -153,11 +153,11 @@ def _use(place: int, may_go: bool) -> str:
 @click.option(
     "--data-keys", is_flag=True, help="Make new data keys also where the first encryption key wraps them already."
 )
-@click.option("--wrap-only", is_flag=True, help="Only wrap the data keys anew, and leave every value as it is.")
+@click.option("--wrap-only", is_flag=True, help="Only wrap the data keys again, and leave every value as it is.")
 @click.option("-y", "--yes", is_flag=True, help="Every running gateway has the first key in its list: do not ask.")
 @as_json
 def rotate(file: Path, data_keys: bool, wrap_only: bool, yes: bool, as_json: bool) -> None:
-    """Seal everything anew under the first of store.encryption_keys, with fresh data keys.
+    """Seal everything again under the first of store.encryption_keys, with fresh data keys.
 
     Gateways go on serving meanwhile; every node must have that key in its list first. What was interrupted goes on where
     it was: run it again. Exits 1 where a value is left under another key.
@@ -174,9 +174,9 @@ def rotate(file: Path, data_keys: bool, wrap_only: bool, yes: bool, as_json: boo
         from gateway.cli.terminal import progress
 
         began = time.monotonic()
-        with progress("sealing anew") as step:
+        with progress("sealing again") as step:
             done = await store.rotation.rotate(step, fresh=data_keys)
-        return await _told(store, config, done, time.monotonic() - began, as_json=as_json)
+        return await _report(store, config, done, time.monotonic() - began, as_json=as_json)
 
     on_store(file, work, as_json=as_json)
 
@@ -193,22 +193,22 @@ def _remind() -> None:
 
 async def _wrapped(store: "Store", config: "Config", *, as_json: bool) -> int:
 
-    count = await store.rotation.wrap_anew()
+    count = await store.rotation.wrap_again()
     counts = await store.rotation.counts()
     if as_json:
         print(json.dumps({"wrapped": count, "status": as_report(config, counts)}, indent=2))
     else:
-        print(f"{counted(count, 'data key')} wrapped anew; every value stays as it is.")
+        print(f"{counted(count, 'data key')} wrapped again; every value stays as it is.")
         print(advice(masters(config.store, counts)))
     return 0
 
 
-async def _told(store: "Store", config: "Config", done: "Rotated", took_s: float, *, as_json: bool) -> int:
+async def _report(store: "Store", config: "Config", done: "Rotated", took_s: float, *, as_json: bool) -> int:
 
     counts = await store.rotation.counts()
     if as_json:
         report = {
-            "sealed_anew": done.sealed,
+            "sealed_again": done.sealed,
             "new_data_keys": done.new_keys,
             "removed_data_keys": done.removed_keys,
             "kept_data_keys": done.kept_keys,
@@ -220,9 +220,9 @@ async def _told(store: "Store", config: "Config", done: "Rotated", took_s: float
     else:
         made = f"data keys: {done.new_keys} made, {done.removed_keys} removed"
         sealed = counted(done.sealed, "value")
-        print(f"{sealed} sealed anew in {took_s:.1f} s; {done.left:,} left under another data key; {made}.")
+        print(f"{sealed} sealed again in {took_s:.1f} s; {done.left:,} left under another data key; {made}.")
         if not done.sealed and not done.new_keys:
-            print("Everything was under the first encryption key already; --data-keys seals it anew all the same.")
+            print("Everything was under the first encryption key already; --data-keys seals it again all the same.")
         if done.kept_keys:
             which, them = ("key stays", "it") if done.kept_keys == 1 else ("keys stay", "them")
             print(

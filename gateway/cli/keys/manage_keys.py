@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gateway.runtime import Runtime
     from gateway.secret import Secret
 
-# ── A key in words, for whoever made it and for the list.
+# ── A key in words, for anyone who made it and for the list.
 
 
 def limits(key: "MintedKey") -> Iterator[tuple[str, str]]:
@@ -128,21 +128,21 @@ def _wish(asked: dict[str, object]) -> "RequestedKey":
     from gateway.access.key_forms import RequestedKey
     from gateway.records.access import KeyLimits
 
-    told = dict(asked)
+    fields = dict(asked)
     narrowed = KeyLimits(
-        told.pop("integrations"),  # type: ignore[arg-type]
-        told.pop("connections"),  # type: ignore[arg-type]
-        dict(told.pop("tags")),  # type: ignore[call-overload]
-        told.pop("rules"),  # type: ignore[arg-type]
-        told.pop("hosts"),  # type: ignore[arg-type]
+        fields.pop("integrations"),  # type: ignore[arg-type]
+        fields.pop("connections"),  # type: ignore[arg-type]
+        dict(fields.pop("tags")),  # type: ignore[call-overload]
+        fields.pop("rules"),  # type: ignore[arg-type]
+        fields.pop("hosts"),  # type: ignore[arg-type]
     )
-    expires = told.pop("expires")
+    expires = fields.pop("expires")
     return RequestedKey(
-        kind="capability" if told.pop("capability") else "key",
-        scopes=told.pop("scopes") or None,  # type: ignore[arg-type]
+        kind="capability" if fields.pop("capability") else "key",
+        scopes=fields.pop("scopes") or None,  # type: ignore[arg-type]
         limits=narrowed,
         expires_at=clock.now() + expires if isinstance(expires, timedelta) else None,
-        **told,  # type: ignore[arg-type]
+        **fields,  # type: ignore[arg-type]
     )
 
 
@@ -249,8 +249,8 @@ def revoke(file: Path, environment: str | None, ids: tuple[int, ...], as_json: b
             except NotFound:
                 missing.append(one)
         if as_json:
-            told = [{"id": one, "revoked": count} for one, count in revoked.items()]
-            print(json.dumps({"keys": told, "not_found": missing}, indent=2))
+            report = [{"id": one, "revoked": count} for one, count in revoked.items()]
+            print(json.dumps({"keys": report, "not_found": missing}, indent=2))
         else:
             for one, count in revoked.items():
                 print(f"key {one}: {_revoked_in_words(count)}")

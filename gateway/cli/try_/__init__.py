@@ -15,10 +15,10 @@ Always true: no secret is printed, in snippets either.
 class TrialFailed(Exception):
     """There is nothing to show. `lines` say why and what to do; the first one is the fault itself.
 
-    `told` is the same for programs.
+    `report` is the same for programs.
     """
 
-    def __init__(self, *lines: str, told: dict[str, object] | None = None) -> None:
+    def __init__(self, *lines: str, report: dict[str, object] | None = None) -> None:
         super().__init__("\n".join(lines))
         self.lines = lines
-        self.told = told or {"message": lines[0], "hints": list(lines[1:])}
+        self.report = report or {"message": lines[0], "hints": list(lines[1:])}

@@ -33,17 +33,17 @@ def explained(client: Client, fault: CallFailed, named: Named | None, target: Ta
         return TrialFailed(str(fault))
     if not fault.request_id:
         return _stranger(str(fault.status), target)
-    told = Help()
+    help_ = Help()
     with suppress(CallFailed):
-        _help(client, fault, named, target, told)
+        _help(client, fault, named, target, help_)
     error: dict[str, object] = {"status": fault.status, "code": fault.code, "message": fault.message}
     if fault.payload:
         error["payload"] = dict(fault.payload)
-    error |= {"hints": told.lines, "request_id": fault.request_id}
-    more: dict[str, Any] = {"known": told.known, "did_you_mean": told.near, "connect_url": told.connect_url}
+    error |= {"hints": help_.lines, "request_id": fault.request_id}
+    more: dict[str, Any] = {"known": help_.known, "did_you_mean": help_.near, "connect_url": help_.connect_url}
     error |= {name: value for name, value in more.items() if value is not None}
     request = [f"request id {fault.request_id}"] if fault.request_id else []
-    return TrialFailed(f"{fault.code or fault.status}: {fault.message}", *told.lines, *request, told=error)
+    return TrialFailed(f"{fault.code or fault.status}: {fault.message}", *help_.lines, *request, report=error)
 
 
 def check_ours(answer: Stream, target: Target) -> None:
@@ -59,51 +59,51 @@ def _stranger(status: str, target: Target) -> TrialFailed:
     )
 
 
-def _help(client: Client, fault: GatewayError, named: Named | None, target: Target, told: Help) -> None:
+def _help(client: Client, fault: GatewayError, named: Named | None, target: Target, help_: Help) -> None:
     if fault.status == 401:
-        told.lines += [
+        help_.lines += [
             f"the key came from {target.key_from}; does it belong to the gateway at {target.url}?",
             "give another one as GATEWAY_SECRET_KEY in the environment, or with --key",
         ]
     elif fault.code == "unknown_provider_config" and named is not None:
         _instead(
-            told, fault, named.integration, [one["unique_key"] for one in client.list_integrations()], "integrations"
+            help_, fault, named.integration, [one["unique_key"] for one in client.list_integrations()], "integrations"
         )
     elif fault.code == "unknown_connection" and named is not None:
         some = islice(client.list_connections(integrations=[named.integration]), MOST_COMPARED)
         ids = [one["connection_id"] for one in some]
-        _instead(told, fault, named.connection, ids, f"connections of '{named.integration}', newest first")
-        _link(told, fault.connect_url, "open this to connect a user:")
+        _instead(help_, fault, named.connection, ids, f"connections of '{named.integration}', newest first")
+        _link(help_, fault.connect_url, "open this to connect a user:")
     elif fault.code == "reconnect_needed" and named is not None:
         link = fault.connect_url
         if link is None:
             with suppress(CallFailed):
                 link = client.create_reconnect_session(named.integration, named.connection)["connect_link"]
-        _link(told, link, "the user authorizes it again here (the connection keeps its id; good for 30 minutes):")
-        told.lines.append(
+        _link(help_, link, "the user authorizes it again here (the connection keeps its id; good for 30 minutes):")
+        help_.lines.append(
             f"the whole story: {program()} connections why --integration {named.integration} {named.connection}"
         )
     if fault.retry_at is not None:
-        told.lines.append(f"not before {fault.retry_at:%Y-%m-%d %H:%M:%S %Z} does it make sense to ask again")
-    told.lines += [f"{'.'.join(map(str, one.get('path', ())))}: {one.get('message', '')}" for one in fault.errors]
+        help_.lines.append(f"not before {fault.retry_at:%Y-%m-%d %H:%M:%S %Z} does it make sense to ask again")
+    help_.lines += [f"{'.'.join(map(str, one.get('path', ())))}: {one.get('message', '')}" for one in fault.errors]
 
 
-def _instead(told: Help, fault: GatewayError, wrong: str, known: list[str], what: str) -> None:
-    told.known = known
+def _instead(help_: Help, fault: GatewayError, wrong: str, known: list[str], what: str) -> None:
+    help_.known = known
     near = nearest(wrong, known) or next((one for one in known if one.startswith(wrong)), None)
     if near is not None:
-        told.near = near
+        help_.near = near
         if f"'{near}'" not in fault.message:
-            told.lines.append(f"did you mean '{near}'?")
+            help_.lines.append(f"did you mean '{near}'?")
     if not known:
-        told.lines.append(f"there are no {what}")
+        help_.lines.append(f"there are no {what}")
         return
-    told.lines += [f"{what}:", *(f"  {one}" for one in known[:MOST_SHOWN])]
+    help_.lines += [f"{what}:", *(f"  {one}" for one in known[:MOST_SHOWN])]
     if len(known) > MOST_SHOWN:
-        told.lines.append(f"  … and more: {program()} connections list")
+        help_.lines.append(f"  … and more: {program()} connections list")
 
 
-def _link(told: Help, link: str | None, words: str) -> None:
+def _link(help_: Help, link: str | None, words: str) -> None:
     if link is not None:
-        told.connect_url = link
-        told.lines += [words, link]
+        help_.connect_url = link
+        help_.lines += [words, link]

@@ -203,8 +203,8 @@ def _tried(client: "Client", there: "Target", wish: "TriedCall") -> int:
         with streamed(client, sent) as answer:
             head_s = time.perf_counter() - began
             check_ours(answer, there)
-            # Asked for only now: whoever asks first waits for a token that has to be renewed.
-            return _told(answer, _as_sent(client, sent, there), sent, there, wish, head_s)
+            # Asked for only now: anyone who asks first waits for a token that has to be renewed.
+            return _report(answer, _as_sent(client, sent, there), sent, there, wish, head_s)
     except CallFailed as fault:
         raise explained(client, fault, named, there) from fault
 
@@ -229,7 +229,7 @@ def _dry(request: Any, sent: "SentCall", there: "Target", wish: "TriedCall") -> 
     return 0
 
 
-def _told(answer: "Stream", request: Any, sent: "SentCall", there: "Target", wish: "TriedCall", head_s: float) -> int:
+def _report(answer: "Stream", request: Any, sent: "SentCall", there: "Target", wish: "TriedCall", head_s: float) -> int:
     from gateway.cli.try_ import try_output
 
     headers = list(answer.headers.items())
@@ -243,9 +243,9 @@ def _told(answer: "Stream", request: Any, sent: "SentCall", there: "Target", wis
     total_s = head_s + time.perf_counter() - began
     spent = try_output.parts(answer.headers.getall("Server-Timing", []), total_s * 1000)
     if wish.as_json:
-        told = {"request": request, "status": answer.status, "reason": answer.reason, "headers": headers}
-        told |= {"body": value(content), "complete": whole, "timing_ms": spent, "snippets": _snippets(sent, wish)}
-        print(json.dumps(told, indent=2, ensure_ascii=False))
+        report = {"request": request, "status": answer.status, "reason": answer.reason, "headers": headers}
+        report |= {"body": value(content), "complete": whole, "timing_ms": spent, "snippets": _snippets(sent, wish)}
+        print(json.dumps(report, indent=2, ensure_ascii=False))
     else:
         if not live:
             click.echo(try_output.body(content, kind, everything=wish.everything, whole=whole))
@@ -271,7 +271,7 @@ def _print_snippets(sent: "SentCall", there: "Target", wish: "TriedCall") -> Non
 def _end(failed: "TrialFailed", as_json: bool) -> NoReturn:
     """The fault on stderr, its hints below it; as a line of JSON on stdout too."""
     if as_json:
-        print(json.dumps({"error": failed.told}, indent=2, ensure_ascii=False))
+        print(json.dumps({"error": failed.report}, indent=2, ensure_ascii=False))
     first, *hints = failed.lines
     print(f"gateway: {first}", file=sys.stderr)
     for hint in hints:

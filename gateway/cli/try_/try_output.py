@@ -28,26 +28,26 @@ def parts(fields: Iterable[str], total_ms: float) -> dict[str, float]:
 
     Of several fields the last that has a name counts: ours stands behind a provider's own.
     """
-    told: dict[str, float] = {}
+    durations: dict[str, float] = {}
     for field in fields:
         for found in _METRIC.finditer(field):
             if found[1] in PARTS and found[2].count(".") <= 1:
-                told[found[1]] = float(found[2])
-    rest = max(0.0, total_ms - sum(told.values()))
-    return {**told, "transfer": round(rest, 2), "total": round(total_ms, 2)}
+                durations[found[1]] = float(found[2])
+    rest = max(0.0, total_ms - sum(durations.values()))
+    return {**durations, "transfer": round(rest, 2), "total": round(total_ms, 2)}
 
 
-def picture(told: dict[str, float]) -> Sequence[str]:
+def picture(durations: dict[str, float]) -> Sequence[str]:
     """A line a part, its bar beginning where the one before ended."""
-    total = max(told["total"], sum(ms for name, ms in told.items() if name != "total"), 1e-9)
+    total = max(durations["total"], sum(ms for name, ms in durations.items() if name != "total"), 1e-9)
     lines, at = [], 0.0
-    for name, ms in told.items():
+    for name, ms in durations.items():
         if name == "total":
             continue
         label = PARTS.get(name, name)
         lines.append(f"{label:<9}{ms:>9.1f} ms  {bar(at / total, ms / total)}".rstrip())
         at += ms
-    return [*lines, f"{'total':<9}{told['total']:>9.1f} ms"]
+    return [*lines, f"{'total':<9}{durations['total']:>9.1f} ms"]
 
 
 def bar(start: float, share: float) -> str:
@@ -67,15 +67,15 @@ def heading(text: str) -> str:
     return click.style(text, bold=True)
 
 
-def request(told: Mapping[str, Any], dry: bool) -> str:
+def request(report: Mapping[str, Any], dry: bool) -> str:
     """The answer to a dry run."""
     lines = [
         heading("The request as it would be sent" if dry else "The request as sent to the provider"),
-        f"  {told['method']} {told['url']}",
+        f"  {report['method']} {report['url']}",
     ]
-    lines += [f"  {name}: {value}" for name, value in told["headers"]]
-    if told["body"] is not None:
-        length = told["body"]["length_bytes"]
+    lines += [f"  {name}: {value}" for name, value in report["headers"]]
+    if report["body"] is not None:
+        length = report["body"]["length_bytes"]
         body = "a body in chunks" if length is None else f"a body of {counted(length, 'byte')}"
         lines.append(f"  ({body})")
     return "\n".join(lines)
@@ -120,8 +120,8 @@ def body(content: bytes, content_type: str, *, everything: bool, whole: bool) ->
     return "\n".join(shown)
 
 
-def took(told: dict[str, float]) -> str:
-    return "\n".join([heading("Where the time went"), *(f"  {line}" for line in picture(told))])
+def took(durations: dict[str, float]) -> str:
+    return "\n".join([heading("Where the time went"), *(f"  {line}" for line in picture(durations))])
 
 
 def calls(sent: SentCall, names: Sequence[str], key_file: Path | None) -> str:
@@ -130,8 +130,8 @@ def calls(sent: SentCall, names: Sequence[str], key_file: Path | None) -> str:
         setting = f'export {try_snippets.VARIABLE}="$(cat {shlex.quote(str(key_file))})"'
     else:
         setting = f"export {try_snippets.VARIABLE}=…    # the environment's secret key"
-    told = [f"{heading('The same call in your program')}\n\n{setting}"]
+    sections = [f"{heading('The same call in your program')}\n\n{setting}"]
     for name in names:
         label, write = try_snippets.ALL[name]
-        told.append(f"{click.style(f'# {label}' if name != 'curl' else '# curl', dim=True)}\n{write(sent)}")
-    return "\n\n".join(told)
+        sections.append(f"{click.style(f'# {label}' if name != 'curl' else '# curl', dim=True)}\n{write(sent)}")
+    return "\n\n".join(sections)

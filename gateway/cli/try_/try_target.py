@@ -15,7 +15,7 @@ from gateway.secret import Secret
 if TYPE_CHECKING:
     from gateway.config import Config
 
-# ── Which running gateway is meant, and the key to it: as told, else as the configuration in reach says.
+# ── Which running gateway is meant, and the key to it: as given, else as the configuration in reach says.
 
 OWN: Final = Path("gateway.yaml")
 DEMO: Final = Path(".gateway")
@@ -37,7 +37,7 @@ class Target:
 
 
 def find(file: Path | None, url: str | None, key: str | None, environment: str | None) -> Target:
-    """What is told wins over what is found: `file`, else ``gateway.yaml`` here, else the demo's folder here.
+    """What is given wins over what is found: `file`, else ``gateway.yaml`` here, else the demo's folder here.
 
     Raises TrialFailed, and Faults for a configuration of which nothing can be read.
     """
@@ -178,8 +178,8 @@ def _entry(client: Client, integration: str) -> Mapping[str, Any]:
     """What the integration's provider says of its API; nothing where there is no such integration."""
     for one in client.list_integrations():
         if one["unique_key"] == integration:
-            told: Mapping[str, Any] = client.get_provider(one["provider"])["proxy"]
-            return told
+            proxy: Mapping[str, Any] = client.get_provider(one["provider"])["proxy"]
+            return proxy
     return {}
 
 

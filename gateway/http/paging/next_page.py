@@ -125,7 +125,7 @@ class Circle:
         self._power = self._left = 1
 
     def closed(self, key: str) -> bool:
-        """Whether this page has been seen; told after at most three rounds, at once if it is the one before."""
+        """Whether this page has been seen; reported after at most three rounds, at once if it is the one before."""
         if key == self._kept:
             return True
         self._left -= 1

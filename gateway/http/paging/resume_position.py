@@ -25,8 +25,8 @@ class OffLimits(Exception):
 
 def digest_of(*parts: str) -> str:
     """Names a call by all that makes it the same one; 128 bits in hex."""
-    told = "\0".join(f"{len(part)}:{part}" for part in parts)
-    return hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    framed = "\0".join(f"{len(part)}:{part}" for part in parts)
+    return hashlib.sha256(framed.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def written(position: Position, request_digest: str) -> str:
@@ -37,12 +37,12 @@ def written(position: Position, request_digest: str) -> str:
 
 def read(text: str, request_digest: str) -> Position:
     """What `written` wrote. Raises ValueError that says what is wrong, to stand behind the header's name."""
-    told = json.loads(text)
-    if told.get("v") != VERSION or not told["way"].keys() <= _KNOWN:
-        raise ValueError("was made by another version of the gateway; begin anew")
-    if told["for"] != request_digest:
+    position = json.loads(text)
+    if position.get("v") != VERSION or not position["way"].keys() <= _KNOWN:
+        raise ValueError("was made by another version of the gateway; begin again")
+    if position["for"] != request_digest:
         raise ValueError("belongs to another request; send the same path, query and connection as at first")
-    return Position(Way(**told["way"]), told["at"])
+    return Position(Way(**position["way"]), position["at"])
 
 
 def aim(upstream: UpstreamRequest, position: Position, allowed_origins: Collection[str]) -> None:

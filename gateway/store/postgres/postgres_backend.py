@@ -24,7 +24,7 @@ from gateway.config import PoolConfig
 from gateway.journal.place import journal_of_node
 from gateway.store.backend import NONE, Backend, Upgrade, node_id
 from gateway.store.changes import ChangesMissed
-from gateway.store.database_faults import told_as_unavailable, unavailable
+from gateway.store.database_faults import raised_as_unavailable, unavailable
 from gateway.store.engine import Engines, as_json
 from gateway.store.postgres.postgres_connection import DatabaseUnreachable, cause_in_words, connect, place_of
 from gateway.store.postgres.server_preflight import examine
@@ -199,7 +199,7 @@ async def open_postgres(url: str, keyring: Keyring, pool: PoolConfig) -> Backend
         """However many nodes start at once, one upgrades at a time; the next then finds nothing left to do."""
         engine = migrating_engine(url, pool)
         try:
-            with told_as_unavailable():
+            with raised_as_unavailable():
                 async with engine.begin() as db:
                     await db.execute(TURN)
                     await upgrade(db)

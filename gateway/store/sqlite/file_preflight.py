@@ -1,7 +1,7 @@
 """The database file looked at without changing a byte, before any engine touches it.
 
 It imports neither SQLAlchemy nor an event loop: `gateway serve` looks before it loads the rest, so that a wrong key is
-told within two seconds even where Python may keep no bytecode.
+reported within two seconds even where Python may keep no bytecode.
 """
 
 import os
@@ -31,7 +31,7 @@ from gateway.vault import Keyring, WrappedKey
 EXAMPLE: Final = "sqlite:///gateway.db"
 ANOTHER: Final = "let store.url name another file"
 LOOKS: Final = 10
-LOOK_S: Final = 1.5  # a wrong key is told within two seconds, even beside a busy neighbour
+LOOK_S: Final = 1.5  # a wrong key is reported within two seconds, even beside a busy neighbour
 COUNT_S: Final = 0.5
 STORED_KEYS: Final = "SELECT id, environment, master_key_id, wrapped FROM data_keys ORDER BY number"
 
@@ -163,7 +163,7 @@ def _wal(path: Path) -> bool:
 
 
 def _look_at_file(path: Path) -> None:
-    """What can be told without opening it: to close it would drop the locks that this process's own connections hold.
+    """What is known without opening it: to close it would drop the locks that this process's own connections hold.
 
     (POSIX, fcntl(2): a process's locks on a file end when it closes any descriptor of it.)
     """

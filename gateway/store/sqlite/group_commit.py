@@ -2,7 +2,7 @@
 
 A commit waits for the disk, and begins and ends in the driver's thread, so that many small ones cost several times what
 their statements do. Each write has a savepoint of its own: one that fails leaves nothing of itself and spoils no other.
-Nobody is told of an outcome before the commit has ended.
+No caller gets a result before the commit has ended.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import Unavailable
-from gateway.store.database_faults import DatabaseDamage, told_as_unavailable, unavailable
+from gateway.store.database_faults import DatabaseDamage, raised_as_unavailable, unavailable
 from gateway.store.sqlite.sqlite_driver import OneTripConnection
 from gateway.store.transactions import CROWDED, AtOnce, Before, Overtaken, T, Transactions, Work, behind
 
@@ -122,13 +122,13 @@ class GroupCommit(Transactions):
             self.check()
             works = [(one, work) for one in some if (work := await _prepared(one, ended)) is not None]
             failed = frozenset(ended)
-            with told_as_unavailable(self.damage):
+            with raised_as_unavailable(self.damage):
                 async with self._engines.writer.begin() as db, _shared(db) as driver:
                     await self._parts(db, driver, works, ended, again)
         except Exception as fault:  # noqa: BLE001 (nothing was written; each finds out by itself whether it is to blame)
-            told = {*failed, fault.by} if isinstance(fault, BatchLost) else failed
-            again = [one for one in some if one not in told]
-            ended = {one: made for one, made in ended.items() if one in told}
+            settled = {*failed, fault.by} if isinstance(fault, BatchLost) else failed
+            again = [one for one in some if one not in settled]
+            ended = {one: made for one, made in ended.items() if one in settled}
             for one in again:
                 one.alone = not (isinstance(fault, BatchLost) and fault.first)
         for one, made in ended.items():
@@ -207,7 +207,7 @@ async def _shared(db: AsyncConnection) -> AsyncIterator[OneTripConnection]:
 async def _part(db: AsyncConnection, driver: OneTripConnection, work: Work[Any], damage: DatabaseDamage) -> object:
     """What `work` returns."""
     driver.ahead(f"SAVEPOINT {PART}")
-    with told_as_unavailable(damage):
+    with raised_as_unavailable(damage):
         made: object = await work(db)
     driver.ahead(f"RELEASE {PART}")
     return made
@@ -219,7 +219,7 @@ async def _undo(db: AsyncConnection, driver: OneTripConnection) -> Exception | N
     Or it could not begin one, where no statement of the part was run.
     """
     try:
-        with told_as_unavailable():
+        with raised_as_unavailable():
             await db.exec_driver_sql(f"ROLLBACK TO {PART}")
     except (DBAPIError, Unavailable) as stuck:
         return stuck

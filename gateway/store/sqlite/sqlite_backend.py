@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from gateway import clock
 from gateway.journal.place import journal_beside
 from gateway.store.backend import ONLY, Backend
-from gateway.store.database_faults import cause_of, told_as_unavailable
+from gateway.store.database_faults import cause_of, raised_as_unavailable
 from gateway.store.engine import sqlite_engines, sqlite_watcher
 from gateway.store.preflight_checks import StoreRefused
 from gateway.store.sqlite.file_preflight import look, sqlite_path
@@ -106,7 +106,7 @@ class SqliteWatch:
 
     async def version(self) -> Hashable:
         """The data_version, and the connection's identity, at the price of no table read."""
-        with told_as_unavailable():
+        with raised_as_unavailable():
             async with self._engine.connect() as db:
                 raw = await db.get_raw_connection()
                 return id(raw.driver_connection), (await db.exec_driver_sql("PRAGMA data_version")).scalar_one()
@@ -124,7 +124,7 @@ class SqliteWatch:
 
 # ── The store in a SQLite file.
 
-QUEUED: Final = 3  # times as long as for others: whoever waits for its turn here sees the queue move
+QUEUED: Final = 3  # times as long as for others: anyone who waits for its turn here sees the queue move
 
 
 async def open_sqlite(url: str, keyring: Keyring, *, busy_s: float) -> Backend:

@@ -44,7 +44,7 @@ def back_up(source: Path, target: Path, keyring: Keyring, *, over: bool, step: S
         raise StoreRefused(f"{target} exists already: name another file, or replace it with --force.")
     if not target.parent.is_dir():
         raise StoreRefused(f"{target.parent} is no folder: make it first, or name a file in another one.")
-    with told(target):
+    with faults_of_file(target):
         if target.exists() and source.exists() and target.samefile(source):
             raise StoreRefused(f"{target} is the database itself: name another file.")
         partial = target.with_name(f".{target.name}.partial")
@@ -130,7 +130,7 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def told(path: Path, done: str = "written") -> Iterator[None]:
+def faults_of_file(path: Path, done: str = "written") -> Iterator[None]:
     """Raises StoreRefused, in one line, for what SQLite or the system has against it."""
     try:
         yield

@@ -49,8 +49,8 @@ class OneTripCursor:
         """Nothing is left to do."""
 
     async def _run(self, statement: Callable[[sqlite3.Cursor], object]) -> None:
-        told = await self._connection.trip(partial(_run, statement))
-        self.description, self._rows, self.rowcount, self.lastrowid = told
+        result = await self._connection.trip(partial(_run, statement))
+        self.description, self._rows, self.rowcount, self.lastrowid = result
 
 
 class OneTripConnection(aiosqlite.Connection):
@@ -70,12 +70,12 @@ class OneTripConnection(aiosqlite.Connection):
     def ahead(self, statement: str) -> None:
         """Run this before the next statement and in its trip: one that begins a transaction, or a part of it, or ends a part.
 
-        Should it fail, that statement is told so and is not run.
+        Should it fail, that statement raises and is not run.
         """
         self._ahead.append(statement)
 
     def commit_with_next(self) -> None:
-        """The next statement is the last of its transaction. Should it fail, or the commit, that statement is told so."""
+        """The next statement is the last of its transaction. Should it fail, or the commit, that statement raises."""
         self._last = not self.shared
 
     async def trip(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
@@ -85,7 +85,7 @@ class OneTripConnection(aiosqlite.Connection):
         try:
             return await self._execute(partial(_between, ahead, work, last), self._conn)  # type: ignore[no-untyped-call]
         except asyncio.CancelledError:
-            self._cut = True  # whoever waited has left, and the thread is at it still
+            self._cut = True  # anyone who waited has left, and the thread is at it still
             raise
 
     async def commit(self) -> None:

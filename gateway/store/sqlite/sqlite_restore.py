@@ -21,7 +21,7 @@ from gateway import clock
 from gateway.records.states import RESTORED
 from gateway.store.preflight_checks import StoreRefused
 from gateway.store.sqlite.file_preflight import look
-from gateway.store.sqlite.sqlite_backup import Step, backed_up_at, check, copy, put, sync_folder, told
+from gateway.store.sqlite.sqlite_backup import Step, backed_up_at, check, copy, faults_of_file, put, sync_folder
 from gateway.vault import Keyring
 
 # How SQLite locks its file (sqlite.org, os.h): every open connection in WAL mode holds a byte of this range.
@@ -65,7 +65,7 @@ def restore(backup: Path, path: Path, keyring: Keyring, *, exactly: bool, step: 
     if path.exists() and backup.samefile(path):
         raise StoreRefused(f"{backup} is the database itself: name a backup.")
     fresh = path.with_name(f".{path.name}.restoring")
-    with told(path):
+    with faults_of_file(path):
         try:
             at = _prepared(backup, fresh, keyring, step)
             _fold(path)
@@ -83,7 +83,7 @@ def restore(backup: Path, path: Path, keyring: Keyring, *, exactly: bool, step: 
 
 def _prepared(backup: Path, fresh: Path, keyring: Keyring, step: Step) -> datetime | None:
     """The backup, checked and brought to the schema of this version, as a file beside the database."""
-    with told(backup, "read"):
+    with faults_of_file(backup, "read"):
         if look(backup, keyring, instead=ANOTHER) is None:
             raise StoreRefused(f"{backup} is not a gateway's database: {ANOTHER}.")
         copy(backup, fresh, step)

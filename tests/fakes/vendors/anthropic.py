@@ -38,7 +38,7 @@ class Anthropic(Vendor):
         if not asked.get("stream"):
             content = [{"type": "text", "text": "".join(WORDS)}]
             return web.json_response({**MESSAGE, "content": content, "stop_reason": "end_turn", "usage": usage})
-        told: list[dict[str, Any]] = [
+        result: list[dict[str, Any]] = [
             {"type": "message_start", "message": {**MESSAGE, "content": [], "stop_reason": None, "usage": usage}},
             {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
             *({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": w}} for w in WORDS),
@@ -46,4 +46,4 @@ class Anthropic(Vendor):
             {"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": None}, "usage": usage},
             {"type": "message_stop"},
         ]
-        return await events(request, [f"event: {one['type']}\ndata: {json.dumps(one)}" for one in told])
+        return await events(request, [f"event: {one['type']}\ndata: {json.dumps(one)}" for one in result])

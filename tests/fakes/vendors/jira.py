@@ -40,12 +40,12 @@ class Jira(Vendor):
         return web.json_response([site])
 
     async def _server_info(self, _request: web.Request) -> web.Response:
-        told = {"baseUrl": "https://acme.atlassian.net", "version": "1001.0.0", "versionNumbers": [1001, 0, 0]}
-        return web.json_response({**told, "deploymentType": "Cloud", "buildNumber": 1})
+        result = {"baseUrl": "https://acme.atlassian.net", "version": "1001.0.0", "versionNumbers": [1001, 0, 0]}
+        return web.json_response({**result, "deploymentType": "Cloud", "buildNumber": 1})
 
     async def _myself(self, request: web.Request) -> web.Response:
-        told = {"self": self._at(request, "user"), "accountId": "5b10a2844c20165700ede21g", "displayName": "Dana"}
-        return web.json_response(told)
+        result = {"self": self._at(request, "user"), "accountId": "5b10a2844c20165700ede21g", "displayName": "Dana"}
+        return web.json_response(result)
 
     async def _fields(self, _request: web.Request) -> web.Response:
         field = {"id": "summary", "key": "summary", "name": "Summary", "clauseNames": ["summary"], "custom": False}
@@ -55,8 +55,8 @@ class Jira(Vendor):
         asked = await request.json() if request.can_read_body else dict(request.query)
         start, size = int(asked.get("nextPageToken") or 0), int(asked.get("maxResults") or 2)
         issues = [self._shown(request, key) for key in KEYS[start : start + size]]
-        told: dict[str, Any] = {"issues": issues, "isLast": start + size >= len(KEYS)}
-        return web.json_response(told if told["isLast"] else {**told, "nextPageToken": str(start + size)})
+        result: dict[str, Any] = {"issues": issues, "isLast": start + size >= len(KEYS)}
+        return web.json_response(result if result["isLast"] else {**result, "nextPageToken": str(start + size)})
 
     async def _issue(self, request: web.Request) -> web.Response:
         key = request.match_info["key"]

@@ -55,5 +55,5 @@ class OpenAI(Vendor):
         }
         file, purpose = parts["file"].get_payload(decode=True), parts["purpose"].get_payload()
         assert isinstance(file, bytes)
-        told = {"id": "file-1", "object": "file", "bytes": len(file), "created_at": 1, "purpose": purpose}
-        return web.json_response({**told, "filename": parts["file"].get_filename(), "status": "processed"})
+        result = {"id": "file-1", "object": "file", "bytes": len(file), "created_at": 1, "purpose": purpose}
+        return web.json_response({**result, "filename": parts["file"].get_filename(), "status": "processed"})

@@ -62,6 +62,6 @@ class Slack(Vendor):
 async def _members(request: web.Request) -> dict[str, Any]:
     """Slack takes a form or JSON."""
     if request.content_type == "application/json":
-        told: dict[str, Any] = await request.json()
-        return told
+        body: dict[str, Any] = await request.json()
+        return body
     return dict(await request.post())

@@ -34,10 +34,10 @@ def get(token: str, rest: str = "/x", more: bytes = b"", method: bytes = b"GET")
 
 
 async def test_it_behaves_as_the_providers_own_base_url(gateway: Keyed) -> None:
-    told = await capability(gateway)
-    token = told["secret"]
+    result = await capability(gateway)
+    token = result["secret"]
     assert re.fullmatch(r"gw_cap_[A-Za-z0-9_-]{49}", token)
-    assert told["base_url"] == f"{gateway.running.url}/c/{token}"
+    assert result["base_url"] == f"{gateway.running.url}/c/{token}"
     for _ in range(3):
         answer = await gateway.raw(
             get(token, "/a%2Fb/c?x=%2F&&y", b"Authorization: Bearer dummy-key-of-an-sdk-000\r\n")
@@ -113,14 +113,14 @@ async def test_it_is_bound_to_its_connection_and_to_nothing_else(gateway: Keyed)
 
 
 async def test_one_of_another_environment_uses_that_ones_connection(gateway: Keyed) -> None:
-    told = await gateway.key("cap", key=OTHER_KEY, kind="capability", limits={"connections": ["lane/c1"]})
-    assert (await gateway.raw(get(told["secret"]))).status == 200
+    result = await gateway.key("cap", key=OTHER_KEY, kind="capability", limits={"connections": ["lane/c1"]})
+    assert (await gateway.raw(get(result["secret"]))).status == 200
     gateway.running.services.live.forget(
         next(ref for ref, _ in gateway.running.services.live._kept.items() if ref.environment == "other")
     )
     status, _, _ = await gateway.asked("DELETE", "/connections/c1?provider_config_key=lane", OTHER_KEY)
     assert status == 200
-    answer = await gateway.raw(get(told["secret"]))
+    answer = await gateway.raw(get(result["secret"]))
     assert (answer.status, answer.code) == (404, "unknown_connection")
 
 
@@ -155,11 +155,11 @@ async def test_its_rules_hold(gateway: Keyed) -> None:
 
 
 async def test_revoked_it_leads_nowhere_at_once(gateway: Keyed) -> None:
-    told = await capability(gateway)
+    result = await capability(gateway)
     for _ in range(2):
-        assert (await gateway.raw(get(told["secret"]))).status == 200
-    await gateway.running.json("DELETE", f"/environment/api-keys/{told['id']}", expect=200)
-    answer = await gateway.raw(get(told["secret"]))
+        assert (await gateway.raw(get(result["secret"]))).status == 200
+    await gateway.running.json("DELETE", f"/environment/api-keys/{result['id']}", expect=200)
+    answer = await gateway.raw(get(result["secret"]))
     assert (answer.status, answer.code) == (401, "unknown_account")
 
 

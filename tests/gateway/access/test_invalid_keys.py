@@ -46,8 +46,8 @@ async def test_a_valid_key_from_a_throttled_address_passes(running: RunningGatew
     await throttled(running)
     assert (await asked(running, WRONG))[0] == 429
     assert (await asked(running, running.headers))[0] == 200
-    told = await running.json("POST", "/environment/api-keys", json={"display_name": "k", "scopes": ["environment:*"]})
-    minted = {"Authorization": f"Bearer {told['data']['secret']}"}
+    body = await running.json("POST", "/environment/api-keys", json={"display_name": "k", "scopes": ["environment:*"]})
+    minted = {"Authorization": f"Bearer {body['data']['secret']}"}
     assert (await asked(running, minted))[0] == 200
     running.services.minted._kept.clear()
     assert (await asked(running, minted))[0] == 200, "looked up in the store first"
@@ -80,16 +80,16 @@ async def test_refusals_of_a_key_name_the_scheme(running: RunningGateway) -> Non
     challenge = (await asked(running, WRONG))[2]["WWW-Authenticate"]
     assert challenge == 'Bearer realm="gateway", error="invalid_token"'
     wish = {"display_name": "k", "scopes": ["environment:proxy"]}
-    told = await running.json("POST", "/environment/api-keys", json=wish, expect=200)
-    minted = {"Authorization": f"Bearer {told['data']['secret']}"}
+    body = await running.json("POST", "/environment/api-keys", json=wish, expect=200)
+    minted = {"Authorization": f"Bearer {body['data']['secret']}"}
     status, _, headers = await asked(running, minted)
     assert status == 403
     assert headers["WWW-Authenticate"] == (
         'Bearer realm="gateway", error="insufficient_scope", scope="environment:connections:list"'
     )
     limited = {"display_name": "l", "scopes": ["environment:*"], "limits": {"integrations": ["tracker"]}}
-    told = await running.json("POST", "/environment/api-keys", json=limited, expect=200)
-    minted = {"Authorization": f"Bearer {told['data']['secret']}"}
+    body = await running.json("POST", "/environment/api-keys", json=limited, expect=200)
+    minted = {"Authorization": f"Bearer {body['data']['secret']}"}
     status, _, headers = await asked(running, minted, "/environment-variables")
     assert (status, headers["WWW-Authenticate"]) == (403, 'Bearer realm="gateway"')
 
@@ -97,8 +97,8 @@ async def test_refusals_of_a_key_name_the_scheme(running: RunningGateway) -> Non
 async def test_a_capability_address_that_is_sent_as_a_key_is_called_one(running: RunningGateway) -> None:
     wish = {"display_name": "c", "kind": "capability", "scopes": ["environment:proxy"]}
     wish |= {"limits": {"connections": ["tracker/u1"]}}
-    told = await running.json("POST", "/environment/api-keys", json=wish, expect=200)
-    address = told["data"]["base_url"]
+    body = await running.json("POST", "/environment/api-keys", json=wish, expect=200)
+    address = body["data"]["base_url"]
     for text in (address, address.rpartition("/")[2], mint("capability").reveal()):
         status, error, _ = await asked(running, {"Authorization": f"Bearer {text}"})
         assert (status, error["code"]) == (401, "unknown_account")

@@ -34,18 +34,22 @@ async def proxied(gateway: Keyed, key: str, connection_id: str = "c1", **headers
         return answer.status, answer.headers, await answer.text()
 
 
-def code(told: Any) -> str:
-    text: str = told["error"]["code"]
+def code(result: Any) -> str:
+    text: str = result["error"]["code"]
     return text
 
 
-async def test_a_key_is_told_once_and_kept_as_a_digest(gateway: Keyed) -> None:
-    told = await gateway.key("back end")
-    secret = told["secret"]
+async def test_a_key_is_reported_once_and_kept_as_a_digest(gateway: Keyed) -> None:
+    result = await gateway.key("back end")
+    secret = result["secret"]
     assert kind_of(secret) == "key"
-    assert (told["display_name"], told["scopes"], told["last_four"]) == ("back end", ["environment:*"], secret[-4:])
+    assert (result["display_name"], result["scopes"], result["last_four"]) == (
+        "back end",
+        ["environment:*"],
+        secret[-4:],
+    )
     listed = await gateway.running.json("GET", KEYS, expect=200)
-    assert [one["id"] for one in listed["data"]] == [told["id"]]
+    assert [one["id"] for one in listed["data"]] == [result["id"]]
     assert secret not in str(listed)
     assert (await gateway.asked("GET", "/connections", secret))[0] == 200
     files = b"".join(path.read_bytes() for path in gateway.running.folder.glob("gateway.db*"))
@@ -55,17 +59,17 @@ async def test_a_key_is_told_once_and_kept_as_a_digest(gateway: Keyed) -> None:
 
 async def test_published_clients_get_what_they_expect(gateway: Keyed) -> None:
     """docs/compatibility.md#environment."""
-    told = await gateway.running.json("POST", KEYS, json={"environment_id": 1, "display_name": "ci"}, expect=200)
-    assert {"id", "display_name", "scopes", "secret", "created_at"} <= told["data"].keys()
+    answer = await gateway.running.json("POST", KEYS, json={"environment_id": 1, "display_name": "ci"}, expect=200)
+    assert {"id", "display_name", "scopes", "secret", "created_at"} <= answer["data"].keys()
     again = await gateway.running.json("POST", KEYS, json={"environment_id": 1, "display_name": "ci"}, expect=409)
     assert code(again) == "conflict"
-    body = {"environment_id": 1, "key_id": told["data"]["id"]}
+    body = {"environment_id": 1, "key_id": answer["data"]["id"]}
     assert (await gateway.running.json("DELETE", KEYS, json=body, expect=200))["success"] is True
     gone = await gateway.running.json("DELETE", KEYS, json={**body, "key_id": 99}, expect=404)
     assert code(gone) == "not_found"
 
 
-async def test_every_fault_of_a_wish_is_told_at_once(gateway: Keyed) -> None:
+async def test_every_fault_of_a_wish_is_reported_at_once(gateway: Keyed) -> None:
     limits = {"rules": ["GET v1"], "connections": ["c1"], "hosts": ["https://x"], "tags": {"a\0": "v"}, "rate": 0}
     body = {
         "display_name": "x",
@@ -73,8 +77,8 @@ async def test_every_fault_of_a_wish_is_told_at_once(gateway: Keyed) -> None:
         "limits": limits,
         "expires_at": "2020-01-01T00:00:00Z",
     }
-    told = await gateway.running.json("POST", KEYS, json=body, expect=400)
-    paths = {".".join(issue["path"]) for issue in told["error"]["errors"]}
+    answer = await gateway.running.json("POST", KEYS, json=body, expect=400)
+    paths = {".".join(issue["path"]) for issue in answer["error"]["errors"]}
     assert paths == {
         "scopes.0",
         "limits.rules.0",
@@ -106,13 +110,13 @@ async def test_each_scope_opens_its_own_address_and_no_other(gateway: Keyed) -> 
     for held in CALLS:
         key = (await gateway.key(held, scopes=[held]))["secret"]
         for needed, (method, path, body) in CALLS.items():
-            status, _, told = await gateway.asked(method, path, key, json=body)
+            status, _, answer = await gateway.asked(method, path, key, json=body)
             both = {held, needed} == {"environment:connect_sessions:write", "environment:connections:read"}
             if needed == held or (both and needed == "environment:connections:read"):
                 assert status != 403, (held, needed)
             else:
-                assert (status, code(told)) == (403, "forbidden"), (held, needed)
-                assert told["error"]["message"] == f"Insufficient scope. Required: {needed}"
+                assert (status, code(answer)) == (403, "forbidden"), (held, needed)
+                assert answer["error"]["message"] == f"Insufficient scope. Required: {needed}"
         assert (await proxied(gateway, key))[0] == 403
     key = (await gateway.key("proxy", scopes=["environment:proxy"]))["secret"]
     assert (await proxied(gateway, key))[0] == 200
@@ -133,31 +137,31 @@ async def test_without_its_scope_nobody_sees_a_credential(gateway: Keyed) -> Non
     reader = (await gateway.key("reader", scopes=["environment:connections:*", "environment:connections:read"]))[
         "secret"
     ]
-    status, _, told = await gateway.asked("GET", C1, reader)
-    assert (status, told["credentials"]["apiKey"]) == (200, "key-of-c1")
+    status, _, answer = await gateway.asked("GET", C1, reader)
+    assert (status, answer["credentials"]["apiKey"]) == (200, "key-of-c1")
     plain = (await gateway.key("plain", scopes=["environment:connections:read"]))["secret"]
-    status, _, told = await gateway.asked("GET", C1, plain)
-    assert (status, told["credentials"]) == (200, {})
-    assert "key-of-c1" not in str(told)
+    status, _, answer = await gateway.asked("GET", C1, plain)
+    assert (status, answer["credentials"]) == (200, {})
+    assert "key-of-c1" not in str(answer)
     for wish in ("force_refresh", "refresh_token"):
-        status, _, told = await gateway.asked("GET", f"{C1}&{wish}=true", plain)
-        assert (status, code(told)) == (403, "forbidden")
+        status, _, answer = await gateway.asked("GET", f"{C1}&{wish}=true", plain)
+        assert (status, code(answer)) == (403, "forbidden")
     limited = (await gateway.key("agent", scopes=["environment:*"], limits={"rules": ["GET /x"]}))["secret"]
-    status, _, told = await gateway.asked("GET", C1, limited)
-    assert (status, told["credentials"]) == (200, {}), "with the token it could send anything"
+    status, _, answer = await gateway.asked("GET", C1, limited)
+    assert (status, answer["credentials"]) == (200, {}), "with the token it could send anything"
 
 
 async def test_a_key_limited_to_connections_sees_no_others(gateway: Keyed) -> None:
     key = (await gateway.key("one", scopes=["environment:*"], limits={"connections": ["*/c1"]}))["secret"]
-    status, _, told = await gateway.asked("GET", "/connections", key)
-    assert (status, [one["connection_id"] for one in told["connections"]]) == (200, ["c1"])
+    status, _, answer = await gateway.asked("GET", "/connections", key)
+    assert (status, [one["connection_id"] for one in answer["connections"]]) == (200, ["c1"])
     assert (await gateway.asked("GET", C1, key))[0] == 200
     alike = []
     for name in ("c2", "c9"):
         for method in ("GET", "DELETE"):
-            status, _, told = await gateway.asked(method, f"/connections/{name}?provider_config_key=lane", key)
-            assert (status, code(told)) == (404, "unknown_connection")
-            alike.append(str(told).replace(name, "?"))
+            status, _, answer = await gateway.asked(method, f"/connections/{name}?provider_config_key=lane", key)
+            assert (status, code(answer)) == (404, "unknown_connection")
+            alike.append(str(answer).replace(name, "?"))
     assert len(set(alike)) == 1
     imported = {
         "provider_config_key": "lane",
@@ -180,8 +184,8 @@ async def test_a_key_limited_to_tags_uses_only_what_carries_them(gateway: Keyed)
         assert status == 404
         alike.add(text.replace(name, "?"))
     assert len(alike) == 1
-    _, _, told = await gateway.asked("GET", "/connections", key)
-    assert [one["connection_id"] for one in told["connections"]] == ["c1"]
+    _, _, answer = await gateway.asked("GET", "/connections", key)
+    assert [one["connection_id"] for one in answer["connections"]] == ["c1"]
     session = {"end_user": {"id": "u"}}
     assert (await gateway.asked("POST", "/connect/sessions", key, json=session))[0] == 403
     assert (await gateway.asked("POST", "/connect/sessions", key, json={**session, "tags": {"team": "red"}}))[0] == 201
@@ -216,11 +220,11 @@ async def test_a_key_for_some_connections_leaves_their_integration_alone(
         ("PATCH", "/integrations/made", {"display_name": "Mine"}),
         ("POST", "/integrations", {"unique_key": "more", "provider": "lane"}),
     ):
-        status, _, told = await gateway.asked(method, path, key, json=body)
-        assert (status, code(told), told["error"]["payload"]["rule"]) == (403, "forbidden", "limits")
+        status, _, answer = await gateway.asked(method, path, key, json=body)
+        assert (status, code(answer), answer["error"]["payload"]["rule"]) == (403, "forbidden", "limits")
     for who, shown in ((everything, True), (key, False)):
-        status, _, told = await gateway.asked("GET", "/integrations/made?include=credentials", who)
-        assert (status, "credentials" in told["data"]) == (200, shown)
+        status, _, answer = await gateway.asked("GET", "/integrations/made?include=credentials", who)
+        assert (status, "credentials" in answer["data"]) == (200, shown)
     for name in ("c1", "c2"):
         assert (await gateway.asked("GET", f"/connections/{name}?provider_config_key=made", everything))[0] == 200
 
@@ -250,19 +254,19 @@ async def test_who_is_limited_to_some_connections_leaves_the_integration_of_the_
         ("POST", "/integrations", {**made, "unique_key": "made" if "connections" in limits else "more"}),
     ]
     for method, path, body in calls:
-        status, _, told = await gateway.asked(method, path, key, json=body)
-        assert (status, told["error"]["payload"]["rule"]) == (403, "limits"), (method, told)
+        status, _, answer = await gateway.asked(method, path, key, json=body)
+        assert (status, answer["error"]["payload"]["rule"]) == (403, "limits"), (method, answer)
     assert (await gateway.asked("GET", "/integrations/made", key))[0] == 200
     await gateway.running.json("GET", "/connections/theirs?provider_config_key=made", expect=200)
 
 
-async def test_a_limited_key_is_told_no_name_that_is_near(gateway: Keyed) -> None:
+async def test_a_limited_key_is_reported_no_name_that_is_near(gateway: Keyed) -> None:
     key = (await gateway.key(scopes=["environment:*"], limits={"integrations": ["lanes"]}))["secret"]
     for ask in ("/proxy/x", "/connections/c1?provider_config_key=lanes"):
         named = {"Provider-Config-Key": "lanes", "Connection-Id": "c1"}
-        status, _, told = await gateway.asked("GET", ask, key, headers=named)
-        assert (status, code(told)) == (404, "unknown_provider_config")
-        assert "'lane'" not in told["error"]["message"]
+        status, _, answer = await gateway.asked("GET", ask, key, headers=named)
+        assert (status, code(answer)) == (404, "unknown_provider_config")
+        assert "'lane'" not in answer["error"]["message"]
 
 
 async def test_no_integration_is_renamed_to_what_the_key_does_not_reach(gateway: Keyed) -> None:
@@ -280,9 +284,9 @@ async def test_a_key_gives_away_no_more_than_it_has(gateway: Keyed) -> None:
         "parent", scopes=["environment:proxy", "environment:api_keys:*"], limits={"connections": ["lane/c1"]}
     )
     more = {"display_name": "child", "scopes": ["environment:*"]}
-    status, _, told = await gateway.asked("POST", KEYS, parent["secret"], json=more)
-    assert (status, told["error"]["payload"]["missing"]) == (403, ["environment:*"])
-    status, _, told = await gateway.asked("POST", KEYS, parent["secret"], json={"display_name": "all"})
+    status, _, body = await gateway.asked("POST", KEYS, parent["secret"], json=more)
+    assert (status, body["error"]["payload"]["missing"]) == (403, ["environment:*"])
+    status, _, body = await gateway.asked("POST", KEYS, parent["secret"], json={"display_name": "all"})
     assert status == 403, "without scopes it would be everything"
     wider = {"scopes": ["environment:proxy"], "limits": {"connections": ["lane/c2"]}}
     child = await gateway.key("wide", key=parent["secret"], **wider)
@@ -293,8 +297,8 @@ async def test_a_key_gives_away_no_more_than_it_has(gateway: Keyed) -> None:
     )
     assert (await proxied(gateway, child["secret"], "c1"))[0] == 200
     assert (await proxied(gateway, child["secret"], "c2"))[0] == 404
-    _, _, told = await gateway.asked("GET", KEYS, parent["secret"])
-    assert {one["display_name"] for one in told["data"]} == {"wide", "narrow"}, "a limited key sees its own"
+    _, _, body = await gateway.asked("GET", KEYS, parent["secret"])
+    assert {one["display_name"] for one in body["data"]} == {"wide", "narrow"}, "a limited key sees its own"
     counted = await gateway.key("counted", limits={"budget": 5})
     assert (await gateway.asked("POST", KEYS, counted["secret"], json={"display_name": "x"}))[0] == 403
 
@@ -306,8 +310,8 @@ async def test_a_key_does_not_outlive_itself_in_what_takes_the_place_of_another(
         wish = {"scopes": ["environment:proxy"], "replaces": one["id"], "overlap_s": 60}
         heir = await gateway.key("heir", key=short["secret"], **wish)
         assert heir["expires_at"] <= short["expires_at"]
-    told = await gateway.key("lasting", replaces=lasting["id"])
-    assert "expires_at" not in told, "a key of gateway.yaml has no end that would bound it"
+    result = await gateway.key("lasting", replaces=lasting["id"])
+    assert "expires_at" not in result, "a key of gateway.yaml has no end that would bound it"
 
 
 async def test_what_a_key_had_take_the_place_of_another_ends_with_it(gateway: Keyed) -> None:
@@ -315,8 +319,8 @@ async def test_what_a_key_had_take_the_place_of_another_ends_with_it(gateway: Ke
     thief = await gateway.key("thief", scopes=["environment:proxy", "environment:api_keys:create"])
     heir = await gateway.key("heir", key=thief["secret"], scopes=["environment:proxy"], replaces=other["id"])
     assert (await proxied(gateway, heir["secret"]))[0] == 200
-    told = await gateway.running.json("DELETE", f"{KEYS}/{thief['id']}", expect=200)
-    assert told["revoked"] == 2
+    body = await gateway.running.json("DELETE", f"{KEYS}/{thief['id']}", expect=200)
+    assert body["revoked"] == 2
     assert [(await proxied(gateway, one["secret"]))[0] for one in (heir, thief, other)] == [401, 401, 200]
 
 
@@ -326,8 +330,8 @@ async def test_no_key_takes_the_place_of_one_that_it_comes_from(gateway: Keyed) 
     grandchild = await gateway.key("grandchild", key=child["secret"])
     for above in (top, child):
         wish = {"display_name": "heir", "replaces": above["id"]}
-        status, _, told = await gateway.asked("POST", KEYS, grandchild["secret"], json=wish)
-        assert (status, told["error"]["payload"]["rule"]) == (403, "key")
+        status, _, body = await gateway.asked("POST", KEYS, grandchild["secret"], json=wish)
+        assert (status, body["error"]["payload"]["rule"]) == (403, "key")
     assert (await gateway.key("itself", key=grandchild["secret"], replaces=grandchild["id"]))["id"]
 
 
@@ -337,8 +341,8 @@ async def test_who_is_revoked_takes_along_what_it_minted(gateway: Keyed) -> None
     grandchild = await gateway.key("grandchild", key=child["secret"])
     for one in (parent, child, grandchild):
         assert (await proxied(gateway, one["secret"]))[0] == 200
-    told = await gateway.running.json("DELETE", f"{KEYS}/{parent['id']}", expect=200)
-    assert told == {"success": True, "revoked": 3}
+    body = await gateway.running.json("DELETE", f"{KEYS}/{parent['id']}", expect=200)
+    assert body == {"success": True, "revoked": 3}
     for one in (parent, child, grandchild):
         status, headers, _ = await proxied(gateway, one["secret"])
         assert (status, headers["Gateway-Error"]) == (401, "unknown_account")
@@ -353,12 +357,12 @@ async def test_no_key_reaches_into_another_environment(gateway: Keyed) -> None:
 
 
 async def test_a_key_ends_when_it_was_to_end(gateway: Keyed, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = await gateway.key("short", expires_in_s=60)
-    assert (await proxied(gateway, told["secret"]))[0] == 200
+    result = await gateway.key("short", expires_in_s=60)
+    assert (await proxied(gateway, result["secret"]))[0] == 200
     later = clock.now() + timedelta(seconds=61)
     monkeypatch.setattr("gateway.clock.now", lambda: later)
-    assert (await proxied(gateway, told["secret"]))[0] == 401
-    assert (await gateway.asked("GET", KEYS, told["secret"]))[0] == 401
+    assert (await proxied(gateway, result["secret"]))[0] == 401
+    assert (await gateway.asked("GET", KEYS, result["secret"]))[0] == 401
 
 
 async def test_two_keys_live_while_one_takes_the_place_of_the_other(
@@ -376,7 +380,7 @@ async def test_two_keys_live_while_one_takes_the_place_of_the_other(
     assert (await proxied(gateway, child_less["secret"]))[0] == 200
 
 
-async def test_a_rate_is_told_and_kept(gateway: Keyed) -> None:
+async def test_a_rate_is_reported_and_kept(gateway: Keyed) -> None:
     key = (await gateway.key("slow", limits={"rate": 2}))["secret"]
     for left in ("1", "0"):
         status, headers, _ = await proxied(gateway, key)
@@ -403,9 +407,9 @@ async def test_a_rate_begins_anew_each_minute(gateway: Keyed, clock: Any) -> Non
 
 
 async def test_a_budget_is_never_exceeded(gateway: Keyed) -> None:
-    told = await gateway.key("task", limits={"budget": 30})
-    outcomes = [(await proxied(gateway, told["secret"]))[0] for _ in range(10)]
-    together = await asyncio.gather(*(proxied(gateway, told["secret"]) for _ in range(40)))
+    answer = await gateway.key("task", limits={"budget": 30})
+    outcomes = [(await proxied(gateway, answer["secret"]))[0] for _ in range(10)]
+    together = await asyncio.gather(*(proxied(gateway, answer["secret"]) for _ in range(40)))
     outcomes += [status for status, _, _ in together]
     assert (outcomes.count(200), outcomes.count(403)) == (30, 20)
     listed = await gateway.running.json("GET", KEYS, expect=200)
@@ -433,12 +437,12 @@ async def test_a_dry_run_costs_nothing_of_a_budget(gateway: Keyed) -> None:
 
 
 async def test_its_last_use_is_written_down_behind_the_requests(gateway: Keyed) -> None:
-    told = await gateway.key("used")
-    assert "last_used_at" not in told
-    await proxied(gateway, told["secret"])
+    result = await gateway.key("used")
+    assert "last_used_at" not in result
+    await proxied(gateway, result["secret"])
     await gateway.running.services.minted.close()
     listed = await gateway.running.json("GET", KEYS, expect=200)
-    assert listed["data"][0]["last_used_at"] >= told["created_at"]
+    assert listed["data"][0]["last_used_at"] >= result["created_at"]
 
 
 async def test_a_list_of_keys_goes_on_by_its_cursor(gateway: Keyed) -> None:

@@ -27,8 +27,8 @@ async def minted(http: aiohttp.ClientSession, url: str, headers: dict[str, str],
     body = {"display_name": "agent", **wish}
     async with http.post(f"{url}/environment/api-keys", json=body, headers=headers) as answer:
         assert answer.status == 200, await answer.text()
-        told: dict[str, Any] = (await answer.json())["data"]
-        return told
+        reply: dict[str, Any] = (await answer.json())["data"]
+        return reply
 
 
 async def statuses(url: str, key: str, count: int) -> list[int]:
@@ -62,9 +62,9 @@ async def test_another_application_on_the_store_takes_and_refuses_it(
     tracker: Tracker, tmp_path: Path, store_url: str
 ) -> None:
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
-    told = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"])
-    told["store"]["url"] = store_url
-    here, there = (RunningGateway(tmp_path, {**told, "server": {"host": "127.0.0.1"}}) for _ in range(2))
+    config_text = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"])
+    config_text["store"]["url"] = store_url
+    here, there = (RunningGateway(tmp_path, {**config_text, "server": {"host": "127.0.0.1"}}) for _ in range(2))
     await here.start()
     await there.start()
     try:
@@ -115,16 +115,16 @@ async def test_a_stream_under_way_ends_with_its_key(
 
     async with keyed(tmp_path, lane=lane, answered=events) as gateway:
         await gateway.warm()
-        told = await gateway.key(**({"expires_in_s": LONG_S} if how == "expired" else {}))
-        named = f"Authorization: Bearer {told['secret']}\r\nProvider-Config-Key: lane\r\nConnection-Id: c1\r\n"
+        result = await gateway.key(**({"expires_in_s": LONG_S} if how == "expired" else {}))
+        named = f"Authorization: Bearer {result['secret']}\r\nProvider-Config-Key: lane\r\nConnection-Id: c1\r\n"
         ask = "GET /proxy/{} HTTP/1.1\r\nHost: gw\r\n" + named + "\r\n"
         async with streaming(gateway, ask, by_lane=lane) as client:
             if "forgotten" in how:
                 gateway.running.services.minted.missed()
             if "revoked" in how:
-                await gateway.running.json("DELETE", f"/environment/api-keys/{told['id']}", expect=200)
+                await gateway.running.json("DELETE", f"/environment/api-keys/{result['id']}", expect=200)
             if how == "replaced":
-                await gateway.key(replaces=told["id"], overlap_s=1)
+                await gateway.key(replaces=result["id"], overlap_s=1)
             if how == "expired":
                 now = clock.now
                 monkeypatch.setattr(clock, "now", lambda: now() + timedelta(seconds=LONG_S))
@@ -133,7 +133,7 @@ async def test_a_stream_under_way_ends_with_its_key(
 
 @asynccontextmanager
 async def streaming(gateway: Keyed, ask: str, *, by_lane: bool) -> AsyncIterator[Caller]:
-    """Whoever has a stream open, over the lane if so wished: that takes what is known from requests before."""
+    """Anyone who has a stream open, over the lane if so wished: that takes what is known from requests before."""
     lane = gateway.running.lane if by_lane else None
     while True:
         async with dial(gateway.port) as client:

@@ -30,9 +30,9 @@ def message(
 
 
 async def limited(gateway: Keyed) -> str:
-    told = await gateway.key(limits={"connections": ["lane/c1"], "rules": [RULE]})
-    assert told["scopes"] == ["environment:proxy"]
-    secret: str = told["secret"]
+    result = await gateway.key(limits={"connections": ["lane/c1"], "rules": [RULE]})
+    assert result["scopes"] == ["environment:proxy"]
+    secret: str = result["secret"]
     return secret
 
 
@@ -160,8 +160,8 @@ async def test_another_connection_and_one_that_is_not_there_look_alike(gateway: 
     assert len(bodies) == 1
     named = []
     for integration in ("nowhere", "lanes"):
-        told = message(key).replace(b"Provider-Config-Key: lane", b"Provider-Config-Key: " + integration.encode())
-        answer = await gateway.raw(told)
+        result = message(key).replace(b"Provider-Config-Key: lane", b"Provider-Config-Key: " + integration.encode())
+        answer = await gateway.raw(result)
         assert (answer.status, answer.code) == (404, "unknown_provider_config")
         named.append(answer.body.data.replace(integration.encode(), b"?"))
     assert named[0] == named[1]
@@ -181,11 +181,11 @@ async def test_the_rest_of_the_gateway_is_closed_to_it(gateway: Keyed) -> None:
         ("POST", "/environment/api-keys", {"display_name": "more"}),
         ("DELETE", "/environment/api-keys/1", None),
     ):
-        status, headers, told = await gateway.asked(method, path, key, json=body)
+        status, headers, answer = await gateway.asked(method, path, key, json=body)
         assert (status, headers["Gateway-Error"]) == (403, "forbidden"), (method, path)
-        assert told["error"]["message"].startswith("Insufficient scope. Required: environment:")
-        assert told["error"]["payload"]["rule"] == "scope"
-        assert told["error"]["payload"]["fix"]
+        assert answer["error"]["message"].startswith("Insufficient scope. Required: environment:")
+        assert answer["error"]["payload"]["rule"] == "scope"
+        assert answer["error"]["payload"]["fix"]
 
 
 async def test_a_refusal_names_the_rule_who_can_change_it_and_the_next_step(gateway: Keyed) -> None:
@@ -193,13 +193,13 @@ async def test_a_refusal_names_the_rule_who_can_change_it_and_the_next_step(gate
     url = f"{gateway.running.url}/proxy/ex/jira/rest/api/3/issue"
     headers = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": "c1"}
     async with gateway.running.http.get(url, headers=headers) as answer:
-        told = (await answer.json())["error"]
-    assert (answer.status, told["code"]) == (403, "forbidden")
-    assert "GET /ex/jira/rest/api/3/issue" in told["message"]
-    assert told["payload"]["rule"] == "rules"
-    assert told["payload"]["allowed"] == [RULE]
-    assert told["payload"]["changed_by"]
-    assert told["payload"]["fix"]
+        body = (await answer.json())["error"]
+    assert (answer.status, body["code"]) == (403, "forbidden")
+    assert "GET /ex/jira/rest/api/3/issue" in body["message"]
+    assert body["payload"]["rule"] == "rules"
+    assert body["payload"]["allowed"] == [RULE]
+    assert body["payload"]["changed_by"]
+    assert body["payload"]["fix"]
 
 
 async def test_a_list_of_pages_does_not_lead_out_of_the_rule(tmp_path: Path) -> None:

@@ -61,9 +61,9 @@ async def keyed(running: RunningGateway, tracker: Tracker) -> None:
 async def test_what_is_pending_can_be_used_only_once_it_is_completed(running: RunningGateway, tracker: Tracker) -> None:
     session = await made(running, **BOUND)
     await arrive(running, session["token"])
-    told = await polled(running, session)
-    (one,) = told["connections"]
-    assert (told["status"], one["is_pending"], one["provider_config_key"]) == ("pending", True, "tracker")
+    reply = await polled(running, session)
+    (one,) = reply["connections"]
+    assert (reply["status"], one["is_pending"], one["provider_config_key"]) == ("pending", True, "tracker")
     assert await listed(running) == []
     calls = tracker.calls["api"]
     async with running.proxied(one["connection_id"]) as answer:
@@ -75,8 +75,8 @@ async def test_what_is_pending_can_be_used_only_once_it_is_completed(running: Ru
     assert [row["connection_id"] for row in await listed(running)] == [one["connection_id"]]
     async with running.proxied(one["connection_id"], "/ex/jira/x") as answer:
         assert answer.status == 200
-    told = await polled(running, session)
-    assert (told["status"], told["connections"]) == ("connected", done["connections"])
+    reply = await polled(running, session)
+    assert (reply["status"], reply["connections"]) == ("connected", done["connections"])
     (row,) = await listed(running)
     assert (row["end_user"]["id"], row["tags"]["end_user_id"]) == ("u1", "u1")
 
@@ -89,8 +89,8 @@ async def test_completing_again_returns_the_same_and_changes_nothing(running: Ru
     (row,) = await listed(running)
     assert await complete(running, session) == first
     assert await listed(running) == [row]
-    told = await complete(running, session, verifier=ANOTHER, expect=403)
-    assert told["error"]["code"] == "invalid_code_verifier"
+    answer = await complete(running, session, verifier=ANOTHER, expect=403)
+    assert answer["error"]["code"] == "invalid_code_verifier"
 
 
 async def test_the_client_completes(running: RunningGateway, tracker: Tracker) -> None:
@@ -109,9 +109,9 @@ async def test_of_several_that_are_pending_one_must_be_named(running: RunningGat
     for _ in range(2):
         await arrive(running, session["token"])
     both = (await polled(running, session))["connections"]
-    told = await complete(running, session, expect=409)
-    assert told["error"]["code"] == "connection_id_required"
-    named = [(one["provider_config_key"], one["connection_id"]) for one in told["error"]["payload"]["pending"]]
+    answer = await complete(running, session, expect=409)
+    assert answer["error"]["code"] == "connection_id_required"
+    named = [(one["provider_config_key"], one["connection_id"]) for one in answer["error"]["payload"]["pending"]]
     assert sorted(named) == sorted((one["provider_config_key"], one["connection_id"]) for one in both)
     assert await listed(running) == []
     async with AsyncClient(running.url, SECRET_KEY) as client:
@@ -126,8 +126,8 @@ async def test_a_wrong_verifier_learns_no_ids(running: RunningGateway, tracker: 
     session = await made(running, **BOUND)
     for _ in range(2):
         await arrive(running, session["token"])
-    told = await complete(running, session, verifier=ANOTHER, expect=403)
-    assert "payload" not in told["error"]
+    answer = await complete(running, session, verifier=ANOTHER, expect=403)
+    assert "payload" not in answer["error"]
 
 
 async def test_five_wrong_verifiers_drop_it_and_end_its_grant(running: RunningGateway, tracker: Tracker) -> None:
@@ -136,12 +136,12 @@ async def test_five_wrong_verifiers_drop_it_and_end_its_grant(running: RunningGa
     await arrive(running, session["token"])
     for count in range(5):
         assert len((await polled(running, session))["connections"]) == 1, count
-        told = await complete(running, session, verifier=ANOTHER, expect=403)
-        assert told["error"]["code"] == "invalid_code_verifier"
-    told = await complete(running, session, expect=409)
-    assert told["error"]["code"] == "conflict"
-    told = await polled(running, session)
-    assert (told["status"], told["connections"], told["error"]["code"]) == ("pending", [], "invalid_state")
+        answer = await complete(running, session, verifier=ANOTHER, expect=403)
+        assert answer["error"]["code"] == "invalid_code_verifier"
+    answer = await complete(running, session, expect=409)
+    assert answer["error"]["code"] == "conflict"
+    answer = await polled(running, session)
+    assert (answer["status"], answer["connections"], answer["error"]["code"]) == ("pending", [], "invalid_state")
     assert await listed(running) == []
     assert revoked(tracker)
     await arrive(running, session["token"])
@@ -156,17 +156,17 @@ async def test_what_is_no_verifier_is_refused_and_not_counted(
     session = await made(running, **BOUND)
     await arrive(running, session["token"])
     for _ in range(5):
-        told = await complete(running, session, verifier=verifier, expect=400)
-        assert told["error"]["errors"][0]["path"] == ["code_verifier"]
-        assert verifier not in str(told)
+        answer = await complete(running, session, verifier=verifier, expect=400)
+        assert answer["error"]["errors"][0]["path"] == ["code_verifier"]
+        assert verifier not in str(answer)
     await complete(running, session)
 
 
 async def test_nothing_is_completed_before_anybody_has_connected(running: RunningGateway) -> None:
     session = await made(running, **BOUND)
     assert (await complete(running, session, expect=409))["error"]["code"] == "conflict"
-    told = await complete(running, session, verifier=ANOTHER, expect=403)
-    assert told["error"]["code"] == "invalid_code_verifier"
+    answer = await complete(running, session, verifier=ANOTHER, expect=403)
+    assert answer["error"]["code"] == "invalid_code_verifier"
 
 
 async def test_a_session_without_a_code_challenge_needs_no_completion(
@@ -228,8 +228,8 @@ async def test_it_is_completed_also_after_its_session_has_ended(running: Running
     headers = {"Authorization": f"Bearer {session['token']}"}
     async with running.http.delete(f"{running.url}/connect/session", headers=headers) as answer:
         assert answer.status == 204
-    told = await polled(running, session)
-    assert (told["status"], told["connections"][0]["is_pending"]) == ("pending", True)
+    reply = await polled(running, session)
+    assert (reply["status"], reply["connections"][0]["is_pending"]) == ("pending", True)
     first = await complete(running, session)
     assert await complete(running, session) == first
     assert (await polled(running, session))["status"] == "connected"
@@ -256,9 +256,9 @@ async def test_what_is_not_completed_in_time_is_deleted_and_its_grant_ended(
     later(2)
     assert (await complete(running, session, expect=409))["error"]["code"] == "conflict"
     await running.services.session_connections.expire()
-    told = await polled(running, session)
-    assert (told["status"], told["connections"], told["error"]["type"]) == ("pending", [], "state_err")
-    assert "10 minutes" in told["error"]["message"]
+    answer = await polled(running, session)
+    assert (answer["status"], answer["connections"], answer["error"]["type"]) == ("pending", [], "state_err")
+    assert "10 minutes" in answer["error"]["message"]
     assert await listed(running) == []
     assert revoked(tracker)
 
@@ -336,8 +336,8 @@ async def test_a_reconnect_of_another_account_is_refused_at_its_completion_too(
     its = await running.services.sessions.find(session["token"])
     terms = its.terms(its.browser_digest)
     await store.pending.add(other, terms, expires_at=pending.expires_at, reconnects=True)
-    told = await complete(running, session, expect=400)
-    assert told["error"]["payload"]["reason"] == "another_account"
+    answer = await complete(running, session, expect=400)
+    assert answer["error"]["payload"]["reason"] == "another_account"
     (row,) = await listed(running)
     assert row["account"]["id"] == "a1"
 
@@ -347,18 +347,18 @@ async def test_what_is_typed_in_is_pending_too(running: RunningGateway, tracker:
     session = await made(running, **BOUND)
     address = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
     async with running.http.post(address, json={"apiKey": "k3y"}) as answer:
-        told = await answer.json()
-        assert (answer.status, told["isPending"]) == (200, True)
-    assert await pending_id(running, session) == told["connectionId"]
-    async with running.proxied(told["connectionId"], integration="keyed") as answer:
+        body = await answer.json()
+        assert (answer.status, body["isPending"]) == (200, True)
+    assert await pending_id(running, session) == body["connectionId"]
+    async with running.proxied(body["connectionId"], integration="keyed") as answer:
         assert answer.status == 404
     assert tracker.calls["api"] == 0
     await complete(running, session)
-    async with running.proxied(told["connectionId"], integration="keyed"):
+    async with running.proxied(body["connectionId"], integration="keyed"):
         assert tracker.seen[-1].headers["x-api-key"] == "k3y"
 
 
-async def test_the_window_is_told_that_it_is_pending(running: RunningGateway, tracker: Tracker) -> None:
+async def test_the_window_is_reported_that_it_is_pending(running: RunningGateway, tracker: Tracker) -> None:
     socket, client = await opened(running)
     session = await made(running, **BOUND)
     await arrive(running, session["token"], f"&ws_client_id={client}")

@@ -24,8 +24,8 @@ async def call(running: RunningGateway, method: str, path: str, token: str, **op
 
 
 async def made(running: RunningGateway, **body: Any) -> dict[str, Any]:
-    told = await running.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}, **body}, expect=201)
-    data: dict[str, Any] = told["data"]
+    answer = await running.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}, **body}, expect=201)
+    data: dict[str, Any] = answer["data"]
     return data
 
 
@@ -33,7 +33,7 @@ async def test_a_session_shows_itself_to_its_own_token(running: RunningGateway) 
     defaults = {
         "tracker": {"connection_config": {"subdomain": "acme"}, "authorization_params": {"a": "b"}, "user_scopes": "x"}
     }
-    told = await made(
+    answer = await made(
         running,
         end_user={"id": "u1", "email": "ada@example.com", "tags": {"plan": "pro"}},
         organization={"id": "o1", "display_name": "Org"},
@@ -41,7 +41,7 @@ async def test_a_session_shows_itself_to_its_own_token(running: RunningGateway) 
         integrations_config_defaults=defaults,
         overrides={"tracker": {"docs_connect": "https://docs.example.com"}},
     )
-    status, shown = await call(running, "GET", "/connect/session", told["token"])
+    status, shown = await call(running, "GET", "/connect/session", answer["token"])
     assert status == 200
     data = shown["data"]
     assert data["endUser"] == {
@@ -65,8 +65,8 @@ async def test_a_session_shows_itself_to_its_own_token(running: RunningGateway) 
 async def test_a_deleted_session_opens_nothing(running: RunningGateway) -> None:
     token = (await made(running))["token"]
     assert await call(running, "DELETE", "/connect/session", token) == (204, "")
-    status, told = await call(running, "GET", "/connect/session", token)
-    assert (status, told["error"]["code"]) == (401, "unknown_connect_session_token")
+    status, answer = await call(running, "GET", "/connect/session", token)
+    assert (status, answer["error"]["code"]) == (401, "unknown_connect_session_token")
 
 
 async def test_a_session_sees_the_catalog_and_its_own_integrations_only(running: RunningGateway) -> None:
@@ -101,8 +101,8 @@ async def test_integrations_that_a_session_does_not_offer_are_not_listed(running
     ],
 )
 async def test_a_session_s_token_opens_nothing_else(running: RunningGateway, method: str, path: str) -> None:
-    status, told = await call(running, method, path, (await made(running))["token"])
-    assert (status, told["error"]["code"]) == (401, "unknown_account")
+    status, answer = await call(running, method, path, (await made(running))["token"])
+    assert (status, answer["error"]["code"]) == (401, "unknown_account")
 
 
 @pytest.mark.parametrize(
@@ -116,13 +116,13 @@ async def test_a_session_s_token_opens_nothing_else(running: RunningGateway, met
 async def test_what_looks_like_a_token_is_never_tried_as_a_key(
     running: RunningGateway, path: str, sent: str, code: str
 ) -> None:
-    status, told = await call(running, "GET", path, sent)
-    assert (status, told["error"]["code"]) == (401, code)
+    status, answer = await call(running, "GET", path, sent)
+    assert (status, answer["error"]["code"]) == (401, code)
 
 
 async def test_the_secret_key_is_no_session(running: RunningGateway) -> None:
-    told = await running.json("GET", "/connect/session", expect=401)
-    assert told["error"]["code"] == "invalid_connect_session_token_format"
+    body = await running.json("GET", "/connect/session", expect=401)
+    assert body["error"]["code"] == "invalid_connect_session_token_format"
 
 
 async def test_telemetry_is_taken_and_forgotten(running: RunningGateway) -> None:
@@ -135,18 +135,18 @@ async def test_telemetry_is_taken_and_forgotten(running: RunningGateway) -> None
 
 
 async def test_the_back_end_polls_for_the_outcome_without_the_token(running: RunningGateway, tracker: Tracker) -> None:
-    told = await made(running)
-    path = told["poll_url"].removeprefix(running.url)
-    assert told["token"] not in path
+    answer = await made(running)
+    path = answer["poll_url"].removeprefix(running.url)
+    assert answer["token"] not in path
     assert (await running.json("GET", path, expect=200))["data"]["status"] == "pending"
-    await arrive(running, told["token"], "&params[subdomain]=nowhere")
+    await arrive(running, answer["token"], "&params[subdomain]=nowhere")
     failed = (await running.json("GET", path))["data"]
     assert (failed["status"], failed["connections"]) == ("pending", [])
     assert (failed["error"]["type"], failed["error"]["provider_config_key"]) == (
         "connection_validation_failed",
         "tracker",
     )
-    await arrive(running, told["token"])
+    await arrive(running, answer["token"])
     done = (await running.json("GET", path))["data"]
     listed = (await running.json("GET", "/connections"))["connections"]
     assert done["status"] == "connected"
@@ -160,19 +160,19 @@ async def test_the_back_end_polls_for_the_outcome_without_the_token(running: Run
 async def test_a_limited_key_hears_nothing_of_connections_out_of_its_reach(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    told = await made(running)
-    path = told["poll_url"].removeprefix(running.url)
-    await arrive(running, told["token"])
+    reply = await made(running)
+    path = reply["poll_url"].removeprefix(running.url)
+    await arrive(running, reply["token"])
     assert len((await running.json("GET", path))["data"]["connections"]) == 1
     for limit, seen in (({"connections": ["tracker/another"]}, 0), ({"integrations": ["tracker"]}, 1)):
         wish = {"display_name": str(seen), "scopes": ["environment:connect_sessions:write"], "limits": limit}
         key = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]["secret"]
-        async with running.http.get(told["poll_url"], headers={"Authorization": f"Bearer {key}"}) as answer:
+        async with running.http.get(reply["poll_url"], headers={"Authorization": f"Bearer {key}"}) as answer:
             data = (await answer.json())["data"]
         assert (answer.status, len(data["connections"])) == (200, seen), data
 
 
-async def test_what_was_typed_in_wrong_is_told_to_who_polls(running: RunningGateway, tracker: Tracker) -> None:
+async def test_what_was_typed_in_wrong_is_reported_to_who_polls(running: RunningGateway, tracker: Tracker) -> None:
     proxy = {
         "base_url": tracker.url,
         "headers": {"x-api-key": "${apiKey}"},
@@ -191,18 +191,18 @@ async def test_what_was_typed_in_wrong_is_told_to_who_polls(running: RunningGate
     async with running.http.post(address, json={"apiKey": "a-wrong-key"}) as answer:
         refused = (await answer.json())["error"]
     async with asyncio.timeout(PATIENCE_S):
-        told = (await waiting)["data"]
-    assert (told["status"], told["connections"]) == ("pending", [])
-    assert told["error"] == {
+        result = (await waiting)["data"]
+    assert (result["status"], result["connections"]) == ("pending", [])
+    assert result["error"] == {
         "type": "connection_test_failed",
         "code": "connection_test_failed",
         "message": refused["message"],
         "provider_config_key": "keyed",
     }
-    assert "a-wrong-key" not in str(told)
+    assert "a-wrong-key" not in str(result)
     assert (await call(running, "DELETE", "/connect/session", session["token"]))[0] == 204
     ended = (await running.json("GET", path, expect=200))["data"]
-    assert (ended["status"], ended["error"]) == ("expired", told["error"])
+    assert (ended["status"], ended["error"]) == ("expired", result["error"])
 
 
 async def test_a_session_that_ended_is_known_for_a_while(
@@ -225,24 +225,24 @@ async def test_a_session_that_ended_is_known_for_a_while(
 
 
 async def test_who_waits_is_answered_as_soon_as_there_is_an_outcome(running: RunningGateway, tracker: Tracker) -> None:
-    told = await made(running)
-    path = told["poll_url"].removeprefix(running.url)
+    answer = await made(running)
+    path = answer["poll_url"].removeprefix(running.url)
     waiting = asyncio.create_task(running.json("GET", f"{path}?wait_s=30"))
     while not running.services.outcomes._waiting:
         await asyncio.sleep(0)
-    await arrive(running, told["token"])
+    await arrive(running, answer["token"])
     async with asyncio.timeout(PATIENCE_S):
         assert (await waiting)["data"]["status"] == "connected"
 
 
-async def test_a_window_s_outcome_is_told_apart_from_others_of_its_session(
+async def test_a_window_s_outcome_is_reported_apart_from_others_of_its_session(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     token = (await made(running))["token"]
     await arrive(running, token, "&ws_client_id=one")
     for client, count in (("one", 1), ("two", 0)):
-        _, told = await call(running, "GET", f"/connect/session/result?client={client}", token)
-        assert len(told["data"]["connections"]) == count
+        _, answer = await call(running, "GET", f"/connect/session/result?client={client}", token)
+        assert len(answer["data"]["connections"]) == count
 
 
 async def connected(running: RunningGateway, tracker: Tracker) -> str:
@@ -253,8 +253,8 @@ async def connected(running: RunningGateway, tracker: Tracker) -> str:
 
 async def reconnect(running: RunningGateway, connection_id: str, **more: Any) -> dict[str, Any]:
     body = {"connection_id": connection_id, "integration_id": "tracker", **more}
-    told = await running.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
-    data: dict[str, Any] = told["data"]
+    answer = await running.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
+    data: dict[str, Any] = answer["data"]
     return data
 
 
@@ -262,10 +262,10 @@ async def test_a_reconnect_keeps_id_site_and_end_user(running: RunningGateway, t
     connection_id = await connected(running, tracker)
     path = f"/connections/{connection_id}?provider_config_key=tracker"
     before = await running.json("GET", path)
-    told = await reconnect(running, connection_id)
-    _, shown = await call(running, "GET", "/connect/session", told["token"])
+    answer = await reconnect(running, connection_id)
+    _, shown = await call(running, "GET", "/connect/session", answer["token"])
     assert shown["data"]["isReconnecting"] is True
-    assert (await arrive(running, told["token"]))[0] == 200
+    assert (await arrive(running, answer["token"]))[0] == 200
     after = await running.json("GET", path)
     assert after["credentials"]["access_token"] != before["credentials"]["access_token"]
     same = ("id", "connection_id", "connection_config", "tags", "end_user")
@@ -277,8 +277,8 @@ async def test_a_reconnect_keeps_id_site_and_end_user(running: RunningGateway, t
 async def test_a_reconnect_is_for_its_own_integration_alone(running: RunningGateway, tracker: Tracker) -> None:
     running.document["environments"]["dev"]["integrations"]["other"] = {"provider": "tracker", "client_id": "x"}
     await running.restart()
-    told = await reconnect(running, await connected(running, tracker))
-    address = f"{running.url}/oauth/connect/other?connect_session_token={told['token']}"
+    reply = await reconnect(running, await connected(running, tracker))
+    address = f"{running.url}/oauth/connect/other?connect_session_token={reply['token']}"
     async with running.http.get(address, allow_redirects=False) as answer:
         assert (answer.status, (await answer.json())["error"]["code"]) == (403, "integration_not_allowed")
 
@@ -294,14 +294,14 @@ async def test_a_reconnect_is_for_its_own_integration_alone(running: RunningGate
 async def test_an_unknown_connection_cannot_be_reconnected(
     running: RunningGateway, named: dict[str, str], path: list[str]
 ) -> None:
-    told = await running.json("POST", "/connect/sessions/reconnect", json=named, expect=400)
-    assert (told["error"]["code"], told["error"]["errors"][0]["path"]) == ("invalid_body", path)
+    body = await running.json("POST", "/connect/sessions/reconnect", json=named, expect=400)
+    assert (body["error"]["code"], body["error"]["errors"][0]["path"]) == ("invalid_body", path)
 
 
 async def test_a_connection_that_goes_meanwhile_is_not_brought_back(running: RunningGateway, tracker: Tracker) -> None:
     connection_id = await connected(running, tracker)
-    told = await reconnect(running, connection_id)
-    begin = f"{running.url}/oauth/connect/tracker?connect_session_token={told['token']}"
+    reply = await reconnect(running, connection_id)
+    begin = f"{running.url}/oauth/connect/tracker?connect_session_token={reply['token']}"
     async with running.http.get(begin, allow_redirects=False) as answer:
         consent = answer.headers["Location"]
     await running.json("DELETE", f"/connections/{connection_id}?provider_config_key=tracker", expect=200)
@@ -325,15 +325,15 @@ async def test_another_account_does_not_take_a_connection_over(running: RunningG
     assert listed["account"] == {"id": "1", "label": "ada@example.com"}
     path = f"/connections/{listed['connection_id']}?provider_config_key=tracker"
     before = (await running.json("GET", path))["credentials"]
-    told = await reconnect(running, listed["connection_id"])
+    answer = await reconnect(running, listed["connection_id"])
 
     tracker.token_extra = {"user": 2, "mail": "eve@example.com"}
-    status, html = await arrive(running, told["token"])
+    status, html = await arrive(running, answer["token"])
     assert (status, "another account of Tracker eve@example.com" in html) == (400, True)
     assert "Sign in as ada@example.com" in html
     assert (await running.json("GET", path))["credentials"] == before
     tracker.token_extra = {"user": 1, "mail": "ada@new.example.com"}
-    assert (await arrive(running, told["token"]))[0] == 200
+    assert (await arrive(running, answer["token"]))[0] == 200
     assert (await running.json("GET", path))["account"] == {"id": "1", "label": "ada@new.example.com"}
     assert Account("1") != Account("2")
 
@@ -345,7 +345,7 @@ async def test_nothing_waits_for_an_installation_that_nobody_will_tell_of(runnin
         assert (answer.status, (await answer.json())["error"]["code"]) == (400, "invalid_auth_mode")
 
 
-async def test_what_a_reconnect_is_told_now_wins_over_what_it_was_told_before(
+async def test_what_a_reconnect_is_reported_now_wins_over_what_it_was_reported_before(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     entry = tracker_entry(tracker.url, token_response_metadata=["shard"])
@@ -361,7 +361,7 @@ async def test_what_a_reconnect_is_told_now_wins_over_what_it_was_told_before(
     assert (await running.json("GET", path))["connection_config"] == {"shard": "new"}
 
 
-async def test_a_typed_in_reconnect_keeps_the_settings_that_are_not_given_anew(
+async def test_a_typed_in_reconnect_keeps_the_settings_that_are_not_given_again(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     forms = {"region": {"title": "Region"}, "team": {"title": "Team"}, "pin": {"title": "Pin", "secret": True}}
@@ -379,8 +379,8 @@ async def test_a_typed_in_reconnect_keeps_the_settings_that_are_not_given_anew(
     await running.json("POST", "/connections", json=body, expect=201)
     wish = {"connection_id": "k1", "integration_id": "keyed"}
     fixed = {"integrations_config_defaults": {"keyed": {"connection_config": {"team": "red"}}}}
-    told = await running.json("POST", "/connect/sessions/reconnect", json={**wish, **fixed}, expect=201)
-    address = f"{running.url}/api-auth/api-key/keyed?connect_session_token={told['data']['token']}"
+    reply = await running.json("POST", "/connect/sessions/reconnect", json={**wish, **fixed}, expect=201)
+    address = f"{running.url}/api-auth/api-key/keyed?connect_session_token={reply['data']['token']}"
     async with running.http.post(address, json={"apiKey": "second"}) as answer:
         assert answer.status == 200, await answer.text()
     after = await running.json("GET", "/connections/k1?provider_config_key=keyed")
@@ -391,8 +391,8 @@ async def test_a_typed_in_reconnect_keeps_the_settings_that_are_not_given_anew(
 async def test_a_webhook_address_among_the_settings_is_checked_like_any_other(running: RunningGateway) -> None:
     settings = {"tracker": {"connection_config": {"webhook_url": "not an address"}}}
     body = {"end_user": {"id": "u1"}, "integrations_config_defaults": settings}
-    told = await running.json("POST", "/connect/sessions", json=body, expect=400)
-    (issue,) = told["error"]["errors"]
+    answer = await running.json("POST", "/connect/sessions", json=body, expect=400)
+    (issue,) = answer["error"]["errors"]
     assert issue["path"] == ["integrations_config_defaults", "tracker", "connection_config", "webhook_url"]
 
 
@@ -403,17 +403,17 @@ async def test_a_secret_that_the_back_end_fixed_is_not_shown_to_the_browser(
     write_entry(running.folder, "tracker", tracker_entry(tracker.url, connection_config=forms))
     await running.restart()
     fixed = {"Partner": "pk-0123456789", "region": "eu"}
-    told = await made(running, integrations_config_defaults={"tracker": {"connection_config": fixed}})
-    status, shown = await call(running, "GET", "/connect/session", told["token"])
+    reply = await made(running, integrations_config_defaults={"tracker": {"connection_config": fixed}})
+    status, shown = await call(running, "GET", "/connect/session", reply["token"])
     assert status == 200
     assert shown["data"]["integrations_config_defaults"] == {
         "tracker": {"connection_config": {"Partner": "********", "region": "eu"}}
     }
-    async with running.http.get(told["connect_link"]) as answer:
+    async with running.http.get(reply["connect_link"]) as answer:
         assert "pk-0123456789" not in await answer.text()
 
 
 async def test_an_integration_that_is_named_twice_is_offered_once(running: RunningGateway) -> None:
-    told = await made(running, allowed_integrations=["tracker", "tracker"])
-    async with running.http.get(told["connect_link"]) as answer:
+    reply = await made(running, allowed_integrations=["tracker", "tracker"])
+    async with running.http.get(reply["connect_link"]) as answer:
         assert "What the application will be able to do" in await answer.text()

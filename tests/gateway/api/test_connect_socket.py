@@ -22,7 +22,7 @@ async def opened(running: RunningGateway, path: str = "/") -> tuple[aiohttp.Clie
     return socket, ack["ws_client_id"]
 
 
-async def told(running: RunningGateway, query: str = "", **session: Any) -> dict[str, Any]:
+async def message_of(running: RunningGateway, query: str = "", **session: Any) -> dict[str, Any]:
     socket, client = await opened(running)
     await arrive(running, await running.session_token(**session), f"&ws_client_id={client}{query}")
     message: dict[str, Any] = await socket.receive_json(timeout=PATIENCE_S)
@@ -30,8 +30,8 @@ async def told(running: RunningGateway, query: str = "", **session: Any) -> dict
     return message
 
 
-async def test_success_is_told(running: RunningGateway, tracker: Tracker) -> None:
-    message = await told(running)
+async def test_success_is_reported(running: RunningGateway, tracker: Tracker) -> None:
+    message = await message_of(running)
     listed = (await running.json("GET", "/connections"))["connections"]
     assert message == {
         "message_type": "success",
@@ -49,20 +49,20 @@ async def test_success_is_told(running: RunningGateway, tracker: Tracker) -> Non
         ("&connection_id=mine", "url_param_err"),
     ],
 )
-async def test_a_refusal_is_told(running: RunningGateway, tracker: Tracker, query: str, kind: str) -> None:
-    message = await told(running, query)
+async def test_a_refusal_is_reported(running: RunningGateway, tracker: Tracker, query: str, kind: str) -> None:
+    message = await message_of(running, query)
     assert (message["message_type"], message["error_type"]) == ("error", kind)
     assert message["provider_config_key"] == "tracker"
     assert message["error_desc"]
 
 
-async def test_a_bad_token_answer_is_told(running: RunningGateway, tracker: Tracker) -> None:
+async def test_a_bad_token_answer_is_reported(running: RunningGateway, tracker: Tracker) -> None:
     tracker.answer = web.json_response({"error": "invalid_client"}, status=401)
-    assert (await told(running))["error_type"] == "token_err"
+    assert (await message_of(running))["error_type"] == "token_err"
 
 
 @pytest.mark.parametrize(("query", "kind"), [("&error=access_denied", "callback_err"), ("", "callback_err")])
-async def test_a_refusal_by_the_provider_is_told(
+async def test_a_refusal_by_the_provider_is_reported(
     running: RunningGateway, tracker: Tracker, query: str, kind: str
 ) -> None:
     socket, client = await opened(running)
@@ -75,7 +75,9 @@ async def test_a_refusal_by_the_provider_is_told(
     await socket.close()
 
 
-async def test_another_browser_s_callback_is_told_and_spoils_nothing(running: RunningGateway, tracker: Tracker) -> None:
+async def test_another_browser_s_callback_is_reported_and_spoils_nothing(
+    running: RunningGateway, tracker: Tracker
+) -> None:
     socket, client = await opened(running)
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}&ws_client_id={client}"
     async with running.http.get(begin, allow_redirects=False) as answer:
@@ -90,7 +92,7 @@ async def test_another_browser_s_callback_is_told_and_spoils_nothing(running: Ru
     await socket.close()
 
 
-async def test_an_integration_that_goes_meanwhile_is_told(running: RunningGateway, tracker: Tracker) -> None:
+async def test_an_integration_that_goes_meanwhile_is_reported(running: RunningGateway, tracker: Tracker) -> None:
     made = {"unique_key": "made", "provider": "tracker", "credentials": {"type": "OAUTH2", "client_id": "c"}}
     made["credentials"]["client_secret"] = "s-0123456789"
     await running.json("POST", "/integrations", json=made, expect=200)
@@ -108,7 +110,7 @@ async def test_an_integration_that_goes_meanwhile_is_told(running: RunningGatewa
 
 async def test_only_the_window_that_was_named_hears_of_it(running: RunningGateway, tracker: Tracker) -> None:
     other, _ = await opened(running)
-    assert (await told(running))["message_type"] == "success"
+    assert (await message_of(running))["message_type"] == "success"
     with pytest.raises(TimeoutError):
         await other.receive(timeout=0.05)
     await other.close()

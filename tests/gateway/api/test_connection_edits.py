@@ -26,8 +26,11 @@ async def test_metadata_of_all_or_of_none(running: RunningGateway, tracker: Trac
     await running.imported(tracker.grant(), metadata={"old": 1})
     for method in ("POST", "PATCH"):
         body = {"connection_id": ["c1", "nobody"], "provider_config_key": "tracker", "metadata": {"a": 1}}
-        told = await running.json(method, "/connections/metadata", json=body, expect=404)
-        assert (told["error"]["code"], told["error"]["payload"]["connection_id"]) == ("unknown_connection", "nobody")
+        answer = await running.json(method, "/connections/metadata", json=body, expect=404)
+        assert (answer["error"]["code"], answer["error"]["payload"]["connection_id"]) == (
+            "unknown_connection",
+            "nobody",
+        )
     assert (await running.json("GET", ONE))["metadata"] == {"old": 1}
 
 
@@ -44,11 +47,11 @@ WRONG_METADATA: list[tuple[dict[str, Any], list[str]]] = [
 async def test_wrong_metadata_is_named(running: RunningGateway) -> None:
     for changes, path in WRONG_METADATA:
         body = {"connection_id": "c1", "provider_config_key": "tracker", "metadata": {}, **changes}
-        told = await running.json("POST", "/connections/metadata", json=body, expect=400)
-        assert path in [issue["path"] for issue in told["error"]["errors"]], changes
+        answer = await running.json("POST", "/connections/metadata", json=body, expect=400)
+        assert path in [issue["path"] for issue in answer["error"]["errors"]], changes
     unknown = {"connection_id": "c1", "provider_config_key": "no", "metadata": {}}
-    told = await running.json("POST", "/connections/metadata", json=unknown, expect=404)
-    assert told["error"]["code"] == "unknown_provider_config"
+    answer = await running.json("POST", "/connections/metadata", json=unknown, expect=404)
+    assert answer["error"]["code"] == "unknown_provider_config"
 
 
 async def test_metadata_reaches_the_next_request(running: RunningGateway, tracker: Tracker) -> None:
@@ -72,9 +75,9 @@ async def test_the_old_addresses_do_the_same(running: RunningGateway, tracker: T
         "refresh_token": grant["refresh_token"],
         "metadata": {"old": 1},
     }
-    told = await running.json("POST", "/connection", json=flat, expect=201)
-    connection_id = told.pop("connection_id")
-    assert told == flat
+    reply = await running.json("POST", "/connection", json=flat, expect=201)
+    connection_id = reply.pop("connection_id")
+    assert reply == flat
     address = f"/connection/{connection_id}?provider_config_key=tracker"
     shown = await running.json("GET", address, expect=200)
     assert shown["credentials"]["access_token"] == grant["access_token"]
@@ -105,8 +108,8 @@ async def test_a_flat_import_of_a_key_or_a_password(running: RunningGateway, tra
     sent = {"provider_config_key": "basic", "connection_id": "b", "username": "u", "password": ""}
     assert await running.json("POST", "/connection", json=sent, expect=201) == sent
     wrong = {"provider_config_key": "keyed", "password": "x"}
-    told = await running.json("POST", "/connection", json=wrong, expect=400)
-    assert told["error"]["code"] == "invalid_body"
+    body = await running.json("POST", "/connection", json=wrong, expect=400)
+    assert body["error"]["code"] == "invalid_body"
 
 
 async def test_a_patch_replaces_tags_by_those_of_the_end_user_and_those_given(
@@ -154,42 +157,42 @@ WRONG_PATCHES: list[tuple[str, dict[str, Any], int, str]] = [
 async def test_a_wrong_patch_is_named(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     for address, body, status, code in WRONG_PATCHES:
-        told = await running.json("PATCH", address, json=body, expect=status)
-        assert told["error"]["code"] == code, (address, body)
+        answer = await running.json("PATCH", address, json=body, expect=status)
+        assert answer["error"]["code"] == code, (address, body)
 
 
 async def test_an_import_tells_the_faults_of_form_and_credential_together(running: RunningGateway) -> None:
     body = {"provider_config_key": "tracker", "surprise": 1, "tags": {"1": "x"}, "credentials": {"type": "OAUTH2"}}
-    told = await running.json("POST", "/connections", json=body, expect=400)
-    paths = [issue["path"] for issue in told["error"]["errors"]]
+    answer = await running.json("POST", "/connections", json=body, expect=400)
+    paths = [issue["path"] for issue in answer["error"]["errors"]]
     assert sorted(paths) == [["credentials", "access_token"], ["surprise"], ["tags"]]
 
 
-async def test_a_setting_that_nobody_reads_is_kept_and_told(running: RunningGateway, tracker: Tracker) -> None:
-    told = await running.imported(tracker.grant(), connection_config={"region": "eu"})
-    assert told["connection_config"]["region"] == "eu"
-    assert [warning["path"] for warning in told["warnings"]] == [["connection_config", "region"]]
+async def test_a_setting_that_nobody_reads_is_kept_and_reported(running: RunningGateway, tracker: Tracker) -> None:
+    answer = await running.imported(tracker.grant(), connection_config={"region": "eu"})
+    assert answer["connection_config"]["region"] == "eu"
+    assert [warning["path"] for warning in answer["warnings"]] == [["connection_config", "region"]]
     assert "warnings" not in await running.imported(tracker.grant(), connection_config={"subdomain": "acme"})
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 async def test_calls_without_a_body_take_none(running: RunningGateway, tracker: Tracker, method: str) -> None:
     await running.imported(tracker.grant())
-    told = await running.json(method, ONE, json={"a": 1}, expect=400)
-    assert told["error"]["code"] == "invalid_body"
+    body = await running.json(method, ONE, json={"a": 1}, expect=400)
+    assert body["error"]["code"] == "invalid_body"
     await running.json(method, ONE, json={}, expect=200)
 
 
 async def test_the_lists_tags_are_read_strictly(running: RunningGateway) -> None:
     for query in ("tags[]=x", "tags[1a]=x", "tags[a]=x&tags[A]=y", "tags=x", "tags[a=x", f"tags[{'x' * 65}]=x"):
-        told = await running.json("GET", f"/connections?{query}", expect=400)
-        assert told["error"]["code"] == "invalid_query_params", query
+        body = await running.json("GET", f"/connections?{query}", expect=400)
+        assert body["error"]["code"] == "invalid_query_params", query
 
 
 async def test_variables_come_from_the_configuration(running: RunningGateway) -> None:
     assert await running.json("GET", "/environment-variables", expect=200) == []
     running.document["environments"]["dev"]["variables"] = {"B": "2", "A": "one"}
     await running.restart()
-    told = await running.json("GET", "/environment-variables", expect=200)
-    assert told == [{"name": "B", "value": "2"}, {"name": "A", "value": "one"}]
+    body = await running.json("GET", "/environment-variables", expect=200)
+    assert body == [{"name": "B", "value": "2"}, {"name": "A", "value": "one"}]
     await running.json("GET", "/environment-variables?x=1", expect=400)

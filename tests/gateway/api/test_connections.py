@@ -9,23 +9,23 @@ from tests.fakes.tracker import Tracker
 
 
 async def test_an_import_shows_the_whole_connection(running: RunningGateway, tracker: Tracker) -> None:
-    told = await running.imported(tracker.grant(), metadata={"a": 1}, tags={"Team": "x"})
-    assert told["connection_id"] == "c1"
-    assert told["provider"] == "tracker"
-    assert told["metadata"] == {"a": 1}
-    assert told["tags"] == {"team": "x"}
-    assert told["errors"] == []
-    assert told["connection_config"]["cloudId"] == "cloud-1"
-    assert told["credentials"]["refresh_token"] == "refresh-0"
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", told["created_at"])
+    answer = await running.imported(tracker.grant(), metadata={"a": 1}, tags={"Team": "x"})
+    assert answer["connection_id"] == "c1"
+    assert answer["provider"] == "tracker"
+    assert answer["metadata"] == {"a": 1}
+    assert answer["tags"] == {"team": "x"}
+    assert answer["errors"] == []
+    assert answer["connection_config"]["cloudId"] == "cloud-1"
+    assert answer["credentials"]["refresh_token"] == "refresh-0"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", answer["created_at"])
 
 
 async def test_an_import_without_an_id_gets_one(running: RunningGateway, tracker: Tracker) -> None:
     body = {"provider_config_key": "tracker", "credentials": {"type": "OAUTH2", "access_token": "a"}}
     tracker.grants.append(type(tracker.grants[0])("r", {"a"})) if tracker.grants else tracker.grant()
     tracker.grants[0].access_tokens = {"a"}
-    told = await running.json("POST", "/connections", json=body, expect=201)
-    assert re.fullmatch(r"[0-9a-f-]{36}", told["connection_id"])
+    answer = await running.json("POST", "/connections", json=body, expect=201)
+    assert re.fullmatch(r"[0-9a-f-]{36}", answer["connection_id"])
 
 
 async def test_a_new_credential_alone_keeps_the_connection_where_it_was(
@@ -80,10 +80,10 @@ async def test_a_wrong_import_names_its_fault_and_stores_nothing(
         "credentials": {"type": "OAUTH2", "access_token": grant["access_token"]},
         **changes,
     }
-    told = await running.json("POST", "/connections", json=body, expect=status)
-    assert told["error"]["code"] == code
+    answer = await running.json("POST", "/connections", json=body, expect=status)
+    assert answer["error"]["code"] == code
     if path is not None:
-        assert path in [issue["path"] for issue in told["error"]["errors"]]
+        assert path in [issue["path"] for issue in answer["error"]["errors"]]
     assert (await running.json("GET", "/connections"))["connections"] == []
 
 
@@ -96,8 +96,8 @@ async def test_a_refused_import_leaves_the_older_connection_as_it_was(
         "connection_id": "c1",
         "credentials": {"type": "OAUTH2", "access_token": "stolen"},
     }
-    told = await running.json("POST", "/connections", json=body, expect=400)
-    assert told["error"]["code"] == "connection_test_failed"
+    reply = await running.json("POST", "/connections", json=body, expect=400)
+    assert reply["error"]["code"] == "connection_test_failed"
     async with running.proxied("c1") as answer:
         assert answer.status == 200
 
@@ -112,8 +112,8 @@ async def test_the_list_is_filtered_and_paged(running: RunningGateway, tracker: 
         )
 
     async def ids(query: str) -> list[str]:
-        told = await running.json("GET", f"/connections?{query}", expect=200)
-        return [one["connection_id"] for one in told["connections"]]
+        body = await running.json("GET", f"/connections?{query}", expect=200)
+        return [one["connection_id"] for one in body["connections"]]
 
     assert await ids("") == ["c4", "c3", "c2", "c1", "c0"]
     assert await ids("connectionId=c3") == ["c3"]
@@ -138,7 +138,7 @@ async def test_a_list_without_a_limit_ends_too_and_says_where_it_goes_on(
         await running.imported(tracker.grant(), f"c{n}")
     first = await running.json("GET", "/connections")
     rest = await running.json("GET", f"/connections?cursor={first['next_cursor']}")
-    assert [one["connection_id"] for told in (first, rest) for one in told["connections"]] == ["c2", "c1", "c0"]
+    assert [one["connection_id"] for reported in (first, rest) for one in reported["connections"]] == ["c2", "c1", "c0"]
     assert "next_cursor" not in rest
     assert [one["connection_id"] for one in (await running.json("GET", "/connections?page=1"))["connections"]] == ["c0"]
     refused = await running.json("GET", "/connections?limit=5000", expect=400)
@@ -149,14 +149,14 @@ async def test_a_list_without_a_limit_ends_too_and_says_where_it_goes_on(
     "query", ["limit=0", "limit=2001", "limit=x", "page=-1", "surprise=1", "connectionId=a&connectionId=b"]
 )
 async def test_a_wrong_query_of_the_list_is_named(running: RunningGateway, query: str) -> None:
-    told = await running.json("GET", f"/connections?{query}", expect=400)
-    assert told["error"]["code"] == "invalid_query_params"
+    body = await running.json("GET", f"/connections?{query}", expect=400)
+    assert body["error"]["code"] == "invalid_query_params"
 
 
 async def test_a_connection_id_may_hold_slashes_and_blanks(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant(), "c 1/x")
-    told = await running.json("GET", "/connections/c%201/x?provider_config_key=tracker", expect=200)
-    assert told["connection_id"] == "c 1/x"
+    body = await running.json("GET", "/connections/c%201/x?provider_config_key=tracker", expect=200)
+    assert body["connection_id"] == "c 1/x"
 
 
 async def test_delete_is_effective_at_once(running: RunningGateway, tracker: Tracker) -> None:
@@ -168,13 +168,13 @@ async def test_delete_is_effective_at_once(running: RunningGateway, tracker: Tra
     async with running.proxied("c1") as answer:
         assert (answer.status, answer.headers["Gateway-Error"]) == (404, "unknown_connection")
     for method in ("DELETE", "GET"):
-        told = await running.json(method, address, expect=404)
-        assert told["error"]["code"] == "unknown_connection"
+        body = await running.json(method, address, expect=404)
+        assert body["error"]["code"] == "unknown_connection"
 
 
 async def test_a_read_without_its_integration_says_which_parameter_is_missing(running: RunningGateway) -> None:
-    told = await running.json("GET", "/connections/c1", expect=400)
-    assert told["error"]["errors"][0]["path"] == ["provider_config_key"]
+    body = await running.json("GET", "/connections/c1", expect=400)
+    assert body["error"]["errors"][0]["path"] == ["provider_config_key"]
 
 
 async def test_a_body_that_is_no_json_is_named(running: RunningGateway) -> None:
@@ -191,18 +191,18 @@ async def test_a_connection_has_a_limited_number_of_settings(running: RunningGat
         "credentials": {"type": "OAUTH2", "access_token": "a"},
         "connection_config": {f"x{number}": "y" for number in range(251)},
     }
-    told = await running.json("POST", "/connections", json=body, expect=400)
-    assert "at most 250 settings" in told["error"]["message"]
+    answer = await running.json("POST", "/connections", json=body, expect=400)
+    assert "at most 250 settings" in answer["error"]["message"]
 
 
 async def test_a_body_with_too_many_faults_is_refused_in_one_sentence(running: RunningGateway) -> None:
-    told = await running.json("POST", "/connections", json={f"x{number}": 1 for number in range(2000)}, expect=400)
-    assert told["error"]["message"].startswith("The body has 2,002 faults.")
-    assert len(told["error"]["errors"]) == 1
+    body = await running.json("POST", "/connections", json={f"x{number}": 1 for number in range(2000)}, expect=400)
+    assert body["error"]["message"].startswith("The body has 2,002 faults.")
+    assert len(body["error"]["errors"]) == 1
 
 
 async def test_a_list_is_not_filtered_by_more_tags_than_a_connection_has(running: RunningGateway) -> None:
     query = "&".join(f"tags[t{number}]=x" for number in range(600))
-    told = await running.json("GET", f"/connections?{query}", expect=400)
-    assert told["error"]["errors"][0]["path"] == ["tags"]
+    body = await running.json("GET", f"/connections?{query}", expect=400)
+    assert body["error"]["errors"][0]["path"] == ["tags"]
     await running.json("GET", "/connections?" + "&".join(query.split("&")[:10]), expect=200)

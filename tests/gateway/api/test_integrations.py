@@ -27,8 +27,8 @@ async def twin(running: RunningGateway, tracker: Tracker) -> AsyncIterator[Runni
 
 
 async def made(running: RunningGateway, **changes: Any) -> Any:
-    told = await running.json("POST", "/integrations", json={**NEW, **changes}, expect=200)
-    return told["data"]
+    body = await running.json("POST", "/integrations", json={**NEW, **changes}, expect=200)
+    return body["data"]
 
 
 async def imported(running: RunningGateway, tracker: Tracker, connection_id: str = "c1", key: str = "made") -> Any:
@@ -38,22 +38,22 @@ async def imported(running: RunningGateway, tracker: Tracker, connection_id: str
 
 
 async def test_one_that_is_made_serves_at_once_and_after_a_restart(running: RunningGateway, tracker: Tracker) -> None:
-    told = await made(running, display_name="Mine", forward_webhooks=False)
-    assert {name: told[name] for name in ("unique_key", "provider", "display_name", "forward_webhooks")} == {
+    reply = await made(running, display_name="Mine", forward_webhooks=False)
+    assert {name: reply[name] for name in ("unique_key", "provider", "display_name", "forward_webhooks")} == {
         "unique_key": "made",
         "provider": "tracker",
         "display_name": "Mine",
         "forward_webhooks": False,
     }
-    assert "s3cret-value" not in str(told)
-    assert "credentials" not in told
+    assert "s3cret-value" not in str(reply)
+    assert "credentials" not in reply
     await imported(running, tracker)
     for _ in range(2):
         async with running.proxied("c1", integration="made") as answer:
             assert answer.status == 200
         listed = (await running.json("GET", "/integrations", expect=200))["data"]
         assert [one["unique_key"] for one in listed] == ["tracker", "made"]
-        assert listed[1]["created_at"] == told["created_at"]
+        assert listed[1]["created_at"] == reply["created_at"]
         await running.restart()
 
 
@@ -75,15 +75,15 @@ async def test_include_adds_what_is_asked_for(running: RunningGateway) -> None:
     declared = await running.json("GET", "/integrations/tracker?include=credentials,webhook", expect=200)
     assert declared["data"]["credentials"]["client_id"] == "client"
     assert declared["data"]["credentials"]["webhook_secret"] is None
-    told = await running.json("GET", "/integrations/made?include=everything", expect=400)
-    assert told["error"]["errors"][0]["path"] == ["include"]
+    body = await running.json("GET", "/integrations/made?include=everything", expect=400)
+    assert body["error"]["errors"][0]["path"] == ["include"]
 
 
 async def test_a_provider_with_a_routing_script_has_a_webhook_address(running: RunningGateway) -> None:
     jira = {"provider": "jira", "unique_key": "j", "credentials": CLIENT}
     await running.json("POST", "/integrations", json=jira, expect=200)
-    told = await running.json("GET", "/integrations/j?include=webhook", expect=200)
-    assert told["data"]["webhook_url"] == f"{running.url}/webhook/dev/j"
+    body = await running.json("GET", "/integrations/j?include=webhook", expect=200)
+    assert body["data"]["webhook_url"] == f"{running.url}/webhook/dev/j"
 
 
 WRONG: list[tuple[dict[str, Any], list[list[str]]]] = [
@@ -114,16 +114,16 @@ WRONG: list[tuple[dict[str, Any], list[list[str]]]] = [
 async def test_a_wrong_one_names_every_fault_and_is_not_made(running: RunningGateway) -> None:
     await made(running, unique_key="there")
     for changes, paths in WRONG:
-        told = await running.json("POST", "/integrations", json={**NEW, **changes}, expect=400)
-        assert told["error"]["code"] == "invalid_body"
-        assert [issue["path"] for issue in told["error"]["errors"]] == paths, changes
+        body = await running.json("POST", "/integrations", json={**NEW, **changes}, expect=400)
+        assert body["error"]["code"] == "invalid_body"
+        assert [issue["path"] for issue in body["error"]["errors"]] == paths, changes
     assert len((await running.json("GET", "/integrations"))["data"]) == 2
 
 
 async def test_a_key_provider_takes_no_credentials(running: RunningGateway) -> None:
     plain = {"provider": "openai", "unique_key": "o"}
-    told = await running.json("POST", "/integrations", json={**plain, "credentials": CLIENT}, expect=400)
-    assert told["error"]["errors"][0]["path"] == ["credentials", "type"]
+    body = await running.json("POST", "/integrations", json={**plain, "credentials": CLIENT}, expect=400)
+    assert body["error"]["errors"][0]["path"] == ["credentials", "type"]
     await running.json("POST", "/integrations", json=plain, expect=200)
     shown = await running.json("GET", "/integrations/o?include=credentials", expect=200)
     assert shown["data"]["credentials"] is None
@@ -132,9 +132,9 @@ async def test_a_key_provider_takes_no_credentials(running: RunningGateway) -> N
 @pytest.mark.parametrize("method", ["PATCH", "DELETE"])
 async def test_a_declared_one_is_read_only_and_says_where_it_stands(running: RunningGateway, method: str) -> None:
     body = {"json": {"display_name": "x"}} if method == "PATCH" else {}
-    told = await running.json(method, "/integrations/tracker", expect=409, **body)
-    assert told["error"]["code"] == "conflict"
-    assert "environments.dev.integrations.tracker" in told["error"]["message"]
+    answer = await running.json(method, "/integrations/tracker", expect=409, **body)
+    assert answer["error"]["code"] == "conflict"
+    assert "environments.dev.integrations.tracker" in answer["error"]["message"]
     unknown = await running.json(method, "/integrations/nobody", expect=404, **body)
     assert unknown["error"]["code"] == "not_found"
 
@@ -147,28 +147,28 @@ async def test_a_declared_one_names_its_line(tmp_path: Path, tracker: Tracker) -
     gateway = RunningGateway(tmp_path, document([]))
     await gateway.start()
     assert await reload.reload(gateway.app, str(tmp_path / "gateway.yaml"))
-    told = await gateway.json("DELETE", "/integrations/tracker", expect=409)
+    body = await gateway.json("DELETE", "/integrations/tracker", expect=409)
     line = (tmp_path / "gateway.yaml").read_text().splitlines().index("      tracker:") + 1
-    assert told["error"]["payload"] == {"declared_at": f"gateway.yaml:{line}"}
+    assert body["error"]["payload"] == {"declared_at": f"gateway.yaml:{line}"}
     await gateway.stop()
 
 
-async def test_a_slip_in_the_provider_s_name_is_told_with_the_nearest(running: RunningGateway) -> None:
+async def test_a_slip_in_the_provider_s_name_is_reported_with_the_nearest(running: RunningGateway) -> None:
     for name, hint in (("githbu", "'githbu'; did you mean 'github'? GET"), ("no-such-thing", "'no-such-thing'. GET")):
-        told = await running.json("POST", "/integrations", json={"unique_key": "x", "provider": name}, expect=400)
-        assert told["error"]["errors"][0]["path"] == ["provider"]
-        assert hint in told["error"]["message"]
+        body = await running.json("POST", "/integrations", json={"unique_key": "x", "provider": name}, expect=400)
+        assert body["error"]["errors"][0]["path"] == ["provider"]
+        assert hint in body["error"]["message"]
 
 
 async def test_a_change_takes_effect_and_leaves_the_rest(running: RunningGateway, tracker: Tracker) -> None:
     before = await made(running, credentials={**CLIENT, "webhook_secret": "hook"}, custom={"team": "a"})
     address = "/integrations/made"
-    told = await running.json("PATCH", address, json={"display_name": "New", "forward_webhooks": False}, expect=200)
-    assert told["data"] == {
+    body = await running.json("PATCH", address, json={"display_name": "New", "forward_webhooks": False}, expect=200)
+    assert body["data"] == {
         **before,
         "display_name": "New",
         "forward_webhooks": False,
-        "updated_at": told["data"]["updated_at"],
+        "updated_at": body["data"]["updated_at"],
     }
     other = {"type": "OAUTH2", "client_id": "client-3", "client_secret": "other"}
     await running.json("PATCH", address, json={"credentials": other}, expect=200)
@@ -183,13 +183,13 @@ async def test_a_rename_is_for_those_without_connections(running: RunningGateway
     await made(running)
     await made(running, unique_key="there")
     for taken in ("tracker", "there"):
-        told = await running.json("PATCH", "/integrations/made", json={"unique_key": taken}, expect=400)
-        assert told["error"]["errors"][0]["path"] == ["uniqueKey"]
+        body = await running.json("PATCH", "/integrations/made", json={"unique_key": taken}, expect=400)
+        assert body["error"]["errors"][0]["path"] == ["uniqueKey"]
     await running.json("PATCH", "/integrations/made", json={"unique_key": "other"}, expect=200)
     await running.json("GET", "/integrations/made", expect=404)
     await imported(running, tracker, key="other")
-    told = await running.json("PATCH", "/integrations/other", json={"unique_key": "made"}, expect=400)
-    assert "connections" in told["error"]["message"]
+    body = await running.json("PATCH", "/integrations/other", json={"unique_key": "made"}, expect=400)
+    assert "connections" in body["error"]["message"]
     await running.restart()
     await running.json("GET", "/integrations/other", expect=200)
 
@@ -202,8 +202,8 @@ async def test_deleting_one_ends_its_connections_and_their_tokens(
         await imported(running, tracker, f"c{n}")
     async with running.proxied("c1", integration="made") as answer:
         assert answer.status == 200
-    told = await running.json("DELETE", "/integrations/made", expect=200)
-    assert told == {"success": True, "connections": {"deleted": 3, "revocation": {}}}
+    body = await running.json("DELETE", "/integrations/made", expect=200)
+    assert body == {"success": True, "connections": {"deleted": 3, "revocation": {}}}
     async with running.proxied("c1", integration="made") as answer:
         assert (answer.status, answer.headers["Gateway-Error"]) == (404, "unknown_provider_config")
     assert (await running.json("GET", "/connections"))["connections"] == []
@@ -220,8 +220,8 @@ async def test_tokens_are_ended_with_the_client_of_the_integration_that_goes(
     tracker.refusal = 200
     await made(running)
     await imported(running, tracker)
-    told = await running.json("DELETE", "/integrations/made", expect=200)
-    assert told["connections"] == {"deleted": 1, "revocation": {"revoked": 2}}
+    body = await running.json("DELETE", "/integrations/made", expect=200)
+    assert body["connections"] == {"deleted": 1, "revocation": {"revoked": 2}}
     assert [one.path for one in tracker.seen][-2:] == ["/revoke", "/revoke"]
 
 
@@ -252,8 +252,8 @@ async def test_another_node_learns_of_every_change(
         async with asyncio.timeout(PATIENCE_S):
             while True:
                 async with twin.http.get(f"{twin.url}/integrations/made", headers=twin.headers) as answer:
-                    told = await answer.json()
-                    if answer.status == status and (value is None or told["data"][name] == value):
+                    body = await answer.json()
+                    if answer.status == status and (value is None or body["data"][name] == value):
                         return
                 await asyncio.sleep(0.02)
 

@@ -16,8 +16,8 @@ def as_json(raw: bytes) -> BytesPayload:
 
 
 async def refused(running: RunningGateway, path: str, **sent: Any) -> dict[str, Any]:
-    told = await running.json("POST", path, expect=400, **sent)
-    error: dict[str, Any] = told["error"]
+    body = await running.json("POST", path, expect=400, **sent)
+    error: dict[str, Any] = body["error"]
     assert not [words for words in PYDANTIC if words in str(error)]
     return error
 
@@ -53,8 +53,8 @@ async def test_bytes_that_are_not_utf_8_are_refused(running: RunningGateway) -> 
 
 
 async def test_a_whole_pair_of_surrogates_is_a_character(running: RunningGateway, tracker: Tracker) -> None:
-    told = await running.imported(tracker.grant(), metadata={"a": "\U0001f600"})
-    assert told["metadata"] == {"a": "\U0001f600"}
+    answer = await running.imported(tracker.grant(), metadata={"a": "\U0001f600"})
+    assert answer["metadata"] == {"a": "\U0001f600"}
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,10 @@ async def test_the_message_names_the_faults_in_our_words(running: RunningGateway
     assert (error["code"], error["message"]) == ("invalid_body", message)
 
 
-async def test_an_unknown_query_name_is_told_together_with_bad_values(running: RunningGateway) -> None:
-    told = await running.json("GET", "/connections?limit=0&page=x&surprise=1", expect=400)
-    assert [issue["path"] for issue in told["error"]["errors"]] == [["limit"], ["page"], ["surprise"]]
-    assert told["error"]["message"] == (
+async def test_an_unknown_query_name_is_reported_together_with_bad_values(running: RunningGateway) -> None:
+    body = await running.json("GET", "/connections?limit=0&page=x&surprise=1", expect=400)
+    assert [issue["path"] for issue in body["error"]["errors"]] == [["limit"], ["page"], ["surprise"]]
+    assert body["error"]["message"] == (
         "'limit' must be a whole number from 1 to 2000; 'page' must be a whole number from 0 to 1000000000; "
         "'surprise' is not a parameter of this address."
     )
@@ -98,6 +98,6 @@ async def test_an_unknown_query_name_is_told_together_with_bad_values(running: R
 async def test_a_list_has_a_limited_number_of_items(
     running: RunningGateway, path: str, body: dict[str, Any], field: str
 ) -> None:
-    told = await running.json("POST", path, json=body, expect=400)
-    assert [one["message"] for one in told["error"]["errors"] if "items" in one["message"]] != []
-    assert field in told["error"]["errors"][0]["message"]
+    answer = await running.json("POST", path, json=body, expect=400)
+    assert [one["message"] for one in answer["error"]["errors"] if "items" in one["message"]] != []
+    assert field in answer["error"]["errors"][0]["message"]

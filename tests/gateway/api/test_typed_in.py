@@ -96,10 +96,10 @@ async def test_without_a_valid_session_nothing_begins(running: RunningGateway, t
 async def test_a_session_begins_only_what_it_offers(running: RunningGateway) -> None:
     answer = await depart(running, await running.session_token(), integration="other")
     assert (answer.status, (await answer.json())["error"]["code"]) == (404, "unknown_provider_config")
-    told = await running.json(
+    body = await running.json(
         "POST", "/connect/sessions", json={"end_user": {"id": "u"}, "allowed_integrations": ["other"]}, expect=400
     )
-    assert told["error"]["errors"][0]["path"] == ["allowed_integrations", "0"]
+    assert body["error"]["errors"][0]["path"] == ["allowed_integrations", "0"]
 
 
 async def callback_of(running: RunningGateway, tracker: Tracker) -> str:
@@ -200,8 +200,8 @@ async def test_the_state_cookie_is_bound_and_short(running: RunningGateway) -> N
 
 
 async def test_the_connect_link_lists_the_sessions_integrations(running: RunningGateway) -> None:
-    told = await running.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}}, expect=201)
-    async with running.http.get(told["data"]["connect_link"]) as answer:
+    body = await running.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}}, expect=201)
+    async with running.http.get(body["data"]["connect_link"]) as answer:
         html = await answer.text()
     assert answer.status == 200
     assert "/i/tracker" in html
@@ -211,8 +211,8 @@ async def test_the_connect_link_lists_the_sessions_integrations(running: Running
 
 
 async def test_a_session_needs_somebody(running: RunningGateway) -> None:
-    told = await running.json("POST", "/connect/sessions", json={}, expect=400)
-    assert told["error"]["code"] == "invalid_body"
+    body = await running.json("POST", "/connect/sessions", json={}, expect=400)
+    assert body["error"]["code"] == "invalid_body"
     await running.json("POST", "/connect/sessions", json={"tags": {"team": "x"}}, expect=201)
 
 
@@ -334,7 +334,7 @@ async def test_a_link_that_does_not_work_says_so_to_who_clicked_it(running: Runn
         ("", "neither a code nor an error back. Start again from the application"),
     ],
 )
-async def test_a_failure_is_told_in_whole_sentences_with_the_next_step(
+async def test_a_failure_is_reported_in_whole_sentences_with_the_next_step(
     running: RunningGateway, tracker: Tracker, sent: str, shown: str
 ) -> None:
     state = dict(parse_qsl(urlsplit(await callback_of(running, tracker)).query))["state"]

@@ -36,7 +36,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def told() -> Iterator[list[dict[str, Any]]]:
+def log_events() -> Iterator[list[dict[str, Any]]]:
     with structlog.testing.capture_logs() as logs:
         yield logs
 
@@ -58,11 +58,11 @@ def names(running: RunningGateway) -> set[str]:
     return set(running.services.generation.catalog.providers)
 
 
-def events(told: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
-    return [entry for entry in told if entry["event"] == name]
+def events(log_events: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    return [entry for entry in log_events if entry["event"] == name]
 
 
-async def test_files_come_change_and_go(watched: RunningGateway, told: list[dict[str, Any]]) -> None:
+async def test_files_come_change_and_go(watched: RunningGateway, log_events: list[dict[str, Any]]) -> None:
     write_entry(watched.folder, "mail", MAIL)
     await until(lambda: "mail" in names(watched))
     assert (await watched.json("GET", "/providers/mail", expect=200))["data"]["display_name"] == "Mail"
@@ -72,7 +72,7 @@ async def test_files_come_change_and_go(watched: RunningGateway, told: list[dict
     (watched.folder / "catalog" / "mail.yaml").unlink()
     await until(lambda: "mail" not in names(watched))
     await watched.json("GET", "/providers/mail", expect=404)
-    kinds = [set(entry) & {"added", "changed", "removed"} for entry in events(told, "catalog_changed")]
+    kinds = [set(entry) & {"added", "changed", "removed"} for entry in events(log_events, "catalog_changed")]
     assert kinds == [{"added"}, {"changed"}, {"removed"}]
 
 
@@ -117,18 +117,18 @@ async def test_the_fast_lane_forgets_what_it_kept_of_a_connection(watched: Runni
     assert watched.lane.handed_over >= lane_before
 
 
-async def test_a_faulty_file_keeps_the_old_entry_and_is_told_once(
-    watched: RunningGateway, told: list[dict[str, Any]]
+async def test_a_faulty_file_keeps_the_old_entry_and_is_reported_once(
+    watched: RunningGateway, log_events: list[dict[str, Any]]
 ) -> None:
     before = watched.services.generation.catalog.providers["tracker"]
     path = watched.folder / "catalog" / "tracker.yaml"
     sound = path.read_text()
     path.write_text(sound + "tokn_url: https://x.test\n")
     write_entry(watched.folder, "one", MAIL)
-    await until(lambda: "one" in names(watched) and events(told, "fault"))
+    await until(lambda: "one" in names(watched) and events(log_events, "fault"))
     write_entry(watched.folder, "two", MAIL)
     await until(lambda: "two" in names(watched))
-    faults = [entry["detail"] for entry in events(told, "fault")]
+    faults = [entry["detail"] for entry in events(log_events, "fault")]
     assert len(faults) == 1
     line = sound.count("\n") + 1
     assert faults[0].endswith(f"tracker.yaml:{line}: unknown key 'tokn_url'; did you mean 'token_url'?")
@@ -137,41 +137,41 @@ async def test_a_faulty_file_keeps_the_old_entry_and_is_told_once(
     path.write_text(sound.replace("display_name: Tracker", "display_name: Mended"))
     await until(lambda: watched.services.generation.catalog.providers["tracker"].display_name == "Mended")
     path.write_text("]")
-    await until(lambda: len(events(told, "fault")) == 2)
+    await until(lambda: len(events(log_events, "fault")) == 2)
     assert watched.services.generation.catalog.providers["tracker"].display_name == "Mended"
 
 
-async def test_heirs_of_a_faulty_entry_stay_too(watched: RunningGateway, told: list[dict[str, Any]]) -> None:
+async def test_heirs_of_a_faulty_entry_stay_too(watched: RunningGateway, log_events: list[dict[str, Any]]) -> None:
     write_entry(watched.folder, "base", MAIL)
     write_entry(watched.folder, "heir", {"alias": "base", "display_name": "Heir"})
     await until(lambda: "heir" in names(watched))
     write_entry(watched.folder, "base", {**MAIL, "proxy": {}})
-    await until(lambda: len(events(told, "fault")) == 2)
+    await until(lambda: len(events(log_events, "fault")) == 2)
     assert {"base", "heir"} <= names(watched)
 
 
 async def test_an_entry_that_an_integration_needs_stays_when_its_file_goes(
-    watched: RunningGateway, tracker: Tracker, told: list[dict[str, Any]]
+    watched: RunningGateway, tracker: Tracker, log_events: list[dict[str, Any]]
 ) -> None:
     await watched.imported(tracker.grant())
     (watched.folder / "catalog" / "tracker.yaml").unlink()
-    await until(lambda: events(told, "fault"))
-    assert "the catalog has no provider 'tracker'" in events(told, "fault")[0]["detail"]
-    assert events(told, "catalog_fault")[0]["kept"] == ["tracker"]
+    await until(lambda: events(log_events, "fault"))
+    assert "the catalog has no provider 'tracker'" in events(log_events, "fault")[0]["detail"]
+    assert events(log_events, "catalog_fault")[0]["kept"] == ["tracker"]
     async with watched.proxied("c1") as answer:
         assert answer.status == 200
 
 
 async def test_a_folder_that_is_taken_away_takes_no_entry_with_it(
-    watched: RunningGateway, monkeypatch: pytest.MonkeyPatch, told: list[dict[str, Any]]
+    watched: RunningGateway, monkeypatch: pytest.MonkeyPatch, log_events: list[dict[str, Any]]
 ) -> None:
     write_entry(watched.folder, "mail", MAIL)
     await until(lambda: "mail" in names(watched))
     monkeypatch.setattr(catalog_watch, "LOOK_AGAIN_S", 0.02)
     shutil.move(watched.folder / "catalog", watched.folder / "away")
-    await until(lambda: any("cannot be read" in entry["detail"] for entry in events(told, "fault")))
+    await until(lambda: any("cannot be read" in entry["detail"] for entry in events(log_events, "fault")))
     assert {"mail", "tracker"} <= names(watched)
-    (fault,) = events(told, "catalog_fault")
+    (fault,) = events(log_events, "catalog_fault")
     assert fault["kept"] == ["mail", "tracker"], "and not what ships besides"
 
 

@@ -17,7 +17,7 @@ def numbers(running: RunningGateway, name: str) -> dict[tuple[str, ...], float]:
     """Of one family: the labels' values ▸ the number. No zeros."""
     metrics = running.services.metrics
     metrics.publish()
-    return {key[1:]: told[0] for key, told in total([metrics._page]).items() if key[0] == name and told[0]}
+    return {key[1:]: reported[0] for key, reported in total([metrics._page]).items() if key[0] == name and reported[0]}
 
 
 async def called(running: RunningGateway, connection_id: str = "c1", **options: str) -> int:
@@ -70,7 +70,7 @@ async def test_refreshes_are_counted_by_outcome(
     }
 
 
-async def test_connections_to_providers_are_told_by_provider_and_state(
+async def test_connections_to_providers_are_reported_by_provider_and_state(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     await running.imported(tracker.grant())
@@ -90,7 +90,7 @@ async def test_connections_to_providers_are_told_by_provider_and_state(
     assert numbers(running, "gateway_upstream_outstanding") == {}
 
 
-async def test_an_open_breaker_is_told_by_provider(running: RunningGateway, tracker: Tracker) -> None:
+async def test_an_open_breaker_is_reported_by_provider(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     assert await called(running) == 200
     gate = running.services.gates.to(("http", "127.0.0.1", int(tracker.url.rpartition(":")[2])))
@@ -101,7 +101,7 @@ async def test_an_open_breaker_is_told_by_provider(running: RunningGateway, trac
     assert numbers(running, "gateway_proxy_requests_total")["dev", "tracker", "GET", "503", "busy"] == 1
 
 
-async def test_requests_that_wait_are_told(running: RunningGateway, tracker: Tracker) -> None:
+async def test_requests_that_wait_are_reported(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     assert await called(running) == 200
     pool = running.services.generation.egress.pool(("http", "127.0.0.1", int(tracker.url.rpartition(":")[2])))
@@ -117,7 +117,7 @@ async def test_requests_that_wait_are_told(running: RunningGateway, tracker: Tra
     assert numbers(running, "gateway_upstream_connections_waited_for") == {}
 
 
-async def test_records_that_were_dropped_are_told(running: RunningGateway, tracker: Tracker) -> None:
+async def test_records_that_were_dropped_are_reported(running: RunningGateway, tracker: Tracker) -> None:
     running.services.request_log._bound = 0
     await running.imported(tracker.grant())
     assert numbers(running, "gateway_request_log_dropped_total")[()] >= 1

@@ -24,7 +24,7 @@ OTHER_KEY = "sk-other-0123456789abcdef"
 
 
 @pytest.fixture
-def told() -> Iterator[list[dict[str, Any]]]:
+def log_events() -> Iterator[list[dict[str, Any]]]:
     with structlog.testing.capture_logs() as logs:
         yield logs
 
@@ -229,18 +229,18 @@ async def test_metrics_know_the_integrations_of_now(running: RunningGateway, tra
     assert await status(running, integration="other") == 404
     metrics = running.services.metrics
     calls = {
-        (key[2], key[5]): told[0]
-        for key, told in total([metrics._page]).items()
+        (key[2], key[5]): reported[0]
+        for key, reported in total([metrics._page]).items()
         if key[0] == "gateway_proxy_requests_total"
     }
     assert calls == {("tracker", ""): 1, ("", "unknown_provider_config"): 1, ("other", "unknown_connection"): 1}
     running.document["environments"]["dev"]["secret_keys"] = ["short"]
     assert not await reloaded(running)
-    reloads = {key[1]: told[0] for key, told in total([metrics._page]).items() if key[0] == RELOADS}
+    reloads = {key[1]: reported[0] for key, reported in total([metrics._page]).items() if key[0] == RELOADS}
     assert reloads == {"taken": 1, "refused": 1}, "and the catalog's own are counted apart"
 
 
-async def test_reloads_follow_one_another(running: RunningGateway, told: list[dict[str, Any]]) -> None:
+async def test_reloads_follow_one_another(running: RunningGateway, log_events: list[dict[str, Any]]) -> None:
     configs = []
     for n in (1, 2, 3):
         running.document["live"] = {"ttl_s": n}
@@ -250,7 +250,7 @@ async def test_reloads_follow_one_another(running: RunningGateway, told: list[di
 
 
 async def test_another_encryption_key_comes_in_and_goes_out_without_a_restart(
-    running: RunningGateway, tracker: Tracker, told: list[dict[str, Any]]
+    running: RunningGateway, tracker: Tracker, log_events: list[dict[str, Any]]
 ) -> None:
     await running.imported(tracker.grant())
     newer = "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="
@@ -262,15 +262,15 @@ async def test_another_encryption_key_comes_in_and_goes_out_without_a_restart(
     assert await reloaded(running)
     assert await status(running) == 200
     await running.imported(tracker.grant(), "c2")
-    assert not [event for event in told if event["event"] in ("needs_a_restart", "reload_refused")]
+    assert not [event for event in log_events if event["event"] in ("needs_a_restart", "reload_refused")]
 
 
 async def test_an_encryption_key_that_is_needed_does_not_go(
-    running: RunningGateway, tracker: Tracker, told: list[dict[str, Any]]
+    running: RunningGateway, tracker: Tracker, log_events: list[dict[str, Any]]
 ) -> None:
     await running.imported(tracker.grant())
     running.document["store"]["encryption_keys"] = ["dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="]
     assert not await reloaded(running)
-    assert "gateway keys rotate" in next(event["detail"] for event in told if event["event"] == "fault")
+    assert "gateway keys rotate" in next(event["detail"] for event in log_events if event["event"] == "fault")
     assert await status(running) == 200
     await running.imported(tracker.grant(), "c2")

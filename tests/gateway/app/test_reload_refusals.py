@@ -16,7 +16,7 @@ from tests.gateway.app.test_reload import reloaded, status, write
 
 
 @pytest.fixture
-def told() -> Iterator[list[dict[str, Any]]]:
+def log_events() -> Iterator[list[dict[str, Any]]]:
     with structlog.testing.capture_logs() as logs:
         yield logs
 
@@ -35,15 +35,15 @@ def told() -> Iterator[list[dict[str, Any]]]:
         (("store", "url"), "sqlite:///other.db"),
     ],
 )
-async def test_what_needs_a_restart_is_told_and_stays(
-    running: RunningGateway, told: list[dict[str, Any]], place: tuple[str, str], value: object
+async def test_what_needs_a_restart_is_reported_and_stays(
+    running: RunningGateway, log_events: list[dict[str, Any]], place: tuple[str, str], value: object
 ) -> None:
     before = running.app[RUNTIME].generation.config
     running.document[place[0]][place[1]] = value
     assert await reloaded(running)
     after = running.app[RUNTIME].generation.config
     assert (after.server, after.store) == (before.server, before.store)
-    (warning,) = [event for event in told if event["event"] == "needs_a_restart"]
+    (warning,) = [event for event in log_events if event["event"] == "needs_a_restart"]
     assert warning["setting"] == ".".join(place)
     line = next(
         n for n, text in enumerate((running.folder / "gateway.yaml").read_text().splitlines(), 1) if place[1] in text
@@ -51,8 +51,8 @@ async def test_what_needs_a_restart_is_told_and_stays(
     assert warning["where"].endswith(f"gateway.yaml:{line}")
 
 
-async def test_a_bad_file_changes_nothing_and_every_fault_is_told(
-    running: RunningGateway, tracker: Tracker, told: list[dict[str, Any]]
+async def test_a_bad_file_changes_nothing_and_every_fault_is_reported(
+    running: RunningGateway, tracker: Tracker, log_events: list[dict[str, Any]]
 ) -> None:
     await running.imported(tracker.grant())
     environments = running.document["environments"]
@@ -63,29 +63,29 @@ async def test_a_bad_file_changes_nothing_and_every_fault_is_told(
     before = running.services.generation
     assert not await reload(running.app)
     assert running.services.generation is before
-    faults = [event["detail"] for event in told if event["event"] == "fault"]
+    faults = [event["detail"] for event in log_events if event["event"] == "fault"]
     assert len(faults) == 3  # the third lies behind the file: an OAuth integration without a client
     assert all("gateway.yaml:" in fault for fault in faults)
-    assert told[-1]["event"] == "reload_refused"
+    assert log_events[-1]["event"] == "reload_refused"
     assert await status(running) == 200
 
 
-async def test_a_bad_catalog_changes_nothing(running: RunningGateway, told: list[dict[str, Any]]) -> None:
+async def test_a_bad_catalog_changes_nothing(running: RunningGateway, log_events: list[dict[str, Any]]) -> None:
     (running.folder / "catalog" / "bad.yaml").write_text("auth_mode: NONSENSE\n")
     assert not await reloaded(running)
-    assert any("bad.yaml:1" in event["detail"] for event in told if event["event"] == "fault")
+    assert any("bad.yaml:1" in event["detail"] for event in log_events if event["event"] == "fault")
 
 
-async def test_an_unknown_provider_changes_nothing(running: RunningGateway, told: list[dict[str, Any]]) -> None:
+async def test_an_unknown_provider_changes_nothing(running: RunningGateway, log_events: list[dict[str, Any]]) -> None:
     running.document["environments"]["dev"]["integrations"]["y"] = {"provider": "trackr"}
     assert not await reloaded(running)
-    assert any("did you mean 'tracker'" in event["detail"] for event in told if event["event"] == "fault")
+    assert any("did you mean 'tracker'" in event["detail"] for event in log_events if event["event"] == "fault")
 
 
 async def test_a_gateway_configured_in_python_is_reloaded_with_what_it_is_given(
-    running: RunningGateway, told: list[dict[str, Any]]
+    running: RunningGateway, log_events: list[dict[str, Any]]
 ) -> None:
     assert not await gateway.reload(running.app)
-    assert any("gateway.reload" in event["detail"] for event in told if event["event"] == "fault")
+    assert any("gateway.reload" in event["detail"] for event in log_events if event["event"] == "fault")
     config = configuration.parse(running.document, base=running.folder, environ={})
     assert await gateway.reload(running.app, config)

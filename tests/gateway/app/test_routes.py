@@ -35,16 +35,16 @@ async def test_head_says_what_get_would(running: RunningGateway, tracker: Tracke
         path += "?provider_config_key=tracker"
     if path.startswith("/oauth/connect/"):
         path += f"?connect_session_token={await running.session_token()}"
-    told = {}
+    result = {}
     for method in ("GET", "HEAD"):
         async with running.http.request(
             method, running.url + path, headers=running.headers, allow_redirects=False
         ) as answer:
             head = {name.lower(): text for name, text in answer.headers.items()}
-            told[method] = (answer.status, {name: head[name] for name in head.keys() - CHANGES_EACH_TIME})
+            result[method] = (answer.status, {name: head[name] for name in head.keys() - CHANGES_EACH_TIME})
             assert method == "GET" or await answer.read() == b""
-    assert told["HEAD"] == told["GET"]
-    assert told["HEAD"][0] < 500
+    assert result["HEAD"] == result["GET"]
+    assert result["HEAD"][0] < 500
 
 
 async def test_head_does_not_use_an_authorization_up(running: RunningGateway) -> None:

@@ -213,8 +213,8 @@ async def test_calls_outstanding_stay_counted_and_one_that_waits_takes_a_new_pla
 
 
 async def minted(running: RunningGateway, name: str, **limits: Any) -> dict[str, str]:
-    told = await running.json("POST", KEYS, json={"display_name": name, "limits": limits}, expect=200)
-    return {"Authorization": f"Bearer {told['data']['secret']}"}
+    body = await running.json("POST", KEYS, json={"display_name": name, "limits": limits}, expect=200)
+    return {"Authorization": f"Bearer {body['data']['secret']}"}
 
 
 async def test_a_rate_goes_on_counting(telling: RunningGateway, tracker: Tracker) -> None:
@@ -348,7 +348,9 @@ async def test_counters_go_on(telling: RunningGateway, tracker: Tracker) -> None
     await reloaded(telling)
     assert await status(telling) == 200
     counted = {
-        key: told[0] for key, told in total([telling.services.metrics._page]).items() if "proxy_requests" in key[0]
+        key: reported[0]
+        for key, reported in total([telling.services.metrics._page]).items()
+        if "proxy_requests" in key[0]
     }
     assert list(counted.values()) == [2]
 

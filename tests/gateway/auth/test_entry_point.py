@@ -60,7 +60,7 @@ def test_ours_cannot_be_replaced(offered: list[EntryPoint]) -> None:
     assert type(auth.modes()["API_KEY"]) is ApiKey
 
 
-def test_what_is_no_mode_is_told_by_the_name_of_its_entry_point(offered: list[EntryPoint]) -> None:
+def test_what_is_no_mode_is_reported_by_the_name_of_its_entry_point(offered: list[EntryPoint]) -> None:
     offered.append(point("NOTHING", "Nothing"))
     with pytest.raises(TypeError, match=r"'NOTHING' of gateway.auth_modes .*must name a class that derives from"):
         auth.modes()

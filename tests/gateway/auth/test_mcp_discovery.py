@@ -14,7 +14,7 @@ NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 SERVER = "https://mcp.example.com"
 
 
-def found(issuer: str = SERVER, **told: Any) -> Server:
+def found(issuer: str = SERVER, **result: Any) -> Server:
     """What is found where the metadata of the server and of its issuer say so."""
     resource = {"resource": SERVER, "authorization_servers": [issuer]}
     metadata = {
@@ -22,7 +22,7 @@ def found(issuer: str = SERVER, **told: Any) -> Server:
         "authorization_endpoint": f"{SERVER}/authorize",
         "token_endpoint": f"{SERVER}/token",
         "code_challenge_methods_supported": ["S256"],
-        **told,
+        **result,
     }
     dialogue = discovered(SERVER)
     call: ProviderCall = next(dialogue)

@@ -44,7 +44,7 @@ def test_a_body_is_read_where_it_has_members(kind: str, body: bytes, canonical_p
         assert found == canonical_params
 
 
-def test_templates_of_a_request_are_told_from_the_others() -> None:
+def test_templates_of_a_request_are_reported_from_the_others() -> None:
     signed = "${hmacSha256Hex(${method}\n${path}, ${credentials.secret})}"
     assert needs_request(signed)
     assert not needs_request("Bearer ${accessToken}")

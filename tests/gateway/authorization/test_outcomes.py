@@ -44,8 +44,8 @@ async def test_a_provider_s_no_is_logged(running: RunningGateway, tracker: Track
         async with running.http.get(f"{running.url}/oauth/callback", params=query) as answer:
             assert answer.status == 400
             request_id = answer.headers["Gateway-Request-Id"]
-    told = {"reason": "authorization_refused", "provider_error": "access_denied", "provider_description": "Not today"}
-    assert warned(logs).items() >= (WHOSE | told | {"request_id": request_id}).items()
+    result = {"reason": "authorization_refused", "provider_error": "access_denied", "provider_description": "Not today"}
+    assert warned(logs).items() >= (WHOSE | result | {"request_id": request_id}).items()
 
 
 async def test_an_authorization_that_cannot_begin_is_logged(running: RunningGateway, tracker: Tracker) -> None:

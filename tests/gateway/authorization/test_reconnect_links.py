@@ -40,10 +40,10 @@ async def failed(running: RunningGateway, connection_id: str, headers: dict[str,
 
 
 async def minted(running: RunningGateway, **wish: Any) -> dict[str, str]:
-    told = await running.json(
+    body = await running.json(
         "POST", "/environment/api-keys", json={"display_name": secrets.token_hex(4), **wish}, expect=200
     )
-    return {"Authorization": f"Bearer {told['data']['secret']}"}
+    return {"Authorization": f"Bearer {body['data']['secret']}"}
 
 
 async def session_of(running: RunningGateway, link: str) -> Any:
@@ -65,9 +65,9 @@ async def polled(running: RunningGateway, url: str, headers: dict[str, str] | No
 
 
 async def test_following_the_advice_makes_the_next_call_succeed(running: RunningGateway, tracker: Tracker) -> None:
-    status, told = await failed(running, "u 1/x")
-    assert (status, told["code"]) == (404, "unknown_connection")
-    payload = told["payload"]
+    status, reply = await failed(running, "u 1/x")
+    assert (status, reply["code"]) == (404, "unknown_connection")
+    payload = reply["payload"]
     assert payload["rule"] == "connection"
     assert "connect_url" in payload["fix"]
     assert payload["changed_by"]
@@ -86,7 +86,7 @@ async def test_the_same_link_is_handed_out_until_its_connection_is_there(
     links = {(await failed(running, "u1"))[1]["payload"]["connect_url"] for _ in range(3)}
     together = await asyncio.gather(*(failed(running, "u2") for _ in range(8)))
     assert len(links) == 1
-    assert len({told["payload"]["connect_url"] for _, told in together}) == 1
+    assert len({reported["payload"]["connect_url"] for _, reported in together}) == 1
     link = links.pop()
     assert (await session_of(running, link)).allowed_integrations == ("tracker",)
     await connected(running, link)
@@ -111,15 +111,15 @@ async def test_a_link_that_is_about_to_end_is_not_handed_out(
 async def test_a_dead_connection_comes_with_the_link_that_renews_it(running: RunningGateway, tracker: Tracker) -> None:
     token = tracker.grant()["access_token"]
     await running.imported({"access_token": token, "expires_at": "2020-01-01T00:00:00Z"})
-    status, told = await failed(running, "c1")
-    assert (status, told["code"]) == (424, "reconnect_needed")
-    session = await session_of(running, told["payload"]["connect_url"])
+    status, reply = await failed(running, "c1")
+    assert (status, reply["code"]) == (424, "reconnect_needed")
+    session = await session_of(running, reply["payload"]["connect_url"])
     assert (session.integration_id, session.connection_id) == ("tracker", "c1")
-    status, waiting = await polled(running, told["payload"]["poll_url"])
-    assert (status, waiting["error"]["payload"]["connect_url"]) == (424, told["payload"]["connect_url"])
+    status, waiting = await polled(running, reply["payload"]["poll_url"])
+    assert (status, waiting["error"]["payload"]["connect_url"]) == (424, reply["payload"]["connect_url"])
     assert waiting["error"]["payload"]["connection"]["credentials"] == {}
-    await connected(running, told["payload"]["connect_url"])
-    assert (await polled(running, told["payload"]["poll_url"]))[0] == 200
+    await connected(running, reply["payload"]["connect_url"])
+    assert (await polled(running, reply["payload"]["poll_url"]))[0] == 200
     async with running.proxied("c1", "/ex/jira/x") as answer:
         assert answer.status == 200
 
@@ -129,9 +129,9 @@ async def test_a_link_that_works_no_more_is_not_handed_out_again(running: Runnin
     await running.imported({"access_token": token, "expires_at": "2020-01-01T00:00:00Z"})
     renewing = (await failed(running, "c1"))[1]["payload"]["connect_url"]
     await running.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
-    status, told = await failed(running, "c1")
+    status, reply = await failed(running, "c1")
     assert status == 404
-    making = told["payload"]["connect_url"]
+    making = reply["payload"]["connect_url"]
     assert making != renewing, "its session went with the connection"
     await running.services.sessions.end(await session_of(running, making))
     last = (await failed(running, "c1"))[1]["payload"]["connect_url"]
@@ -144,38 +144,38 @@ async def test_a_link_that_works_no_more_is_not_handed_out_again(running: Runnin
 async def test_an_agent_may_connect_and_poll_without_seeing_anything(running: RunningGateway, tracker: Tracker) -> None:
     scopes = ["environment:proxy", "environment:connect_sessions:write"]
     agent = await minted(running, scopes=scopes, limits={"connections": ["tracker/u1"]})
-    status, told = await failed(running, "u1", agent)
+    status, answer = await failed(running, "u1", agent)
     assert status == 404
-    assert (await polled(running, told["payload"]["poll_url"], agent))[0] == 404
-    await connected(running, told["payload"]["connect_url"])
-    status, there = await polled(running, told["payload"]["poll_url"], agent)
+    assert (await polled(running, answer["payload"]["poll_url"], agent))[0] == 404
+    await connected(running, answer["payload"]["connect_url"])
+    status, there = await polled(running, answer["payload"]["poll_url"], agent)
     assert (status, there["state"]) == (200, "active")
     assert "credentials" not in there
     assert "connection_config" not in there
-    status, told = await failed(running, "u2", agent)
+    status, answer = await failed(running, "u2", agent)
     assert status == 404
-    assert "connect_url" not in told["payload"], "that one is none of its business"
+    assert "connect_url" not in answer["payload"], "that one is none of its business"
 
 
-async def test_a_key_that_may_not_connect_is_told_who_may(running: RunningGateway) -> None:
+async def test_a_key_that_may_not_connect_is_reported_who_may(running: RunningGateway) -> None:
     plain = await minted(running, scopes=["environment:proxy"])
-    status, told = await failed(running, "u1", plain)
+    status, answer = await failed(running, "u1", plain)
     assert status == 404
-    assert "connect_url" not in told["payload"]
-    assert "environment:connect_sessions:write" in told["payload"]["fix"]
+    assert "connect_url" not in answer["payload"]
+    assert "environment:connect_sessions:write" in answer["payload"]["fix"]
 
 
 async def test_a_capability_may_carry_the_right_to_connect(running: RunningGateway, tracker: Tracker) -> None:
     scopes = ["environment:proxy", "environment:connect_sessions:write"]
     body = {"display_name": "x", "kind": "capability", "scopes": scopes, "limits": {"connections": ["tracker/u1"]}}
-    told = await running.json("POST", "/environment/api-keys", json=body, expect=200)
-    async with running.http.get(f"{told['data']['base_url']}/ex/jira/x") as answer:
+    reply = await running.json("POST", "/environment/api-keys", json=body, expect=200)
+    async with running.http.get(f"{reply['data']['base_url']}/ex/jira/x") as answer:
         payload = (await answer.json())["error"]["payload"]
         assert answer.status == 404
     link = payload["connect_url"]
     assert "poll_url" not in payload, "it takes a key, and the capability is none"
     await connected(running, link)
-    async with running.http.get(f"{told['data']['base_url']}/ex/jira/x") as answer:
+    async with running.http.get(f"{reply['data']['base_url']}/ex/jira/x") as answer:
         assert answer.status == 200
 
 
@@ -347,8 +347,8 @@ async def test_the_new_sessions_of_a_key_are_limited_by_the_minute(
 async def asked_for_session(running: RunningGateway, headers: dict[str, str]) -> tuple[int, Any]:
     wish = {"end_user": {"id": "u"}}
     async with running.http.post(f"{running.url}/connect/sessions", json=wish, headers=headers) as answer:
-        told = (await answer.json()).get("error", {})
-        return answer.status, told | {"retry_after": int(answer.headers.get("Retry-After", 0))}
+        body = (await answer.json()).get("error", {})
+        return answer.status, body | {"retry_after": int(answer.headers.get("Retry-After", 0))}
 
 
 async def test_a_connection_whose_integration_moved_to_another_provider_is_authorized_again(

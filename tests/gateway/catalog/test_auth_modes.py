@@ -57,7 +57,7 @@ def test_a_rich_entry_is_fine(tmp_path: Path, entry: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("entry", "told"),
+    ("entry", "result"),
     [
         (SIGN_IN.replace("token_url", "refresh_url"), "1: token_url is missing; auth_mode TWO_STEP needs it"),
         (
@@ -99,9 +99,9 @@ def test_a_rich_entry_is_fine(tmp_path: Path, entry: str) -> None:
         (GRANT.replace("DELETE", "PURGE"), "9: revocation.method must be 'POST', 'DELETE' or 'GET'"),
     ],
 )
-def test_what_a_mode_cannot_work_with_is_a_fault(tmp_path: Path, entry: str, told: str) -> None:
+def test_what_a_mode_cannot_work_with_is_a_fault(tmp_path: Path, entry: str, result: str) -> None:
     found = faults(tmp_path, entry)
-    assert any(fault.startswith(told) for fault in found), found
+    assert any(fault.startswith(result) for fault in found), found
 
 
 @pytest.mark.parametrize("name", AUTH_MODES)
@@ -111,7 +111,7 @@ def test_a_mode_names_fields_that_entries_have(name: str) -> None:
     assert mode.summary.endswith(".")
 
 
-def test_editors_are_told_what_a_mode_needs_and_that_heirs_may_leave_it_out() -> None:
+def test_editors_are_reported_what_a_mode_needs_and_that_heirs_may_leave_it_out() -> None:
     schema = json_schema()
     rules = {
         rule["if"]["properties"]["auth_mode"]["const"]: rule["then"]["required"] for rule in schema["then"]["allOf"]

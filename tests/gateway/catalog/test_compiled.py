@@ -67,7 +67,7 @@ def test_files_that_come_and_go_are_seen(large: Path) -> None:
     assert "mail-7" not in names
 
 
-def test_a_fault_is_told_at_every_start(large: Path) -> None:
+def test_a_fault_is_reported_at_every_start(large: Path) -> None:
     (large / "mail-7.yaml").write_text("auth_mode: API_KEY\n")
     for _ in range(2):
         with pytest.raises(CatalogFaults, match=r"mail-7\.yaml:1: display_name is missing"):
@@ -87,7 +87,7 @@ def test_what_an_entry_uses_must_be_known_where_it_is_read(large: Path, parsed: 
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}\n", b"[]\n", b"null\nx", b"\xff\xfe", b'{"key": 1}\n'])
-def test_a_damaged_file_is_made_anew(large: Path, parsed: list[str], damage: bytes) -> None:
+def test_a_damaged_file_is_made_again(large: Path, parsed: list[str], damage: bytes) -> None:
     whole = dict(load_catalog([large]).providers)
     kept(large).write_bytes(damage)
     parsed.clear()
@@ -98,7 +98,7 @@ def test_a_damaged_file_is_made_anew(large: Path, parsed: list[str], damage: byt
     assert parsed == []
 
 
-def test_a_file_cut_short_is_made_anew(large: Path, parsed: list[str]) -> None:
+def test_a_file_cut_short_is_made_again(large: Path, parsed: list[str]) -> None:
     load_catalog([large])
     kept(large).write_bytes(kept(large).read_bytes()[:-40])
     parsed.clear()

@@ -21,8 +21,8 @@ def faults(tmp_path: Path, text: str | bytes, name: str = "entry.yaml") -> list[
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     try:
         load_catalog([tmp_path], scripts=SCRIPTS)
-    except CatalogFaults as told:
-        return [str(fault).removeprefix(f"{path}:") for fault in told.faults]
+    except CatalogFaults as raised:
+        return [str(fault).removeprefix(f"{path}:") for fault in raised.faults]
     return []
 
 
@@ -152,10 +152,10 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "told"), CASES)
-def test_a_fault_is_told_with_its_line(tmp_path: Path, text: str | bytes, told: str) -> None:
+@pytest.mark.parametrize(("text", "result"), CASES)
+def test_a_fault_is_reported_with_its_line(tmp_path: Path, text: str | bytes, result: str) -> None:
     found = faults(tmp_path, text)
-    assert any(fault.startswith(told) for fault in found), found
+    assert any(fault.startswith(result) for fault in found), found
 
 
 def test_aliases_that_multiply_are_stopped(tmp_path: Path) -> None:

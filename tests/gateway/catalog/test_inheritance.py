@@ -29,9 +29,9 @@ BASE = """\
 
 
 def faults(*folders: Path) -> list[str]:
-    with pytest.raises(CatalogFaults) as told:
+    with pytest.raises(CatalogFaults) as raised:
         load_catalog(folders)
-    return [str(fault).rpartition("/")[2] for fault in told.value.faults]
+    return [str(fault).rpartition("/")[2] for fault in raised.value.faults]
 
 
 def values(catalog: Catalog, name: str) -> dict[str, object]:
@@ -93,26 +93,26 @@ def test_an_entry_cannot_inherit_from_itself_alone(tmp_path: Path) -> None:
 
 
 def test_an_unknown_base_is_named_with_the_nearest(tmp_path: Path) -> None:
-    told = faults(folder(tmp_path, tracker=BASE, shop="display_name: Shop\nalias: traker\n"))
-    assert told == ["shop.yaml:2: alias: there is no entry 'traker' to inherit from; did you mean 'tracker'?"]
+    message = faults(folder(tmp_path, tracker=BASE, shop="display_name: Shop\nalias: traker\n"))
+    assert message == ["shop.yaml:2: alias: there is no entry 'traker' to inherit from; did you mean 'tracker'?"]
     assert "must be text" not in faults(folder(tmp_path, shop="alias: [tracker]\n"))[0]
 
 
-def test_an_inherited_fault_is_told_where_it_is_inherited(tmp_path: Path) -> None:
+def test_an_inherited_fault_is_reported_where_it_is_inherited(tmp_path: Path) -> None:
     heir = "display_name: Heir\nalias: base\nauth_mode: APP_STORE\n"
     assert faults(folder(tmp_path, base=BASE, heir=heir))[0].startswith(
         "heir.yaml:3: there is no auth mode 'APP_STORE'"
     )
     heir = "display_name: Heir\nalias: base\nconnection_config: {site: null, other: {}}\nproxy: {base_url: 'https://a.b'}\n"
     changed = dedent(BASE).replace("api.example.com", "${connectionConfig.site}.example.com")
-    told = faults(folder(tmp_path, base=changed, heir=heir.replace("proxy: {base_url: 'https://a.b'}\n", "")))
-    assert told == ["heir.yaml:2: ${connectionConfig.site} has no setting; add 'site' to connection_config"]
+    message = faults(folder(tmp_path, base=changed, heir=heir.replace("proxy: {base_url: 'https://a.b'}\n", "")))
+    assert message == ["heir.yaml:2: ${connectionConfig.site} has no setting; add 'site' to connection_config"]
 
 
 def test_an_heir_of_a_faulty_base_says_so_once(tmp_path: Path) -> None:
-    told = faults(folder(tmp_path, zbase=dedent(BASE).replace("token_url", "tokn_url"), heir="alias: zbase\n"))
-    assert [one.partition(": ")[0] for one in told] == ["heir.yaml:1", "zbase.yaml:6"]
-    assert told[0].endswith("the entry 'zbase', which this one inherits from, has faults of its own")
+    message = faults(folder(tmp_path, zbase=dedent(BASE).replace("token_url", "tokn_url"), heir="alias: zbase\n"))
+    assert [one.partition(": ")[0] for one in message] == ["heir.yaml:1", "zbase.yaml:6"]
+    assert message[0].endswith("the entry 'zbase', which this one inherits from, has faults of its own")
 
 
 def test_a_later_folder_inherits_from_an_earlier_one(tmp_path: Path) -> None:

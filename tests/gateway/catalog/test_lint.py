@@ -13,7 +13,7 @@ OAUTH = "sources: [provider-docs]\n" + dedent(TRACKER)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "result"),
     [
         (dedent(MAIL), "1: says no sources, so nobody can tell how far to trust it"),
         (SOURCED.replace("[email]", "[e-mail]"), "2: 'e-mail' is no category of the vocabulary in docs/catalog.md"),
@@ -63,10 +63,10 @@ OAUTH = "sources: [provider-docs]\n" + dedent(TRACKER)
         (OAUTH + "refresh: {requires_scope: refresh}\n", "9: without 'refresh' among default_scopes, connections"),
     ],
 )
-def test_a_warning_names_its_line(tmp_path: Path, text: str, told: str) -> None:
+def test_a_warning_names_its_line(tmp_path: Path, text: str, result: str) -> None:
     found = lint([folder(tmp_path, entry=text)])
     assert {warning.level for warning in found} == {"warning"}
-    assert any(str(warning).startswith(f"{tmp_path}/entry.yaml:{told}") for warning in found), list(map(str, found))
+    assert any(str(warning).startswith(f"{tmp_path}/entry.yaml:{result}") for warning in found), list(map(str, found))
 
 
 def test_a_fault_has_its_own_level_and_warnings_of_other_files_are_still_given(tmp_path: Path) -> None:

@@ -75,12 +75,12 @@ def test_one_provider_in_two_files_is_a_fault(tmp_path: Path) -> None:
         load_catalog([tmp_path])
 
 
-def test_the_faults_of_all_files_are_told_at_once(tmp_path: Path) -> None:
+def test_the_faults_of_all_files_are_reported_at_once(tmp_path: Path) -> None:
     folder(tmp_path, a=MAIL.replace("docs:", "dosc:"), b=MAIL.replace("API_KEY", "APIKEY"), c=MAIL)
-    with pytest.raises(CatalogFaults) as told:
+    with pytest.raises(CatalogFaults) as raised:
         load_catalog([tmp_path])
-    assert [fault.where.rpartition("/")[2] for fault in told.value.faults] == ["a.yaml:3", "b.yaml:4"]
-    assert str(told.value).count("\n") == 1
+    assert [fault.where.rpartition("/")[2] for fault in raised.value.faults] == ["a.yaml:3", "b.yaml:4"]
+    assert str(raised.value).count("\n") == 1
 
 
 def test_two_hundred_entries_load_in_a_moment(tmp_path: Path) -> None:
@@ -110,9 +110,9 @@ def test_a_path_to_a_file_is_that_one_entry(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_a_fault(tmp_path: Path) -> None:
     (tmp_path / "folder.yaml").mkdir()
     (tmp_path / "gone.yaml").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(CatalogFaults) as told:
+    with pytest.raises(CatalogFaults) as raised:
         load_catalog([tmp_path])
-    assert [fault.message for fault in told.value.faults] == [
+    assert [fault.message for fault in raised.value.faults] == [
         "cannot be read: Is a directory",
         "cannot be read: No such file or directory",
     ]

@@ -62,7 +62,7 @@ def test_fields_that_say_enough_stand_alone() -> None:
 
 @pytest.mark.parametrize("paginate", [None, CURSOR])
 def test_a_provider_without_an_entry_is_paged_by_the_header_alone(paginate: Paginate | None) -> None:
-    told: dict[str, str] = {
+    result: dict[str, str] = {
         "type": "offset",
         "offset_name_in_request": "page",
         "offset_start_value": "1",
@@ -70,8 +70,8 @@ def test_a_provider_without_an_entry_is_paged_by_the_header_alone(paginate: Pagi
         "limit_name_in_request": "size",
         "response_path": "a.b",
     }
-    expected: dict[str, Any] = {**told, "offset_start_value": 1}
-    assert ways(paginate=paginate, **told) == [Way(**expected)]
+    expected: dict[str, Any] = {**result, "offset_start_value": 1}
+    assert ways(paginate=paginate, **result) == [Way(**expected)]
 
 
 def test_a_name_may_be_cut_off_at_an_underscore() -> None:
@@ -88,7 +88,7 @@ def test_a_name_may_be_cut_off_at_an_underscore() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "faults"),
+    ("result", "faults"),
     [
         ({}, ["does not say how it pages"]),
         ({"response_path": "x"}, ["no type"]),
@@ -109,9 +109,9 @@ def test_a_name_may_be_cut_off_at_an_underscore() -> None:
         ),
     ],
 )
-def test_every_fault_is_told(told: dict[str, str], faults: list[str]) -> None:
+def test_every_fault_is_reported(result: dict[str, str], faults: list[str]) -> None:
     with pytest.raises(BadWay) as wrong:
-        ways(paginate=None, **told)
+        ways(paginate=None, **result)
     assert len(wrong.value.faults) == len(faults)
     for fault, said in zip(faults, wrong.value.faults, strict=True):
         assert fault in said

@@ -52,9 +52,9 @@ def test_the_names_of_one_value_are_all_understood(template: str, values: dict[s
 
 
 def test_every_value_that_is_not_there_is_named_once() -> None:
-    with pytest.raises(Unresolved) as told:
+    with pytest.raises(Unresolved) as raised:
         render_text("${a} ${connectionConfig.b} ${base64(${a}${c})} ${d}", {"d": ""})
-    assert told.value.names == ("a", "connectionConfig.b", "c")
+    assert raised.value.names == ("a", "connectionConfig.b", "c")
 
 
 def test_an_empty_value_is_a_value() -> None:
@@ -106,11 +106,11 @@ def test_a_fingerprint_is_the_digest_of_the_public_key_from_either_half() -> Non
         ("${ed25519Sign(m, ${ec})}", "must be an Ed25519 private key"),
     ],
 )
-def test_a_key_that_is_none_is_told_and_not_shown(template: str, why: str) -> None:
+def test_a_key_that_is_none_is_reported_and_not_shown(template: str, why: str) -> None:
     values = {"k": "not a key", "ec": pem(ec.generate_private_key(ec.SECP256R1()))}
-    with pytest.raises(BadValue, match=why) as told:
+    with pytest.raises(BadValue, match=why) as raised:
         render_text(template, values)
-    assert "not a key" not in str(told.value)
+    assert "not a key" not in str(raised.value)
 
 
 def pem(key: PrivateKeyTypes) -> str:
@@ -140,10 +140,10 @@ def test_now_is_the_clock_s_now(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("value", ["a\r\nHost: evil", "a\nb", "a\x00", "\x7f"])
 def test_a_line_break_never_gets_into_a_header(value: str) -> None:
-    with pytest.raises(BadValue) as told:
+    with pytest.raises(BadValue) as raised:
         render_text("Bearer ${accessToken}", {"accessToken": value})
-    assert told.value.name == "accessToken"
-    assert value not in str(told.value)
+    assert raised.value.name == "accessToken"
+    assert value not in str(raised.value)
     assert "\n" not in render_text("${base64(${a})}", {"a": value})
 
 
@@ -222,9 +222,9 @@ def test_a_host_takes_one_label_in_lower_case() -> None:
 )
 @pytest.mark.parametrize("setting", [{}, {"pattern": ".*"}])
 def test_nothing_else_gets_into_a_host(value: str, setting: dict[str, str]) -> None:
-    with pytest.raises(BadValue) as told:
+    with pytest.raises(BadValue) as raised:
         render_url(SITE, {"site": value}, rules(**setting) if setting else {})
-    assert told.value.name == "site"
+    assert raised.value.name == "site"
 
 
 def test_a_value_must_fit_its_setting_when_it_is_used() -> None:
@@ -292,9 +292,9 @@ def test_ports_and_queries_take_what_belongs_there() -> None:
 
 def test_unset_and_empty_settings_have_their_default_or_are_named() -> None:
     assert render_url(SITE, {"site": ""}, rules(default_value="www")) == "https://www.example.com/v1"
-    with pytest.raises(Unresolved) as told:
+    with pytest.raises(Unresolved) as raised:
         render_url(SITE + "/${connectionConfig.b}/${apiKey}", {"site": ""}, rules())
-    assert told.value.names == ("connectionConfig.site", "connectionConfig.b", "apiKey")
+    assert raised.value.names == ("connectionConfig.site", "connectionConfig.b", "apiKey")
 
 
 def test_prefix_and_suffix_are_for_forms_only() -> None:
@@ -345,6 +345,6 @@ def test_no_value_leaves_the_host_or_the_path_it_was_given(value: str) -> None:
 def test_a_value_is_checked_by_its_setting_when_it_is_saved(rule: dict[str, object], good: str, bad: str) -> None:
     setting = Setting.model_validate({"title": "T", **rule})
     check_value("site", good, setting)
-    with pytest.raises(BadValue) as told:
+    with pytest.raises(BadValue) as raised:
         check_value("site", bad, setting)
-    assert told.value.name == "site"
+    assert raised.value.name == "site"

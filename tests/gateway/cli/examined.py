@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from gateway.cli import main
 
 
-class Told(NamedTuple):
+class DoctorReport(NamedTuple):
     """What doctor said: the exit code, its findings, and everything it printed."""
 
     code: int
@@ -48,13 +48,13 @@ class Examined:
     def line(self, text: str) -> int:
         return next(n for n, line in enumerate(self.file.read_text().splitlines(), 1) if text in line)
 
-    async def told(self, *arguments: str) -> Told:
+    async def report(self, *arguments: str) -> DoctorReport:
         self.write()
         words = ["doctor", *arguments, "-c", str(self.file)]
         whole = await asyncio.to_thread(CliRunner().invoke, main, [*words, "--json"])
         report = json.loads(whole.stdout)
         assert report["ok"] is (whole.exit_code == 0)
-        return Told(whole.exit_code, report["findings"], whole.output)
+        return DoctorReport(whole.exit_code, report["findings"], whole.output)
 
 
 @asynccontextmanager

@@ -47,8 +47,8 @@ def ran(*words: str, code: int = 0) -> str:
 def as_json(*words: str, code: int = 0) -> dict[str, Any]:
     done = CliRunner().invoke(main, [*words, "--json"])
     assert done.exit_code == code, (done.output, done.exception)
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    body: dict[str, Any] = json.loads(done.stdout)
+    return body
 
 
 @pytest.fixture
@@ -67,19 +67,19 @@ def test_a_key_is_brought_in_rotated_to_and_taken_out(folder: Path) -> None:
     ]
     assert "`gateway keys rotate`" in before["advice"]
     done = as_json("keys", "rotate", "-c", file)
-    assert (done["sealed_anew"], done["left"], done["new_data_keys"], done["removed_data_keys"]) == (3, 0, 1, 1)
+    assert (done["sealed_again"], done["left"], done["new_data_keys"], done["removed_data_keys"]) == (3, 0, 1, 1)
     after = as_json("keys", "status", "--verify", "-c", file)
     assert [(key["values"], key["may_go"]) for key in after["encryption_keys"]] == [(3, False), (0, True)]
     assert (after["damaged"], after["without_a_key"]) == ([], 0)
     assert "Encryption key 2 is needed no more" in ran("keys", "status", "-c", file)
     write(folder, NEXT)
-    assert "0 values sealed anew" in ran("keys", "rotate", "-c", file)
+    assert "0 values sealed again" in ran("keys", "rotate", "-c", file)
     assert "3 sealed" not in ran("keys", "rotate", "--data-keys", "-c", file)
 
 
-def test_only_wrapping_anew_is_told_as_that(folder: Path) -> None:
+def test_only_wrapping_anew_is_reported_as_that(folder: Path) -> None:
     file = str(write(folder, NEXT, KEY))
-    assert "1 data key wrapped anew" in ran("keys", "rotate", "--wrap-only", "-c", file)
+    assert "1 data key wrapped again" in ran("keys", "rotate", "--wrap-only", "-c", file)
     assert as_json("keys", "rotate", "--wrap-only", "-c", file)["wrapped"] == 0
     ran("keys", "rotate", "--wrap-only", "--data-keys", "-c", file, code=2)
 
@@ -88,9 +88,9 @@ def test_only_wrapping_anew_is_told_as_that(folder: Path) -> None:
 def test_a_lost_key_is_one_line_and_no_byte_changes(folder: Path, command: list[str]) -> None:
     file = str(write(folder, NEXT))
     before = (folder / "gateway.db").read_bytes()
-    told = ran(*command, "-c", file, code=1)
-    assert told.count("\n") == 1
-    assert "1 data key, with 3 values, under an encryption key that is not in store.encryption_keys" in told
+    output = ran(*command, "-c", file, code=1)
+    assert output.count("\n") == 1
+    assert "1 data key, with 3 values, under an encryption key that is not in store.encryption_keys" in output
     assert (folder / "gateway.db").read_bytes() == before
 
 
@@ -102,10 +102,10 @@ def test_a_backup_is_made_and_put_back(folder: Path) -> None:
     assert "3 connections as of" in ran("backup", copy, "--force", "-c", file)
     put_back = as_json("restore", copy, "-c", file)
     assert (put_back["connections"], put_back["credentials_taken_over"]) == (3, 0)
-    told = ran("restore", copy, "--exactly", "-c", file)
-    assert "3 connections as of" in told
-    assert "has to connect again" in told
-    assert "is kept as" in told
+    output = ran("restore", copy, "--exactly", "-c", file)
+    assert "3 connections as of" in output
+    assert "has to connect again" in output
+    assert "is kept as" in output
 
 
 @pytest.mark.parametrize(
@@ -131,30 +131,30 @@ def test_a_file_that_is_no_backup_is_blamed_itself(folder: Path, content: bytes 
     else:
         wrong.write_bytes(content)
     before = (folder / "gateway.db").read_bytes()
-    told = ran("restore", str(wrong), "-c", config, code=1)
-    assert told.count("\n") == 1
-    assert str(wrong) in told
-    assert words in told
-    assert "store.url" not in told
+    output = ran("restore", str(wrong), "-c", config, code=1)
+    assert output.count("\n") == 1
+    assert str(wrong) in output
+    assert words in output
+    assert "store.url" not in output
     assert (folder / "gateway.db").read_bytes() == before
 
 
 def test_postgresql_has_tools_of_its_own_and_no_password_is_printed(tmp_path: Path) -> None:
     file = str(write(tmp_path, KEY, url="postgresql://gw:hidden@db.example:5433/prod?sslmode=require"))
-    told = ran("backup", "my copy.dump", "-c", file, code=1)
+    output = ran("backup", "my copy.dump", "-c", file, code=1)
     wanted = "pg_dump --format=custom --file='my copy.dump' 'postgresql://gw@db.example:5433/prod?sslmode=require'"
-    assert wanted in told
+    assert wanted in output
     assert "pg_restore --clean" in ran("restore", "x.dump", "-c", file, code=1)
-    assert "hidden" not in told
+    assert "hidden" not in output
 
 
 def test_no_command_shows_a_key(folder: Path) -> None:
     file = str(write(folder, NEXT, KEY))
-    told = (
+    body = (
         ran("keys", "status", "-c", file)
         + ran("keys", "rotate", "-c", file)
         + json.dumps(as_json("keys", "status", "-c", file))
     )
     for key in (KEY, NEXT):
-        assert base64.b64encode(key).decode() not in told
-        assert key.hex() not in told
+        assert base64.b64encode(key).decode() not in body
+        assert key.hex() not in body

@@ -73,7 +73,7 @@ def test_nothing_is_made(file: Path) -> None:
     assert list(file.parent.iterdir()) == [file]
 
 
-def test_an_unknown_provider_is_told_with_its_line(file: Path) -> None:
+def test_an_unknown_provider_is_reported_with_its_line(file: Path) -> None:
     result = check(file, HEAD + "      tracker:\n        provider: jria\n")
     assert result.exit_code == 1
     assert result.stdout == ""
@@ -82,7 +82,7 @@ def test_an_unknown_provider_is_told_with_its_line(file: Path) -> None:
     assert "did you mean 'jira'?" in result.stderr
 
 
-def test_a_fault_in_an_added_catalog_folder_is_told_with_that_file_and_line(file: Path) -> None:
+def test_a_fault_in_an_added_catalog_folder_is_reported_with_that_file_and_line(file: Path) -> None:
     (file.parent / "mine").mkdir()
     (file.parent / "mine" / "tracker.yaml").write_text("display_name: Tracker\ncategoris: [x]\n")
     result = check(file, GOOD + "catalog: [mine]\n")
@@ -95,7 +95,7 @@ def test_an_empty_catalog_folder_is_fine(file: Path) -> None:
     assert check(file, GOOD + "catalog: [mine]\n").exit_code == 0
 
 
-def test_scopes_in_one_item_are_told_as_such(file: Path) -> None:
+def test_scopes_in_one_item_are_reported_as_such(file: Path) -> None:
     text = "      jira: {client_id: a, client_secret: b, scopes: ['read:jira-work,offline_access']}\n"
     result = check(file, HEAD + text)
     assert result.exit_code == 0
@@ -109,7 +109,7 @@ def test_what_only_a_browser_opens_is_no_matter_of_egress(file: Path) -> None:
     assert "authorization_url" not in result.stderr
 
 
-def test_a_warning_is_told_and_passes(file: Path) -> None:
+def test_a_warning_is_reported_and_passes(file: Path) -> None:
     result = check(file, HEAD + "      jira: {client_id: a, client_secret: b, scopes: ['read:jira-work']}\n")
     assert result.exit_code == 0
     assert result.stderr.startswith(f"{file}:6: warning: ")

@@ -49,11 +49,11 @@ async def test_its_options_are_those_of_the_api(running: RunningGateway, examine
     back = ("--return-url", "http://localhost:8000/back", "--state", "s")
     done = await connections(examined, "link", *FOR_ADA, *options, *back, "--json")
     assert done.exit_code == 0, done.stderr
-    told: Any = json.loads(done.stdout)
-    assert sorted(told) == ["connect_link", "expires_at", "poll_url", "session_id", "token"]
-    left = (datetime.fromisoformat(told["expires_at"]) - clock.now()).total_seconds()
+    body: Any = json.loads(done.stdout)
+    assert sorted(body) == ["connect_link", "expires_at", "poll_url", "session_id", "token"]
+    left = (datetime.fromisoformat(body["expires_at"]) - clock.now()).total_seconds()
     assert 3 * 86400 - 60 < left <= 3 * 86400
-    session = await session_of(running, told["connect_link"])
+    session = await session_of(running, body["connect_link"])
     assert (session.single_use, session.max_connections, session.code_challenge) == (True, 2, challenge)
     assert (session.return_url, session.return_state) == ("http://localhost:8000/back", "s")
 

@@ -164,14 +164,14 @@ def test_what_it_says_to_type_can_be_typed(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(command.parents[1])
     monkeypatch.setenv("PATH", os.defpath)
     run = [str(command), "init", "--dir", str(tmp_path / "a b")]
-    told = subprocess.run(run, capture_output=True, text=True, check=True).stdout
-    assert f"\n  3. bin/gateway check -c '{tmp_path}/a b/gateway.yaml'\n" in told
+    output = subprocess.run(run, capture_output=True, text=True, check=True).stdout
+    assert f"\n  3. bin/gateway check -c '{tmp_path}/a b/gateway.yaml'\n" in output
     monkeypatch.setenv("PATH", str(command.parent), prepend=os.pathsep)
-    told = subprocess.run([*run, "--force"], capture_output=True, text=True, check=True).stdout
-    assert f"\n  3. gateway check -c '{tmp_path}/a b/gateway.yaml'\n" in told
+    output = subprocess.run([*run, "--force"], capture_output=True, text=True, check=True).stdout
+    assert f"\n  3. gateway check -c '{tmp_path}/a b/gateway.yaml'\n" in output
 
 
-def test_the_first_integration_is_declared_and_what_it_needs_is_told(tmp_path: Path) -> None:
+def test_the_first_integration_is_declared_and_what_it_needs_is_reported(tmp_path: Path) -> None:
     result = init("--dir", str(tmp_path), "--provider", "jira")
     environ = {"JIRA_CLIENT_ID": "id", "JIRA_CLIENT_SECRET": "secret"}
     jira = load(tmp_path / "gateway.yaml", environ=environ).environments["dev"].integrations["jira"]
@@ -229,20 +229,20 @@ def test_the_address_to_listen_on_and_that_of_webhooks_are_written(tmp_path: Pat
     assert made.environments["dev"].webhook_url == "https://app.example.com/hook"
 
 
-def test_whoever_listens_for_all_is_told_which_address_is_missing(tmp_path: Path) -> None:
+def test_whoever_listens_for_all_is_reported_which_address_is_missing(tmp_path: Path) -> None:
     result = init("--dir", str(tmp_path), "--host", "0.0.0.0", "--port", "8080")
     assert result.exit_code == 0
     assert "server.host is 0.0.0.0" in result.stderr
     assert "server.public_url is http://127.0.0.1:8080" in result.stderr
     assert "--public-url" in result.stderr
     assert "0.0.0.0" not in result.stdout
-    told = init("--dir", str(tmp_path / "b"), "--host", "0.0.0.0", "--json")
-    assert len(json.loads(told.stdout)["warnings"]) == 1
+    body = init("--dir", str(tmp_path / "b"), "--host", "0.0.0.0", "--json")
+    assert len(json.loads(body.stdout)["warnings"]) == 1
     for flags in (["--host", "127.0.0.1"], ["--host", "0.0.0.0", "--public-url", "https://gw.example.com"]):
         assert "warning" not in init("--dir", str(tmp_path / flags[-1].rpartition("/")[2]), *flags).output
 
 
-def test_where_the_usual_port_is_taken_the_next_free_one_is_used_and_told(
+def test_where_the_usual_port_is_taken_the_next_free_one_is_used_and_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(TAKEN, lambda _host, port: port in (3003, 3004))
@@ -260,7 +260,7 @@ def test_where_the_usual_port_is_taken_the_next_free_one_is_used_and_told(
 
 
 @pytest.mark.parametrize("flags", [["--port", "3003"], ["--public-url", "http://127.0.0.1:3003"]])
-def test_a_port_that_was_named_and_is_taken_is_told(
+def test_a_port_that_was_named_and_is_taken_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str]
 ) -> None:
     monkeypatch.setattr(TAKEN, lambda _host, port: port == 3003)

@@ -54,7 +54,7 @@ def test_the_version_is_that_of_the_distribution() -> None:
 
 
 @pytest.mark.parametrize("command", ["serve", "check"])
-def test_a_configuration_at_fault_is_told_line_by_line_without_a_traceback(
+def test_a_configuration_at_fault_is_reported_line_by_line_without_a_traceback(
     command: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     file = tmp_path_factory.mktemp("faulty") / "gateway.yaml"

@@ -65,14 +65,14 @@ def refusal(file: Path, heavy: Sequence[str]) -> str:
     return run.stderr
 
 
-def test_a_wrong_encryption_key_is_told_before_anything_heavy_is_imported(file: Path) -> None:
+def test_a_wrong_encryption_key_is_reported_before_anything_heavy_is_imported(file: Path) -> None:
     asyncio.run(_made(file))
-    told = refusal(file, HEAVY)
-    assert told.startswith("gateway: ")
-    assert "store.encryption_keys" in told
+    message = refusal(file, HEAVY)
+    assert message.startswith("gateway: ")
+    assert "store.encryption_keys" in message
 
 
-def test_a_wrong_encryption_key_is_told_of_postgresql_too(file: Path, empty_database: str) -> None:
+def test_a_wrong_encryption_key_is_reported_of_postgresql_too(file: Path, empty_database: str) -> None:
     asyncio.run(_sealed_otherwise(empty_database))
     file.write_text(HEAD.replace("store: {", f"store: {{url: '{empty_database}', "))
     assert "store.encryption_keys" in refusal(file, ("sqlalchemy",))
@@ -104,15 +104,15 @@ def test_faults_of_the_configuration_hide_neither_the_catalogs_nor_an_unknown_pr
     )
     result = ran(command, "-c", str(file))
     assert result.exit_code == 1
-    told = result.stderr
-    assert f"{file}:7: the catalog has no provider 'jria'; did you mean 'jira'?" in told
-    assert f"{file}:9: environments.dev.integrations.three.provider: must be one text, not a list" in told
-    assert f"{file}:10: live.ttl_s: must be a number" in told
-    assert f"{file}:11: catalog[1]: there is no folder" in told
-    assert "mine/tracker.yaml:2: unknown key 'categoris'" in told
-    assert "'tracker'" not in told.replace("unknown key 'categoris'", ""), "it is there, only faulty"
-    assert told.count("three") == 1
-    assert told.count("missing\n") == 1
+    message = result.stderr
+    assert f"{file}:7: the catalog has no provider 'jria'; did you mean 'jira'?" in message
+    assert f"{file}:9: environments.dev.integrations.three.provider: must be one text, not a list" in message
+    assert f"{file}:10: live.ttl_s: must be a number" in message
+    assert f"{file}:11: catalog[1]: there is no folder" in message
+    assert "mine/tracker.yaml:2: unknown key 'categoris'" in message
+    assert "'tracker'" not in message.replace("unknown key 'categoris'", ""), "it is there, only faulty"
+    assert message.count("three") == 1
+    assert message.count("missing\n") == 1
 
 
 def test_faults_come_as_one_line_of_json(file: Path) -> None:

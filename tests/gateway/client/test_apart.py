@@ -1,4 +1,4 @@
-"""The client stands apart: whoever imports it loads no server, no database, no catalog."""
+"""The client stands apart: anyone who imports it loads no server, no database, no catalog."""
 
 import subprocess
 import sys

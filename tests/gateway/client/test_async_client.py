@@ -48,8 +48,8 @@ def calling(kind: str, url: str) -> Call:
 
     def blocking(method: str, *args: Any, **options: Any) -> Any:
         with Client(url, SECRET_KEY, **names) as client:
-            told = getattr(client, method)(*args, **options)
-            return list(told) if hasattr(told, "__next__") else told
+            result = getattr(client, method)(*args, **options)
+            return list(result) if hasattr(result, "__next__") else result
 
     async def threaded(method: str, *args: Any, **options: Any) -> Any:
         return await asyncio.to_thread(blocking, method, *args, **options)
@@ -129,9 +129,9 @@ async def test_integrations_are_made_changed_and_deleted(call: Call) -> None:
     assert (made["unique_key"], made["provider"], made["display_name"]) == ("hub-eu", "github", "Hub")
     changed = await call("update_integration", "hub-eu", unique_key="hub", display_name="The hub")
     assert (changed["unique_key"], changed["display_name"]) == ("hub", "The hub")
-    told = await call("get_integration", "hub", include=("webhook", "credentials"))
-    assert told["credentials"]["client_id"] == "ours"
-    assert "webhook_url" in told
+    answer = await call("get_integration", "hub", include=("webhook", "credentials"))
+    assert answer["credentials"]["client_id"] == "ours"
+    assert "webhook_url" in answer
     assert "credentials" not in await call("get_integration", "hub")
     assert (await call("delete_integration", "hub"))["success"] is True
     with pytest.raises(GatewayError, match="conflict"):
@@ -145,7 +145,7 @@ async def test_the_catalog_is_searched(call: Call) -> None:
     assert len(await call("list_providers")) > 1000
 
 
-async def test_the_story_of_a_connection_is_told_when_asked_for(call: Call) -> None:
+async def test_the_story_of_a_connection_is_reported_when_asked_for(call: Call) -> None:
     assert "history" not in await call("get_connection")
     assert "history" in await call("get_connection", history=True)
 
@@ -181,8 +181,8 @@ async def test_metadata_leaves_as_the_api_wants_it(
 
 
 async def test_a_reconnect_session_names_the_connection(asked: Call) -> None:
-    told = await asked("create_reconnect_session", end_user={"id": "u1"})
-    assert told == {
+    answer = await asked("create_reconnect_session", end_user={"id": "u1"})
+    assert answer == {
         "method": "POST",
         "body": {"integration_id": "tracker", "connection_id": "c1", "end_user": {"id": "u1"}},
     }

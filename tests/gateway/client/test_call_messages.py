@@ -84,7 +84,7 @@ def test_every_option_has_its_header() -> None:
 
 
 @pytest.mark.parametrize("missing", ["provider_config_key", "connection_id"])
-def test_a_name_that_is_missing_is_told(missing: str) -> None:
+def test_a_name_that_is_missing_is_reported(missing: str) -> None:
     named = {"provider_config_key": "jira", "connection_id": "u1"}
     del named[missing]
     with pytest.raises(ValueError, match=missing):
@@ -105,7 +105,7 @@ def test_the_gateway_reads_what_the_client_writes() -> None:
 
 
 @pytest.mark.parametrize("value", ["ü", "a\nb", "\x7f"])
-def test_what_no_header_may_hold_is_told(value: str) -> None:
+def test_what_no_header_may_hold_is_reported(value: str) -> None:
     with pytest.raises(ValueError, match="response_path"):
         wish(None, None, {"response_path": value})
 

@@ -43,7 +43,7 @@ async def echo(request: web.Request) -> web.StreamResponse:
         assert request.transport is not None
         request.transport.abort()
         return answer
-    told = {
+    text = {
         "method": request.method,
         "target": request.raw_path,
         "key": request.headers.get("x-api-key"),
@@ -51,7 +51,7 @@ async def echo(request: web.Request) -> web.StreamResponse:
         "mine": request.headers.get("X-Mine"),
         "body": (await request.read()).decode(),
     }
-    return web.json_response(told, headers={"X-Method": request.method})
+    return web.json_response(text, headers={"X-Method": request.method})
 
 
 @pytest.fixture
@@ -89,9 +89,9 @@ async def test_every_method_is_the_operation_of_the_requirement(call: Call, meth
     assert (answer.status, answer.ok, answer.headers["X-Method"]) == (200, True, method.upper())
     assert answer.request_id
     if method != "head":
-        told = answer.json()
-        assert told["target"] == "/v1/a%2Fb?x=1&max=5&ids=1&ids=2"
-        assert (told["key"], told["mine"], told["body"]) == (KEY, "1", "")
+        body = answer.json()
+        assert body["target"] == "/v1/a%2Fb?x=1&max=5&ids=1&ids=2"
+        assert (body["key"], body["mine"], body["body"]) == (KEY, "1", "")
 
 
 async def test_any_method_can_be_named(call: Call) -> None:
@@ -108,8 +108,8 @@ async def test_any_method_can_be_named(call: Call) -> None:
     ],
 )
 async def test_a_body_is_json_a_form_or_bytes(call: Call, body: dict[str, Any], arrives: str, kind: str) -> None:
-    told = (await call("post", "/x", **body)).json()
-    assert (told["body"], told["type"]) == (arrives, kind)
+    answer = (await call("post", "/x", **body)).json()
+    assert (answer["body"], answer["type"]) == (arrives, kind)
 
 
 async def test_a_body_may_be_made_while_it_is_sent(call: Call) -> None:
@@ -118,8 +118,8 @@ async def test_a_body_may_be_made_while_it_is_sent(call: Call) -> None:
             yield b"piece %d," % number
             yield b""
 
-    told = (await call("put", "/x", data=pieces(), headers={"Content-Type": "text/csv"})).json()
-    assert (told["body"], told["type"]) == ("piece 0,piece 1,piece 2,", "text/csv")
+    body = (await call("put", "/x", data=pieces(), headers={"Content-Type": "text/csv"})).json()
+    assert (body["body"], body["type"]) == ("piece 0,piece 1,piece 2,", "text/csv")
     assert (await call("post", "/x", data=io.BytesIO(b"a file"))).json()["body"] == "a file"
 
 
@@ -167,9 +167,9 @@ async def test_the_providers_own_no_is_an_answer(call: Call, status: int) -> Non
     answer: Answer = await call("get", f"/fail/{status}")
     assert (answer.status, answer.json()) == (status, {"provider": "no"})
     if status >= 400:
-        with pytest.raises(ProviderError, match='"provider": "no"') as told:
+        with pytest.raises(ProviderError, match='"provider": "no"') as raised:
             answer.raise_for_status()
-        assert told.value.answer is answer
+        assert raised.value.answer is answer
     else:
         assert answer.raise_for_status() is answer
 
@@ -179,7 +179,7 @@ async def test_half_an_answer_is_none(call: Call) -> None:
         await call("get", "/cut")
 
 
-async def test_a_gateway_that_is_not_there_is_told(unused_tcp_port: int) -> None:
+async def test_a_gateway_that_is_not_there_is_reported(unused_tcp_port: int) -> None:
     async with AsyncClient(
         f"http://127.0.0.1:{unused_tcp_port}", "k", provider_config_key="a", connection_id="b"
     ) as client:
@@ -187,7 +187,7 @@ async def test_a_gateway_that_is_not_there_is_told(unused_tcp_port: int) -> None
             await client.get("/x")
 
 
-async def test_a_key_that_opens_nothing_is_told_and_no_key_is_shown(list_: Paged) -> None:
+async def test_a_key_that_opens_nothing_is_reported_and_no_key_is_shown(list_: Paged) -> None:
     async with AsyncClient(
         list_.gateway.url, "sk-wrong-0123456789", provider_config_key="t", connection_id="c"
     ) as client:
@@ -199,8 +199,8 @@ async def test_a_key_that_opens_nothing_is_told_and_no_key_is_shown(list_: Paged
 
 
 async def test_a_connection_is_read(call: Call) -> None:
-    told = await call("get_connection")
-    assert (told["connection_id"], told["credentials"]) == ("c1", {"type": "API_KEY", "apiKey": KEY})
+    answer = await call("get_connection")
+    assert (answer["connection_id"], answer["credentials"]) == ("c1", {"type": "API_KEY", "apiKey": KEY})
     assert (await call("get_connection", "tracker", "c2", force_refresh=True))["connection_id"] == "c2"
     with pytest.raises(GatewayError, match="unknown_connection"):
         await call("get_connection", connection_id="a/b c")

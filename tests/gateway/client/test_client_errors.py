@@ -30,27 +30,27 @@ async def something(answer: Answer) -> AsyncIterator[str]:
 
 async def said(url: str, silence_s: float = 30) -> str:
     async with AsyncClient(url, "k" * 16, silence_s=silence_s) as client:
-        with pytest.raises(Unreachable) as told:
+        with pytest.raises(Unreachable) as raised:
             await client.list_integrations()
-    assert str(told.value).startswith(f"no answer from the gateway at {url}: {told.value.cause}; ")
-    assert "Error(" not in str(told.value)
-    assert "\n" not in str(told.value)
-    return str(told.value)
+    assert str(raised.value).startswith(f"no answer from the gateway at {url}: {raised.value.cause}; ")
+    assert "Error(" not in str(raised.value)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-async def test_where_nothing_listens_the_next_step_is_told(host: str, unused_tcp_port: int) -> None:
-    told = await said(f"http://{host}:{unused_tcp_port}")
-    assert "nothing listens there" in told
-    assert "`gateway serve`" in told
-    assert "('" not in told
+async def test_where_nothing_listens_the_next_step_is_reported(host: str, unused_tcp_port: int) -> None:
+    output = await said(f"http://{host}:{unused_tcp_port}")
+    assert "nothing listens there" in output
+    assert "`gateway serve`" in output
+    assert "('" not in output
 
 
 async def test_a_host_that_is_not_there_is_named() -> None:
     assert "no host of the name 'no-such-host.invalid'" in await said("http://no-such-host.invalid:3003")
 
 
-async def test_what_answers_in_another_way_is_told() -> None:
+async def test_what_answers_in_another_way_is_reported() -> None:
     async def greet(writer: asyncio.StreamWriter) -> None:
         writer.write(b"SSH-2.0-OpenSSH\r\n\r\n")
         await writer.drain()
@@ -69,7 +69,7 @@ async def test_what_answers_in_another_way_is_told() -> None:
         assert "silence_s" in await said(url, silence_s=0.05)
 
 
-def test_several_addresses_are_not_told_as_tuples() -> None:
+def test_several_addresses_are_not_reported_as_tuples() -> None:
     several = OSError(
         "Multiple exceptions: [Errno 111] Connect call failed ('::1', 1, 0, 0), [Errno 111] ('127.0.0.1', 1)"
     )

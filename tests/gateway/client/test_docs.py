@@ -94,8 +94,8 @@ def test_the_page_tells_every_option_and_every_fault() -> None:
     faults = [
         name for name in client.__all__ if isinstance(one := getattr(client, name), type) and issubclass(one, Exception)
     ]
-    told = [name for name in (*options, *faults) if name not in ("self", "endpoint", "options")]
-    assert [name for name in told if f"`{name}`" not in PAGE] == []
+    result = [name for name in (*options, *faults) if name not in ("self", "endpoint", "options")]
+    assert [name for name in result if f"`{name}`" not in PAGE] == []
 
 
 def test_the_page_tells_every_method() -> None:

@@ -147,9 +147,9 @@ async def test_a_first_page_that_fails_is_the_providers_word(tmp_path: Path) -> 
         return web.json_response({"no": 1}, status=403)
 
     async with paged(tmp_path, page) as list_, client_of(list_) as client:
-        with pytest.raises(ProviderError) as told:
+        with pytest.raises(ProviderError) as raised:
             [record async for record in client.paginate("/list")]
-    assert (told.value.status, told.value.answer.json()) == (403, {"no": 1})
+    assert (raised.value.status, raised.value.answer.json()) == (403, {"no": 1})
 
 
 async def test_what_the_gateway_refuses_is_its_word(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ async def test_a_cut_within_a_page_does_not_give_its_records_again(tmp_path: Pat
             assert [record["n"] async for record in rest] == list(range(501, 1001))
 
 
-async def test_cuts_without_end_are_told(tmp_path: Path, waits: list[float]) -> None:
+async def test_cuts_without_end_are_reported(tmp_path: Path, waits: list[float]) -> None:
     cuts = [450, *[300] * 20]
     async with paged(tmp_path, pages_of(8)) as list_, cutting(list_, *cuts) as port, client_of(list_, port) as client:
         with pytest.raises((CutShort, Unreachable)):
@@ -269,13 +269,13 @@ async def test_what_passes_at_the_provider_is_waited_for(tmp_path: Path, waits: 
 async def test_a_provider_that_fails_for_good_ends_the_list_with_a_cursor(tmp_path: Path, waits: list[float]) -> None:
     async with paged(tmp_path, failing(2, [web.Response(status=403)])) as list_, client_of(list_) as client:
         pages, seen = client.paginate("/list"), list[Any]()
-        with pytest.raises(PagingBroken) as told:
+        with pytest.raises(PagingBroken) as raised:
             await into(seen, pages)
         assert (seen, waits) == (ALL[:4], [])
-        assert (told.value.code, told.value.payload["status"]) == ("page_failed", 403)
-        assert told.value.request_id
-        assert told.value.cursor == pages.cursor
-        rest = client.paginate("/list", since=told.value.cursor)
+        assert (raised.value.code, raised.value.payload["status"]) == ("page_failed", 403)
+        assert raised.value.request_id
+        assert raised.value.cursor == pages.cursor
+        rest = client.paginate("/list", since=raised.value.cursor)
         assert [record async for record in rest] == ALL[4:]
 
 

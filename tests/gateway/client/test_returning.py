@@ -36,10 +36,10 @@ def address(result: ReturnResult = MADE, key: Secret = KEY, **of: Any) -> str:
 def test_a_result_comes_back_as_it_was_signed() -> None:
     url = address()
     assert url.startswith(f"{APP}/back?tab=1&state=s+1%26x&result=")
-    told = verify_return(url, KEY.reveal(), audience=APP, state="s 1&x")
-    assert (told.outcome, told.provider_config_key, told.connection_id) == ("connected", "jira", "u1")
-    assert (told.session_id, told.state, told.error) == ("ab" * 32, "s 1&x", None)
-    assert told.id != verify_return(address(), KEY.reveal(), audience=APP).id
+    result = verify_return(url, KEY.reveal(), audience=APP, state="s 1&x")
+    assert (result.outcome, result.provider_config_key, result.connection_id) == ("connected", "jira", "u1")
+    assert (result.session_id, result.state, result.error) == ("ab" * 32, "s 1&x", None)
+    assert result.id != verify_return(address(), KEY.reveal(), audience=APP).id
 
 
 def test_the_result_alone_is_verified_too() -> None:
@@ -51,8 +51,8 @@ def test_the_result_alone_is_verified_too() -> None:
 def test_an_address_without_a_query_gets_one(return_url: str) -> None:
     url = address(ReturnResult(outcome="failed", error="invalid_state"), return_url=return_url, state=None)
     assert list(parse_qs(urlsplit(url).query)) == ["result"]
-    told = verify_return(url, KEY.reveal(), audience=APP)
-    assert (told.outcome, told.error, told.state, told.connection_id) == ("failed", "invalid_state", None, None)
+    result = verify_return(url, KEY.reveal(), audience=APP)
+    assert (result.outcome, result.error, result.state, result.connection_id) == ("failed", "invalid_state", None, None)
 
 
 def test_during_a_rotation_several_keys_are_taken() -> None:

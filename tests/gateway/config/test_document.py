@@ -141,10 +141,10 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("text", "line", "message"), TABLE, ids=[text[:60].replace("\n", "⏎") for text, _, _ in TABLE])
-def test_a_fault_is_told_with_its_line_and_its_remedy(tmp_path: Path, text: str, line: int, message: str) -> None:
-    [told] = faults(tmp_path, STORE + text)
-    assert told.startswith(f"gateway.yaml:{line}: ")
-    assert message in told
+def test_a_fault_is_reported_with_its_line_and_its_remedy(tmp_path: Path, text: str, line: int, message: str) -> None:
+    [messages] = faults(tmp_path, STORE + text)
+    assert messages.startswith(f"gateway.yaml:{line}: ")
+    assert message in messages
 
 
 STORES = [
@@ -169,8 +169,8 @@ STORES = [
 
 @pytest.mark.parametrize(("text", "line", "message"), STORES)
 def test_the_store_is_checked_before_it_is_opened(tmp_path: Path, text: str, line: int, message: str) -> None:
-    told = faults(tmp_path, text)
-    assert any(one.startswith(f"gateway.yaml:{line}: ") and message in one for one in told)
+    messages = faults(tmp_path, text)
+    assert any(one.startswith(f"gateway.yaml:{line}: ") and message in one for one in messages)
 
 
 UNREADABLE = [
@@ -199,23 +199,23 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize(("content", "message"), UNREADABLE, ids=[repr(content[:40]) for content, _ in UNREADABLE])
-def test_what_is_no_configuration_is_told_in_one_line(tmp_path: Path, content: bytes, message: str) -> None:
-    [told] = [line for line in faults(tmp_path, content) if "required" not in line]
-    assert told.startswith(message) or message in told
+def test_what_is_no_configuration_is_reported_in_one_line(tmp_path: Path, content: bytes, message: str) -> None:
+    [messages] = [line for line in faults(tmp_path, content) if "required" not in line]
+    assert messages.startswith(message) or message in messages
 
 
 def test_aliases_cannot_multiply_without_bound(tmp_path: Path) -> None:
     laughs = ["x-0: &a0 [ha, ha, ha, ha, ha, ha, ha, ha, ha]"]
     laughs += [f"x-{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
-    [told] = faults(tmp_path, "\n".join(laughs))
-    assert "more than 200000 values once aliases are filled in" in told
+    [message] = faults(tmp_path, "\n".join(laughs))
+    assert "more than 200000 values once aliases are filled in" in message
 
 
 def test_merged_aliases_cannot_multiply_either(tmp_path: Path) -> None:
     laughs = ["x-0: &a0 {a: 1}"]
     laughs += [f"x-{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}" for n in range(1, 12)]
-    [told] = faults(tmp_path, "\n".join(laughs))
-    assert "values once aliases are filled in" in told
+    [message] = faults(tmp_path, "\n".join(laughs))
+    assert "values once aliases are filled in" in message
 
 
 def test_a_missing_file_names_what_would_write_one(tmp_path: Path) -> None:
@@ -223,12 +223,12 @@ def test_a_missing_file_names_what_would_write_one(tmp_path: Path) -> None:
         load(tmp_path / "gateway.yaml")
 
 
-def test_a_folder_in_place_of_the_file_is_told(tmp_path: Path) -> None:
+def test_a_folder_in_place_of_the_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(Faults, match="this is a folder; name the file"):
         load(tmp_path)
 
 
-def test_all_faults_are_told_at_once_and_in_the_order_of_the_file(tmp_path: Path) -> None:
+def test_all_faults_are_reported_at_once_and_in_the_order_of_the_file(tmp_path: Path) -> None:
     text = """\
 server:
   host: 0.0.0.0
@@ -246,16 +246,16 @@ environments:
 egress:
   allow: [10.0.0.1/8]
 """
-    told = faults(tmp_path, text)
-    lines = [int(line.split(":")[1]) for line in told]
+    message = faults(tmp_path, text)
+    lines = [int(line.split(":")[1]) for line in message]
     assert lines == sorted(lines)
     assert sorted(set(lines)) == [1, 3, 4, 6, 11, 12, 13, 15]
-    assert len(told) == 10
+    assert len(message) == 10
 
 
-def test_one_fault_is_not_told_twice_in_different_words(tmp_path: Path) -> None:
-    [told] = faults(tmp_path, "server: {host: 0.0.0.0, public_url: '${NOT_SET}'}\n" + STORE)
-    assert "NOT_SET is not set" in told.replace("${", "").replace("}", "")
+def test_one_fault_is_not_reported_twice_in_different_words(tmp_path: Path) -> None:
+    [message] = faults(tmp_path, "server: {host: 0.0.0.0, public_url: '${NOT_SET}'}\n" + STORE)
+    assert "NOT_SET is not set" in message.replace("${", "").replace("}", "")
 
 
 def test_no_fault_shows_a_secret(tmp_path: Path) -> None:
@@ -269,17 +269,17 @@ environments:
     integrations: {{a: {{client_secret: "{hidden}\\n", scopes: ["{hidden} x"], site_selection: {hidden}}}}}
 egress: {{allow: [{hidden}], proxy: "socks://{hidden}"}}
 """
-    told = faults(tmp_path, text)
-    assert len(told) >= 10
-    assert not [line for line in told if hidden in line]
+    message = faults(tmp_path, text)
+    assert len(message) >= 10
+    assert not [line for line in message if hidden in line]
 
 
 def test_a_value_that_lost_its_colon_is_not_shown_as_a_key(tmp_path: Path) -> None:
-    [told] = faults(
+    [message] = faults(
         tmp_path, STORE + "environments: {dev: {integrations: {a: {client_id: x,\n client_secret Sup3rS3cret}}}}"
     )
     assert (
-        told
+        message
         == "gateway.yaml:3: environments.dev.integrations.a: has a key that is no single word; is the ':' after it missing?"
     )
 

@@ -107,7 +107,7 @@ def test_a_loopback_host_is_its_own_public_url(host: str, url: str) -> None:
     assert config(server={"host": host, "port": 8}).server.public_url == url
 
 
-def test_a_server_told_port_0_is_known_by_the_port_it_got() -> None:
+def test_a_server_reported_port_0_is_known_by_the_port_it_got() -> None:
     assert config(server={"port": 0}).at_port(4711).server.public_url == "http://127.0.0.1:4711"
     named = config(server={"port": 0, "public_url": "https://gw.example.com"}).at_port(4711)
     assert (named.server.port, named.server.public_url) == (4711, "https://gw.example.com")

@@ -51,12 +51,12 @@ def test_a_reference_becomes_its_value_and_nothing_more(text: str, becomes: str 
 @pytest.mark.parametrize(
     "text", ["${NOT}", "${", "${}", "${1A}", "${A B}", "${NAME-x}", "${NAÏVE}", "${NOT:-${NAME}}", "a${b"]
 )
-def test_a_reference_that_cannot_be_filled_is_told(text: str) -> None:
+def test_a_reference_that_cannot_be_filled_is_reported(text: str) -> None:
     _, wrong = Substitution(ENVIRON, Path("/nowhere")).fill(text)
     assert len(wrong) == 1
 
 
-def test_every_wrong_reference_of_a_text_is_told() -> None:
+def test_every_wrong_reference_of_a_text_is_reported() -> None:
     _, wrong = Substitution({}, Path("/nowhere")).fill("${A} ${B} ${file:c}")
     assert [name in message for name, message in zip("ABc", wrong, strict=True)] == [True] * 3
 
@@ -120,14 +120,16 @@ def test_a_file_gives_its_content_less_one_final_newline(tmp_path: Path, content
 @pytest.mark.parametrize(
     ("content", "message"), [(b"\xff\xfe", "not UTF-8"), (b"x" * 70_000, "more than 64 KiB")], ids=["binary", "long"]
 )
-def test_a_file_that_is_no_setting_is_told_without_its_content(tmp_path: Path, content: bytes, message: str) -> None:
+def test_a_file_that_is_no_setting_is_reported_without_its_content(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
     (tmp_path / "secret").write_bytes(content)
     _, [wrong] = Substitution({}, tmp_path).fill("${file:secret}")
     assert message in wrong
     assert "xxx" not in wrong
 
 
-def test_a_variable_that_is_not_text_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_that_is_not_text_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environb, b"GATEWAY_TEST_BYTES", b"\xff")
     _, [wrong] = Substitution(os.environ, Path("/nowhere")).fill("${GATEWAY_TEST_BYTES}")
     assert wrong == "${GATEWAY_TEST_BYTES} is not UTF-8 in the environment"

@@ -32,10 +32,10 @@ async def test_a_healthy_connection_is_active_and_its_history_begins_with_its_au
 ) -> None:
     await running.imported(tracker.grant())
     assert (await listed(running))["state"] == "active"
-    told = await running.json("GET", ADDRESS, expect=200)
-    assert [(one["state"], one["reason"]) for one in told["history"]] == [("active", "authorized")]
-    assert told["diagnosis"]["causes"] == []
-    assert told["diagnosis"]["action"]["do"] == "none"
+    body = await running.json("GET", ADDRESS, expect=200)
+    assert [(one["state"], one["reason"]) for one in body["history"]] == [("active", "authorized")]
+    assert body["diagnosis"]["causes"] == []
+    assert body["diagnosis"]["action"]["do"] == "none"
     assert "history" not in await running.json("GET", ADDRESS.replace("&include=history", ""))
 
 
@@ -46,12 +46,12 @@ async def test_each_refusal_has_its_state_its_likeliest_cause_and_one_action(
     await running.imported(tracker.grant())
     later(3601)
     tracker.answer = web.json_response({"error": code, "error_description": "the words"}, status=400)
-    told = (await running.json("GET", ADDRESS))["error"]["payload"]["connection"]
-    found = told["diagnosis"]
+    body = (await running.json("GET", ADDRESS))["error"]["payload"]["connection"]
+    found = body["diagnosis"]
     assert (found["state"], found["causes"][0]["cause"], found["action"]["do"]) == CAUSES[code]
     assert (await listed(running))["state"] == CAUSES[code][0]
-    assert told["history"][-1]["previous_state"] == "active"
-    assert "refresh-0" not in json.dumps(told)
+    assert body["history"][-1]["previous_state"] == "active"
+    assert "refresh-0" not in json.dumps(body)
 
 
 async def test_a_flapping_provider_makes_one_entry_a_change(
@@ -66,8 +66,8 @@ async def test_a_flapping_provider_makes_one_entry_a_change(
         tracker.answer = None
         later(3601)
         await running.json("GET", FORCED, expect=200)
-    told = await running.json("GET", ADDRESS, expect=200)
-    states = [one["state"] for one in told["history"]]
+    body = await running.json("GET", ADDRESS, expect=200)
+    states = [one["state"] for one in body["history"]]
     assert states == ["active", "degraded", "active", "degraded", "active"]
 
 
@@ -76,11 +76,11 @@ async def test_a_history_keeps_its_last_entries_and_goes_with_its_connection(
 ) -> None:
     for _ in range(KEPT + 5):
         await running.imported(tracker.grant())
-    told = await running.json("GET", ADDRESS, expect=200)
-    assert len(told["history"]) == KEPT
-    assert {one["reason"] for one in told["history"]} == {"reconnected"}
+    body = await running.json("GET", ADDRESS, expect=200)
+    assert len(body["history"]) == KEPT
+    assert {one["reason"] for one in body["history"]} == {"reconnected"}
     await running.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
-    assert await running.services.store.history.of(told["id"]) == []
+    assert await running.services.store.history.of(body["id"]) == []
 
 
 async def test_a_token_that_came_without_a_refresh_token_says_so_when_it_ends(
@@ -91,9 +91,9 @@ async def test_a_token_that_came_without_a_refresh_token_says_so_when_it_ends(
     await running.imported(grant)
     later(3601)
     for _ in range(2):
-        told = await running.json("GET", ADDRESS, expect=424)
-        assert told["error"]["payload"]["reason"] == "no_refresh_token"
-    found = told["error"]["payload"]["connection"]["diagnosis"]
+        body = await running.json("GET", ADDRESS, expect=424)
+        assert body["error"]["payload"]["reason"] == "no_refresh_token"
+    found = body["error"]["payload"]["connection"]["diagnosis"]
     assert (found["state"], found["causes"][0]["cause"]) == ("needs_reauth", "no_refresh_token")
 
 
@@ -104,9 +104,9 @@ async def test_the_end_of_a_refresh_token_is_in_the_timeline_only_if_there_is_on
     del grant["refresh_token"]
     await running.imported(grant)
     later(3601)
-    told = (await running.json("GET", ADDRESS, expect=424))["error"]["payload"]["connection"]
-    assert told["dies_at"] is not None
-    timeline = [moment["what"] for moment in told["diagnosis"]["timeline"]]
+    body = (await running.json("GET", ADDRESS, expect=424))["error"]["payload"]["connection"]
+    assert body["dies_at"] is not None
+    timeline = [moment["what"] for moment in body["diagnosis"]["timeline"]]
     assert "access token expires" in timeline
     assert [what for what in timeline if "refresh token" in what] == []
 
@@ -119,8 +119,8 @@ async def test_the_command_line_tells_the_same_story(running: RunningGateway, tr
     file.write_text(json.dumps(running.document))
 
     async def command(*words: str) -> tuple[int, str]:
-        told = await said("connections", "why", "-c", str(file), *words)
-        return told.code, told.out + told.err
+        output = await said("connections", "why", "-c", str(file), *words)
+        return output.code, output.out + output.err
 
     code, text = await command("c1")
     assert code == 0, text
@@ -136,5 +136,5 @@ async def test_the_command_line_tells_the_same_story(running: RunningGateway, tr
 
 async def test_only_what_there_is_can_be_included(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
-    told = await running.json("GET", ADDRESS.replace("history", "everything"), expect=400)
-    assert told["error"]["code"] == "invalid_query_params"
+    body = await running.json("GET", ADDRESS.replace("history", "everything"), expect=400)
+    assert body["error"]["code"] == "invalid_query_params"

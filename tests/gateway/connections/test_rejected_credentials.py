@@ -113,7 +113,7 @@ async def test_a_key_that_every_call_is_refused_with_is_degraded_then_needs_its_
     assert await events(keyed) == [Event.CREATED, Event.DEGRADED, Event.NEEDS_REAUTH]
 
 
-async def test_one_2xx_makes_it_active_again_and_the_count_begins_anew(
+async def test_one_2xx_makes_it_active_again_and_the_count_begins_again(
     keyed: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     known = set(tracker.grants[0].access_tokens)
@@ -185,7 +185,7 @@ async def test_a_renewal_does_not_clear_a_token_that_the_api_goes_on_rejecting(
     assert [one.partition(".")[2] for one in await events(keyed)][-3:] == ["degraded", "needs_reauth", "recovered"]
 
 
-async def test_a_grant_that_the_token_endpoint_calls_gone_is_told_as_that(
+async def test_a_grant_that_the_token_endpoint_calls_gone_is_reported_as_that(
     keyed: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await keyed.imported(tracker.grant(), "c1")

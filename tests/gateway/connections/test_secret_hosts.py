@@ -1,4 +1,4 @@
-"""The integration's client secret goes to hosts that the entry or the integration names, whoever chooses where requests go."""
+"""The integration's client secret goes to hosts that the entry or the integration names, anyone who chooses where requests go."""
 
 import base64
 from collections.abc import AsyncIterator
@@ -109,8 +109,8 @@ async def test_a_public_client_is_renewed_and_ended_as_one(gateway: RunningGatew
     await connected(gateway, evil.url)
     [one] = (await gateway.json("GET", "/connections", expect=200))["connections"]
     at = f"/connections/{one['connection_id']}?provider_config_key=forge"
-    told = await gateway.json("GET", f"{at}&force_refresh=true", expect=200)
-    assert told["credentials"]["access_token"] == "access-2"
+    body = await gateway.json("GET", f"{at}&force_refresh=true", expect=200)
+    assert body["credentials"]["access_token"] == "access-2"
     await gateway.json("DELETE", at, expect=200)
     assert "POST /revoke" in evil.everything
     assert not has_secret(evil)
@@ -126,17 +126,17 @@ async def test_a_host_that_the_session_fixes_gets_no_secret(gateway: RunningGate
 async def test_an_imported_token_is_not_renewed_at_a_host_that_nobody_named(gateway: RunningGateway, evil: Ear) -> None:
     assert (await imported(gateway, evil.url))[0] == 201
     async with gateway.proxied("c1", integration="forge") as answer:
-        told = (await answer.json())["error"]
-        assert (answer.status, told["code"]) == (400, "unresolved_setting")
-    assert host_of(evil) in told["message"]
-    assert "allowed_hosts" in told["message"]
+        body = (await answer.json())["error"]
+        assert (answer.status, body["code"]) == (400, "unresolved_setting")
+    assert host_of(evil) in body["message"]
+    assert "allowed_hosts" in body["message"]
     assert evil.heard == []
     at = "/connections/c1?provider_config_key=forge"
     listed = await gateway.json("GET", "/connections", expect=200)
     assert listed["connections"][0]["state"] == "incomplete"
     await naming(gateway, host_of(evil))
-    told = await gateway.json("GET", f"{at}&force_refresh=true", expect=200)
-    assert (told["state"], told["credentials"]["access_token"]) == ("active", "access-1")
+    body = await gateway.json("GET", f"{at}&force_refresh=true", expect=200)
+    assert (body["state"], body["credentials"]["access_token"]) == ("active", "access-1")
     assert "refresh_token=refresh-0" in evil.everything
     assert has_secret(evil)
 
@@ -161,10 +161,10 @@ async def test_what_the_operator_names_gets_the_secret_and_nothing_else_is_accep
 
     status, page = await connected(gateway, evil.url)
     assert (status, host_of(evil) in page, "allowed_hosts" in page) == (400, True, True)
-    status, told = await imported(gateway, evil.url)
-    assert (status, told["error"]["code"]) == (400, "connection_validation_failed")
-    assert told["error"]["errors"][0]["path"] == ["connection_config", "server"]
-    assert host_of(evil) in told["error"]["message"]
+    status, reply = await imported(gateway, evil.url)
+    assert (status, reply["error"]["code"]) == (400, "connection_validation_failed")
+    assert reply["error"]["errors"][0]["path"] == ["connection_config", "server"]
+    assert host_of(evil) in reply["error"]["message"]
 
     again = {"connection_id": one["connection_id"], "integration_id": "forge"}
     made = await gateway.json("POST", "/connect/sessions/reconnect", json=again, expect=201)
@@ -186,9 +186,9 @@ async def test_a_host_taken_off_the_list_gets_no_further_secret(gateway: Running
         assert answer.status == 200  # the token is still good
         assert answer.headers["Gateway-Refresh-Failed"] == "unresolved_setting"
         assert (await answer.json())["state"] == "incomplete"
-    told = await gateway.json("DELETE", at, expect=200)
-    assert told["revocation"][0]["outcome"] == "failed"
-    assert "withheld" in told["revocation"][0]["detail"]
+    body = await gateway.json("DELETE", at, expect=200)
+    assert body["revocation"][0]["outcome"] == "failed"
+    assert "withheld" in body["revocation"][0]["detail"]
     assert ours.heard == []
 
 

@@ -1,4 +1,4 @@
-"""Whoever can write to the database, but has no key, cannot make the gateway send a credential for another."""
+"""Anyone who can write to the database, but has no key, cannot make the gateway send a credential for another."""
 
 import asyncio
 import sqlite3

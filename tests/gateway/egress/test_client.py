@@ -190,7 +190,7 @@ async def test_tls_is_verified_against_the_name(addresses: dict[str, list[str]],
     assert "self-signed" in unknown_issuer.value.message
 
 
-async def test_a_server_that_speaks_no_tls_is_told_apart() -> None:
+async def test_a_server_that_speaks_no_tls_is_reported_apart() -> None:
     async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"plain text\r\n\r\n")
         await writer.drain()

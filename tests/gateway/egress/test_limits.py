@@ -99,7 +99,7 @@ async def test_other_limits_count_from_now_on_for_calls_that_wait_and_calls_outs
     assert gates.to(("https", "other.example", 443)).bulkhead.limits == GateLimits(1, 5, 10)
 
 
-async def test_a_caller_without_a_place_is_told_when_to_come_back() -> None:
+async def test_a_caller_without_a_place_is_reported_when_to_come_back() -> None:
     gate = Gate(ORIGIN, GateLimits(1, 0, 0))
     await gate.enter()
     with pytest.raises(TurnedAway, match=r"api\.example\.com") as refused:

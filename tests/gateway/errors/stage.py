@@ -54,8 +54,8 @@ class Stage:
     async def refused(self, code: str, status: int, method: str, path: str, **options: Any) -> dict[str, Any]:
         """The error of a call that is to end with `code`; of a page, an empty one."""
         answer, text = await self._asked(method, path, options)
-        told = answer.headers.get("Gateway-Error")
-        assert (answer.status, told) == (status, code), text
+        response = answer.headers.get("Gateway-Error")
+        assert (answer.status, response) == (status, code), text
         self.seen.add(code)
         if "json" not in answer.headers["Content-Type"]:
             assert code in text

@@ -84,8 +84,8 @@ async def _(stage: Stage) -> None:
 @plays("unknown_account")
 async def _(stage: Stage) -> None:
     wrong = {"Authorization": f"Bearer {secrets.token_hex(16)}"}
-    told = await stage.refused("unknown_account", 401, "GET", "/integrations", headers=wrong)
-    assert "environments.<name>.secret_keys" in told["message"]
+    result = await stage.refused("unknown_account", 401, "GET", "/integrations", headers=wrong)
+    assert "environments.<name>.secret_keys" in result["message"]
     (key, *_) = stage.gateway.document["environments"]["dev"]["secret_keys"]
     await stage.fine("GET", "/integrations", headers={"Authorization": f"Bearer {key}"})
 
@@ -122,8 +122,8 @@ async def _(stage: Stage) -> None:
     typed = "/api-auth/api-key/keyed?connect_session_token="
     once = await stage.gateway.session_token(max_connections=1)
     await stage.fine("POST", typed + once, headers={}, json={"apiKey": "k"})
-    told = await stage.refused("connect_session_used", 403, "POST", typed + once, headers={}, json={"apiKey": "k"})
-    assert "new link" in told["message"]
+    body = await stage.refused("connect_session_used", 403, "POST", typed + once, headers={}, json={"apiKey": "k"})
+    assert "new link" in body["message"]
     await stage.fine("POST", typed + await stage.gateway.session_token(), headers={}, json={"apiKey": "k"})
 
 
@@ -134,8 +134,8 @@ async def _(stage: Stage) -> None:
     async with stage.gateway.http.get(stage.gateway.url + path + once, allow_redirects=False) as answer:
         assert answer.status == 302
     stage.gateway.http.cookie_jar.clear()  # as another browser
-    told = await stage.refused("connect_session_in_use", 403, "GET", path + once, headers={})
-    assert "new link" in told["message"]
+    result = await stage.refused("connect_session_in_use", 403, "GET", path + once, headers={})
+    assert "new link" in result["message"]
 
 
 @plays("not_confirmed")
@@ -173,8 +173,8 @@ async def _(stage: Stage) -> None:
     for _ in range(2):
         await stage.fine("POST", typed, headers={}, json={"apiKey": "k"})
     path = session["poll_url"].removeprefix(stage.gateway.url) + "/complete"
-    told = await stage.refused("connection_id_required", 409, "POST", path, json={"code_verifier": verifier})
-    for one in told["payload"]["pending"]:
+    answer = await stage.refused("connection_id_required", 409, "POST", path, json={"code_verifier": verifier})
+    for one in answer["payload"]["pending"]:
         body = {"code_verifier": verifier, "connection_id": one["connection_id"]}
         await stage.fine("POST", path, json=body)
 
@@ -183,8 +183,8 @@ async def _(stage: Stage) -> None:
 async def _(stage: Stage) -> None:
     token = await stage.gateway.session_token()
     wrong = f"/api-auth/basic/keyed?connect_session_token={token}"
-    told = await stage.refused("invalid_auth_mode", 400, "POST", wrong, headers={}, json={"username": "u"})
-    assert "API_KEY" in told["message"]
+    body = await stage.refused("invalid_auth_mode", 400, "POST", wrong, headers={}, json={"username": "u"})
+    assert "API_KEY" in body["message"]
     await stage.fine("POST", wrong.replace("basic", "api-key"), headers={}, json={"apiKey": "k"})
 
 
@@ -194,8 +194,8 @@ async def _(stage: Stage) -> None:
     defaults: dict[str, Any] = {"tags": {}, "defaults": {}, "overrides": {}}
     token, _ = await stage.gateway.services.sessions.open("dev", "", **bound, **defaults)
     typed = "/api-auth/api-key/keyed?connect_session_token="
-    told = await stage.refused("invalid_connection", 400, "POST", typed + token, headers={}, json={"apiKey": "k"})
-    assert "Connect anew" in told["message"]
+    body = await stage.refused("invalid_connection", 400, "POST", typed + token, headers={}, json={"apiKey": "k"})
+    assert "Connect again" in body["message"]
     await stage.fine("POST", typed + await stage.gateway.session_token(), headers={}, json={"apiKey": "k"})
 
 
@@ -264,8 +264,8 @@ async def _(stage: Stage) -> None:
 
 @plays("method_not_allowed")
 async def _(stage: Stage) -> None:
-    told = await stage.refused("method_not_allowed", 405, "PUT", "/integrations/tracker")
-    allowed = told["message"].removesuffix(".").rpartition("only ")[2].split(", ")
+    result = await stage.refused("method_not_allowed", 405, "PUT", "/integrations/tracker")
+    allowed = result["message"].removesuffix(".").rpartition("only ")[2].split(", ")
     assert "GET" in allowed
     await stage.fine("GET", "/integrations/tracker")
 
@@ -273,15 +273,15 @@ async def _(stage: Stage) -> None:
 @plays("invalid_headers")
 async def _(stage: Stage) -> None:
     half = {**stage.gateway.headers, "Provider-Config-Key": "keyed"}
-    told = await stage.refused("invalid_headers", 400, "GET", "/proxy/x", headers=half)
-    assert told["errors"][0]["path"] == ["connection-id"]
+    result = await stage.refused("invalid_headers", 400, "GET", "/proxy/x", headers=half)
+    assert result["errors"][0]["path"] == ["connection-id"]
     await stage.fine("GET", "/proxy/x", headers={**half, "Connection-Id": "c1"})
 
 
 @plays("invalid_body")
 async def _(stage: Stage) -> None:
-    told = await stage.refused("invalid_body", 400, "PATCH", ONE, json={"tgas": {}, "tags": {"a": "b"}})
-    wrong = told["errors"][0]["path"][0]
+    answer = await stage.refused("invalid_body", 400, "PATCH", ONE, json={"tgas": {}, "tags": {"a": "b"}})
+    wrong = answer["errors"][0]["path"][0]
     body = {name: value for name, value in {"tgas": {}, "tags": {"a": "b"}}.items() if name != wrong}
     await stage.fine("PATCH", ONE, json=body)
 
@@ -296,8 +296,8 @@ async def _(stage: Stage) -> None:
 @plays("invalid_content_type")
 async def _(stage: Stage) -> None:
     plain = {**stage.gateway.headers, "Content-Type": "text/plain"}
-    told = await stage.refused("invalid_content_type", 415, "PATCH", ONE, data="{}", headers=plain)
-    kind = re.search(r"Content-Type: (\S+)'", told["message"])
+    result = await stage.refused("invalid_content_type", 415, "PATCH", ONE, data="{}", headers=plain)
+    kind = re.search(r"Content-Type: (\S+)'", result["message"])
     assert kind is not None
     await stage.fine("PATCH", ONE, data="{}", headers={**plain, "Content-Type": kind[1]})
 
@@ -314,8 +314,8 @@ async def _(stage: Stage) -> None:
 
 @plays("invalid_query_params")
 async def _(stage: Stage) -> None:
-    told = await stage.refused("invalid_query_params", 400, "GET", "/connections?limit=0")
-    assert "from 1 to 2000" in told["message"]
+    result = await stage.refused("invalid_query_params", 400, "GET", "/connections?limit=0")
+    assert "from 1 to 2000" in result["message"]
     await stage.fine("GET", "/connections?limit=1")
 
 
@@ -327,24 +327,24 @@ async def _(stage: Stage) -> None:
 
 @plays("not_found")
 async def _(stage: Stage) -> None:
-    told = await stage.refused("not_found", 404, "GET", "/providers/trakcer")
-    assert "GET /providers?search=" in told["message"]
+    result = await stage.refused("not_found", 404, "GET", "/providers/trakcer")
+    assert "GET /providers?search=" in result["message"]
     found = await stage.fine("GET", "/providers?search=tracker&limit=50")
     await stage.fine("GET", f"/providers/{next(one['name'] for one in found['data'] if one['name'] == 'tracker')}")
 
 
 @plays("unknown_provider_config")
 async def _(stage: Stage) -> None:
-    told = await stage.refused("unknown_provider_config", 404, "GET", "/proxy/x", **stage.on_behalf("keyd"))
-    meant = re.search(r"Did you mean '(\w+)'", told["message"])
+    result = await stage.refused("unknown_provider_config", 404, "GET", "/proxy/x", **stage.on_behalf("keyd"))
+    meant = re.search(r"Did you mean '(\w+)'", result["message"])
     assert meant is not None
     await stage.fine("GET", "/proxy/x", **stage.on_behalf(meant[1]))
 
 
 @plays("unknown_connection")
 async def _(stage: Stage) -> None:
-    told = await stage.refused("unknown_connection", 404, "GET", "/proxy/x", **stage.on_behalf("keyed", "new"))
-    assert "POST /connect/sessions" in told["message"]
+    result = await stage.refused("unknown_connection", 404, "GET", "/proxy/x", **stage.on_behalf("keyed", "new"))
+    assert "POST /connect/sessions" in result["message"]
     token = await stage.gateway.session_token()
     typed = f"/api-auth/api-key/keyed?connect_session_token={token}"
     made = await stage.fine("POST", typed, headers={}, json={"apiKey": "k"})
@@ -362,8 +362,8 @@ async def _(stage: Stage) -> None:
     await stage.reload()
     held = {"type": "API_KEY", "apiKey": "k"}
     body = {"provider_config_key": "passing", "credentials": held}
-    told = await stage.refused("unknown_provider_template", 404, "POST", "/connections", json=body)
-    assert "Put its entry back" in told["message"]
+    answer = await stage.refused("unknown_provider_template", 404, "POST", "/connections", json=body)
+    assert "Put its entry back" in answer["message"]
     await stage.fine("GET", "/integrations/passing")
     (folder / "catalog" / "passing.yaml").write_text(entry)
     await stage.reload()
@@ -373,8 +373,8 @@ async def _(stage: Stage) -> None:
 @plays("conflict")
 async def _(stage: Stage) -> None:
     wish = {"display_name": "Other"}
-    told = await stage.refused("conflict", 409, "PATCH", "/integrations/keyed", json=wish)
-    assert told["payload"]["declared_at"] == "environments.dev.integrations.keyed"
+    body = await stage.refused("conflict", 409, "PATCH", "/integrations/keyed", json=wish)
+    assert body["payload"]["declared_at"] == "environments.dev.integrations.keyed"
     environments = stage.gateway.document["environments"]
     environments["dev"]["integrations"]["keyed"] |= wish
     await stage.reload()
@@ -386,8 +386,8 @@ async def _(stage: Stage) -> None:
     grant = stage.tracker.grant()
     held = {"type": "OAUTH2", "access_token": grant["access_token"]}
     body = {"provider_config_key": "tracker", "credentials": held, "connection_config": {"subdomain": "nowhere"}}
-    told = await stage.refused("connection_validation_failed", 400, "POST", "/connections", json=body)
-    assert "acme" in told["message"]
+    answer = await stage.refused("connection_validation_failed", 400, "POST", "/connections", json=body)
+    assert "acme" in answer["message"]
     await stage.fine("POST", "/connections", json={**body, "connection_config": {"subdomain": "acme"}})
 
 
@@ -419,8 +419,8 @@ async def _(stage: Stage) -> None:
 async def _(stage: Stage) -> None:
     held = {"type": "API_KEY", "apiKey": "k"}
     body = {"provider_config_key": "regional", "connection_id": "c1", "credentials": held}
-    told = await stage.refused("unresolved_setting", 400, "POST", "/connections", json=body)
-    assert "region" in told["message"]
+    answer = await stage.refused("unresolved_setting", 400, "POST", "/connections", json=body)
+    assert "region" in answer["message"]
     await stage.fine("POST", "/connections", json={**body, "connection_config": {"region": "eu"}})
     await stage.fine("GET", "/proxy/x", **stage.on_behalf("regional"))
 
@@ -492,10 +492,10 @@ async def _(stage: Stage) -> None:
 async def _(stage: Stage) -> None:
     await expired(stage, "waiting")
     stage.tracker.answer = web.Response(status=503)
-    told = await stage.refused(
+    result = await stage.refused(
         "token_endpoint_unavailable", 503, "GET", "/proxy/x", **stage.on_behalf("tracker", "waiting")
     )
-    assert told["payload"]["retry_at"]
+    assert result["payload"]["retry_at"]
     stage.tracker.answer = None
     await stage.fine("GET", "/connections/waiting?provider_config_key=tracker&force_refresh=true")
     await stage.fine("GET", "/proxy/x", **stage.on_behalf("tracker", "waiting"))
@@ -513,10 +513,10 @@ async def _(stage: Stage) -> None:
 @plays("base_url_override_not_allowed")
 async def _(stage: Stage) -> None:
     wish = {"Base-Url-Override": stage.tracker.url}
-    told = await stage.refused(
+    result = await stage.refused(
         "base_url_override_not_allowed", 400, "GET", "/proxy/x", **stage.on_behalf("keyed", **wish)
     )
-    assert "allowed_origins" in told["message"]
+    assert "allowed_origins" in result["message"]
     declared = stage.gateway.document["environments"]["dev"]["integrations"]["keyed"]
     declared["allowed_origins"] = [stage.tracker.url]
     await stage.reload()
@@ -554,9 +554,9 @@ async def _(stage: Stage) -> None:
 async def _(stage: Stage) -> None:
     way = "all; type=cursor; cursor_path_in_response=next; cursor_name_in_request=after"
     whole = stage.on_behalf("keyed", **{"Gateway-Paginate": way})
-    told = await stage.refused("page_unreadable", 502, "GET", "/proxy/list", **whole)
-    assert "items" in told["message"]
-    assert "response_path=" in told["message"]
+    result = await stage.refused("page_unreadable", 502, "GET", "/proxy/list", **whole)
+    assert "items" in result["message"]
+    assert "response_path=" in result["message"]
     right = stage.on_behalf("keyed", **{"Gateway-Paginate": f"{way}; response_path=items"})
     assert '{"n":1}' in (await stage.fine("GET", "/proxy/list", **right)).replace(" ", "")
 
@@ -573,8 +573,8 @@ async def _(stage: Stage) -> None:
 async def _(stage: Stage) -> None:
     database = stage.gateway.folder / "gateway.db"
     database.rename(stage.gateway.folder / "away.db")
-    told = await stage.refused("store_unavailable", 503, "GET", "/connections")
-    assert "Try again" in told["message"]
+    result = await stage.refused("store_unavailable", 503, "GET", "/connections")
+    assert "Try again" in result["message"]
     (stage.gateway.folder / "away.db").rename(database)
     await stage.fine("GET", "/connections")
 
@@ -589,8 +589,8 @@ async def _(stage: Stage) -> None:
         services.live.forget(ConnectionRef("dev", "keyed", "c1"))
 
     await stored("CAST(credential || x'00' AS BLOB)")
-    told = await stage.refused("credential_unreadable", 500, "GET", "/proxy/list", **stage.on_behalf("keyed"))
-    assert "gateway restore" in told["message"]
+    result = await stage.refused("credential_unreadable", 500, "GET", "/proxy/list", **stage.on_behalf("keyed"))
+    assert "gateway restore" in result["message"]
     await stored("substr(credential, 1, length(credential) - 1)")
     await stage.fine("GET", "/proxy/list", **stage.on_behalf("keyed"))
 
@@ -604,23 +604,23 @@ async def _(stage: Stage) -> None:
 
     session = {"end_user": {"id": "u"}}
     sound, sessions.open = sessions.open, broken
-    told = await stage.refused("generic_error_support", 500, "POST", "/connect/sessions", json=session)
-    assert "fault of ours" not in str(told)
+    body = await stage.refused("generic_error_support", 500, "POST", "/connect/sessions", json=session)
+    assert "fault of ours" not in str(body)
     sessions.open = sound
     await stage.fine("POST", "/connect/sessions", json=session)
 
 
 async def minted(stage: Stage, **wish: Any) -> dict[str, str]:
     """The headers of a key that was just made."""
-    told = await stage.fine("POST", "/environment/api-keys", json={"display_name": secrets.token_hex(4), **wish})
-    return {"Authorization": f"Bearer {told['data']['secret']}"}
+    body = await stage.fine("POST", "/environment/api-keys", json={"display_name": secrets.token_hex(4), **wish})
+    return {"Authorization": f"Bearer {body['data']['secret']}"}
 
 
 @plays("forbidden")
 async def _(stage: Stage) -> None:
     narrow = await minted(stage, scopes=["environment:connections:list"])
-    told = await stage.refused("forbidden", 403, "GET", "/integrations", headers=narrow)
-    assert "environment:integrations:list" in told["message"]
+    result = await stage.refused("forbidden", 403, "GET", "/integrations", headers=narrow)
+    assert "environment:integrations:list" in result["message"]
     wide = await minted(stage, scopes=["environment:integrations:list"])
     await stage.fine("GET", "/integrations", headers=wide)
 
@@ -629,8 +629,8 @@ async def _(stage: Stage) -> None:
 async def _(stage: Stage) -> None:
     paced = await minted(stage, scopes=["environment:integrations:list"], limits={"rate": 1})
     await stage.fine("GET", "/integrations", headers=paced)
-    told = await stage.refused("too_many_request", 429, "GET", "/integrations", headers=paced)
-    assert told["payload"]["retry_at"]
+    result = await stage.refused("too_many_request", 429, "GET", "/integrations", headers=paced)
+    assert result["payload"]["retry_at"]
     await stage.fine("GET", "/integrations")  # another key has its own pace
 
 

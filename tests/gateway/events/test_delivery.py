@@ -93,7 +93,7 @@ async def test_a_later_event_of_a_connection_waits_for_the_one_before_and_others
     later(20)
     await on(telling)
     assert receiver.events() == [("c2", "connection.created")]
-    assert {one.told["event"] for one in receiver.got if one.told["connectionId"] == "c1"} == {"connection.created"}
+    assert {one.event["event"] for one in receiver.got if one.event["connectionId"] == "c1"} == {"connection.created"}
     receiver.answer = taking
     later(120)
     telling.services.deliverer.wake()
@@ -245,7 +245,7 @@ async def test_a_reload_sends_what_waits_to_the_new_address(
     assert one.path == "/moved"
 
 
-async def test_an_address_that_may_not_be_dialled_is_told_as_the_cause(
+async def test_an_address_that_may_not_be_dialled_is_reported_as_the_cause(
     settings: dict[str, Any], tracker: Tracker, tmp_path: Path
 ) -> None:
     settings["environments"]["dev"]["webhook_url"] = "http://127.0.0.1:9/events"

@@ -12,7 +12,7 @@ from tests.fakes.tracker import Tracker
 from tests.gateway.events.conftest import GONE, OUTAGE, renew, settled
 
 
-async def test_the_life_of_a_connection_is_told_event_by_event(
+async def test_the_life_of_a_connection_is_reported_event_by_event(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     await telling.imported(tracker.grant())
@@ -28,9 +28,9 @@ async def test_the_life_of_a_connection_is_told_event_by_event(
     await receiver.until_taken(6)
     words = ("created", "degraded", "recovered", "needs_reauth", "reconnected", "deleted")
     assert receiver.events() == [("c1", f"connection.{word}") for word in words]
-    told = [one.told for one in receiver.taken]
-    assert [one["operation"] for one in told] == ["creation", "refresh", "refresh", "refresh", "override", "deletion"]
-    assert [one["success"] for one in told] == [True, False, True, False, True, True]
+    result = [one.event for one in receiver.taken]
+    assert [one["operation"] for one in result] == ["creation", "refresh", "refresh", "refresh", "override", "deletion"]
+    assert [one["success"] for one in result] == [True, False, True, False, True, True]
 
 
 async def test_a_flapping_provider_makes_one_event_a_change(
@@ -69,7 +69,7 @@ async def test_the_body_is_that_of_the_contract_with_our_two_members(
     await telling.imported(tracker.grant(), end_user=user, tags={"Team": "blue"})
     tracker.answer = GONE
     await renew(telling)
-    created, ended = [one.told for one in await receiver.until_taken(2)]
+    created, ended = [one.event for one in await receiver.until_taken(2)]
     assert created.pop("timestamp").endswith("Z")
     assert created == {
         "from": "nango",
@@ -94,7 +94,7 @@ async def test_the_body_is_that_of_the_contract_with_our_two_members(
     assert ended["error"] == {"type": "invalid_grant", "description": ended["error"]["description"]}
     assert "no such token" in ended["error"]["description"]
     first = receiver.taken[0]
-    assert list(first.told) == sorted(first.told)
+    assert list(first.event) == sorted(first.event)
     assert "Jö".encode() in first.body
     assert first.headers["Content-Type"] == "application/json"
     assert first.headers["User-Agent"] == "integration-gateway"
@@ -120,7 +120,7 @@ async def test_no_event_holds_a_credential(telling: RunningGateway, tracker: Tra
     }
     for one in taken:
         for secret in secrets:
-            assert secret.encode() not in one.body, one.told
+            assert secret.encode() not in one.body, one.event
 
 
 async def test_an_integration_that_was_made_tells_once_of_each_of_its_connections(
@@ -137,10 +137,10 @@ async def test_an_integration_that_was_made_tells_once_of_each_of_its_connection
     await receiver.until_taken(7)
     await telling.services.deliverer.idle()
     counts = Counter(
-        (one.told["providerConfigKey"], one.told["connectionId"], one.told["event"]) for one in receiver.taken
+        (one.event["providerConfigKey"], one.event["connectionId"], one.event["event"]) for one in receiver.taken
     )
-    told = [("made", name, f"connection.{word}") for name in ("m1", "m2", "m3") for word in ("created", "deleted")]
-    assert counts == Counter([*told, ("tracker", "m1", "connection.created")])
+    result = [("made", name, f"connection.{word}") for name in ("m1", "m2", "m3") for word in ("created", "deleted")]
+    assert counts == Counter([*result, ("tracker", "m1", "connection.created")])
 
 
 async def test_a_first_and_a_second_address_get_the_same_message(
@@ -163,7 +163,7 @@ async def test_the_address_of_a_connection_takes_the_place_of_all_others(
     await telling.imported(tracker.grant(), webhook_url_override=f"{receiver.url}/own")
     await telling.imported(tracker.grant(), "c2")
     got = await receiver.until_taken(2)
-    assert {(one.told["connectionId"], one.path) for one in got} == {("c1", "/own"), ("c2", "/events")}
+    assert {(one.event["connectionId"], one.path) for one in got} == {("c1", "/own"), ("c2", "/events")}
 
 
 async def test_where_nobody_listens_nothing_is_kept(running: RunningGateway, tracker: Tracker) -> None:

@@ -20,13 +20,13 @@ from tests.gateway.api.test_typed_in import arrive
 from tests.gateway.events.conftest import log_of, on, settled
 
 
-async def test_an_authorization_that_fails_is_told_with_whose_it_was(
+async def test_an_authorization_that_fails_is_reported_with_whose_it_was(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     tracker.callback_extra = {"error": "access_denied", "error_description": "You refused it."}
     status, _ = await arrive(telling, await telling.session_token())
     assert status == 400
-    (one,) = [got.told for got in await receiver.until_taken(1)]
+    (one,) = [got.event for got in await receiver.until_taken(1)]
     assert (one["event"], one["operation"], one["success"]) == ("connection.creation_failed", "creation", False)
     assert one["error"]["type"] == "authorization_refused"
     assert "You refused it." in one["error"]["description"]
@@ -39,14 +39,14 @@ async def test_a_session_says_where_the_events_of_its_connection_go(
     token = await telling.session_token(webhook_url_override=f"{receiver.url}/session")
     assert (await arrive(telling, token))[0] == 200
     (got,) = await receiver.until_taken(1)
-    assert (got.path, got.told["event"], got.told["tags"]) == (
+    assert (got.path, got.event["event"], got.event["tags"]) == (
         "/session",
         "connection.created",
         {"end_user_id": "u1"},
     )
 
 
-async def test_a_renewal_that_fails_is_told_where_and_of_whom_its_connection_says(
+async def test_a_renewal_that_fails_is_reported_where_and_of_whom_its_connection_says(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver
 ) -> None:
     whose = {"end_user": {"id": "u7"}, "tags": {"team": "blue"}, "webhook_url_override": f"{receiver.url}/own"}
@@ -59,28 +59,30 @@ async def test_a_renewal_that_fails_is_told_where_and_of_whom_its_connection_say
     for token in links:
         assert (await arrive(telling, token))[0] == 400
     got = (await receiver.until_taken(3))[1:]
-    assert [(one.path, one.told["event"]) for one in got] == [("/own", "connection.creation_failed")] * 2
+    assert [(one.path, one.event["event"]) for one in got] == [("/own", "connection.creation_failed")] * 2
     for one in got:
-        assert (one.told["connectionId"], one.told["operation"]) == ("c1", "override")
-        assert (one.told["endUser"]["endUserId"], one.told["tags"]["team"]) == ("u7", "blue")
+        assert (one.event["connectionId"], one.event["operation"]) == ("c1", "override")
+        assert (one.event["endUser"]["endUserId"], one.event["tags"]["team"]) == ("u7", "blue")
 
 
-async def test_each_way_to_connect_is_told_once(telling: RunningGateway, tracker: Tracker, receiver: Receiver) -> None:
+async def test_each_way_to_connect_is_reported_once(
+    telling: RunningGateway, tracker: Tracker, receiver: Receiver
+) -> None:
     wish = {"display_name": "agent", "scopes": ["environment:proxy", "environment:connect_sessions:write"]}
-    told = await telling.json("POST", "/environment/api-keys", json=wish, expect=200)
-    async with telling.proxied("c1", headers={"Authorization": f"Bearer {told['data']['secret']}"}) as answer:
+    reply = await telling.json("POST", "/environment/api-keys", json=wish, expect=200)
+    async with telling.proxied("c1", headers={"Authorization": f"Bearer {reply['data']['secret']}"}) as answer:
         link = (await answer.json())["error"]["payload"]["connect_url"]
     assert (await arrive(telling, link.partition("session_token=")[2]))[0] == 200
     body = {"connection_id": "c1", "integration_id": "tracker"}
-    told = await telling.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
-    assert (await arrive(telling, told["data"]["token"]))[0] == 200
+    reply = await telling.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
+    assert (await arrive(telling, reply["data"]["token"]))[0] == 200
     await telling.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
     await receiver.until_taken(3)
     words = ("created", "reconnected", "deleted")
     assert receiver.events() == [("c1", f"connection.{word}") for word in words]
 
 
-async def test_an_end_in_sight_is_told_fourteen_and_three_days_before(
+async def test_an_end_in_sight_is_reported_fourteen_and_three_days_before(
     settings: dict[str, Any], tracker: Tracker, receiver: Receiver, later: Any, tmp_path: Any
 ) -> None:
     entry = tracker_entry(tracker.url, refresh={"rotating": False, "expires_after_days": 30})
@@ -97,12 +99,12 @@ async def test_an_end_in_sight_is_told_fourteen_and_three_days_before(
         later(86_400)
     await on(gateway)
     await receiver.until_taken(3)
-    told = [one.told for one in receiver.taken if one.told["event"] == "connection.expiring"]
+    result = [one.event for one in receiver.taken if one.event["event"] == "connection.expiring"]
     await gateway.stop()
     assert days == [16, 27]
-    assert len(told) == 2
-    assert told[0]["success"] is True
-    assert told[0]["diesAt"][:10] == f"{ends:%Y-%m-%d}"
+    assert len(result) == 2
+    assert result[0]["success"] is True
+    assert result[0]["diesAt"][:10] == f"{ends:%Y-%m-%d}"
 
 
 async def test_a_rotated_key_signs_at_once_and_the_former_one_beside_it_for_a_day(
@@ -112,11 +114,11 @@ async def test_a_rotated_key_signs_at_once_and_the_former_one_beside_it_for_a_da
     await receiver.until_taken(1)
     former = (await telling.services.store.signing_keys.of("dev", now=clock.now()))[0].key.reveal()
     address = "/environment/webhook-signing-key/rotate"
-    told = (await telling.json("POST", address, json={}, expect=200))["data"]
+    body = (await telling.json("POST", address, json={}, expect=200))["data"]
     await telling.imported(tracker.grant())
     one = (await receiver.until_taken(2))[1]
-    assert told["webhook_signing_key"] != former
-    for key in (former, told["webhook_signing_key"]):
+    assert body["webhook_signing_key"] != former
+    for key in (former, body["webhook_signing_key"]):
         Webhook(key).verify(one.body, dict(one.headers))
     assert (await telling.json("POST", address, json={"x": 1}))["error"]["code"] == "invalid_body"
 
@@ -131,11 +133,11 @@ async def test_a_key_that_the_configuration_names_is_not_rotated_here(
     settings["environments"]["dev"] |= names
     gateway = RunningGateway(tmp_path, settings)
     await gateway.start()
-    told = await gateway.json("POST", "/environment/webhook-signing-key/rotate", json={}, expect=409)
+    body = await gateway.json("POST", "/environment/webhook-signing-key/rotate", json={}, expect=409)
     await gateway.imported(tracker.grant())
     (one,) = await receiver.until_taken(1)
     await gateway.stop()
-    assert "webhook_signing_key_previous" in told["error"]["message"]
+    assert "webhook_signing_key_previous" in body["error"]["message"]
     for key in names.values():
         Webhook(key.encode()).verify(one.body, dict(one.headers))
 
@@ -150,9 +152,9 @@ async def test_metrics_tell_of_attempts_and_of_what_waits(
     await telling.services.deliverer.idle()
     later(100)
     await telling.services.keeper.once()
-    told = {key: number for key, number in gauges(telling.services) if key[0].startswith("gateway_events")}
-    assert told["gateway_events_pending", "dev"] == 1
-    assert 100 <= told["gateway_events_oldest_seconds", "dev"] < 160
+    result = {key: number for key, number in gauges(telling.services) if key[0].startswith("gateway_events")}
+    assert result["gateway_events_pending", "dev"] == 1
+    assert 100 <= result["gateway_events_oldest_seconds", "dev"] < 160
     counted = {key: numbers[0] for key, numbers in telling.services.metrics._page.read()}
     assert counted["gateway_event_deliveries_total", "dev", "delivered"] == 1
     assert counted["gateway_event_deliveries_total", "dev", "failed"] >= 1
@@ -181,7 +183,7 @@ async def test_an_operator_lists_events_looks_at_one_and_sends_it_again(
     assert one["id"] in out
     assert "410" in out
     code, out, _ = await command(telling, "show", one["id"], "--json")
-    assert json.loads(json.loads(out)["body"]) == receiver.got[0].told
+    assert json.loads(json.loads(out)["body"]) == receiver.got[0].event
     receiver.answer = lambda _path, _body: web.Response(status=200)
     code, out, _ = await command(telling, "replay", "--dead")
     assert (code, out.split()[0]) == (0, "1")

@@ -65,15 +65,15 @@ async def test_a_webhook_reaches_every_connection_of_its_site_and_no_other(
     await receiver.until_taken(3)
     body = json.dumps(ISSUE).encode()
     headers = {"X_Hub_Signature": signature(body), "Content_Type": "application/json", "X_Atlassian_Id": "1"}
-    status, told = await post(hooked, ADDRESS, body, **headers, Cookie="a=b", User_Agent="Atlassian")
-    assert (status, told) == (200, {"status": "success"})
+    status, answer = await post(hooked, ADDRESS, body, **headers, Cookie="a=b", User_Agent="Atlassian")
+    assert (status, answer) == (200, {"status": "success"})
     got = (await receiver.until_taken(5))[3:]
-    assert {(one.told["connectionId"], one.path) for one in got} == {("a1", "/events"), ("a2", "/own")}
+    assert {(one.event["connectionId"], one.path) for one in got} == {("a1", "/events"), ("a2", "/own")}
     for one in got:
-        assert one.told == {
+        assert one.event == {
             "from": "tracker",
             "type": "forward",
-            "connectionId": one.told["connectionId"],
+            "connectionId": one.event["connectionId"],
             "providerConfigKey": "tracker",
             "payload": ISSUE,
         }
@@ -114,7 +114,7 @@ async def test_an_unsigned_jira_webhook_that_is_allowed_reaches_the_connections_
     await receiver.until_taken(1)
     assert (await post(hooked, "/webhook/dev/open", json.dumps(ISSUE).encode()))[0] == 200
     (one,) = (await receiver.until_taken(2))[1:]
-    assert (one.told["connectionId"], one.told["payload"]) == ("a1", ISSUE)
+    assert (one.event["connectionId"], one.event["payload"]) == ("a1", ISSUE)
 
 
 async def test_with_a_secret_a_signature_is_required_whatever_else_is_set(
@@ -128,12 +128,12 @@ async def test_with_a_secret_a_signature_is_required_whatever_else_is_set(
 async def test_an_integration_made_through_the_api_says_it_too(hooked: RunningGateway, receiver: Receiver) -> None:
     credentials = {"type": "OAUTH2", "client_id": "id", "client_secret": "secret"}
     made = {"provider": "tracker", "unique_key": "made", "credentials": credentials}
-    told = await hooked.json("POST", "/integrations", json=made, expect=200)
-    assert told["data"]["allow_unsigned_webhooks"] is False
+    body = await hooked.json("POST", "/integrations", json=made, expect=200)
+    assert body["data"]["allow_unsigned_webhooks"] is False
     assert (await post(hooked, "/webhook/dev/made", b"{}"))[0] == 401
     changes = {"allow_unsigned_webhooks": True}
-    told = await hooked.json("PATCH", "/integrations/made", json=changes, expect=200)
-    assert told["data"]["allow_unsigned_webhooks"] is True
+    body = await hooked.json("PATCH", "/integrations/made", json=changes, expect=200)
+    assert body["data"]["allow_unsigned_webhooks"] is True
     assert (await post(hooked, "/webhook/dev/made", b"{}"))[0] == 200
     await receiver.until_taken(1)
     stored = await hooked.services.store.integrations.get("dev", "made")
@@ -258,7 +258,9 @@ async def test_a_signature_alone_is_enough_to_pass_a_webhook_on(hooked: RunningG
     assert (one.body, one.headers["Content-Type"]) == (body, form)
 
 
-async def test_who_cannot_be_checked_or_has_no_listener_is_told_so(hooked: RunningGateway, receiver: Receiver) -> None:
+async def test_who_cannot_be_checked_or_has_no_listener_is_reported_so(
+    hooked: RunningGateway, receiver: Receiver
+) -> None:
     assert (await post(hooked, "/webhook/dev/plain", b"{}", X_Hub_Signature_256=signature(b"{}")))[0] == 204
     silent = await post(hooked, "/webhook/dev/silent", b"{}", X_Hub_Signature_256=signature(b"{}"))
     assert silent == (200, {"status": "success"})
@@ -297,8 +299,8 @@ async def test_a_provider_that_asks_whether_anybody_is_there_gets_its_word_back(
     hooked: RunningGateway, receiver: Receiver
 ) -> None:
     body = b'{"type": "url_verification", "challenge": "3eZb"}'
-    told = await post(hooked, "/webhook/dev/hub", body, X_Hub_Signature_256=signature(body))
-    assert told == (200, {"challenge": "3eZb"})
+    result = await post(hooked, "/webhook/dev/hub", body, X_Hub_Signature_256=signature(body))
+    assert result == (200, {"challenge": "3eZb"})
     assert receiver.got == []
 
 
@@ -323,8 +325,8 @@ async def test_a_challenge_is_echoed_to_who_knows_the_token(
 async def test_more_than_five_mebibytes_are_refused(hooked: RunningGateway, receiver: Receiver) -> None:
     large = b" " * (5 << 20)
     assert (await post(hooked, ADDRESS, large, X_Hub_Signature=signature(large)))[0] == 200
-    status, told = await post(hooked, ADDRESS, large + b" ")
-    assert (status, told["error"]["code"]) == (413, "body_too_large")
+    status, answer = await post(hooked, ADDRESS, large + b" ")
+    assert (status, answer["error"]["code"]) == (413, "body_too_large")
     (one,) = await receiver.until_taken(1)
     assert one.body == large
 

@@ -21,11 +21,11 @@ def fields(*keys: Secret) -> dict[str, str]:
 
 @pytest.mark.parametrize("key", [mint(), Secret("any-key-that-was-brought-along")])
 def test_the_library_and_a_plain_hmac_take_the_key_that_is_shown(key: Secret) -> None:
-    told = fields(key)
-    assert Webhook(standard_form(key).reveal()).verify(BODY, told) == json.loads(BODY)
+    result = fields(key)
+    assert Webhook(standard_form(key).reveal()).verify(BODY, result) == json.loads(BODY)
     shown = key.reveal().encode()
-    assert told["X-Nango-Hmac-Sha256"] == hmac.new(shown, BODY, hashlib.sha256).hexdigest()
-    assert told["X-Nango-Signature"] == hashlib.sha256(shown + BODY).hexdigest()
+    assert result["X-Nango-Hmac-Sha256"] == hmac.new(shown, BODY, hashlib.sha256).hexdigest()
+    assert result["X-Nango-Signature"] == hashlib.sha256(shown + BODY).hexdigest()
 
 
 def test_a_key_of_our_making_is_its_own_standard_form_and_has_256_bits() -> None:
@@ -37,14 +37,14 @@ def test_a_key_of_our_making_is_its_own_standard_form_and_has_256_bits() -> None
 
 def test_in_an_overlap_either_key_verifies_and_no_third() -> None:
     new, former, other = mint(), mint(), mint()
-    told = fields(new, former)
-    assert told["webhook-signature"].count("v1,") == 2
+    result = fields(new, former)
+    assert result["webhook-signature"].count("v1,") == 2
     for key in (new, former):
-        Webhook(key.reveal()).verify(BODY, told)
+        Webhook(key.reveal()).verify(BODY, result)
     with pytest.raises(WebhookVerificationError):
-        Webhook(other.reveal()).verify(BODY, told)
+        Webhook(other.reveal()).verify(BODY, result)
     with pytest.raises(WebhookVerificationError):
-        Webhook(new.reveal()).verify(BODY + b" ", told)
+        Webhook(new.reveal()).verify(BODY + b" ", result)
 
 
 @pytest.mark.parametrize("text", ["whsec_no base64 at all", "whsec_%%%%%%%%%%%%", "short"])

@@ -6,7 +6,7 @@ from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, misfit
 
 
 @pytest.mark.parametrize(
-    ("text", "pattern", "told"),
+    ("text", "pattern", "result"),
     [
         ("user 1/x@y.z", CONNECTION_ID, None),
         ("jira~:.@ _-", PROVIDER_CONFIG_KEY, None),
@@ -21,5 +21,5 @@ from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, misfit
         ("", CONNECTION_ID, "is empty"),
     ],
 )
-def test_the_character_and_the_allowed_ones_are_named(text: str, pattern: str, told: str | None) -> None:
-    assert misfit(text, pattern) == told
+def test_the_character_and_the_allowed_ones_are_named(text: str, pattern: str, result: str | None) -> None:
+    assert misfit(text, pattern) == result

@@ -74,7 +74,7 @@ def test_what_is_no_time_is_no_wait(text: str) -> None:
     assert Rules().told_wait_s(503, [("Retry-After", text)], NOW) is None
 
 
-def test_the_longest_of_what_was_told_counts() -> None:
+def test_the_longest_of_what_was_reported_counts() -> None:
     rules = Rules.of(after=["x-after"], at="X-Reset")
     reset = str(int(LATER.timestamp()))
     assert rules.told_wait_s(429, [("Retry-After", "1"), ("X-After", "7"), ("x-reset", reset)], NOW) == 90
@@ -106,20 +106,20 @@ def test_a_point_in_time_is_epoch_seconds_milliseconds_or_a_date(text: str, expe
 
 @given(st.text(max_size=80))
 def test_no_text_of_a_provider_raises_or_leads_back_in_time(text: str) -> None:
-    for told in (seconds_until(text, NOW), seconds_until_point(text, NOW)):
-        assert told is None or told >= 0
+    for reported in (seconds_until(text, NOW), seconds_until_point(text, NOW)):
+        assert reported is None or reported >= 0
 
 
 @given(st.none() | st.floats(0, 1e6), st.integers(1, MAX_RETRIES), st.floats(0, 1), st.floats(0, ALL_WAITS_S))
-def test_every_wait_is_bounded_and_never_shorter_than_told(
-    told: float | None, retry: int, chance: float, waited: float
+def test_every_wait_is_bounded_and_never_shorter_than_asked_for(
+    asked_s: float | None, retry: int, chance: float, waited: float
 ) -> None:
-    wait = wait_s(told, retry, chance, waited_s=waited)
+    wait = wait_s(asked_s, retry, chance, waited_s=waited)
     if wait is None:
-        assert (told or 0) > LONGEST_WAIT_S or waited > 0 or retry > 1
+        assert (asked_s or 0) > LONGEST_WAIT_S or waited > 0 or retry > 1
         return
     assert 0.0 <= wait <= ALL_WAITS_S - waited
-    if told is not None:
-        assert told <= wait <= told * 1.1 + 1e-9
+    if asked_s is not None:
+        assert asked_s <= wait <= asked_s * 1.1 + 1e-9
     else:
         assert wait <= min(LONGEST_WAIT_S, 0.5 * 2 ** (retry - 1))

@@ -27,18 +27,18 @@ def configuration(**more: Any) -> dict[str, Any]:
 
 
 def test_a_catalog_at_fault_raises_what_a_configuration_at_fault_does(faulty_catalog: str) -> None:
-    with pytest.raises(Faults) as told:
+    with pytest.raises(Faults) as raised:
         gateway.create_app(configuration(catalog=[faulty_catalog]))
-    assert "unknown key 'categoris'" in str(told.value)
-    assert "no provider 'jria'" in str(told.value)
+    assert "unknown key 'categoris'" in str(raised.value)
+    assert "no provider 'jria'" in str(raised.value)
 
 
 def test_all_three_kinds_of_faults_come_at_once(faulty_catalog: str) -> None:
-    with pytest.raises(Faults) as told:
+    with pytest.raises(Faults) as raised:
         gateway.create_app(configuration(catalog=[faulty_catalog], live={"ttl_s": "never"}))
-    assert "live.ttl_s: must be a number" in str(told.value)
-    assert "unknown key 'categoris'" in str(told.value)
-    assert "no provider 'jria'" in str(told.value)
+    assert "live.ttl_s: must be a number" in str(raised.value)
+    assert "unknown key 'categoris'" in str(raised.value)
+    assert "no provider 'jria'" in str(raised.value)
 
 
 APP = """
@@ -78,12 +78,12 @@ def test_an_integration_without_what_its_mode_needs_is_a_fault(
         ("app_link", "x", "must be an address"),
     ],
 )
-def test_an_app_key_that_is_none_is_told_without_being_shown(key: str, value: str, problem: str) -> None:
+def test_an_app_key_that_is_none_is_reported_without_being_shown(key: str, value: str, problem: str) -> None:
     integrations = {"jira": {"client_id": "c", "client_secret": "s", key: value}}
     environments = {"dev": {"secret_keys": ["a-secret-key-of-dev"], "integrations": integrations}}
-    with pytest.raises(Faults, match=problem) as told:
+    with pytest.raises(Faults, match=problem) as raised:
         gateway.create_app(configuration(environments=environments))
-    assert "PUBLIC" not in str(told.value)
+    assert "PUBLIC" not in str(raised.value)
 
 
 PEM = "-----BEGIN PRIVATE KEY-----\\nMC4CAQAwBQYDK2VwBCIEIA==\\n-----END PRIVATE KEY-----"
@@ -125,7 +125,7 @@ RIGHT_KEYS: dict[str, dict[str, Any]] = {
 }
 
 
-def told(tmp_path: Path, provider: str, keys: dict[str, Any]) -> tuple[list[str], list[str]]:
+def faults_and_warnings(tmp_path: Path, provider: str, keys: dict[str, Any]) -> tuple[list[str], list[str]]:
     """Faults and warnings of an integration with these keys."""
     file = tmp_path / "gateway.yaml"
     integrations = {"one": {"provider": provider, **keys}}
@@ -139,13 +139,13 @@ def told(tmp_path: Path, provider: str, keys: dict[str, Any]) -> tuple[list[str]
 
 
 @pytest.mark.parametrize("case", WRONG_KEYS)
-def test_a_wrong_set_of_keys_is_told_with_its_line(tmp_path: Path, case: str) -> None:
+def test_a_wrong_set_of_keys_is_reported_with_its_line(tmp_path: Path, case: str) -> None:
     provider, keys, level, message = WRONG_KEYS[case]
-    faults, warnings = told(tmp_path, provider, keys)
+    faults, warnings = faults_and_warnings(tmp_path, provider, keys)
     assert any(message in one for one in (faults if level == "fault" else warnings)), (faults, warnings)
     assert bool(faults) is (level == "fault")
 
 
 @pytest.mark.parametrize("provider", RIGHT_KEYS)
 def test_a_right_set_of_keys_is_in_order(tmp_path: Path, provider: str) -> None:
-    assert told(tmp_path, provider, RIGHT_KEYS[provider]) == ([], [])
+    assert faults_and_warnings(tmp_path, provider, RIGHT_KEYS[provider]) == ([], [])

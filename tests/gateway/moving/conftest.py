@@ -35,7 +35,7 @@ async def peer() -> AsyncIterator[FakePeer]:
 
 class Ran(NamedTuple):
     code: int
-    told: dict[str, Any]
+    report: dict[str, Any]
     output: str
 
 
@@ -51,14 +51,14 @@ class Place:
         arguments = ["connections", *words, "-c", str(self.file), "--json"]
         done = await asyncio.to_thread(CliRunner().invoke, main, arguments, input=stdin)
         assert code is None or done.exit_code == code, (done.exit_code, done.output, done.exception)
-        told = json.loads(done.stdout) if done.stdout.startswith("{") else {}
-        return Ran(done.exit_code, told, done.output)
+        body = json.loads(done.stdout) if done.stdout.startswith("{") else {}
+        return Ran(done.exit_code, body, done.output)
 
     async def imported(self, peer: FakePeer, *words: str, code: int | None = 0) -> Ran:
         return await self.ran("import", "--from-peer", peer.url, "--key-env", "PEER_KEY", *words, code=code)
 
     async def listed(self) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = (await self.ran("list", "--limit", "10000")).told["connections"]
+        rows: list[dict[str, Any]] = (await self.ran("list", "--limit", "10000")).report["connections"]
         return rows
 
 

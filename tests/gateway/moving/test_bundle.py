@@ -51,7 +51,7 @@ async def test_a_round_trip_keeps_everything_the_state_too(
     bundle = await exported(place)
     there = elsewhere()
     ran = await there.ran("import", str(bundle), *SEALED)
-    assert ran.told["imported"] == 3
+    assert ran.report["imported"] == 3
     for one, name in ((place, "before"), (there, "after")):
         await one.ran("export", "-o", str(one.folder / f"{name}.jsonl"), "--plain")
     before, after = whole(place, place.folder / "before.jsonl"), whole(there, there.folder / "after.jsonl")
@@ -71,7 +71,7 @@ async def test_a_moved_connection_renews_itself_where_it_came_to(
     await running.imported(tracker.grant())
     there = elsewhere()
     await there.ran("import", str(await exported(place)), *SEALED)
-    assert (await there.ran("refresh", "--all", "--integration", "tracker")).told["connections"][0][
+    assert (await there.ran("refresh", "--all", "--integration", "tracker")).report["connections"][0][
         "outcome"
     ] == "renewed"
 
@@ -128,9 +128,9 @@ async def test_an_import_of_a_bundle_that_broke_off_goes_on(
     await place.ran("export", "-o", str(only), "--plain")
     lines = only.read_text().splitlines(keepends=True)
     only.write_text("".join(lines[:3]))  # its beginning, the integration, one connection
-    assert (await there.ran("import", str(only))).told["imported"] == 1
+    assert (await there.ran("import", str(only))).report["imported"] == 1
     ran = await there.ran("import", str(bundle), *SEALED)
-    assert (ran.told["imported"], ran.told["skipped"]) == (2, 1)
+    assert (ran.report["imported"], ran.report["skipped"]) == (2, 1)
     assert len(await there.listed()) == 3
 
 
@@ -141,8 +141,8 @@ async def test_the_client_comes_along_where_the_integration_is_not_there(
     there = elsewhere()
     words = ("import", str(await exported(place)), *SEALED, "--integration", "tracker=moved")
     refusal = await there.ran(*words, code=1)
-    assert refusal.told["reasons"][0]["reason"] == "unknown_integration"
-    assert (await there.ran(*words, "--create-integrations")).told["integrations"]["made"] == ["moved"]
+    assert refusal.report["reasons"][0]["reason"] == "unknown_integration"
+    assert (await there.ran(*words, "--create-integrations")).report["integrations"]["made"] == ["moved"]
     assert [one["provider_config_key"] for one in await there.listed()] == ["moved"]
 
 

@@ -16,8 +16,8 @@ LATER = "2030-01-01T00:00:00.000Z"
 
 
 def provider(mode: str, **more: Any) -> Provider:
-    told = {"name": "x", "display_name": "X", "categories": ["other"], "docs": "https://x.example", "auth_mode": mode}
-    return Provider.model_validate({**told, "proxy": {"base_url": "https://x.example"}, **more})
+    result = {"name": "x", "display_name": "X", "categories": ["other"], "docs": "https://x.example", "auth_mode": mode}
+    return Provider.model_validate({**result, "proxy": {"base_url": "https://x.example"}, **more})
 
 
 def taken(mode: str, credentials: dict[str, Any], config: dict[str, Any] | None = None, **more: Any) -> Any:

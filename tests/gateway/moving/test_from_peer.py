@@ -29,7 +29,7 @@ def full(peer: FakePeer) -> None:
 async def test_everything_of_a_connection_comes_along(place: Place, peer: FakePeer, running: RunningGateway) -> None:
     full(peer)
     ran = await place.imported(peer)
-    assert (ran.told["imported"], ran.told["ok"]) == (1, True)
+    assert (ran.report["imported"], ran.report["ok"]) == (1, True)
     path = "/connections/ann%2C%20at%20work?provider_config_key=tracker&refresh_token=true"
     here = await running.json("GET", path, expect=200)
     assert here["credentials"]["access_token"] == "at-1"
@@ -59,8 +59,8 @@ async def test_a_dry_run_reads_everything_and_changes_nothing(place: Place, peer
     full(peer)
     peer.add("hidden", {})
     ran = await place.imported(peer, "--dry-run", code=1)
-    assert (ran.told["imported"], ran.told["refused"], ran.told["dry_run"]) == (1, 1, True)
-    assert ran.told["reasons"][0]["reason"] == "credentials_hidden"
+    assert (ran.report["imported"], ran.report["refused"], ran.report["dry_run"]) == (1, 1, True)
+    assert ran.report["reasons"][0]["reason"] == "credentials_hidden"
     assert await place.listed() == []
 
 
@@ -71,7 +71,7 @@ async def test_many_pages_are_read_and_each_connection_arrives_once_even_where_p
     for n in range(40):
         peer.add(f"c{n}", oauth(n), connection_config=SITE)
     ran = await place.imported(peer, "--at-once", "3")
-    assert ran.told["imported"] == 40
+    assert ran.report["imported"] == 40
     assert {one["connection_id"] for one in await place.listed()} == {f"c{n}" for n in range(40)}
     assert 1 <= peer.most_at_once <= 3
 
@@ -85,7 +85,7 @@ async def test_what_was_interrupted_goes_on_without_fetching_again_what_is_here(
     assert {one["connection_id"] for one in await place.listed()} == {"c0", "c1", "c2"}
     before = peer.calls.copy()
     again = await place.imported(peer)
-    assert (again.told["imported"], again.told["skipped"]) == (3, 3)
+    assert (again.report["imported"], again.report["skipped"]) == (3, 3)
     assert [peer.calls[f"/connections/c{n}"] - before[f"/connections/c{n}"] for n in range(6)] == [0, 0, 0, 1, 1, 1]
     assert len(await place.listed()) == 6
 
@@ -105,13 +105,13 @@ async def test_a_rate_limit_is_waited_out(
     limit = {"Retry-After": "42"}
     peer.faults["/connections"] = [refused(429, "too_many_request", "", **limit)]
     peer.faults["/connections/c1"] = [refused(503, "x", ""), refused(429, "too_many_request", "", **limit)]
-    assert (await place.imported(peer)).told["imported"] == 1
+    assert (await place.imported(peer)).report["imported"] == 1
     assert waits[0] == pytest.approx(42)
     assert waits[-1] == pytest.approx(42)
     assert 0.5 <= waits[1] <= 1.0
 
 
-async def test_a_connection_that_is_dead_gone_or_broken_there_is_told_and_the_rest_arrives(
+async def test_a_connection_that_is_dead_gone_or_broken_there_is_reported_and_the_rest_arrives(
     place: Place, peer: FakePeer, tmp_path: Path
 ) -> None:
     for n, name in enumerate(["good", "dead", "gone", "other", "lost"]):
@@ -131,7 +131,7 @@ async def test_a_connection_that_is_dead_gone_or_broken_there_is_told_and_the_re
         "lost": "unknown_integration",
     }
     assert "did you mean 'tracker'?" in rows["lost"]["detail"]
-    assert (ran.told["imported"], ran.told["refused"]) == (1, 4)
+    assert (ran.report["imported"], ran.report["refused"]) == (1, 4)
     assert report.stat().st_mode & 0o777 == 0o600
     assert "rt-" not in report.read_text() + ran.output
     assert KEY not in ran.output
@@ -144,7 +144,7 @@ async def test_an_expiry_that_cannot_be_read_counts_as_now_so_that_the_token_is_
     grant = tracker.grant()
     peer.add("c1", oauth(1, expires_at=odd, refresh_token=grant["refresh_token"]), connection_config=SITE)
     ran = await place.imported(peer)
-    assert any("expires_at could not be read" in note for note in ran.told["notes"])
+    assert any("expires_at could not be read" in note for note in ran.report["notes"])
     async with running.proxied("c1") as answer:
         assert answer.status == 200
     assert [one["grant_type"] for one in tracker.token_requests] == ["refresh_token"]
@@ -160,7 +160,9 @@ async def test_an_expiry_in_numbers_is_read(
     assert here["credentials"]["expires_at"] == "2030-01-01T00:00:00.000Z"
 
 
-async def test_a_key_that_may_not_see_credentials_is_told_with_the_scope_it_lacks(place: Place, peer: FakePeer) -> None:
+async def test_a_key_that_may_not_see_credentials_is_reported_with_the_scope_it_lacks(
+    place: Place, peer: FakePeer
+) -> None:
     peer.add("c1", oauth(1), connection_config=SITE)
     peer.scopes.clear()
     ran = await place.imported(peer, code=1)
@@ -177,11 +179,11 @@ async def test_integrations_are_made_with_their_client_where_asked_and_mapped_na
     there = elsewhere()
     wanted = ("--create-integrations", "--integration", "old=new")
     dry = await there.imported(peer, *wanted, "--dry-run", code=1)
-    assert (dry.told["imported"], dry.told["integrations"]["made"]) == (1, ["new"])
-    assert "did you mean 'tracker'?" in dry.told["integrations"]["faults"]["odd"]
+    assert (dry.report["imported"], dry.report["integrations"]["made"]) == (1, ["new"])
+    assert "did you mean 'tracker'?" in dry.report["integrations"]["faults"]["odd"]
     assert await there.listed() == []
     done = await there.imported(peer, *wanted, "--only", "old")
-    assert (done.told["imported"], done.told["integrations"]["made"]) == (1, ["new"])
+    assert (done.report["imported"], done.report["integrations"]["made"]) == (1, ["new"])
     assert [one["provider_config_key"] for one in await there.listed()] == ["new"]
     assert "s3cret" not in done.output
     exported = there.folder / "plain.jsonl"
@@ -195,11 +197,11 @@ async def test_what_is_here_is_kept_replaced_or_refused_as_asked(
 ) -> None:
     await running.imported(tracker.grant(), metadata={"from": "here"})
     peer.add("c1", oauth(1), connection_config=SITE, metadata={"from": "there"})
-    assert (await place.imported(peer)).told["skipped"] == 1
+    assert (await place.imported(peer)).report["skipped"] == 1
     refusal = await place.imported(peer, "--on-conflict", "fail", code=1)
-    assert refusal.told["reasons"][0]["reason"] == "conflict"
+    assert refusal.report["reasons"][0]["reason"] == "conflict"
     assert (await place.listed())[0]["metadata"] == {"from": "here"}
-    assert (await place.imported(peer, "--on-conflict", "replace")).told["replaced"] == 1
+    assert (await place.imported(peer, "--on-conflict", "replace")).report["replaced"] == 1
     assert [one["metadata"] for one in await place.listed()] == [{"from": "there"}]
 
 
@@ -210,7 +212,7 @@ async def test_a_test_refresh_says_beforehand_what_it_ends_and_afterwards_what_w
         peer.add(name, oauth(1, refresh_token=grant["refresh_token"]), connection_config=SITE)
     ran = await place.imported(peer, "--test-refresh", "--refresh-rate", "500", code=1)
     assert "the old system's copy is dead" in ran.output
-    assert ran.told["renewed"] == {"renewed": 1, "failed": 1}
+    assert ran.report["renewed"] == {"renewed": 1, "failed": 1}
     assert {one["connection_id"]: one["state"] for one in await place.listed()} == {
         "good": "active",
         "bad": "needs_reauth",
@@ -225,7 +227,7 @@ async def test_the_key_goes_to_no_other_address_and_never_over_plain_http(place:
     assert "plain http" in remote.output
 
 
-async def test_a_dashboards_address_is_told_from_the_apis(place: Place, peer: FakePeer) -> None:
+async def test_a_dashboards_address_is_reported_from_the_apis(place: Place, peer: FakePeer) -> None:
     peer.faults["/connections"] = [web.Response(text="<html>", content_type="text/html")]
     assert "not of its dashboard" in (await place.imported(peer, code=1)).output
 
@@ -244,5 +246,5 @@ async def test_another_gateway_of_ours_can_be_the_peer_too(
     await running.imported(tracker.grant(), "c 1/x", metadata={"a": 1}, end_user={"id": "u1"})
     there = elsewhere()
     done = await there.ran("import", "--from-peer", running.url, "--key-env", "PEER_KEY", "--test-refresh")
-    assert (done.told["imported"], done.told["renewed"]) == (1, {"renewed": 1})
+    assert (done.report["imported"], done.report["renewed"]) == (1, {"renewed": 1})
     assert [(one["connection_id"], one["metadata"]) for one in await there.listed()] == [("c 1/x", {"a": 1})]

@@ -28,18 +28,18 @@ def fill(peer: FakePeer) -> None:
 async def test_each_integration_is_judged_and_the_exact_callback_is_named(place: Place, peer: FakePeer) -> None:
     fill(peer)
     ran = await place.imported(peer, "--preview", code=1)
-    told = {one["integration"]: one for one in ran.told["integrations"]}
-    assert {key: one["verdict"] for key, one in told.items()} == {
+    result = {one["integration"]: one for one in ran.report["integrations"]}
+    assert {key: one["verdict"] for key, one in result.items()} == {
         "tracker": "register_callback",
         "second": "register_callback",
         "keys": "works",
         "strange": "not_possible",
     }
-    assert f"{place_url(place)}/oauth/callback" in " ".join(told["tracker"]["todo"])
-    assert "did you mean 'tracker'?" in told["strange"]["todo"][0]
-    assert (told["tracker"]["connections"], told["tracker"]["broken_there"]) == (2, 1)
-    assert ran.told["without_integration"] == {"orphan": 1}
-    assert ran.told["connections"] == {"not_possible": 2, "reconnect": 1, "register_callback": 2, "works": 1}
+    assert f"{place_url(place)}/oauth/callback" in " ".join(result["tracker"]["todo"])
+    assert "did you mean 'tracker'?" in result["strange"]["todo"][0]
+    assert (result["tracker"]["connections"], result["tracker"]["broken_there"]) == (2, 1)
+    assert ran.report["without_integration"] == {"orphan": 1}
+    assert ran.report["connections"] == {"not_possible": 2, "reconnect": 1, "register_callback": 2, "works": 1}
     assert not any(path.startswith("/connections/") for path in peer.calls)
     assert await place.listed() == []
     assert "s3cret" not in ran.output
@@ -49,11 +49,11 @@ async def test_connections_of_another_auth_mode_are_not_said_to_work(place: Plac
     fill(peer)
     peer.modes = {"openai": "BASIC", "tracker": "OAUTH2"}
     ran = await place.imported(peer, "--preview", code=1)
-    told = {one["integration"]: one for one in ran.told["integrations"]}
-    assert (told["keys"]["verdict"], told["tracker"]["verdict"]) == ("not_possible", "register_callback")
-    (advice,) = told["keys"]["todo"]
+    result = {one["integration"]: one for one in ran.report["integrations"]}
+    assert (result["keys"]["verdict"], result["tracker"]["verdict"]) == ("not_possible", "register_callback")
+    (advice,) = result["keys"]["todo"]
     assert advice.startswith("its connections are BASIC there, but 'openai' here takes API_KEY: write an entry")
-    assert "works" not in ran.told["connections"]
+    assert "works" not in ran.report["connections"]
 
 
 def place_url(place: Place) -> str:
@@ -62,18 +62,18 @@ def place_url(place: Place) -> str:
     return f"http://127.0.0.1:{yaml.safe_load(place.file.read_text())['server']['port']}"
 
 
-async def test_another_client_here_or_a_secret_that_cannot_be_read_there_is_told(
+async def test_another_client_here_or_a_secret_that_cannot_be_read_there_is_reported(
     place: Place, peer: FakePeer, elsewhere: Callable[..., Place]
 ) -> None:
     peer.integrations = {"tracker": {"provider": "tracker", "credentials": CLIENT}}
-    told = (await place.imported(peer, "--preview", code=1)).told["integrations"][0]
-    assert told["verdict"] == "needs_something"
-    assert "another client ID" in told["todo"][0]
+    answer = (await place.imported(peer, "--preview", code=1)).report["integrations"][0]
+    assert answer["verdict"] == "needs_something"
+    assert "another client ID" in answer["todo"][0]
     peer.integrations = {"new": {"provider": "tracker", "credentials": CLIENT}}
     peer.scopes.discard("integration_credentials")
-    told = (await place.imported(peer, "--preview", code=1)).told["integrations"][0]
-    assert told["verdict"] == "needs_something"
-    assert "read_credentials" in told["todo"][0]
+    answer = (await place.imported(peer, "--preview", code=1)).report["integrations"][0]
+    assert answer["verdict"] == "needs_something"
+    assert "read_credentials" in answer["todo"][0]
 
 
 async def test_the_doctor_says_the_same(place: Place, peer: FakePeer) -> None:
@@ -83,7 +83,7 @@ async def test_the_doctor_says_the_same(place: Place, peer: FakePeer) -> None:
     assert done.exit_code == 1
     assert (
         json.loads(done.stdout)["integrations"]
-        == (await place.imported(peer, "--preview", code=1)).told["integrations"]
+        == (await place.imported(peer, "--preview", code=1)).report["integrations"]
     )
     text = (await asyncio.to_thread(CliRunner().invoke, main, words)).stdout
     assert "In this order:" in text

@@ -48,7 +48,7 @@ def test_a_header_cannot_ask_for_more_work_than_a_machine_has(log2_n: int) -> No
         list(read(io.BytesIO(raw), PASSPHRASE))
 
 
-def test_a_bundle_without_its_end_line_is_told_as_unfinished() -> None:
+def test_a_bundle_without_its_end_line_is_reported_as_unfinished() -> None:
     with pytest.raises(SourceRefused, match="not finished"):
         bundle.checked(sealed(b'{"kind":"bundle"}\n{"kind":"connection"}\n'), PASSPHRASE)
 

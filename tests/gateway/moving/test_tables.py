@@ -20,7 +20,7 @@ def lines(folder: Path, *rows: Any) -> str:
     return str(file)
 
 
-async def test_lines_in_either_form_are_taken_and_what_is_wrong_is_told_by_its_line(
+async def test_lines_in_either_form_are_taken_and_what_is_wrong_is_reported_by_its_line(
     place: Place, tmp_path: Path, running: RunningGateway
 ) -> None:
     nested = {"connection_id": "c1", "credentials": oauth(1), "connection_config": SITE, "tags": {"Team": "x"}}
@@ -29,7 +29,7 @@ async def test_lines_in_either_form_are_taken_and_what_is_wrong_is_told_by_its_l
     file = lines(tmp_path, nested, "", flat, wrong, "{half", {"connection_id": "c 4 "})
     report = tmp_path / "report"
     ran = await place.ran("import", file, "--into", "tracker", "--report", str(report), code=1)
-    assert (ran.told["imported"], ran.told["refused"]) == (2, 3)
+    assert (ran.report["imported"], ran.report["refused"]) == (2, 3)
     details = [json.loads(line).get("detail", "") for line in report.read_text().splitlines()]
     assert any("refresh_tokn" in one for one in details)
     assert any(one.startswith("line 5:") for one in details)
@@ -63,7 +63,7 @@ def test_how_many_there_are_is_known_before_the_first_is_read(kind: str, text: s
     assert not source.closed
 
 
-async def test_progress_is_told_of_all_that_the_file_has(
+async def test_progress_is_reported_of_all_that_the_file_has(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[tuple[int, int]] = []
@@ -83,7 +83,7 @@ async def test_progress_is_told_of_all_that_the_file_has(
 async def test_standard_input_is_read(place: Place) -> None:
     row = {"provider_config_key": "tracker", "connection_id": "c1", "credentials": oauth(1), "connection_config": SITE}
     ran = await place.ran("import", "-", stdin=json.dumps(row))
-    assert ran.told["imported"] == 1
+    assert ran.report["imported"] == 1
 
 
 async def test_columns_of_a_table_are_named_by_their_place_or_mapped(
@@ -99,8 +99,8 @@ async def test_columns_of_a_table_are_named_by_their_place_or_mapped(
         encoding="utf-8-sig",
     )
     ran = await place.ran("import", str(file), "--column", "customer=connection_id", code=1)
-    assert (ran.told["imported"], ran.told["refused"]) == (2, 1)
-    assert "line 4" in ran.told["reasons"][0]["example"]["detail"]
+    assert (ran.report["imported"], ran.report["refused"]) == (2, 1)
+    assert "line 4" in ran.report["reasons"][0]["example"]["detail"]
     path = "/connections/c1?provider_config_key=tracker&refresh_token=true"
     here = await running.json("GET", path, expect=200)
     assert (here["credentials"]["refresh_token"], here["credentials"]["expires_at"]) == (

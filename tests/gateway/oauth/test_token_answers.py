@@ -84,13 +84,13 @@ def test_a_token_answer_is_returned_whole() -> None:
 
 def test_slacks_user_token_is_found_below_its_own_member() -> None:
     answer = {"ok": True, "authed_user": {"id": "U1", "access_token": "xoxp", "refresh_token": "r", "expires_in": 9}}
-    told = read(answer=answer, alternate_access_token_response_path="authed_user")
-    assert (told["access_token"], told["refresh_token"], told["expires_in"]) == ("xoxp", "r", 9)
+    result = read(answer=answer, alternate_access_token_response_path="authed_user")
+    assert (result["access_token"], result["refresh_token"], result["expires_in"]) == ("xoxp", "r", 9)
 
 
 def test_an_alternate_path_may_lead_to_the_token_itself() -> None:
-    told = read(answer={"data": {"jwt": "t"}}, alternate_access_token_response_path="data.jwt")
-    assert told["access_token"] == "t"
+    result = read(answer={"data": {"jwt": "t"}}, alternate_access_token_response_path="data.jwt")
+    assert result["access_token"] == "t"
 
 
 def test_a_form_encoded_answer_is_read_too() -> None:

@@ -1,4 +1,4 @@
-"""What reaches stderr is one line each, and no secret, whoever wrote it."""
+"""What reaches stderr is one line each, and no secret, anyone who wrote it."""
 
 import errno
 import io
@@ -206,7 +206,7 @@ def test_a_host_that_uses_structlog_keeps_its_ways(lines: Lines) -> None:
 
 @pytest.mark.usefixtures("lines")
 @pytest.mark.parametrize("terminal", [True, False])
-def test_a_reader_that_has_left_does_not_fail_what_is_told(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
+def test_a_reader_that_has_left_does_not_fail_what_is_reported(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
     reading, writing = os.pipe()
     with os.fdopen(writing, "w", buffering=1) as err:
         monkeypatch.setattr("sys.stderr", err)

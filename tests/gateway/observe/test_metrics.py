@@ -52,7 +52,7 @@ def text(*pages: MetricsPage) -> str:
     return exposition(total(pages))
 
 
-def told(*pages: MetricsPage) -> dict[tuple[str, ...], float]:
+def samples(*pages: MetricsPage) -> dict[tuple[str, ...], float]:
     """Samples by name and sorted label values, as Prometheus's own parser reads them."""
     read = {}
     for family in text_string_to_metric_families(text(*pages)):
@@ -66,7 +66,7 @@ def requests(*pages: MetricsPage) -> dict[tuple[str, ...], float]:
     """Of proxied requests: error, integration, method and status ▸ number."""
     return {
         tuple(label.partition("=")[2] for label in key[2:]): number
-        for key, number in told(*pages).items()
+        for key, number in samples(*pages).items()
         if key[0] == "gateway_proxy_requests_total"
     }
 
@@ -76,7 +76,7 @@ def page() -> MetricsPage:
     return MetricsPage.alone()
 
 
-def test_an_exchange_is_told_by_integration_method_status_and_error(page: MetricsPage) -> None:
+def test_an_exchange_is_reported_by_integration_method_status_and_error(page: MetricsPage) -> None:
     counts = metrics(page)
     for changes in (
         {},
@@ -101,7 +101,7 @@ def test_its_time_is_split_and_what_was_not_waited_for_is_left_out(page: Metrics
     counts.observe(exchange())
     counts.observe(exchange(token_ms=2000.0))
     counts.observe(exchange(upstream_ms=0.0, status=400, error_code="bad_path"))
-    seen = told(page)
+    seen = samples(page)
     name = "gateway_proxy_duration_seconds"
     assert {part: seen.get((f"{name}_count", *JIRA, f"part={part}")) for part in ("gateway", "token", "upstream")} == {
         "gateway": 3,
@@ -118,14 +118,14 @@ def test_its_time_is_split_and_what_was_not_waited_for_is_left_out(page: Metrics
 
 def test_a_bound_belongs_to_its_bucket(page: MetricsPage) -> None:
     metrics(page).observe(exchange(upstream_ms=250.0))
-    assert told(page)["gateway_proxy_duration_seconds_bucket", *JIRA, "le=0.25", "part=upstream"] == 1
+    assert samples(page)["gateway_proxy_duration_seconds_bucket", *JIRA, "le=0.25", "part=upstream"] == 1
 
 
-def test_what_is_not_proxied_is_told_apart(page: MetricsPage) -> None:
+def test_what_is_not_proxied_is_reported_apart(page: MetricsPage) -> None:
     counts = metrics(page)
     counts.observe(to_us())
     counts.observe(to_us(status=401, error_code="unknown_account", environment=""))
-    assert told(page) == {
+    assert samples(page) == {
         ("gateway_api_requests_total", "error=", "method=GET", "status=200"): 1,
         ("gateway_api_requests_total", "error=unknown_account", "method=GET", "status=401"): 1,
     }
@@ -146,16 +146,18 @@ def test_no_caller_and_no_provider_can_make_labels_many(page: MetricsPage) -> No
     assert seen["", "jira", "GET", "4xx"] == sum(1 for status in range(400, 500) if status not in counting.STATUSES)
     assert sum(seen.values()) == 4 * 300
     assert len(seen) < 70
-    assert told(page)["gateway_api_requests_total", "error=", "method=other", "status=other"] == 300
+    assert samples(page)["gateway_api_requests_total", "error=", "method=other", "status=other"] == 300
     assert "made-up" not in text(page)
 
 
-def test_no_end_user_is_told_of(page: MetricsPage) -> None:
+def test_no_end_user_is_reported_of(page: MetricsPage) -> None:
     metrics(page).observe(exchange())
     assert not any(word in text(page) for word in ("u1", "acme", "secret-path", "r1"))
 
 
-def test_integrations_beyond_a_thousand_are_told_together(page: MetricsPage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_integrations_beyond_a_thousand_are_reported_together(
+    page: MetricsPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(counting, "MOST_INTEGRATIONS", 2)
     counts = Metrics(lambda *_: True, page)
     for n in (1, 2, 3, 4, 1):
@@ -180,7 +182,7 @@ def test_another_configuration_decides_from_then_on(page: MetricsPage) -> None:
 
 def test_labels_are_escaped(page: MetricsPage) -> None:
     metrics(page).observe(exchange('a"\\\nb'))
-    assert any('integration=a"\\\nb' in key for key in told(page))
+    assert any('integration=a"\\\nb' in key for key in samples(page))
 
 
 def test_workers_are_added_up_and_gauges_are_those_of_the_living() -> None:
@@ -191,13 +193,13 @@ def test_workers_are_added_up_and_gauges_are_those_of_the_living() -> None:
         counts.add("gateway_config_reloads_total", "taken")
         counts.watch(lambda: [(("gateway_workers",), 1), (("gateway_process_cpu_seconds_total",), 2.5)])
         counts.publish()
-    seen = told(*board.pages)
+    seen = samples(*board.pages)
     assert seen["gateway_workers",] == 2
     assert seen["gateway_config_reloads_total", "outcome=taken"] == 2
     assert seen["gateway_process_cpu_seconds_total",] == 5
     assert seen["gateway_proxy_duration_seconds_count", *JIRA, "part=gateway"] == 2
     board.pages[0].cells[paging.SEEN_AT] = clock.monotonic() - 60  # it has died
-    seen = told(*board.pages)
+    seen = samples(*board.pages)
     assert seen["gateway_workers",] == 1
     assert seen["gateway_process_cpu_seconds_total",] == 5
     assert seen["gateway_proxy_duration_seconds_count", *JIRA, "part=gateway"] == 2
@@ -211,28 +213,28 @@ def test_a_replacement_goes_on_where_its_predecessor_stopped(page: MetricsPage) 
         counts.publish()
         counts.publish()
         counts.observe(exchange())
-    seen = told(page)
+    seen = samples(page)
     assert seen["gateway_process_cpu_seconds_total",] == 5.5
     assert seen["gateway_workers",] == 1
     assert requests(page) == {("", "jira", "GET", "200"): 2}
 
 
-def test_a_gauge_that_is_told_of_no_more_is_zero(page: MetricsPage) -> None:
+def test_a_gauge_that_is_reported_of_no_more_is_zero(page: MetricsPage) -> None:
     counts = metrics(page)
     shown = [(("gateway_upstream_waiting", "jira"), 3.0), (("gateway_upstream_waiting", "jira"), 2.0)]
     counts.watch(lambda: shown)
     counts.publish()
-    assert told(page)["gateway_upstream_waiting", "provider=jira"] == 5
+    assert samples(page)["gateway_upstream_waiting", "provider=jira"] == 5
     shown.clear()
     counts.publish()
-    assert told(page)["gateway_upstream_waiting", "provider=jira"] == 0
+    assert samples(page)["gateway_upstream_waiting", "provider=jira"] == 0
 
 
 @pytest.mark.parametrize(
     ("name", "labels"),
     [("gateway_unheard_of", ()), ("gateway_workers", ("x",)), ("gateway_proxy_duration_seconds", ())],
 )
-def test_only_what_is_in_the_table_can_be_told(name: str, labels: tuple[str, ...]) -> None:
+def test_only_what_is_in_the_table_can_be_reported(name: str, labels: tuple[str, ...]) -> None:
     counts = metrics()
     with pytest.raises(ValueError, match=name):
         counts.add(name, *labels)
@@ -257,7 +259,7 @@ def test_a_page_that_is_full_goes_on_counting_what_it_knows(page: MetricsPage, m
         counts.observe(exchange(status=500))
         counts.add("gateway_token_refreshes_total", "dev", "jira", "renewed")
     assert requests(page) == {("", "jira", "GET", "200"): 4}
-    assert told(page)["gateway_proxy_duration_seconds_count", *JIRA, "part=gateway"] == 7
+    assert samples(page)["gateway_proxy_duration_seconds_count", *JIRA, "part=gateway"] == 7
 
 
 def test_an_entry_that_is_not_there_yet_is_read_later(page: MetricsPage) -> None:

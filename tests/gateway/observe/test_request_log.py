@@ -248,14 +248,14 @@ async def test_the_end_waits_for_a_batch_on_its_way_and_writes_none_twice(lines:
 
 
 @pytest.mark.parametrize(
-    ("token_ms", "upstream_ms", "told"),
+    ("token_ms", "upstream_ms", "result"),
     [(None, None, {}), (0.0, 0.0, {"upstream_ms": 0.0}), (4.0049, 12.345, {"token_ms": 4.0, "upstream_ms": 12.35})],
 )
 def test_a_line_tells_what_was_waited_for(
-    token_ms: float | None, upstream_ms: float | None, told: dict[str, float]
+    token_ms: float | None, upstream_ms: float | None, result: dict[str, float]
 ) -> None:
     line = as_event(exchange()._replace(token_ms=token_ms, upstream_ms=upstream_ms))
-    assert {name: value for name, value in line.items() if name in {"token_ms", "upstream_ms"}} == told
+    assert {name: value for name, value in line.items() if name in {"token_ms", "upstream_ms"}} == result
 
 
 @pytest.mark.parametrize(

@@ -110,8 +110,8 @@ def test_every_operation_says_which_codes_it_answers_with() -> None:
     for one in OPERATIONS:
         answers = TOLD["paths"][one.path]["get" if one.method == "*" else one.method.lower()]["responses"]
         for status, codes in status_codes(one).items():
-            told = answers["default" if one.method == "*" else str(status)]["description"]
-            assert [code for code in codes if f"`{code}`" not in told] == [], (one.method, one.path, status)
+            result = answers["default" if one.method == "*" else str(status)]["description"]
+            assert [code for code in codes if f"`{code}`" not in result] == [], (one.method, one.path, status)
 
 
 def test_a_proxied_call_answers_with_anything_at_any_status() -> None:

@@ -46,26 +46,26 @@ def test_every_operation_has_its_route() -> None:
 
 
 def test_no_operation_is_described_twice_and_every_id_is_its_own() -> None:
-    told = document("https://gateway.example")
-    ids = [one["operationId"] for path in told["paths"].values() for one in path.values()]
+    config_text = document("https://gateway.example")
+    ids = [one["operationId"] for path in config_text["paths"].values() for one in path.values()]
     assert len(ids) == len(set(ids)) == sum(len(ANY) if one.method == "*" else 1 for one in OPERATIONS)
 
 
 def test_every_reference_leads_somewhere() -> None:
-    told = document("https://gateway.example")
-    found = set(re.findall(r"'#/components/(\w+)/(\w+)'", str(told)))
+    config_text = document("https://gateway.example")
+    found = set(re.findall(r"'#/components/(\w+)/(\w+)'", str(config_text)))
     assert found
-    assert [one for one in found if one[1] not in told["components"][one[0]]] == []
+    assert [one for one in found if one[1] not in config_text["components"][one[0]]] == []
 
 
 def test_statuses_are_those_of_the_page_on_errors() -> None:
     page = {code: int(status) for status, code in ROW.findall((DOCS / "http-api.md").read_text())}
-    told: dict[str, int] = {**STATUS}
-    assert told == page
-    assert set(get_args(Code)) == set(told)
+    result: dict[str, int] = {**STATUS}
+    assert result == page
+    assert set(get_args(Code)) == set(result)
 
 
-def test_every_code_is_told_at_some_operation() -> None:
+def test_every_code_is_reported_at_some_operation() -> None:
     # Of pages that a browser is shown, of trailers, and of the health probe: no JSON answer has these.
     elsewhere = {
         "authorization_refused",
@@ -79,19 +79,19 @@ def test_every_code_is_told_at_some_operation() -> None:
         "page_failed",
         "token_request_failed",
     }
-    told = {code for one in OPERATIONS for codes in status_codes(one).values() for code in codes}
-    assert set(get_args(Code)) - told == elsewhere
+    result = {code for one in OPERATIONS for codes in status_codes(one).values() for code in codes}
+    assert set(get_args(Code)) - result == elsewhere
 
 
 async def test_it_is_served_with_a_tag_and_to_anybody(running: RunningGateway) -> None:
     async with running.http.get(f"{running.url}/openapi.json", headers={"Origin": "https://x.example"}) as answer:
         assert answer.status == 200
         assert answer.headers["Access-Control-Allow-Origin"] == "*"
-        told, tag = await answer.json(), answer.headers["ETag"]
-    assert told["openapi"] == "3.1.0"
-    assert told["servers"] == [{"url": running.url}]
-    assert "s3cret" not in str(told)
-    assert running.document["environments"]["dev"]["integrations"]["tracker"]["client_secret"] not in str(told)
+        body, tag = await answer.json(), answer.headers["ETag"]
+    assert body["openapi"] == "3.1.0"
+    assert body["servers"] == [{"url": running.url}]
+    assert "s3cret" not in str(body)
+    assert running.document["environments"]["dev"]["integrations"]["tracker"]["client_secret"] not in str(body)
     async with running.http.get(f"{running.url}/openapi.json", headers={"If-None-Match": tag}) as answer:
         assert (answer.status, await answer.read()) == (304, b"")
 
@@ -139,21 +139,21 @@ def example(schema: dict[str, Any]) -> str:
     return "1" if schema.get("type") == "integer" else "x"
 
 
-async def test_parameters_that_are_told_are_known_and_no_others(running: RunningGateway, tracker: Tracker) -> None:
+async def test_parameters_that_are_reported_are_known_and_no_others(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     for one in KEYED:
         path = one.path
         for name, text in FILLED.items():
             path = path.replace(name, text)
-        told = {("tags[a]" if one.style else one.name): example(dict(one.schema)) for one in one.query}
-        for params in (told, {"bogus": "1"}):
+        result = {("tags[a]" if one.style else one.name): example(dict(one.schema)) for one in one.query}
+        for params in (result, {"bogus": "1"}):
             async with running.http.request(
                 one.method, running.url + path, params=params, headers=running.headers, json={}
             ) as answer:
                 answered = await answer.json()
             issues = answered.get("error", {}).get("errors", ()) if isinstance(answered, dict) else ()
             unknown = {issue["path"][0] for issue in issues if issue["code"] == "unrecognized_keys"}
-            assert unknown & {"bogus", *told} == params.keys() & {"bogus"}, (one.method, one.path)
+            assert unknown & {"bogus", *result} == params.keys() & {"bogus"}, (one.method, one.path)
 
 
 @pytest.mark.parametrize("path", ["/integrations", "/connections", "/connect/sessions", "/connections/metadata"])
@@ -169,8 +169,8 @@ async def test_any_json_but_the_right_one_is_refused(running: RunningGateway, pa
 
 
 def test_every_auth_mode_says_what_an_import_takes() -> None:
-    told = [mode for model in IMPORTED for mode in get_args(model.model_fields["type"].annotation)]
-    assert sorted(told) == sorted(modes())
+    result = [mode for model in IMPORTED for mode in get_args(model.model_fields["type"].annotation)]
+    assert sorted(result) == sorted(modes())
 
 
 def unknown_to(mode: str, given: dict[str, Any]) -> list[tuple[str, ...]]:
@@ -183,9 +183,9 @@ def unknown_to(mode: str, given: dict[str, Any]) -> list[tuple[str, ...]]:
     return []
 
 
-def test_the_members_of_a_credential_that_are_told_are_those_that_are_read() -> None:
+def test_the_members_of_a_credential_that_are_reported_are_those_that_are_read() -> None:
     assert unknown_to("API_KEY", {"apiKey": "k", "bogus": "1"}) == [("credentials", "bogus")]
     for model in IMPORTED:
-        told = {member: "1" for member in model.model_fields if member not in {"type", "config_override"}}
+        result = {member: "1" for member in model.model_fields if member not in {"type", "config_override"}}
         for mode in get_args(model.model_fields["type"].annotation):
-            assert unknown_to(mode, told) == [], mode
+            assert unknown_to(mode, result) == [], mode

@@ -81,9 +81,9 @@ class Beside:
         from tests.fakes.gateways import document as configuration
 
         variables = {"A": "1"}
-        told = configuration([f"127.0.0.1/32:{self._server.port}"], keyed={"provider": "keyed"})
-        told["environments"]["dev"]["variables"] = variables
-        gateway = RunningGateway(folder, told)
+        result = configuration([f"127.0.0.1/32:{self._server.port}"], keyed={"provider": "keyed"})
+        result["environments"]["dev"]["variables"] = variables
+        gateway = RunningGateway(folder, result)
         await gateway.start()
         for name in KNOWN["connection_id"]:
             await gateway.imported(self._tracker.grant(), name, end_user={"id": "u"}, tags={"a": "b"})
@@ -106,17 +106,17 @@ def beside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Beside]:
 
 @pytest.fixture(scope="module")
 def schema(beside: Beside) -> Any:
-    told = deepcopy(document(beside.gateway.url))
-    for path in told["paths"].values():
+    config_text = deepcopy(document(beside.gateway.url))
+    for path in config_text["paths"].values():
         for operation in path.values():
             for parameter in operation["parameters"]:
                 if parameter["name"] in KNOWN:
                     parameter["schema"] = {"anyOf": [{"enum": KNOWN[parameter["name"]]}, parameter["schema"]]}
-    return schemathesis.openapi.from_dict(told)
+    return schemathesis.openapi.from_dict(config_text)
 
 
 @pytest.mark.parametrize(("one", "mode"), CASES, ids=[f"{one.method} {one.path} {mode.value}" for one, mode in CASES])
-def test_every_answer_is_as_it_is_told(beside: Beside, schema: Any, one: Any, mode: GenerationMode) -> None:
+def test_every_answer_is_as_it_is_reported(beside: Beside, schema: Any, one: Any, mode: GenerationMode) -> None:
     operation = schema[one.path][one.method]
     calls = 0
 

@@ -92,7 +92,7 @@ async def test_what_the_address_said_is_kept_until_the_click(running: RunningGat
     assert shown["credentials"]["config_override"]["client_secret"] == "own-secret-01"
 
 
-async def test_what_cannot_begin_is_told_before_anybody_confirms(running: RunningGateway) -> None:
+async def test_what_cannot_begin_is_reported_before_anybody_confirms(running: RunningGateway) -> None:
     token = await running.session_token(allowed_integrations=["tracker"])
     address = f"{running.url}/oauth/connect/nothing?connect_session_token={token}"
     async with running.http.get(address, headers=BROWSER) as page:

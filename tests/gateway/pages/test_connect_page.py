@@ -202,9 +202,9 @@ async def test_a_provider_s_words_stay_text_wherever_they_stand(running: Running
     assert "<img src=x" not in html
     assert "</script><img" not in html
     assert 'href="javascript:' not in html
-    told = re.search(r'data-told="([^"]*)"', html)
-    assert told is not None
-    assert "access_denied" in told[1]
+    result = re.search(r'data-payload="([^"]*)"', html)
+    assert result is not None
+    assert "access_denied" in result[1]
     assert 'data-tells="error"' in html
 
 
@@ -306,8 +306,8 @@ async def test_a_site_that_was_not_offered_is_no_choice(chooser: Chooser) -> Non
 async def test_another_browser_cannot_choose(chooser: Chooser) -> None:
     _, html = await chooser.page()
     async with aiohttp.ClientSession() as stranger:
-        status, told = await chooser.choose(html, "cloud-1", stranger)
-    assert (status, "another browser" in told) == (400, True)
+        status, answer = await chooser.choose(html, "cloud-1", stranger)
+    assert (status, "another browser" in answer) == (400, True)
     assert (await chooser.choose(html, "cloud-1"))[0] == 200
 
 
@@ -330,8 +330,8 @@ async def test_an_import_that_names_no_site_is_refused_with_their_list(chooser: 
         "provider_config_key": "tracker",
         "credentials": {"type": "OAUTH2", "access_token": grant["access_token"]},
     }
-    told = await chooser.running.json("POST", "/connections", json=body, expect=400)
-    assert [site["subdomain"] for site in told["error"]["payload"]["sites"]] == ["acme", "globex"]
+    answer = await chooser.running.json("POST", "/connections", json=body, expect=400)
+    assert [site["subdomain"] for site in answer["error"]["payload"]["sites"]] == ["acme", "globex"]
     body["connection_config"] = {"subdomain": "globex"}
     await chooser.running.json("POST", "/connections", json=body, expect=201)
 
@@ -394,7 +394,7 @@ async def came_back(
     """The callback's status and page, and what the page tells its opener."""
     async with (http or running.http).get(f"{running.url}/oauth/callback", params=query) as answer:
         html = await answer.text()
-    found = {name: re.search(rf'data-{name}="([^"]*)"', html) for name in ("told", "openers")}
+    found = {name: re.search(rf'data-{name}="([^"]*)"', html) for name in ("payload", "openers")}
     return answer.status, html, {name: unescape(one[1]) for name, one in found.items() if one}
 
 
@@ -403,10 +403,10 @@ async def test_the_words_of_a_query_that_is_not_a_provider_s_reach_no_page(runni
     state = await state_of(running, await running.session_token())
     async with aiohttp.ClientSession() as stranger:
         for query, http in (({"state": "unknown"}, None), ({}, None), ({"state": state}, stranger)):
-            status, html, told = await came_back(running, {**query, **words}, http)
+            status, html, answer = await came_back(running, {**query, **words}, http)
             assert status == 400
             assert "SPOOFED" not in html
-            assert "SPOOFED" not in told["told"]
+            assert "SPOOFED" not in answer["payload"]
 
 
 async def test_a_parameter_that_comes_twice_is_refused_and_uses_nothing_up(
@@ -440,10 +440,10 @@ async def test_a_window_posts_its_result_to_registered_origins_and_to_our_own(
     environments["other"] = {"connect_origins": ["https://other.example.com"]}
     await running.restart()
     state = await state_of(running, await running.session_token())
-    told = (await came_back(running, {"state": state, **denied}))[2]
-    assert told["openers"] == f"https://app.example.com {running.url}"
-    told = (await came_back(running, {"state": "unknown"}))[2]
-    assert told["openers"] == f"https://app.example.com https://other.example.com {running.url}"
+    result = (await came_back(running, {"state": state, **denied}))[2]
+    assert result["openers"] == f"https://app.example.com {running.url}"
+    result = (await came_back(running, {"state": "unknown"}))[2]
+    assert result["openers"] == f"https://app.example.com https://other.example.com {running.url}"
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}"
     async with running.http.get(begin) as answer:
         assert f'data-openers="https://app.example.com {running.url}"' in await answer.text()

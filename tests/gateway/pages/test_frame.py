@@ -62,11 +62,11 @@ def test_the_language_is_the_one_that_the_browser_likes_best(field: str, lang: s
         ("read", "Access: read"),
     ],
 )
-def test_a_scope_is_told_in_plain_words(scope: str, said: str) -> None:
+def test_a_scope_is_reported_in_plain_words(scope: str, said: str) -> None:
     assert in_words(scope, PageWords("en")) == said
 
 
-def test_scopes_that_say_the_same_are_told_once() -> None:
+def test_scopes_that_say_the_same_are_reported_once() -> None:
     assert granted(["offline_access", "offline", "gist"], PageWords("en")) == [
         ("Keep this access while you are away", ("offline_access", "offline")),
         ("Access: gist", ("gist",)),

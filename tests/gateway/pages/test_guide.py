@@ -95,15 +95,22 @@ async def test_what_an_entry_says_is_text_and_never_markup(tmp_path: Path) -> No
 
 
 def test_the_steps_are_those_of_the_requirement(providers: Any) -> None:
-    told = steps(providers["jira"], URL, None)
-    assert [step.text.partition(" ")[0] for step in told] == ["Create", "Register", "Select", "Copy", "Make", "Connect"]
-    assert told[0].link == "https://developer.atlassian.com/console/myapps/"
-    assert told[1].code == f"{URL}/oauth/callback"
-    assert "offline_access" in told[2].notes[0]
-    declared = yaml.safe_load(told[3].code or "")["environments"]["dev"]["integrations"]["jira"]
+    result = steps(providers["jira"], URL, None)
+    assert [step.text.partition(" ")[0] for step in result] == [
+        "Create",
+        "Register",
+        "Select",
+        "Copy",
+        "Make",
+        "Connect",
+    ]
+    assert result[0].link == "https://developer.atlassian.com/console/myapps/"
+    assert result[1].code == f"{URL}/oauth/callback"
+    assert "offline_access" in result[2].notes[0]
+    declared = yaml.safe_load(result[3].code or "")["environments"]["dev"]["integrations"]["jira"]
     assert declared["client_secret"] == "${JIRA_CLIENT_SECRET}"
-    assert "privacy policy" in told[4].text
-    assert f"{URL}/connect/sessions" in (told[5].code or "")
+    assert "privacy policy" in result[4].text
+    assert f"{URL}/connect/sessions" in (result[5].code or "")
 
 
 def test_a_family_shares_its_app(providers: Any) -> None:
@@ -114,9 +121,9 @@ def test_a_family_shares_its_app(providers: Any) -> None:
 
 
 def test_a_key_needs_no_app(providers: Any) -> None:
-    told = steps(providers["openai"], URL, None)
-    assert [step.text.partition(" ")[0] for step in told] == ["Each", "Declare", "Make"]
-    command = shlex.split((told[2].code or "").replace("\\\n", " "))
+    result = steps(providers["openai"], URL, None)
+    assert [step.text.partition(" ")[0] for step in result] == ["Each", "Declare", "Make"]
+    command = shlex.split((result[2].code or "").replace("\\\n", " "))
     body = json.loads(command[command.index("-d") + 1])
     assert body["credentials"] == {"type": "API_KEY", "apiKey": "sk-proj-0123456789abcdef"}
 
@@ -197,11 +204,11 @@ def test_the_node_snippet_holds_the_same_values() -> None:
     assert text.count("{") == text.count("}")
 
 
-def test_behaviour_is_told_in_sentences(providers: Any) -> None:
-    told = dict(behaviour(providers["jira"]))
-    assert "365 days" in told["Tokens"]
-    assert "90 days" in told["Tokens"]
-    assert "1 hour" in told["Tokens"]
+def test_behaviour_is_reported_in_sentences(providers: Any) -> None:
+    result = dict(behaviour(providers["jira"]))
+    assert "365 days" in result["Tokens"]
+    assert "90 days" in result["Tokens"]
+    assert "1 hour" in result["Tokens"]
     assert dict(behaviour(providers["calendly"]))["Deleting a connection"].startswith("ends its tokens")
     assert "A new credential" in dict(behaviour(providers["openai"]))
     bare = Provider.model_validate({**MINIMAL, "refresh": {"rotating": False}})

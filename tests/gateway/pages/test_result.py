@@ -183,7 +183,7 @@ async def test_before_anything_came_of_it_the_form_is_shown(running: RunningGate
     assert 'name="confirmation"' in await text_of(running, address + path)
 
 
-async def test_what_failed_is_told_with_another_try(running: RunningGateway, tracker: Tracker) -> None:
+async def test_what_failed_is_reported_with_another_try(running: RunningGateway, tracker: Tracker) -> None:
     address, _ = await link(running)
     consent = await to_consent(running.http, address)
     state = parse_qs(urlsplit(consent).query)["state"][0]

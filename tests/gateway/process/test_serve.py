@@ -59,11 +59,11 @@ class Process:
 
 @asynccontextmanager
 async def serve(folder: Path, **server: Any) -> AsyncIterator[Process]:
-    told = document([])
-    told["environments"]["dev"]["integrations"] = {}
-    told["catalog"] = []
-    told["server"].update(server)
-    (folder / "gateway.yaml").write_text(yaml.safe_dump(told))
+    config_text = document([])
+    config_text["environments"]["dev"]["integrations"] = {}
+    config_text["catalog"] = []
+    config_text["server"].update(server)
+    (folder / "gateway.yaml").write_text(yaml.safe_dump(config_text))
     process = await asyncio.create_subprocess_exec(
         *PYTHON,
         *("serve", "-c", str(folder / "gateway.yaml")),

@@ -35,11 +35,11 @@ async def shown(terminal: int, words: str) -> None:
 @pytest.mark.parametrize(("workers", "tostop"), [(1, False), (1, True), (2, False)])
 async def test_it_reloads_at_a_signal_and_ends_with_its_terminal(tmp_path: Path, workers: int, tostop: bool) -> None:
     """`tostop`: the terminal stops processes outside its foreground group that write to it, as workers do (`stty tostop`)."""
-    told = document([])
-    told["environments"]["dev"]["integrations"] = {}
-    told["catalog"] = []
-    told["server"]["workers"] = workers
-    (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(told))
+    config_text = document([])
+    config_text["environments"]["dev"]["integrations"] = {}
+    config_text["catalog"] = []
+    config_text["server"]["workers"] = workers
+    (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(config_text))
     terminal, inside = pty.openpty()
     if tostop:
         flags = termios.tcgetattr(inside)

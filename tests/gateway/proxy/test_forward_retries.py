@@ -51,7 +51,7 @@ def answering(provider: list[RawProvider], *answers: bytes) -> Script:
     return script
 
 
-async def tried(*answers: bytes, call: tuple[str, ...] = (), method: str = "GET", body: bytes = b"") -> "Told":
+async def tried(*answers: bytes, call: tuple[str, ...] = (), method: str = "GET", body: bytes = b"") -> "Tried":
     """A call to a provider that gives these answers in turn, with ``Retries: 3`` unless `call` says otherwise."""
     providers: list[RawProvider] = []
     async with (
@@ -61,10 +61,10 @@ async def tried(*answers: bytes, call: tuple[str, ...] = (), method: str = "GET"
         providers.append(provider)
         lines = call if any(line.startswith("Retries") for line in call) else ("Retries: 3", *call)
         length = (f"Content-Length: {len(body)}",) if body else ()
-        return Told(await gateway.call("/proxy/x", *lines, *length, method=method, body=body), provider)
+        return Tried(await gateway.call("/proxy/x", *lines, *length, method=method, body=body), provider)
 
 
-class Told:
+class Tried:
     def __init__(self, raw: bytes, provider: RawProvider) -> None:
         self.answer = parsed(raw, head_only=not raw.partition(b"\r\n\r\n")[2])
         self.provider = provider
@@ -80,12 +80,12 @@ class Told:
 async def test_what_is_idempotent_is_tried_again(method: str, first: bytes, waits: list[float]) -> None:
     if method == "HEAD":
         first = first.removesuffix(b"busy")
-    told = await tried(first, first, OK.removesuffix(b"ok") if method == "HEAD" else OK, method=method)
-    status, attempts, seen = told.summary
+    result = await tried(first, first, OK.removesuffix(b"ok") if method == "HEAD" else OK, method=method)
+    status, attempts, seen = result.summary
     assert (status, seen - int(attempts)) in {(200, 0), (200, 1)}  # a dead kept connection is replaced without a word
     assert attempts == "3"
     assert len(waits) == 2
-    assert set(told.provider.heads) == {told.provider.heads[0]}
+    assert set(result.provider.heads) == {result.provider.heads[0]}
 
 
 async def test_without_a_word_nothing_is_tried_again_and_the_answer_says_so(waits: list[float]) -> None:
@@ -95,24 +95,24 @@ async def test_without_a_word_nothing_is_tried_again_and_the_answer_says_so(wait
 
 
 async def test_the_last_answer_is_passed_on(waits: list[float]) -> None:
-    told = await tried(BUSY)
-    assert told.summary == (503, "4", 4)
-    assert told.answer.body == b"busy"
-    assert "gateway-error" not in told.answer.headers
+    result = await tried(BUSY)
+    assert result.summary == (503, "4", 4)
+    assert result.answer.body == b"busy"
+    assert "gateway-error" not in result.answer.headers
 
 
 @pytest.mark.parametrize("method", ["POST", "PATCH"])
 @pytest.mark.parametrize("first", [BUSY, HANG_UP])
 async def test_what_is_not_idempotent_is_sent_once(method: str, first: bytes, waits: list[float]) -> None:
-    told = await tried(first, OK, method=method, body=b"pay")
-    assert told.summary == (502 if first == HANG_UP else 503, "1", 1)
+    result = await tried(first, OK, method=method, body=b"pay")
+    assert result.summary == (502 if first == HANG_UP else 503, "1", 1)
 
 
 @pytest.mark.parametrize("first", [BUSY, HANG_UP])
 async def test_an_idempotency_key_lets_a_small_body_be_sent_again_whole(first: bytes, waits: list[float]) -> None:
-    told = await tried(first, OK, method="POST", body=b"pay" * 1000, call=("Idempotency-Key: k1",))
-    assert told.summary == (200, "2", 2)
-    assert told.provider.bodies == [b"pay" * 1000] * 2
+    result = await tried(first, OK, method="POST", body=b"pay" * 1000, call=("Idempotency-Key: k1",))
+    assert result.summary == (200, "2", 2)
+    assert result.provider.bodies == [b"pay" * 1000] * 2
 
 
 async def test_a_body_of_unknown_length_is_sent_again_too(waits: list[float]) -> None:
@@ -135,8 +135,8 @@ def _data(chunked: bytes) -> Iterator[bytes]:
 
 
 async def test_a_body_that_is_too_large_to_keep_is_sent_once(waits: list[float]) -> None:
-    told = await tried(BUSY, OK, method="PUT", body=b"x" * (KEPT_BYTES + 1))
-    assert told.summary == (503, "1", 1)
+    result = await tried(BUSY, OK, method="PUT", body=b"x" * (KEPT_BYTES + 1))
+    assert result.summary == (503, "1", 1)
 
 
 async def test_a_part_of_a_body_is_repeated_and_the_rest_follows_as_it_comes(waits: list[float]) -> None:
@@ -206,15 +206,15 @@ def _retry_after(text: str, status: int = 429) -> bytes:
 async def test_retry_after_is_honoured_and_a_wait_that_is_too_long_is_left_to_the_caller(waits: list[float]) -> None:
     assert (await tried(_retry_after("7"), OK)).summary == (200, "2", 2)
     assert 7 <= waits[0] <= 7.7
-    told = await tried(_retry_after("31"), OK)
-    assert told.summary == (429, "1", 1)
-    assert told.answer.headers["retry-after"] == "31"
+    result = await tried(_retry_after("31"), OK)
+    assert result.summary == (429, "1", 1)
+    assert result.answer.headers["retry-after"] == "31"
     assert len(waits) == 1
 
 
 async def test_the_waits_of_one_request_end(waits: list[float]) -> None:
-    told = await tried(_retry_after("20"), call=("Retries: 9",))
-    assert told.summary == (429, "3", 3)
+    result = await tried(_retry_after("20"), call=("Retries: 9",))
+    assert result.summary == (429, "3", 3)
     assert sum(waits) <= 60
 
 
@@ -365,7 +365,7 @@ async def test_a_provider_that_is_down_is_left_alone_for_a_while() -> None:
     async with raw_provider() as provider:
         port = provider.port
     async with gateway_to(opened_at(port)) as gateway:
-        told = [parsed(await gateway.call("/proxy/x")) for _ in range(21)]
-    assert [answer.status for answer in told] == [502] * 20 + [503]
-    assert told[-1].error["payload"]["reason"] == "provider_unreachable"
-    assert told[-1].headers["gateway-attempts"] == "0"
+        response = [parsed(await gateway.call("/proxy/x")) for _ in range(21)]
+    assert [answer.status for answer in response] == [502] * 20 + [503]
+    assert response[-1].error["payload"]["reason"] == "provider_unreachable"
+    assert response[-1].headers["gateway-attempts"] == "0"

@@ -47,7 +47,9 @@ async def test_a_chunked_body_stays_chunked_without_its_trailers() -> None:
         ("DELETE", ("Content-Length: 0",), ["Content-Length: 0"]),
     ],
 )
-async def test_no_body_is_told_as_the_caller_told_it(method: str, lines: tuple[str, ...], expected: list[str]) -> None:
+async def test_no_body_is_reported_as_the_caller_reported_it(
+    method: str, lines: tuple[str, ...], expected: list[str]
+) -> None:
     async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
         assert (await gateway.call("/proxy/x", *lines, method=method)).endswith(b"ok")
     assert framing(provider.lines()) == expected
@@ -62,7 +64,7 @@ async def test_a_coded_upload_travels_as_it_is() -> None:
     assert "Content-Encoding: gzip" in provider.lines()
 
 
-async def test_where_the_runner_inflated_it_an_upload_goes_on_plain_and_framed_anew() -> None:
+async def test_where_the_runner_inflated_it_an_upload_goes_on_plain_and_framed_again() -> None:
     coded = gzip.compress(b"plain")
     async with (
         raw_provider() as provider,
@@ -159,7 +161,7 @@ async def test_a_badly_framed_upload_is_refused_and_aborted_upstream() -> None:
     assert answer == b"" or b"bad_framing" in answer
 
 
-async def test_a_caller_who_stops_sending_is_told_so() -> None:
+async def test_a_caller_who_stops_sending_is_reported_so() -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from tests.fakes.gateways import SECRET_KEY
-from tests.fakes.lists import Paged, Told, paged
+from tests.fakes.lists import Paged, PagedReply, paged
 from tests.fakes.lists import serving as lists_serving
 from tests.fakes.processes import CONNECTION, Files, serving
 
@@ -37,7 +37,7 @@ def large_pages(size: int, count: int = 2) -> Any:
     return page
 
 
-async def calls(list_: Paged, count: int, **options: Any) -> list[Told]:
+async def calls(list_: Paged, count: int, **options: Any) -> list[PagedReply]:
     return await asyncio.gather(*(list_.call(**options) for _ in range(count)))
 
 
@@ -45,9 +45,9 @@ async def test_twenty_calls_of_large_pages_stay_below_the_bound_and_all_succeed(
     async with paged(tmp_path, large_pages(3 * MIB)) as list_:
         memory = list_.gateway.services.page_memory
         memory.limit_bytes = lambda: 64 * MIB
-        told = await calls(list_, 20)
-        assert [one.status for one in told] == [200] * 20
-        assert all(one.trailer["complete"] for one in told)
+        result = await calls(list_, 20)
+        assert [one.status for one in result] == [200] * 20
+        assert all(one.trailer["complete"] for one in result)
         assert 0 < memory.most <= 64 * MIB
         assert (memory.reserved, memory.waiting) == (0, 0)
 
@@ -58,9 +58,9 @@ async def test_a_call_that_finds_no_memory_in_time_is_refused_with_a_time_to_com
         services.page_memory.limit_bytes = lambda: 64 * MIB
         object.__setattr__(services.generation.config.egress.limits, "wait_s", 0.0)
         held = await services.page_memory.reserve("dev", 32 * MIB, 0)
-        told = await list_.call()
-        assert (told.status, told.headers["Retry-After"]) == (503, "5")
-        assert (told.error["code"], told.error["payload"]["reason"]) == ("busy", "too_many_pages")
+        answer = await list_.call()
+        assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
+        assert (answer.error["code"], answer.error["payload"]["reason"]) == ("busy", "too_many_pages")
         held.release()
         assert (await list_.call()).trailer["complete"]
 
@@ -81,10 +81,10 @@ async def test_a_list_that_finds_no_memory_for_a_later_page_ends_with_a_cursor_t
             return await reserve(*args)
 
         services.page_memory.reserve = once  # type: ignore[method-assign]
-        told = await list_.call()
-        assert told.status == 200
-        assert told.trailer["error"]["code"] == "busy"
-        assert told.trailer["cursor"]
+        answer = await list_.call()
+        assert answer.status == 200
+        assert answer.trailer["error"]["code"] == "busy"
+        assert answer.trailer["cursor"]
 
 
 async def test_one_key_cannot_starve_another(tmp_path: Path) -> None:
@@ -97,8 +97,8 @@ async def test_one_key_cannot_starve_another(tmp_path: Path) -> None:
         other = made["data"]["secret"]
         hog = [await services.page_memory.reserve("dev", 32 * MIB, 0)]
         waiting = asyncio.create_task(list_.call())
-        told = await list_.call(headers={"Authorization": f"Bearer {other}"})
-        assert told.trailer["complete"]
+        answer = await list_.call(headers={"Authorization": f"Bearer {other}"})
+        assert answer.trailer["complete"]
         assert not waiting.done()
         hog[0].release()
         assert (await waiting).trailer["complete"]

@@ -61,13 +61,13 @@ async def test_a_first_page_that_fails_is_passed_on_as_ever(tmp_path: Path, stat
         return refusal(status, X_Mine="1") if status != 304 else web.Response(status=304, headers={"X-Mine": "1"})
 
     async with paged(tmp_path, page) as list_:
-        told, plain = await list_.call(allow_redirects=False), await list_.call(None, allow_redirects=False)
+        answer, plain = await list_.call(allow_redirects=False), await list_.call(None, allow_redirects=False)
     ours = {"Date", "Gateway-Request-Id", "Server-Timing"}
-    assert (told.status, told.body) == (plain.status, plain.body)
-    assert {k: v for k, v in told.headers.items() if k not in ours} == {
+    assert (answer.status, answer.body) == (plain.status, plain.body)
+    assert {k: v for k, v in answer.headers.items() if k not in ours} == {
         k: v for k, v in plain.headers.items() if k not in ours
     }
-    assert (told.status, told.headers["X-Mine"]) == (status, "1")
+    assert (answer.status, answer.headers["X-Mine"]) == (status, "1")
 
 
 @pytest.mark.parametrize(
@@ -85,20 +85,20 @@ async def test_a_first_page_that_cannot_be_read_is_an_error_of_ours(
     tmp_path: Path, answer: web.Response, code: str, waits: list[float]
 ) -> None:
     async with paged(tmp_path, lambda _request: clone(answer)) as list_:
-        told = await list_.call()
-    assert (told.status, told.headers["Gateway-Error"], told.error["code"]) == (502, code, code)
-    assert int(told.headers["Gateway-Attempts"]) == len(list_.lists.seen)
+        response = await list_.call()
+    assert (response.status, response.headers["Gateway-Error"], response.error["code"]) == (502, code, code)
+    assert int(response.headers["Gateway-Attempts"]) == len(list_.lists.seen)
 
 
 def clone(answer: web.Response) -> web.Response:
     return web.Response(body=answer.body, headers=answer.headers)
 
 
-async def test_a_later_page_that_fails_is_told_in_the_trailer_and_the_cursor_leads_on(tmp_path: Path) -> None:
+async def test_a_later_page_that_fails_is_reported_in_the_trailer_and_the_cursor_leads_on(tmp_path: Path) -> None:
     async with paged(tmp_path, failing(2, refusal(500))) as list_:
-        told = await list_.call()
-        assert (told.status, told.numbers) == (200, [1, 2, 3, 4])
-        trailer = told.trailer
+        answer = await list_.call()
+        assert (answer.status, answer.numbers) == (200, [1, 2, 3, 4])
+        trailer = answer.trailer
         assert (trailer["complete"], trailer["pages"], trailer["records"]) == (False, 2, 4)
         assert trailer["error"]["code"] == "page_failed"
         assert trailer["error"]["status"] == 502
@@ -107,21 +107,21 @@ async def test_a_later_page_that_fails_is_told_in_the_trailer_and_the_cursor_lea
         assert (rest.numbers, rest.trailer["complete"]) == ([5, 6, 7, 8], True)
 
 
-async def test_a_later_page_that_is_none_is_told_in_the_trailer(tmp_path: Path) -> None:
+async def test_a_later_page_that_is_none_is_reported_in_the_trailer(tmp_path: Path) -> None:
     async with paged(tmp_path, failing(1, web.Response(text="<html>"))) as list_:
-        told = await list_.call()
-        assert (told.numbers, told.trailer["error"]["code"]) == ([1, 2], "page_unreadable")
-        assert (await list_.call(since=told.trailer["cursor"])).numbers == [3, 4, 5, 6, 7, 8]
+        answer = await list_.call()
+        assert (answer.numbers, answer.trailer["error"]["code"]) == ([1, 2], "page_unreadable")
+        assert (await list_.call(since=answer.trailer["cursor"])).numbers == [3, 4, 5, 6, 7, 8]
 
 
 async def test_a_cursor_that_is_said_to_be_elsewhere_does_not_end_a_list_as_complete(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(3)) as list_:
-        told = await list_.call("all; cursor_path_in_response=meta.next_page")
-        assert (told.status, told.numbers) == (200, [1, 2])
-        assert told.trailer["complete"] is False
-        assert told.trailer["error"]["code"] == "page_unreadable"
-        assert "'meta.next_page'" in told.trailer["error"]["message"]
-        assert " has next." in told.trailer["error"]["message"]
+        answer = await list_.call("all; cursor_path_in_response=meta.next_page")
+        assert (answer.status, answer.numbers) == (200, [1, 2])
+        assert answer.trailer["complete"] is False
+        assert answer.trailer["error"]["code"] == "page_unreadable"
+        assert "'meta.next_page'" in answer.trailer["error"]["message"]
+        assert " has next." in answer.trailer["error"]["message"]
         right = await list_.call("all; cursor_path_in_response=next")  # what the error says
         assert (right.numbers, right.trailer["complete"]) == ([1, 2, 3, 4, 5, 6], True)
         assert "note" not in right.trailer
@@ -132,9 +132,9 @@ async def test_a_list_of_one_page_whose_cursor_is_left_out_is_complete_and_says_
     tmp_path: Path, more: dict[str, Any]
 ) -> None:
     async with paged(tmp_path, lambda _request: web.json_response({"items": [{"n": 1}], **more})) as list_:
-        told = await list_.call("all; cursor_path_in_response=next")
-        assert (told.numbers, told.trailer["complete"]) == ([1], True)
-        assert "'next'" in told.trailer["note"]
+        answer = await list_.call("all; cursor_path_in_response=next")
+        assert (answer.numbers, answer.trailer["complete"]) == ([1], True)
+        assert "'next'" in answer.trailer["note"]
 
 
 async def test_a_cursor_that_is_left_out_at_the_end_is_no_news(tmp_path: Path) -> None:
@@ -143,17 +143,17 @@ async def test_a_cursor_that_is_left_out_at_the_end_is_no_news(tmp_path: Path) -
         return web.json_response({"items": [{"n": 1}], "token": "t"} | ({} if last else {"next": "1"}))
 
     async with paged(tmp_path, page) as list_:
-        told = await list_.call("all; cursor_path_in_response=next")
-        assert (len(told.numbers), told.trailer["complete"], "note" in told.trailer) == (2, True, False)
+        answer = await list_.call("all; cursor_path_in_response=next")
+        assert (len(answer.numbers), answer.trailer["complete"], "note" in answer.trailer) == (2, True, False)
 
 
 @pytest.mark.parametrize("at", [0, 2])
 async def test_a_provider_that_says_when_is_waited_for(tmp_path: Path, at: int, waits: list[float]) -> None:
     busy = (refusal(429, Retry_After="2"), refusal(429, Retry_After="3"), refusal(503, Retry_After="1"))
     async with paged(tmp_path, failing(at, *busy)) as list_:
-        told = await list_.call()
-    assert (told.numbers, told.trailer["complete"]) == ([1, 2, 3, 4, 5, 6, 7, 8], True)
-    assert told.trailer["attempts"] == 7
+        answer = await list_.call()
+    assert (answer.numbers, answer.trailer["complete"]) == ([1, 2, 3, 4, 5, 6, 7, 8], True)
+    assert answer.trailer["attempts"] == 7
     assert [round(wait, 0) for wait in waits] == [2, 3, 1]
 
 
@@ -193,19 +193,19 @@ async def test_a_provider_that_never_comes_round_is_given_up(tmp_path: Path, wai
         return refusal(429, Retry_After="1") if "after" in request.query else pages_of(3)(request)  # type: ignore[return-value]
 
     async with paged(tmp_path, page) as list_:
-        told = await list_.call()
-    assert (len(waits), told.trailer["attempts"]) == (RETRIES, RETRIES + 2)
-    assert told.trailer["error"]["payload"]["status"] == 429
+        answer = await list_.call()
+    assert (len(waits), answer.trailer["attempts"]) == (RETRIES, RETRIES + 2)
+    assert answer.trailer["error"]["payload"]["status"] == 429
 
 
 async def test_a_wait_that_is_too_long_is_left_to_the_caller(tmp_path: Path, waits: list[float]) -> None:
     async with paged(tmp_path, failing(2, refusal(429, Retry_After="3600"))) as list_:
-        told = await list_.call()
+        answer = await list_.call()
         assert waits == []
-        error = told.trailer["error"]
+        error = answer.trailer["error"]
         assert (error["code"], error["payload"]["status"]) == ("page_failed", 429)
         assert error["payload"]["retry_at"] > "2"
-        assert (await list_.call(since=told.trailer["cursor"])).numbers == [5, 6, 7, 8]
+        assert (await list_.call(since=answer.trailer["cursor"])).numbers == [5, 6, 7, 8]
 
 
 @pytest.mark.parametrize("at", [0, 1])
@@ -225,9 +225,9 @@ async def test_a_page_that_is_cut_short_is_asked_for_again(tmp_path: Path, at: i
         return whole
 
     async with paged(tmp_path, page) as list_:
-        told = await list_.call()
-    assert (told.numbers, told.trailer["complete"]) == ([1, 2, 3, 4, 5, 6], True)
-    assert (len(waits), told.trailer["attempts"]) == (2, 5)
+        response = await list_.call()
+    assert (response.numbers, response.trailer["complete"]) == ([1, 2, 3, 4, 5, 6], True)
+    assert (len(waits), response.trailer["attempts"]) == (2, 5)
 
 
 async def then_silent(request: web.Request) -> web.StreamResponse:
@@ -241,17 +241,17 @@ async def then_silent(request: web.Request) -> web.StreamResponse:
 
 async def test_a_page_that_is_silent_is_asked_for_again_and_then_given_up(tmp_path: Path, waits: list[float]) -> None:
     async with paged(tmp_path, then_silent) as list_:
-        told = await list_.call(headers={"Gateway-Timeout": "1", "Retries": "1"})
-    assert told.trailer["error"]["code"] == "upstream_timeout"
-    assert (told.trailer["attempts"], "cursor" in told.trailer) == (3, True)
+        answer = await list_.call(headers={"Gateway-Timeout": "1", "Retries": "1"})
+    assert answer.trailer["error"]["code"] == "upstream_timeout"
+    assert (answer.trailer["attempts"], "cursor" in answer.trailer) == (3, True)
 
 
 async def test_a_page_that_takes_too_long_in_all_is_given_up(tmp_path: Path) -> None:
     async with paged(tmp_path, then_silent) as list_:
         list_.gateway.services.generation.egress.timeouts = replace(Timeouts(), total_s=1.0)
-        told = await list_.call()
-    assert told.trailer["error"]["code"] == "upstream_timeout"
-    assert "total_s" in told.trailer["error"]["message"]
+        answer = await list_.call()
+    assert answer.trailer["error"]["code"] == "upstream_timeout"
+    assert "total_s" in answer.trailer["error"]["message"]
 
 
 async def test_a_caller_who_reads_nothing_for_too_long_is_cut_off(tmp_path: Path) -> None:
@@ -281,9 +281,9 @@ async def test_a_page_beyond_the_bound_is_refused_and_a_bomb_before_it_has_grown
         return web.json_response({"items": [{"n": number, "x": "x" * 1500 * number}], "next": str(number + 1)})
 
     async with paged(tmp_path, page) as list_:
-        told = await list_.call()
-        assert (told.numbers, told.trailer["error"]["code"]) == ([0, 1], "page_too_large")
-        assert "limit=" in told.trailer["error"]["message"]
+        answer = await list_.call()
+        assert (answer.numbers, answer.trailer["error"]["code"]) == ([0, 1], "page_too_large")
+        assert "limit=" in answer.trailer["error"]["message"]
         first = await list_.call(path="/list?after=5")
         assert (first.status, first.error["code"]) == (502, "page_too_large")
 
@@ -299,12 +299,12 @@ async def test_a_link_that_leads_elsewhere_is_not_followed(tmp_path: Path, form:
             return web.json_response({"items": [{"n": 1}], "next": link})
 
         async with paged(tmp_path, page, HEADER if form == "header" else BODY) as list_:
-            told = await list_.call()
+            answer = await list_.call()
         assert elsewhere.seen == []
-    assert told.numbers == [1]
-    assert told.trailer["error"]["code"] == "next_page_refused"
-    assert "allowed_origins" in told.trailer["error"]["message"]
-    assert "cursor" not in told.trailer
+    assert answer.numbers == [1]
+    assert answer.trailer["error"]["code"] == "next_page_refused"
+    assert "allowed_origins" in answer.trailer["error"]["message"]
+    assert "cursor" not in answer.trailer
 
 
 async def test_an_origin_that_the_entry_names_may_be_led_to(tmp_path: Path) -> None:
@@ -314,8 +314,8 @@ async def test_an_origin_that_the_entry_names_may_be_led_to(tmp_path: Path) -> N
             return web.json_response({"items": [{"n": 1}], "next": f"{elsewhere.url}/more?page=2"})
 
         async with paged(tmp_path, page, BODY, allowed_origins=[elsewhere.url]) as list_:
-            told = await list_.call()
-        assert (told.numbers, elsewhere.seen) == ([1, 2], ["/more?page=2"])
+            answer = await list_.call()
+        assert (answer.numbers, elsewhere.seen) == ([1, 2], ["/more?page=2"])
         assert "x-api-key" in elsewhere.headers[0]
 
 
@@ -325,17 +325,17 @@ async def test_pages_that_go_round_in_a_circle_are_left(tmp_path: Path) -> None:
         return web.json_response({"items": [{"n": number}], "next": str((number + 1) % 5)})
 
     async with paged(tmp_path, page) as list_:
-        told = await list_.call()
-    assert told.trailer["error"]["code"] == "next_page_refused"
+        answer = await list_.call()
+    assert answer.trailer["error"]["code"] == "next_page_refused"
     assert len(list_.lists.seen) <= 20
-    assert "cursor" not in told.trailer
+    assert "cursor" not in answer.trailer
 
 
 async def test_a_provider_that_ignores_the_offset_is_noticed_before_a_record_comes_twice(tmp_path: Path) -> None:
     async with paged(tmp_path, lambda _request: web.json_response({"items": [{"n": 1}, {"n": 2}]}), OFFSET) as list_:
-        told = await list_.call()
-    assert (told.numbers, told.trailer["error"]["code"]) == ([1, 2], "next_page_refused")
-    assert "'start'" in told.trailer["error"]["message"]
+        answer = await list_.call()
+    assert (answer.numbers, answer.trailer["error"]["code"]) == ([1, 2], "next_page_refused")
+    assert "'start'" in answer.trailer["error"]["message"]
 
 
 @pytest.mark.parametrize("how", ["ended", "expired"])
@@ -393,8 +393,8 @@ async def test_a_connection_that_is_deleted_meanwhile_ends_the_list(tmp_path: Pa
 
     async with paged(tmp_path, page) as list_:
         gateways.append(list_)
-        told = await list_.call()
-    assert (told.numbers, told.trailer["error"]["code"]) == ([1, 2, 3, 4], "unknown_connection")
+        response = await list_.call()
+    assert (response.numbers, response.trailer["error"]["code"]) == ([1, 2, 3, 4], "unknown_connection")
 
 
 async def test_the_log_names_what_broke_it_off(tmp_path: Path) -> None:

@@ -33,11 +33,11 @@ async def test_what_the_provider_takes_is_the_upstreams(clock: Clock) -> None:
             writer.write(OK)
 
     async with raw_provider(slow) as provider, gateway_to(opened_at(provider.port)) as gateway:
-        told = split(parsed(await gateway.call()).headers["server-timing"])
-    assert list(told) == ["gateway", "token", "upstream"]
-    assert 5000 <= told["upstream"] < 9000
-    assert told["token"] == 0
-    assert 0 < told["gateway"] < 4000
+        answer = split(parsed(await gateway.call()).headers["server-timing"])
+    assert list(answer) == ["gateway", "token", "upstream"]
+    assert 5000 <= answer["upstream"] < 9000
+    assert answer["token"] == 0
+    assert 0 < answer["gateway"] < 4000
 
 
 async def test_a_wait_between_two_attempts_is_the_upstreams_too(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,9 +55,9 @@ async def test_a_wait_between_two_attempts_is_the_upstreams_too(clock: Clock, mo
     async with raw_provider(once_busy) as provider, gateway_to(opened_at(provider.port)) as gateway:
         answer = parsed(await gateway.call("/proxy/x", "Retries: 1"))
     assert answer.headers["gateway-attempts"] == "2"
-    told = split(answer.headers["server-timing"])
-    assert 7000 <= told["upstream"] < 11000
-    assert told["gateway"] < 4000
+    result = split(answer.headers["server-timing"])
+    assert 7000 <= result["upstream"] < 11000
+    assert result["gateway"] < 4000
 
 
 async def test_the_providers_own_timing_stays_beside_ours() -> None:
@@ -108,9 +108,9 @@ async def test_a_renewal_after_the_providers_401_is_the_tokens_and_not_the_upstr
             await asyncio.sleep(0)
     clock.ahead_s += 5
     tracker.hold.set()
-    told = await asked
-    assert 5000 <= told["token"] < 9000
-    assert told["upstream"] + told["gateway"] < 4000
+    answer = await asked
+    assert 5000 <= answer["token"] < 9000
+    assert answer["upstream"] + answer["gateway"] < 4000
 
 
 async def timing(running: RunningGateway) -> dict[str, float]:
@@ -129,10 +129,10 @@ async def test_our_own_answer_in_its_place_tells_it_too(running: RunningGateway,
     ):
         async with running.proxied(connection_id, headers=headers) as answer:
             assert answer.status == status
-            (told,) = answer.headers.getall("Server-Timing")
-        assert list(split(told)) == ["gateway", "token", "upstream"]
-        assert split(told)["upstream"] == 0
-        assert split(told)["gateway"] > 0
+            (reply,) = answer.headers.getall("Server-Timing")
+        assert list(split(reply)) == ["gateway", "token", "upstream"]
+        assert split(reply)["upstream"] == 0
+        assert split(reply)["gateway"] > 0
 
 
 async def test_a_provider_that_is_silent_shows_as_upstream_in_our_504(
@@ -143,9 +143,9 @@ async def test_a_provider_that_is_silent_shows_as_upstream_in_our_504(
     tracker.hold_api.clear()
     async with running.proxied("c1") as answer:
         assert (answer.status, answer.headers["Gateway-Error"]) == (504, "upstream_timeout")
-        told = split(answer.headers["Server-Timing"])
+        result = split(answer.headers["Server-Timing"])
     tracker.hold_api.set()
-    assert told["upstream"] >= 0.9 * 50  # a timer may be early by its resolution
+    assert result["upstream"] >= 0.9 * 50  # a timer may be early by its resolution
 
 
 async def test_other_answers_of_ours_have_none(running: RunningGateway) -> None:
@@ -160,10 +160,10 @@ async def test_the_record_of_a_call_has_the_same_split(
     await running.imported(tracker.grant())
     noted = []
     monkeypatch.setattr(running.services.request_log, "note", noted.append)
-    told = await timing(running)
+    result = await timing(running)
     await running.json("GET", "/connections", expect=200)
     call, listed = noted
-    assert round(call.gateway_ms, 2) == told["gateway"]
-    assert round(call.upstream_ms, 2) == told["upstream"]
+    assert round(call.gateway_ms, 2) == result["gateway"]
+    assert round(call.upstream_ms, 2) == result["upstream"]
     assert call.token_ms >= 0
     assert (listed.gateway_ms, listed.token_ms, listed.upstream_ms) == (None, None, None)

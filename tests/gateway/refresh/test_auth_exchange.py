@@ -41,8 +41,8 @@ def folder(running: RunningGateway) -> Path:
 
 async def called(running: RunningGateway) -> tuple[int, str]:
     async with running.proxied("c1") as answer:
-        told = await answer.json()
-        return answer.status, told.get("token", "")
+        body = await answer.json()
+        return answer.status, body.get("token", "")
 
 
 async def row_of(running: RunningGateway) -> Connection:
@@ -75,9 +75,9 @@ async def entry_of(running: RunningGateway, row: Connection) -> Entry:
     return entry
 
 
-def answer_of(told: dict[str, Any]) -> Reply:
+def answer_of(result: dict[str, Any]) -> Reply:
     fields = CIMultiDict({"Content-Type": "application/json"})
-    return Reply(200, fields, json.dumps(told).encode(), clock.now() - timedelta(minutes=10))
+    return Reply(200, fields, json.dumps(result).encode(), clock.now() - timedelta(minutes=10))
 
 
 async def test_a_reply_that_was_stored_is_released(running: RunningGateway, tracker: Tracker, later: Any) -> None:
@@ -116,17 +116,17 @@ async def tracker_answers(tracker: Tracker) -> dict[str, Any]:
     """What the endpoint replies, with all that it changes there."""
     body = tracker._refreshed(tracker.grants[0].refresh_token).body
     assert isinstance(body, bytes)
-    told: dict[str, Any] = json.loads(body)
-    return told
+    answer: dict[str, Any] = json.loads(body)
+    return answer
 
 
-@pytest.mark.parametrize("told", [{"error": "server_error"}, {"no": "token"}])
+@pytest.mark.parametrize("result", [{"error": "server_error"}, {"no": "token"}])
 async def test_a_recorded_reply_that_gives_nothing_is_no_reason_not_to_ask(
-    running: RunningGateway, tracker: Tracker, later: Any, told: dict[str, Any]
+    running: RunningGateway, tracker: Tracker, later: Any, result: dict[str, Any]
 ) -> None:
     entry = await cut_off(running, tracker, later)
     file = JournalFile(entry.folder)
-    file.reply(entry, ProviderCall(f"{tracker.url}/token"), answer_of(told))
+    file.reply(entry, ProviderCall(f"{tracker.url}/token"), answer_of(result))
     tracker.ttl_s = 2 * EXPIRED_S
     assert (await called(running))[0] == 200
     assert tracker.calls["refresh_token"] == 1

@@ -111,8 +111,8 @@ async def test_a_refusal_without_a_reason_that_repeats_needs_the_end_user(
     later(301)
     assert await state() == ("needs_reauth", "token_endpoint_refused")
     later(3600)
-    told = await running.json("GET", FORCED, expect=424)
-    assert told["error"]["payload"]["reason"] == "token_endpoint_refused"
+    body = await running.json("GET", FORCED, expect=424)
+    assert body["error"]["payload"]["reason"] == "token_endpoint_refused"
     path = "/connections/c1?provider_config_key=tracker&include=history"
     found = (await running.json("GET", path))["error"]["payload"]["connection"]
     assert found["diagnosis"]["causes"][0]["cause"] == "refused_without_reason"

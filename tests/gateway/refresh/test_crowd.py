@@ -40,7 +40,7 @@ async def test_each_has_a_moment_of_its_own_and_keeps_it(
     moments = [await used(running, name) for name in ("c1", "c2", "c3")]
     assert all(moment is not None for moment in moments)
     assert len({int((moment or 0) / WIDTH_S + 1e-6) for moment in moments}) == 3
-    later(120)  # opened anew
+    later(120)  # opened again
     assert [await used(running, name) for name in ("c1", "c2", "c3")] == moments
 
 
@@ -65,10 +65,10 @@ async def test_a_renewal_of_our_own_is_not_read_back(
         running.services.store.connections,
     )
     marks, asked, woken = connections.marks, list[ConnectionRef](), list[None]()
-    told: dict[ConnectionRef, Mark | None] = {}
+    result: dict[ConnectionRef, Mark | None] = {}
 
     async def since(last_id: int) -> Any:
-        return last_id, told
+        return last_id, result
 
     async def counted(refs: Any) -> Any:
         asked.extend(refs)
@@ -87,15 +87,15 @@ async def test_a_renewal_of_our_own_is_not_read_back(
     asked.clear()
     woken.clear()
 
-    told = {ref("c1"): own}
+    result = {ref("c1"): own}
     await live.feed._look(0, None)
     assert (asked, woken) == ([], []), "it is what is in memory"
-    told = {ref("c1"): (own[0] + 1, own[1])}
+    result = {ref("c1"): (own[0] + 1, own[1])}
     await live.feed._look(0, None)
     assert ref("c1") in asked, "it has not come to be in memory yet"
     assert woken == []
     asked.clear()
-    told = {ref("c1"): None}
+    result = {ref("c1"): None}
     await live.feed._look(0, None)
     assert ref("c1") in asked, "another's"
     assert woken

@@ -56,11 +56,11 @@ async def life_of(gateway: RunningGateway, name: str = "c1") -> Lifespan:
     return row.life
 
 
-async def test_an_idle_connection_needs_its_end_user_from_its_end_on_and_is_told_of_once(
+async def test_an_idle_connection_needs_its_end_user_from_its_end_on_and_is_reported_of_once(
     telling: RunningGateway, tracker: Tracker, receiver: Receiver, later: Any
 ) -> None:
-    told = await telling.imported(without(tracker.grant()))
-    assert told["dies_at"] is not None
+    answer = await telling.imported(without(tracker.grant()))
+    assert answer["dies_at"] is not None
     await telling.imported(tracker.grant(), "renewable")
     first = await keeper(telling)
     second = await keeper(telling)
@@ -239,7 +239,7 @@ async def test_a_consent_without_a_refresh_token_warns_at_once(
     assert line["log_level"] == "warning"
     assert (line["environment"], line["integration"]) == ("dev", "tracker")
     await receiver.until_taken(1)
-    event = receiver.taken[0].told
+    event = receiver.taken[0].event
     assert event["event"] == "connection.created"
     assert event["warning"]["type"] == "no_refresh_token"
     assert event["diesAt"]

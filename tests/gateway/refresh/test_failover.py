@@ -117,9 +117,9 @@ async def test_newer_tokens_in_memory_are_written_back_before_anybody_refreshes(
 async def _until_answered(node: RunningGateway, connection_id: str) -> Any:
     """As an application does it that heeds a 503."""
     while True:
-        told = await refreshed(node, connection_id)
-        if told.get("error", {}).get("code") != "store_unavailable":
-            return told
+        result = await refreshed(node, connection_id)
+        if result.get("error", {}).get("code") != "store_unavailable":
+            return result
         await asyncio.sleep(0.1)
 
 
@@ -137,8 +137,8 @@ async def test_where_no_node_had_the_newer_token_the_failover_is_named_and_not_t
     after = await start()
     async with asyncio.timeout(PATIENCE_S):
         assert (await _until_answered(after, "c1"))["error"]["code"] == "reconnect_needed"
-    told = await after.json("GET", "/connections/c1?provider_config_key=tracker&include=history")
-    found = told["error"]["payload"]["connection"]["diagnosis"]
+    body = await after.json("GET", "/connections/c1?provider_config_key=tracker&include=history")
+    found = body["error"]["payload"]["connection"]["diagnosis"]
     assert found["causes"][0]["cause"] == "failover"
     assert "failed over" in found["causes"][0]["why"]
     assert found["action"]["do"] == "reconnect"

@@ -50,14 +50,14 @@ async def row_of(running: RunningGateway, name: str = "c1") -> Connection:
 async def test_a_connection_shows_when_it_dies_and_when_that_is_prevented(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    told = await running.imported(tracker.grant())
+    answer = await running.imported(tracker.grant())
     row = await row_of(running)
     assert row.life.dies_at is not None
     # Counted from the grant, which was checked before it was stored.
     assert timedelta(0) <= row.created_at + timedelta(days=90) - row.life.dies_at < timedelta(minutes=1)
-    assert told["dies_at"]
-    assert told["keep_alive_at"] < told["dies_at"]
-    assert (await running.json("GET", "/connections"))["connections"][0]["dies_at"] == told["dies_at"]
+    assert answer["dies_at"]
+    assert answer["keep_alive_at"] < answer["dies_at"]
+    assert (await running.json("GET", "/connections"))["connections"][0]["dies_at"] == answer["dies_at"]
 
 
 async def test_a_connection_in_disuse_is_refreshed_in_time_again_and_again(

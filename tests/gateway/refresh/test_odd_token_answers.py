@@ -164,9 +164,9 @@ async def test_an_odd_value_does_not_cost_the_grant_of_a_code(
 @pytest.mark.parametrize("refresh", ["7", '"r\\n"', '["r"]', "true", '"\\ud800"', "{}"])
 def test_an_unusable_refresh_token_does_not_cost_the_access_token(refresh: str) -> None:
     body = f'{{"access_token":"a","refresh_token":{refresh}}}'.encode()
-    told = read_answer(provider(), 200, {"Content-Type": "application/json"}, body)
-    assert told["access_token"] == "a"
-    assert "refresh_token" not in told
+    answer = read_answer(provider(), 200, {"Content-Type": "application/json"}, body)
+    assert answer["access_token"] == "a"
+    assert "refresh_token" not in answer
 
 
 @settings(max_examples=500, deadline=None)

@@ -36,7 +36,7 @@ async def other(running: RunningGateway) -> AsyncIterator[RunningGateway]:
 
 @pytest.fixture
 def beats(monkeypatch: pytest.MonkeyPatch) -> "list[asyncio.Future[None]]":
-    """Whoever sleeps for the time between two renewals of a lease sleeps until its future here is done."""
+    """Anyone who sleeps for the time between two renewals of a lease sleeps until its future here is done."""
     waiting: list[asyncio.Future[None]] = []
 
     async def sleep(seconds: float) -> None:
@@ -294,7 +294,7 @@ async def test_a_journal_that_cannot_be_swept_does_not_end_the_recovery(
     recovering.cancel()
 
 
-async def test_a_rotation_that_died_with_its_process_is_told_once_and_never_asked_for_again(
+async def test_a_rotation_that_died_with_its_process_is_reported_once_and_never_asked_for_again(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
@@ -303,9 +303,9 @@ async def test_a_rotation_that_died_with_its_process_is_told_once_and_never_aske
     later(EXPIRED_S)
     for _ in range(3):
         async with running.proxied("c1") as answer:
-            told = await answer.json()
-            assert (answer.status, told["error"]["code"]) == (424, "reconnect_needed")
-            assert told["error"]["payload"]["reason"] == "rotation_lost"
+            body = await answer.json()
+            assert (answer.status, body["error"]["code"]) == (424, "reconnect_needed")
+            assert body["error"]["payload"]["reason"] == "rotation_lost"
     await running.restart()
     later(7200)
     assert await status_of(running) == 424
@@ -314,7 +314,7 @@ async def test_a_rotation_that_died_with_its_process_is_told_once_and_never_aske
 
 
 @pytest.mark.parametrize(("day", "reason"), [(502, "rotation_lost"), (429, "invalid_grant")])
-async def test_a_refusal_after_an_answer_that_got_lost_is_told_from_one_by_the_end_user(
+async def test_a_refusal_after_an_answer_that_got_lost_is_reported_from_one_by_the_end_user(
     day: int, reason: str, running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
@@ -335,10 +335,10 @@ async def test_a_refusal_carries_the_time_at_which_to_ask_again(
     later(EXPIRED_S)
     tracker.answer = GONE
     async with running.proxied("c1") as answer:
-        told = await answer.json()
+        body = await answer.json()
         assert answer.status == 424
         assert int(answer.headers["Retry-After"]) >= 30
-        assert told["error"]["payload"]["retry_at"] > told["error"]["payload"]["failed_at"]
+        assert body["error"]["payload"]["retry_at"] > body["error"]["payload"]["failed_at"]
 
 
 async def test_the_refresh_token_before_is_tried_while_the_provider_takes_it_and_is_then_forgotten(

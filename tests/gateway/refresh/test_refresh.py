@@ -20,9 +20,9 @@ REF = ("dev", "tracker", "c1")
 
 async def call(running: RunningGateway, expect: int = 200) -> Any:
     async with running.proxied("c1") as answer:
-        told = await answer.json()
-        assert answer.status == expect, told
-        return told
+        body = await answer.json()
+        assert answer.status == expect, body
+        return body
 
 
 async def test_an_expired_token_is_renewed_before_the_request_leaves(
@@ -47,7 +47,7 @@ async def test_500_calls_at_expiry_make_one_token_request(
     while tracker.calls["refresh_token"] == 0:
         await asyncio.sleep(0)
     tracker.hold.set()
-    tokens = {told["token"] for told in await asyncio.gather(*calls)}
+    tokens = {reported["token"] for reported in await asyncio.gather(*calls)}
     assert tracker.calls["refresh_token"] == 1
     assert tokens == {"Bearer access-3"}
     assert not tracker.grants[0].revoked
@@ -65,7 +65,7 @@ async def test_inside_the_margin_the_old_token_serves_and_is_renewed_behind(
     tracker.hold.set()
     while (await running.services.store.connections.get(_ref())).version == 1:  # type: ignore[union-attr]
         await asyncio.sleep(0)
-    while running.services.renewer._running:  # the row is there before whoever wrote it hears of that
+    while running.services.renewer._running:  # the row is there before anyone who wrote it hears of that
         await asyncio.sleep(0)
     later(2)
     assert (await call(running))["token"] == "Bearer access-3"
@@ -82,14 +82,14 @@ async def test_a_connection_made_anew_meanwhile_keeps_its_own_credential(
     while tracker.calls["refresh_token"] == 0:
         await asyncio.sleep(0)
     await running.services.store.connections.delete(_ref(), now=clock.now())
-    anew = tracker.grant()
-    await running.imported(anew)
+    again = tracker.grant()
+    await running.imported(again)
     tracker.hold.set()
     await asyncio.gather(waiting, return_exceptions=True)
     while running.services.renewer._running:
         await asyncio.sleep(0)
     shown = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=200)
-    assert shown["credentials"]["access_token"] == anew["access_token"]
+    assert shown["credentials"]["access_token"] == again["access_token"]
 
 
 async def test_on_the_last_stretch_a_request_waits_for_the_renewal(
@@ -256,10 +256,10 @@ async def test_an_outage_with_an_expired_token_is_503_and_heals_by_itself(
     tracker.answer = BAD_DAYS[day]
     for _ in range(3):
         async with running.proxied("c1") as answer:
-            told = await answer.json()
-            assert (answer.status, told["error"]["code"]) == (503, "token_endpoint_unavailable")
+            body = await answer.json()
+            assert (answer.status, body["error"]["code"]) == (503, "token_endpoint_unavailable")
             assert int(answer.headers["Retry-After"]) >= 1
-            assert told["error"]["payload"]["retry_at"]
+            assert body["error"]["payload"]["retry_at"]
     assert tracker.calls["refresh_token"] == 1
     tracker.answer = None
     later(3600)
@@ -273,9 +273,9 @@ async def test_a_final_refusal_is_424_and_is_not_asked_again(
     later(3601)
     tracker.answer = web.json_response({"error": "invalid_grant", "error_description": "Token revoked"}, status=400)
     for _ in range(3):
-        told = await call(running, expect=424)
-        assert told["error"]["code"] == "reconnect_needed"
-        assert told["error"]["payload"]["provider_message"] == "Token revoked"
+        answer = await call(running, expect=424)
+        assert answer["error"]["code"] == "reconnect_needed"
+        assert answer["error"]["payload"]["provider_message"] == "Token revoked"
     later(7200)
     await call(running, expect=424)
     assert tracker.calls["refresh_token"] == 1
@@ -289,8 +289,8 @@ async def test_a_refused_client_is_tried_again_once_the_operator_may_have_mended
     await running.imported(tracker.grant())
     later(3601)
     tracker.answer = web.json_response({"error": "invalid_client"}, status=401)
-    told = await call(running, expect=424)
-    assert "client_secret" in told["error"]["message"]
+    answer = await call(running, expect=424)
+    assert "client_secret" in answer["error"]["message"]
     tracker.answer = None
     later(120)
     assert (await call(running))["token"] == "Bearer access-3"
@@ -314,8 +314,8 @@ async def test_a_token_without_a_refresh_token_ends_with_424_and_says_why(
     await running.imported(grant)
     await call(running)
     later(3601)
-    told = await call(running, expect=424)
-    assert told["error"]["payload"]["reason"] == "no_refresh_token"
+    answer = await call(running, expect=424)
+    assert answer["error"]["payload"]["reason"] == "no_refresh_token"
 
 
 async def test_a_token_of_no_known_end_is_never_renewed_by_itself(
@@ -333,18 +333,18 @@ async def test_reading_a_connection_renews_it(running: RunningGateway, tracker: 
     address = "/connections/c1?provider_config_key=tracker&force_refresh=false&refresh_token=false"
     assert (await running.json("GET", address))["credentials"]["access_token"] == "access-1"
     later(3600 - 30)
-    told = await running.json("GET", address)
-    assert told["credentials"]["access_token"] == "access-3"
-    assert "refresh_token" not in told["credentials"]
-    assert "refresh_token" not in told["credentials"]["raw"]
-    assert told["last_fetched_at"]
+    body = await running.json("GET", address)
+    assert body["credentials"]["access_token"] == "access-3"
+    assert "refresh_token" not in body["credentials"]
+    assert "refresh_token" not in body["credentials"]["raw"]
+    assert body["last_fetched_at"]
 
 
 async def test_a_read_can_force_a_refresh_and_show_the_refresh_token(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     address = "/connections/c1?provider_config_key=tracker&force_refresh=true&refresh_token=true"
-    told = await running.json("GET", address)
-    assert (told["credentials"]["access_token"], told["credentials"]["refresh_token"]) == ("access-3", "refresh-2")
+    body = await running.json("GET", address)
+    assert (body["credentials"]["access_token"], body["credentials"]["refresh_token"]) == ("access-3", "refresh-2")
     assert (await call(running))["token"] == "Bearer access-3"
 
 
@@ -354,8 +354,8 @@ async def test_a_read_that_cannot_renew_shows_the_connection_without_credentials
     await running.imported(tracker.grant())
     later(3601)
     tracker.answer = web.json_response({"error": "invalid_grant"}, status=400)
-    told = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=424)
-    shown = told["error"]["payload"]["connection"]
+    body = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=424)
+    shown = body["error"]["payload"]["connection"]
     assert (shown["connection_id"], shown["credentials"]) == ("c1", {})
 
 
@@ -367,8 +367,8 @@ async def test_force_is_honoured_while_an_earlier_failure_says_to_wait(
     tracker.answer = web.Response(status=500)
     await call(running, expect=503)
     tracker.answer = None
-    told = await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true", expect=200)
-    assert told["credentials"]["access_token"] == "access-3"
+    body = await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true", expect=200)
+    assert body["credentials"]["access_token"] == "access-3"
 
 
 async def test_two_nodes_on_one_store_make_one_token_request(
@@ -385,7 +385,7 @@ async def test_two_nodes_on_one_store_make_one_token_request(
         while tracker.calls["refresh_token"] == 0:
             await asyncio.sleep(0)
         tracker.hold.set()
-        assert {told["token"] for told in await asyncio.gather(*calls)} == {"Bearer access-3"}
+        assert {reported["token"] for reported in await asyncio.gather(*calls)} == {"Bearer access-3"}
         assert tracker.calls["refresh_token"] == 1
     finally:
         await other.stop()
@@ -402,9 +402,9 @@ async def test_a_connection_deleted_on_another_node_is_refused_here(running: Run
             while True:
                 async with running.proxied("c1") as answer:
                     if answer.status == 404:
-                        told = await answer.json()
+                        body = await answer.json()
                         break
-        assert told["error"]["code"] == "unknown_connection"
+        assert body["error"]["code"] == "unknown_connection"
     finally:
         await other.stop()
 
@@ -487,9 +487,9 @@ async def test_a_database_that_is_removed_is_noticed_before_anything_is_lost(
     await call(running)
     (running.folder / "gateway.db").unlink()
     body = {"provider_config_key": "tracker", "credentials": {"access_token": tracker.grant()["access_token"]}}
-    told = await running.json("POST", "/connections", json=body, expect=503)
-    assert told["error"]["code"] == "store_unavailable"
-    assert "removed" in told["error"]["message"]
+    reply = await running.json("POST", "/connections", json=body, expect=503)
+    assert reply["error"]["code"] == "store_unavailable"
+    assert "removed" in reply["error"]["message"]
     assert not (running.folder / "gateway.db").exists(), "nobody made another one in its place"
     async with running.http.get(f"{running.url}/ready") as answer:
         assert answer.status == 503
@@ -515,20 +515,20 @@ async def test_a_lifetime_counts_from_the_asking_however_long_the_answer_takes(
     assert row.expires_at - asked_at < timedelta(seconds=3660)
 
 
-async def test_a_forced_refresh_that_fails_in_passing_is_told_beside_the_valid_token(
+async def test_a_forced_refresh_that_fails_in_passing_is_reported_beside_the_valid_token(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     await running.imported(tracker.grant())
     tracker.answer = web.Response(status=500)
     address = f"{running.url}/connections/c1?provider_config_key=tracker&force_refresh=true"
     async with running.http.get(address, headers=running.headers) as answer:
-        told = await answer.json()
-    assert (answer.status, told["credentials"]["access_token"]) == (200, "access-1")
+        body = await answer.json()
+    assert (answer.status, body["credentials"]["access_token"]) == (200, "access-1")
     assert answer.headers["Gateway-Refresh-Failed"] == "token_endpoint_unavailable"
-    assert told["state"] == "degraded"
-    assert told["errors"][0]["log_id"].startswith("token_endpoint_unavailable ")
+    assert body["state"] == "degraded"
+    assert body["errors"][0]["log_id"].startswith("token_endpoint_unavailable ")
     tracker.answer = None
     async with running.http.get(address, headers=running.headers) as answer:
-        told = await answer.json()
+        body = await answer.json()
     assert "Gateway-Refresh-Failed" not in answer.headers
-    assert (told["state"], told["errors"]) == ("active", [])
+    assert (body["state"], body["errors"]) == ("active", [])

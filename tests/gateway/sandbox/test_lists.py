@@ -74,8 +74,8 @@ def test_a_record_has_numbers_that_not_every_library_keeps() -> None:
 @pytest.mark.parametrize("query", ["count=-1", "count=1000001", "limit=x", "page=1.5"])
 async def test_what_makes_no_sense_is_refused(application: Application, query: str) -> None:
     token = (await application.connect())["access_token"]
-    status, told = await application.get(f"/lists/page?{query}", token)
-    assert (status, list(told)) == (400, ["errorMessages", "errors"])
+    status, answer = await application.get(f"/lists/page?{query}", token)
+    assert (status, list(answer)) == (400, ["errorMessages", "errors"])
 
 
 async def test_a_cursor_must_be_one_of_its_own(application: Application) -> None:

@@ -89,19 +89,19 @@ async def test_an_upload_is_counted_and_digested(caller: Caller, method: str, fr
 
     body: Any = sent if framing == "length" else pieces()
     async with caller.session.request(method, f"{caller.base}/upload", data=body) as response:
-        told = await response.json()
-    assert told["bytes"] == len(sent)
-    assert told["sha256"] == hashlib.sha256(sent).hexdigest()
-    assert told["content_length"] == (len(sent) if framing == "length" else None)
+        answer = await response.json()
+    assert answer["bytes"] == len(sent)
+    assert answer["sha256"] == hashlib.sha256(sent).hexdigest()
+    assert answer["content_length"] == (len(sent) if framing == "length" else None)
 
 
 async def test_a_coded_upload_is_taken_as_it_is(caller: Caller) -> None:
     coded = gzip.compress(b"x" * 1000)
     headers = {"Content-Encoding": "gzip", "Content-Type": "text/plain"}
     async with caller.session.post(f"{caller.base}/upload", data=coded, headers=headers) as response:
-        told = await response.json()
-    assert told["sha256"] == hashlib.sha256(coded).hexdigest()
-    assert (told["content_encoding"], told["content_type"]) == ("gzip", "text/plain")
+        body = await response.json()
+    assert body["sha256"] == hashlib.sha256(coded).hexdigest()
+    assert (body["content_encoding"], body["content_type"]) == ("gzip", "text/plain")
 
 
 @pytest.mark.parametrize("size", [0, 1, noise.BLOCK, 3 * noise.BLOCK + 17])

@@ -234,8 +234,10 @@ def test_what_a_description_says_of_no_known_scheme_is_never_taken_for_right() -
 
 def test_nearly_all_that_the_catalog_describes_can_be_checked() -> None:
     entries = [shipped().get(name) for name in shipped().providers]
-    told = {one.name: one.webhook_signature for one in entries if one is not None and one.webhook_signature is not None}
-    assert {name for name, how in told.items() if not checkable(how)} <= {"mailgun"}
+    result = {
+        one.name: one.webhook_signature for one in entries if one is not None and one.webhook_signature is not None
+    }
+    assert {name for name, how in result.items() if not checkable(how)} <= {"mailgun"}
 
 
 def test_a_webhook_offers_a_few_signatures_and_each_costs_next_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

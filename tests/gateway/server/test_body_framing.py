@@ -24,8 +24,8 @@ def test_chunks_cut_anywhere_make_the_same_body(at: int) -> None:
     data = CHUNKED + b"GET"
     body = RequestBody(None)
     out, behind = fed(body, [data[:at], data[at:]])
-    told = b"".join(line for number, line in enumerate(out.split(b"\r\n")) if number % 2)
-    assert (told, behind, body.ended, body.received) == (b"hello!", b"GET", True, 6)
+    result = b"".join(line for number, line in enumerate(out.split(b"\r\n")) if number % 2)
+    assert (result, behind, body.ended, body.received) == (b"hello!", b"GET", True, 6)
     assert out.endswith(b"\r\n0\r\n\r\n")
 
 

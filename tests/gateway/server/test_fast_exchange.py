@@ -71,23 +71,24 @@ def test_line_by_line_is_as_field_by_field(start: str, lines: list[str], method:
         if head is None:
             continue
         try:
-            told = parse_head(raw)
+            result = parse_head(raw)
         except Malformed as fault:
             pytest.fail(f"{raw!r} was taken for plain, and is none: {fault}")
         assert (head.status, head.length, head.chunked, head.keep_s) == (
-            *(told.status, told.length, told.chunked, told.keep_s),
+            *(result.status, result.length, result.chunked, result.keep_s),
         )
-        assert head.whole().fields == told.fields
+        assert head.whole().fields == result.fields
         try:
-            expected = made(told, method, mount, last=last)
+            expected = made(result, method, mount, last=last)
         except MalformedAnswer:
             pytest.fail(f"{raw!r} was taken for plain, and cannot be passed on")
         assert without_date(made(head, method, mount, last=last)) == without_date(expected)
 
 
-def without_date(told: tuple[bytes, bool]) -> tuple[list[bytes], bool]:
+def without_date(result: tuple[bytes, bool]) -> tuple[list[bytes], bool]:
     """One of ours has the second of its making."""
-    return [line for line in told[0].split(b"\r\n") if not line.startswith(b"Date: ") or b"GMT" not in line], told[1]
+    lines, whole = result
+    return [line for line in lines.split(b"\r\n") if not line.startswith(b"Date: ") or b"GMT" not in line], whole
 
 
 @pytest.mark.parametrize(

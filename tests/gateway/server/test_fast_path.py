@@ -55,9 +55,9 @@ async def before(
 ) -> AsyncIterator[RunningGateway]:
     """A gateway with connection `c1` to `provider`, and one kept connection that has served already."""
     write_entry(folder, "lane", {**ENTRY, "proxy": {"base_url": provider.origin, "headers": HEADERS, **proxy}})
-    told = document([f"127.0.0.1/32:{provider.port}"], lane={"provider": "lane"})
-    del told["environments"]["dev"]["integrations"]["tracker"]
-    running = RunningGateway(folder, told, lane=lane)
+    config_text = document([f"127.0.0.1/32:{provider.port}"], lane={"provider": "lane"})
+    del config_text["environments"]["dev"]["integrations"]["tracker"]
+    running = RunningGateway(folder, config_text, lane=lane)
     await running.start()
     try:
         credentials = {"type": "API_KEY", "apiKey": "key-of-c1"}
@@ -160,12 +160,12 @@ async def test_an_answer_is_the_same_either_way(tmp_path: Path, says: bytes, met
         async with raw_provider(answered) as provider, before(provider, folder, lane=lane) as running:
             await warm(running)
             async with dial(port_of(running)) as client:
-                told = await client.ask(get(method=method), method=method)
+                answer = await client.ask(get(method=method), method=method)
                 assert (await client.ask(get(b"/proxy/warm"))).status == 200, "the connection goes on"
             if lane:
                 assert (running.lane.taken, running.lane.handed_over) == (2, 0)
             own = f":{port_of(running)}/proxy".encode()
-            seen[lane] = [VARIES.sub(b"", told.head.raw).replace(own, b":0/proxy"), told.body.data]
+            seen[lane] = [VARIES.sub(b"", answer.head.raw).replace(own, b":0/proxy"), answer.body.data]
     assert seen[True] == seen[False]
 
 
@@ -174,12 +174,12 @@ async def test_records_are_the_same_either_way(tmp_path: Path) -> None:
         notes: list[Any] = []
         running.services.request_log.note = notes.append  # type: ignore[method-assign]
         async with dial(port_of(running)) as client:
-            told = [await client.ask(get(b"/proxy/a/b?secret=1", b"X-Request-Id: mine\r\n")) for _ in range(2)]
+            response = [await client.ask(get(b"/proxy/a/b?secret=1", b"X-Request-Id: mine\r\n")) for _ in range(2)]
         assert running.lane.taken == 1
     chain, lane = notes
     for name in ("request_id", "environment", "integration_id", "connection_id", "method", "host", "path", "status"):
         assert getattr(chain, name) == getattr(lane, name), name
-    assert [note.bytes_out for note in notes] == [len(answer.head.raw) + len(answer.body.data) for answer in told]
+    assert [note.bytes_out for note in notes] == [len(answer.head.raw) + len(answer.body.data) for answer in response]
     assert (lane.bytes_in, lane.error_code) == (chain.bytes_in, chain.error_code)
     assert lane.token_ms == 0, "nothing had to be loaded"
     assert lane.gateway_ms >= 0
@@ -201,9 +201,9 @@ async def test_a_401_is_the_first_attempt_of_the_chain(tmp_path: Path) -> None:
     async with raw_provider(answered) as provider, before(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
-            told = await client.ask(get())
-            assert (told.status, told.body.data) == (401, b"no")
-            assert b"\r\nGateway-Attempts: 1\r\n" in told.head.raw
+            answer = await client.ask(get())
+            assert (answer.status, answer.body.data) == (401, b"no")
+            assert b"\r\nGateway-Attempts: 1\r\n" in answer.head.raw
             assert (await client.ask(get(b"/proxy/warm"))).status == 200
         assert len(provider.heads) == 3
         assert running.lane.handed_over == 1
@@ -221,9 +221,9 @@ async def test_retries_go_on_in_the_chain(tmp_path: Path) -> None:
     async with raw_provider(answered) as provider, before(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
-            told = await client.ask(get(more=b"Retries: 2\r\n"))
-        assert told.status == 200
-        assert b"\r\nGateway-Attempts: 2\r\n" in told.head.raw
+            answer = await client.ask(get(more=b"Retries: 2\r\n"))
+        assert answer.status == 200
+        assert b"\r\nGateway-Attempts: 2\r\n" in answer.head.raw
         assert len(provider.heads) == 3
         assert running.lane.handed_over == 1
 
@@ -238,9 +238,9 @@ async def test_a_kept_connection_that_was_dead_is_replaced_once(tmp_path: Path) 
     async with raw_provider(one_each) as provider, before(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
-            told = await client.ask(get())
-        assert told.status == 200
-        assert b"\r\nGateway-Attempts: 1\r\n" in told.head.raw
+            answer = await client.ask(get())
+        assert answer.status == 200
+        assert b"\r\nGateway-Attempts: 1\r\n" in answer.head.raw
         assert provider.connections == 2
         assert (running.lane.taken, running.lane.handed_over) == (1, 1)
 
@@ -256,9 +256,9 @@ async def test_an_answer_that_is_no_http_is_a_502(tmp_path: Path) -> None:
     async with raw_provider(answered) as provider, before(provider, tmp_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
-            told = await client.ask(get())
-        assert told.status == 502
-        assert b"\r\nGateway-Error: upstream_protocol\r\n" in told.head.raw
+            answer = await client.ask(get())
+        assert answer.status == 502
+        assert b"\r\nGateway-Error: upstream_protocol\r\n" in answer.head.raw
         assert running.lane.handed_over == 1
 
 
@@ -369,9 +369,9 @@ async def test_a_deleted_connection_is_refused_at_once(tmp_path: Path) -> None:
         assert (await client.ask(get())).status == 200
         assert (await client.ask(get())).status == 200
         await running.json("DELETE", "/connections/c1?provider_config_key=lane", expect=200)
-        told = await client.ask(get())
-        assert told.status == 404
-        assert b"\r\nGateway-Error: unknown_connection\r\n" in told.head.raw
+        answer = await client.ask(get())
+        assert answer.status == 404
+        assert b"\r\nGateway-Error: unknown_connection\r\n" in answer.head.raw
 
 
 async def test_a_key_that_is_gone_opens_nothing(tmp_path: Path) -> None:
@@ -379,8 +379,8 @@ async def test_a_key_that_is_gone_opens_nothing(tmp_path: Path) -> None:
         for _ in range(2):
             assert (await client.ask(get())).status == 200
         del running.services.generation.keys._by_digest[digest(SECRET_KEY)]
-        told = await client.ask(get())
-        assert told.status == 401
+        answer = await client.ask(get())
+        assert answer.status == 401
         assert len(provider.heads) == 2
 
 
@@ -412,9 +412,9 @@ async def test_what_stands_still_for_too_long_is_a_504(tmp_path: Path, monkeypat
             server = running._runner.server  # type: ignore[union-attr]
             (held,) = [connection for connection in server.connections if connection._flight is not None]  # type: ignore[union-attr]
             held.look(held._loop.time() + 61.0, begun_by=0.0)
-            told = await client.answer()
-        assert told.status == 504
-        assert b"\r\nGateway-Error: upstream_timeout\r\n" in told.head.raw
+            result = await client.answer()
+        assert result.status == 504
+        assert b"\r\nGateway-Error: upstream_timeout\r\n" in result.head.raw
         gate = running.services.gates.to(("http", "127.0.0.1", provider.port))
         assert gate.bulkhead.outstanding == 0
 
@@ -437,9 +437,9 @@ async def test_the_last_answer_before_a_stop_says_so(tmp_path: Path) -> None:
             await asked.wait()
             running._runner.start_draining()  # type: ignore[union-attr]
             may_answer.set()
-            told = await client.answer()
-            assert b"\r\nConnection: close\r\n" in told.head.raw
-            assert told.body.data == b"ok"
+            result = await client.answer()
+            assert b"\r\nConnection: close\r\n" in result.head.raw
+            assert result.body.data == b"ok"
             assert await client.rest() == b""
         assert running.lane.taken == 1
 
@@ -452,9 +452,9 @@ async def test_a_host_application_has_no_lane(tmp_path: Path) -> None:
     async def of_the_host(request: web.Request, handler: Any) -> web.StreamResponse:
         return await handler(request)
 
-    told = document([])
-    told["environments"]["dev"]["integrations"] = {}
-    app = gateway.create_app(gateway.config.parse(told, base=tmp_path, environ={}))
+    config_text = document([])
+    config_text["environments"]["dev"]["integrations"] = {}
+    app = gateway.create_app(gateway.config.parse(config_text, base=tmp_path, environ={}))
     app.middlewares.append(of_the_host)
     run = gateway.runner(app)
     await run.setup()
@@ -499,7 +499,7 @@ async def test_a_401_to_a_credential_that_was_replaced_meanwhile_is_tried_with_t
             body = {"provider_config_key": "lane", "connection_id": "c1", "credentials": credentials}
             await running.json("POST", "/connections", json=body, expect=201)
             may_answer.set()
-            told = await client.answer()
-        assert told.status == 200
-        assert b"\r\nGateway-Attempts: 2\r\n" in told.head.raw
+            result = await client.answer()
+        assert result.status == 200
+        assert b"\r\nGateway-Attempts: 2\r\n" in result.head.raw
         assert running.lane.handed_over == 1

@@ -37,11 +37,11 @@ async def test_its_requests_are_counted_and_timed(tmp_path: Path, clock: Clock) 
             numbers for key, numbers in total([running.services.metrics._page]).items() if key[0] == "split"
         )
     for answer in answers:
-        told = split((answer.head.one("server-timing") or b"").decode())
-        assert list(told) == ["gateway", "token", "upstream"]
-        assert 5000 <= told["upstream"] < 9000
-        assert told["token"] == 0
-        assert 0 < told["gateway"] < 4000
+        text = split((answer.head.one("server-timing") or b"").decode())
+        assert list(text) == ["gateway", "token", "upstream"]
+        assert 5000 <= text["upstream"] < 9000
+        assert text["token"] == 0
+        assert 0 < text["gateway"] < 4000
     assert 20_000 <= split_ms[-1] < 36_000  # the sum of what was waited for upstream
 
 
@@ -85,7 +85,7 @@ async def test_a_reload_counts_from_the_next_request_on(tmp_path: Path) -> None:
             for _ in range(2):
                 assert (await client.ask(get())).status == 200
             assert provider.request_line() == "GET /v2/x HTTP/1.1"
-            assert running.lane.taken > taken  # once the chain has opened the connection anew
+            assert running.lane.taken > taken  # once the chain has opened the connection again
             running.document["environments"]["dev"]["secret_keys"] = ["sk-another-0123456789abcdef"]
             (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(running.document))
             assert await gateway.reload(running.app, tmp_path / "gateway.yaml")

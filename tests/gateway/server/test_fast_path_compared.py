@@ -190,7 +190,7 @@ async def test_fast_path_and_chain_do_the_same(tmp_path: Path, seed: int) -> Non
         assert fast.running.lane.handed_over > 0
 
 
-# ── Whoever leaves, and whenever: each call is noted once, and gate, batch and pool are as before.
+# ── Anyone who leaves, and whenever: each call is noted once, and gate, batch and pool are as before.
 
 
 async def _held_open() -> None:

@@ -107,13 +107,13 @@ SAD = [
 
 
 @pytest.mark.parametrize(("headers", "integration", "status", "code"), SAD)
-async def test_each_wrong_request_is_told_apart(
+async def test_each_wrong_request_is_reported_apart(
     several: RunningGateway, headers: dict[str, str], integration: str, status: int, code: str
 ) -> None:
     async with several.proxied("c1", integration=integration, headers=headers) as answer:
-        told = await answer.json()
-    assert (answer.status, told["error"]["code"], answer.headers["Gateway-Error"]) == (status, code, code)
-    assert len(told["error"]["message"]) > 20
+        body = await answer.json()
+    assert (answer.status, body["error"]["code"], answer.headers["Gateway-Error"]) == (status, code, code)
+    assert len(body["error"]["message"]) > 20
     assert answer.headers["Gateway-Request-Id"]
     assert answer.headers["Cache-Control"] == "no-store"
 

@@ -149,7 +149,7 @@ async def test_an_endless_head_is_refused_while_it_still_comes(server: Served, p
 
 
 @pytest.mark.parametrize("at", [1, 5, 17, 20, 30])
-async def test_a_fault_is_told_the_same_however_the_bytes_are_cut(server: Served, at: int) -> None:
+async def test_a_fault_is_reported_the_same_however_the_bytes_are_cut(server: Served, at: int) -> None:
     data = get(fields=b"A: \x01\r\n")
     async with dial(server.port) as client:
         client.send(data[:at])
@@ -228,9 +228,9 @@ async def test_each_fault_has_words_of_its_own(server: Served) -> None:
         "gzip": post(b"Transfer-Encoding: gzip\r\n", b"abc"),
         "unknown": b"nonsense\r\n\r\n",
     }
-    told = {}
+    result = {}
     for name, data in faults.items():
-        told[name] = parsed(await exchange(server.port, data)).error["message"]
-    assert told.pop("both, the other way") == told["both"]
-    assert len(set(told.values())) == len(told), told
-    assert [name for name, words in told.items() if "not a well-formed" in words] == ["unknown"]
+        result[name] = parsed(await exchange(server.port, data)).error["message"]
+    assert result.pop("both, the other way") == result["both"]
+    assert len(set(result.values())) == len(result), result
+    assert [name for name, words in result.items() if "not a well-formed" in words] == ["unknown"]

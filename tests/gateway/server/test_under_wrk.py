@@ -53,7 +53,7 @@ class Run:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
-    async def told(self) -> dict[str, Any]:
+    async def counts(self) -> dict[str, Any]:
         out, err = await self._process.communicate()
         assert self._process.returncode == 0, err.decode()
         counted: dict[str, Any] = json.loads(out.decode().strip().splitlines()[-1])
@@ -115,7 +115,7 @@ async def test_no_request_of_wrk_fails_by_reloads(tmp_path: Path, workers: int) 
                     refusals += 1
                     gateway.signal(signal.SIGHUP)
                     await gateway.logged("reload_refused", refusals)
-                counted = await load.told()
+                counted = await load.counts()
     report("SIGHUP", workers, counted, reloads=reloads, refusals=refusals)
     assert none_failed(counted)
 
@@ -130,7 +130,7 @@ async def test_no_request_of_wrk_fails_by_stops(tmp_path: Path, workers: int) ->
                 await first.connect()
                 async with wrk(tmp_path, first.port) as load:
                     stops = await relayed(files, listener, first, load)
-                    counted = await load.told()
+                    counted = await load.counts()
     report("SIGTERM", workers, counted, stops=stops)
     assert none_failed(counted)
 

@@ -12,7 +12,7 @@ from tests.fakes.gateways import ENCRYPTION_KEY
 START = "from gateway.startup.imports import leave_out_the_unused; leave_out_the_unused(); "
 
 
-def told(code: str) -> str:
+def printed_by(code: str) -> str:
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout.strip()
@@ -130,12 +130,15 @@ def test_a_worker_loads_only_the_driver_of_its_store(
 
 def test_who_asks_for_more_than_the_engine_gets_the_whole_package() -> None:
     asked = "from sqlalchemy.ext.asyncio import AsyncEngine; from sqlalchemy.ext.asyncio import AsyncSession, engine; "
-    assert told(f"{START}{asked}print(AsyncSession.__name__, engine.AsyncEngine is AsyncEngine)") == "AsyncSession True"
+    assert (
+        printed_by(f"{START}{asked}print(AsyncSession.__name__, engine.AsyncEngine is AsyncEngine)")
+        == "AsyncSession True"
+    )
 
 
 def test_what_the_package_does_not_have_it_still_does_not_have() -> None:
     code = "import sqlalchemy.ext.asyncio as package; print(hasattr(package, 'no_such_thing'))"
-    assert told(START + code) == "False"
+    assert printed_by(START + code) == "False"
 
 
 @pytest.mark.parametrize(
@@ -147,26 +150,26 @@ def test_what_the_package_does_not_have_it_still_does_not_have() -> None:
     ],
 )
 def test_who_asks_for_the_client_gets_it(use: str) -> None:
-    assert told(START + use) == "aiohttp.client"
+    assert printed_by(START + use) == "aiohttp.client"
 
 
 def test_an_uploads_type_and_a_file_are_still_understood(tmp_path: Path) -> None:
-    (tmp_path / "told.json").write_text("{}")
+    (tmp_path / "answer.json").write_text("{}")
     use = (
         "from aiohttp import web; from aiohttp.helpers import parse_content_type; "
-        f"told = web.FileResponse({str(tmp_path / 'told.json')!r}); "
-        "print(parse_content_type('Text/HTML; charset=\"Latin-1\"'), type(told).__module__, isinstance(told, web.FileResponse))"
+        f"kind = web.FileResponse({str(tmp_path / 'answer.json')!r}); "
+        "print(parse_content_type('Text/HTML; charset=\"Latin-1\"'), type(kind).__module__, isinstance(answer, web.FileResponse))"
     )
     expected = "('text/html', mappingproxy({'charset': 'Latin-1'})) aiohttp.web_fileresponse True"
-    assert told(START + use) == expected
+    assert printed_by(START + use) == expected
 
 
 def test_entities_can_be_undone() -> None:
-    assert told(f"{START}import html; print(html.unescape('&auml;&lt;&notit;'))") == "ä<¬it;"
+    assert printed_by(f"{START}import html; print(html.unescape('&auml;&lt;&notit;'))") == "ä<¬it;"
 
 
 def test_rich_can_be_loaded_afterwards() -> None:
-    assert told(f"{START}import rich; print(rich.__name__)") == "rich"
+    assert printed_by(f"{START}import rich; print(rich.__name__)") == "rich"
 
 
 def test_only_the_command_that_serves_leaves_anything_out() -> None:

@@ -48,15 +48,15 @@ async def test_what_is_there_stays_unless_it_is_to_be_replaced(store: Store) -> 
     assert (replaced[1], replaced[0].version) == (False, before.version + 1)
 
 
-async def test_the_application_is_told_nothing_of_it(store: Store) -> None:
-    told = []
+async def test_the_application_is_reported_nothing_of_it(store: Store) -> None:
+    result = []
 
     def targets(environment: str) -> tuple[str, ...]:
-        told.append(environment)
+        result.append(environment)
         return ("primary",)
 
     store.connections._outbox.targets_of = targets
     await store.connections.arrive(new(REF), Past(), over=False, now=NOW)
-    assert told == []
+    assert result == []
     await store.connections.put(new(REF), now=NOW)
-    assert told == ["dev"]
+    assert result == ["dev"]

@@ -78,14 +78,14 @@ async def test_a_killed_process_loses_nothing_it_acknowledged(
         sys.executable, "-c", WRITER, url, KEY.hex(), stdout=asyncio.subprocess.PIPE
     )
     assert writer.stdout is not None
-    told = [(await writer.stdout.readline()).decode().strip() for _ in range(acknowledged)]
+    text = [(await writer.stdout.readline()).decode().strip() for _ in range(acknowledged)]
     with contextlib.suppress(ProcessLookupError):
         writer.send_signal(signal.SIGKILL)
     rest, _ = await writer.communicate()
-    told += [line for line in rest.decode().splitlines(keepends=True) if line.endswith("\n")]
+    text += [line for line in rest.decode().splitlines(keepends=True) if line.endswith("\n")]
     store = await open_store(url, Keyring([KEY]), environments={"dev"})
     try:
-        for connection_id in told:
+        for connection_id in text:
             found = await store.connections.get(REF._replace(connection_id=connection_id.strip()))
             assert found is not None
             assert store.vault.open_json(found.credential)["apiKey"] == "k"

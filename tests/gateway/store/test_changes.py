@@ -23,33 +23,33 @@ async def heard(store: Store) -> None:
         await store.changes.moved(10 * PATIENCE_S)
 
 
-async def test_every_change_that_others_must_see_is_told(opener: Opener) -> None:
+async def test_every_change_that_others_must_see_is_reported(opener: Opener) -> None:
     here, there = await opener(), await opener()
     at = await there.changes.end()
     failure = RefreshFailure("x", "y", False, NOW, 1)
     held, leases = here.connections, here.refreshes
 
-    async def told() -> bool:
+    async def changed() -> bool:
         nonlocal at
         at, refs = await there.changes.since(at)
         return list(refs) == [REF]
 
     await held.put(new(), now=NOW)
-    assert await told()
+    assert await changed()
     await leases.lease_refresh(REF, owner="a", ttl=TTL)
     await held.touch_fetched(REF, now=NOW)
-    assert not await told()
+    assert not await changed()
     await leases.save_refreshed(REF, owner="a", version=1, credential={}, expires_at=None, now=NOW)
-    assert await told()
+    assert await changed()
     await leases.lease_refresh(REF, owner="b", ttl=TTL)
     await leases.record_failure(REF, owner="b", version=2, failure=failure)
-    assert await told()
+    assert await changed()
     assert await leases.save_refreshed(REF, owner="b", version=2, credential={}, expires_at=None, now=NOW) is None
-    assert not await told()
+    assert not await changed()
     await held.delete(REF, now=NOW)
-    assert await told()
+    assert await changed()
     await held.delete(REF, now=NOW)
-    assert not await told()
+    assert not await changed()
 
 
 async def test_a_connection_that_changed_often_is_named_once(store: Store) -> None:
@@ -72,8 +72,8 @@ async def test_of_its_own_renewal_a_process_knows_what_it_made_of_the_row(opener
     assert (await here.changes.since(at))[1] == {REF: saved.mark}
     assert (await there.changes.since(at))[1] == {REF: None}
     await there.connections.put(new(), now=NOW)
-    last, told = await here.changes.since(at)
-    assert told == {REF: None}, "another has changed it since"
+    last, answer = await here.changes.since(at)
+    assert answer == {REF: None}, "another has changed it since"
     assert await here.changes.since(last) == (last, {})
     assert len(here.refreshes._own) == 0, "it is not asked for again"
 
@@ -88,7 +88,7 @@ async def test_a_renewal_after_a_change_that_was_not_read_yet_hides_nothing(stor
     assert (await store.changes.since(at))[1] == {REF: None}
 
 
-async def test_a_renewal_that_is_news_is_told_as_a_change_of_anothers(store: Store) -> None:
+async def test_a_renewal_that_is_news_is_reported_as_a_change_of_anothers(store: Store) -> None:
     row, _ = await store.connections.put(new(), now=NOW)
     await store.refreshes.lease_refresh(REF, owner="a", ttl=TTL)
     await store.refreshes.record_failure(REF, owner="a", version=1, failure=RefreshFailure("x", "y", False, NOW, 1))
@@ -158,7 +158,7 @@ async def test_a_change_elsewhere_wakes_who_waits(opener: Opener) -> None:
     await waiting
 
 
-async def test_who_comes_back_after_the_log_was_pruned_is_told_so(store: Store) -> None:
+async def test_who_comes_back_after_the_log_was_pruned_is_reported_so(store: Store) -> None:
     for day in range(4):
         await store.connections.put(new(), now=NOW + timedelta(days=day))
     await store.prune(NOW + timedelta(days=3, hours=1))

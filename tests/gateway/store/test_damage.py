@@ -12,8 +12,8 @@ import structlog
 from structlog.typing import EventDict
 
 from gateway import clock
-from gateway.api.connection_json import told as story_told
-from gateway.cli.connections.show_connections import _told as shown
+from gateway.api.connection_json import state_and_story
+from gateway.cli.connections.show_connections import _connection_json as shown
 from gateway.errors import Unavailable
 from gateway.records.connection import ConnectionRef
 from gateway.refresh.keep_alive import KeepAlive
@@ -66,8 +66,8 @@ async def meanwhile(running: RunningGateway, *harms: Callable[[Path], None]) -> 
 async def asked(running: RunningGateway, connection_id: str = "c1") -> tuple[int, str, str | None, dict[str, object]]:
     async with running.proxied(connection_id) as answer:
         body = await answer.read()
-        told = json.loads(body)["error"] if "Gateway-Error" in answer.headers else {}
-        return answer.status, answer.headers.get("Gateway-Error", ""), answer.headers.get("Retry-After"), told
+        reply = json.loads(body)["error"] if "Gateway-Error" in answer.headers else {}
+        return answer.status, answer.headers.get("Gateway-Error", ""), answer.headers.get("Retry-After"), reply
 
 
 def of(logged: list[EventDict]) -> list[EventDict]:
@@ -75,7 +75,7 @@ def of(logged: list[EventDict]) -> list[EventDict]:
 
 
 @pytest.mark.parametrize("harm", [changed, moved, of_no_key, retyped])
-async def test_it_is_told_apart_from_an_outage_and_others_do_not_suffer(
+async def test_damage_is_reported_apart_from_an_outage_and_others_do_not_suffer(
     running: RunningGateway, tracker: Tracker, harm: Callable[[Path], None]
 ) -> None:
     for connection_id in ("c1", "c2"):
@@ -83,10 +83,10 @@ async def test_it_is_told_apart_from_an_outage_and_others_do_not_suffer(
     await meanwhile(running, harm)
     with structlog.testing.capture_logs() as logged:
         for _ in range(3):
-            status, code, retry_after, told = await asked(running)
+            status, code, retry_after, reply = await asked(running)
             assert (status, code, retry_after) == (500, "credential_unreadable", None)
-    assert "connection 'c1'" in str(told["message"])
-    assert "gateway restore" in str(told["message"])
+    assert "connection 'c1'" in str(reply["message"])
+    assert "gateway restore" in str(reply["message"])
     (event,) = of(logged)  # once a minute, however many ask
     wanted = {"environment": "dev", "integration": "tracker", "connection_id": "c1"}
     wanted |= {"table": "connections", "column": "credential", "log_level": "error"}
@@ -142,7 +142,7 @@ async def test_why_and_show_say_what_helps(running: RunningGateway, tracker: Tra
     services = running.services
     row = await services.store.connections.get(ConnectionRef("dev", "tracker", "c1"))
     assert row is not None
-    diagnosis = (await story_told(services, services.generation, row))["diagnosis"]
+    diagnosis = (await state_and_story(services, services.generation, row))["diagnosis"]
     assert diagnosis["causes"][0]["cause"] == "credential_unreadable"
     assert diagnosis["action"]["do"] == "restore"
     assert "gateway restore" in diagnosis["action"]["how"]

@@ -58,7 +58,7 @@ async def test_a_change_that_is_rolled_back_tells_nothing(telling: Store, monkey
     assert [one.event for one in await listed(telling)] == ["connection.created"]
 
 
-async def test_each_change_of_the_state_is_told_once(telling: Store) -> None:
+async def test_each_change_of_the_state_is_reported_once(telling: Store) -> None:
     await telling.connections.put(new(), now=NOW)
     for code, final in (("timeout", False), ("timeout", False), ("invalid_grant", True), ("token_revoked", True)):
         row = await telling.connections.get(REF)
@@ -140,23 +140,23 @@ async def test_an_event_can_be_sent_again_under_its_id(telling: Store) -> None:
     assert await log.replay(EventFilter(environment="prod"), later) == 0
 
 
-async def test_an_end_that_cannot_be_put_off_is_told_once_for_each_number_of_days(telling: Store) -> None:
+async def test_an_end_that_cannot_be_put_off_is_reported_once_for_each_number_of_days(telling: Store) -> None:
     ends = NOW + timedelta(days=20)
     await telling.connections.put(new(life=Lifespan(ends, None)), now=NOW)
     kept = new(REF._replace(connection_id="kept"), life=Lifespan(ends, NOW + timedelta(days=9)))
     await telling.connections.put(kept, now=NOW)
 
-    async def told(after_days: float) -> int:
+    async def expiring_events(after_days: float) -> int:
         now = NOW + timedelta(days=after_days)
         return sum([await telling.expiring.tell("dev", days, now=now, limit=10) for days in (3, 14)])
 
-    assert [await told(days) for days in (0, 5, 7, 7, 16, 17.5, 17.5, 19, 21)] == [0, 0, 1, 0, 0, 1, 0, 0, 0]
+    assert [await expiring_events(days) for days in (0, 5, 7, 7, 16, 17.5, 17.5, 19, 21)] == [0, 0, 1, 0, 0, 1, 0, 0, 0]
     expiring = [one for one in await listed(telling) if one.event == "connection.expiring"]
     assert [one.connection_id for one in expiring] == ["u1", "u1"]
     content = await telling.deliveries.content(expiring[0])
     assert content.facts["dies_at"] == ends.isoformat(timespec="milliseconds")
     await telling.connections.put(new(life=Lifespan(ends, None)), now=NOW)
-    assert await told(10) == 1, "it was authorized anew"
+    assert await expiring_events(10) == 1, "it was authorized again"
 
 
 async def test_a_webhook_is_taken_once_and_queued_for_the_connections_of_its_site(telling: Store) -> None:

@@ -56,8 +56,8 @@ async def test_an_end_is_noted_once_by_however_many_nodes(opener: Opener) -> Non
     assert there is not None
     assert (there.state, there.failure) == (State.NEEDS_REAUTH, GONE)
     async with one._transactions.read() as db:
-        told = (await db.execute(text("SELECT event, count(*) FROM outbox GROUP BY event ORDER BY event"))).all()
-    assert [tuple(row) for row in told] == [("connection.created", 60), ("connection.needs_reauth", 60)]
+        result = (await db.execute(text("SELECT event, count(*) FROM outbox GROUP BY event ORDER BY event"))).all()
+    assert [tuple(row) for row in result] == [("connection.created", 60), ("connection.needs_reauth", 60)]
 
 
 async def test_what_is_another_by_now_or_is_being_renewed_is_not_ended(store: Store) -> None:

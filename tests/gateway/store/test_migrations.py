@@ -58,10 +58,10 @@ def test_connections_from_before_their_states_get_the_state_that_their_last_fail
             db.execute(text(OLD_ROW), values)
         command.upgrade(configuration(db), "head")
         states = dict(db.execute(text("SELECT connection_id, state FROM connections")).all())  # type: ignore[arg-type]
-        told = db.execute(text("SELECT count(*), min(state) FROM connection_history")).one()
+        result = db.execute(text("SELECT count(*), min(state) FROM connection_history")).one()
     engine.dispose()
     assert states == {"well": "active", "weak": "degraded", "gone": "needs_reauth"}
-    assert tuple(told) == (5, "active")
+    assert tuple(result) == (5, "active")
 
 
 OLD_ROW = """

@@ -1,4 +1,4 @@
-"""Who misses a master key has the configuration read anew, once for all who miss it and ever more rarely."""
+"""Who misses a master key has the configuration read again, once for all who miss it and ever more rarely."""
 
 import asyncio
 import os
@@ -69,7 +69,7 @@ async def test_nobody_else_waits_while_a_key_is_asked_for(opener: Opener, monkey
     assert (await waiting)[1]
 
 
-async def test_a_data_key_that_does_not_open_is_told_of_once_a_minute(
+async def test_a_data_key_that_does_not_open_is_reported_of_once_a_minute(
     opener: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, there = await opener(KEY), await opener(OTHER, KEY)
@@ -81,8 +81,8 @@ async def test_a_data_key_that_does_not_open_is_told_of_once_a_minute(
             monkeypatch.setattr(clock, "monotonic", lambda passed_s=61.0 * minute: 1000.0 + passed_s)
             for _ in range(10):
                 await here.connections.get(REF)
-    told = [entry["detail"] for entry in logs if entry["event"] == "data_key_unusable"]
-    assert sorted(Counter(told).values()) == [2, 2], "of each environment's key, in each minute"
+    result = [entry["detail"] for entry in logs if entry["event"] == "data_key_unusable"]
+    assert sorted(Counter(result).values()) == [2, 2], "of each environment's key, in each minute"
 
 
 async def test_it_is_asked_for_ever_more_rarely_and_another_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

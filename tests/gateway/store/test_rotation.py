@@ -1,4 +1,4 @@
-"""Everything is sealed anew under another master key, beside whoever reads and writes, and nothing is lost on the way."""
+"""Everything is sealed again under another master key, beside anyone who reads and writes, and nothing is lost on the way."""
 
 import asyncio
 import os
@@ -137,8 +137,8 @@ async def test_what_is_done_is_not_done_again_unless_asked(opener: Opener) -> No
     idle = await store.rotation.rotate(quietly)
     assert (idle.sealed, idle.new_keys, idle.removed_keys, idle.left) == (0, 0, 0, 0)
     keys_before = {key.id for key in (await store.rotation.counts()).data_keys}
-    anew = await store.rotation.rotate(quietly, fresh=True)
-    assert (anew.sealed, anew.new_keys, anew.removed_keys, anew.left) == (11, 2, 2, 0)
+    again = await store.rotation.rotate(quietly, fresh=True)
+    assert (again.sealed, again.new_keys, again.removed_keys, again.left) == (11, 2, 2, 0)
     assert not keys_before & {key.id for key in (await store.rotation.counts()).data_keys}
 
 
@@ -147,8 +147,8 @@ async def test_wrapping_anew_leaves_every_value_and_frees_the_old_key(opener: Op
     await fill(store, 3)
     sealed = (await one(store, nth(1, "prod"))).credential.ciphertext
     changing = await opener(NEXT, KEY)
-    assert await changing.rotation.wrap_anew() == 2
-    assert await changing.rotation.wrap_anew() == 0
+    assert await changing.rotation.wrap_again() == 2
+    assert await changing.rotation.wrap_again() == 0
     after = await opener(NEXT)
     assert (await one(after, nth(1, "prod"))).credential.ciphertext == sealed
     assert await key_of(after, nth(1, "prod")) == "k1"
@@ -243,7 +243,7 @@ async def test_a_refresh_that_ends_during_the_rotation_is_not_overwritten(opener
         assert await key_of(after, nth(n)) == f"renewed-{n}"
 
 
-async def test_a_damaged_value_is_told_and_keeps_its_key(opener: Opener) -> None:
+async def test_a_damaged_value_is_reported_and_keeps_its_key(opener: Opener) -> None:
     store = await opener()
     await fill(store, 4)
     bad = await one(store, nth(2))
@@ -316,10 +316,10 @@ async def test_a_key_that_is_still_needed_is_named_with_what_it_seals(opener: Op
     await fill(store, 9)
     with pytest.raises(StoreRefused) as refusal:
         await opener(NEXT)
-    told = str(refusal.value)
-    assert "2 data keys, with 17 values, under an encryption key that is not in store.encryption_keys" in told
-    assert "`gateway keys rotate`" in told
-    assert "\n" not in told
+    message = str(refusal.value)
+    assert "2 data keys, with 17 values, under an encryption key that is not in store.encryption_keys" in message
+    assert "`gateway keys rotate`" in message
+    assert "\n" not in message
 
 
 async def test_a_busy_machine_is_given_smaller_batches_until_it_is_idle_again(

@@ -1,4 +1,4 @@
-"""Integrations made through the API: sealed to their row, changed by whoever has read them last, gone only when empty."""
+"""Integrations made through the API: sealed to their row, changed by anyone who has read them last, gone only when empty."""
 
 import asyncio
 from dataclasses import replace
@@ -91,21 +91,21 @@ async def test_one_with_connections_is_neither_renamed_nor_gone(store: Store) ->
     await added(store)
 
 
-async def test_every_change_is_told_under_no_connection(store: Store) -> None:
+async def test_every_change_is_reported_under_no_connection(store: Store) -> None:
     last = await store.changes.end()
 
-    async def told() -> list[ConnectionRef]:
+    async def changed() -> list[ConnectionRef]:
         nonlocal last
         last, refs = await store.changes.since(last)
         return list(refs)
 
     stored = await added(store)
-    assert await told() == [ConnectionRef("dev", "jira", "")]
+    assert await changed() == [ConnectionRef("dev", "jira", "")]
     moved = await store.integrations.change(stored, replace(stored, integration_id="moved"), now=LATER)
-    assert await told() == [ConnectionRef("dev", "jira", ""), ConnectionRef("dev", "moved", "")]
+    assert await changed() == [ConnectionRef("dev", "jira", ""), ConnectionRef("dev", "moved", "")]
     assert moved is not None
     await store.integrations.begin_end(moved, now=LATER)
-    assert await told() == [ConnectionRef("dev", "moved", "")]
+    assert await changed() == [ConnectionRef("dev", "moved", "")]
 
 
 async def test_secrets_open_in_their_own_row_only(store: Store) -> None:

@@ -39,10 +39,10 @@ def test_the_first_key_wraps_and_every_key_unwraps() -> None:
     wrapped, data_key = Keyring([OLD]).new_data_key("dev")
     both = Keyring([NEW, OLD])
     assert both.unwrap(wrapped) == data_key
-    anew, data_key = both.new_data_key("dev")
-    assert Keyring([NEW]).unwrap(anew) == data_key
+    again, data_key = both.new_data_key("dev")
+    assert Keyring([NEW]).unwrap(again) == data_key
     with pytest.raises(UnknownKey, match="is not given"):
-        Keyring([OLD]).unwrap(anew)
+        Keyring([OLD]).unwrap(again)
 
 
 def test_a_wrapped_key_opens_under_its_own_name_only() -> None:

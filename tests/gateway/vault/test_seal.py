@@ -109,7 +109,7 @@ def test_a_newer_key_seals_and_the_older_still_opens(vault: Vault) -> None:
     assert vault.open_json(before) == vault.open_json(after) == VALUE
 
 
-def test_an_unknown_key_is_told_from_damage(vault: Vault) -> None:
+def test_an_unknown_key_is_reported_from_damage(vault: Vault) -> None:
     foreign = Vault()
     foreign.take(os.urandom(8).hex(), "dev", os.urandom(32)).allowance = 1
     sealed = foreign.seal_json(VALUE, **ADDRESS)
@@ -151,10 +151,10 @@ def test_sealed_anew_a_value_is_bound_to_the_same_place_under_the_newer_key(vaul
     before = vault.seal_json(VALUE, **ADDRESS)
     vault.take("ff" * 8, "dev", os.urandom(32)).allowance = 1
     vault.seal_with(vault._by_id["ff" * 8])
-    after = vault.seal_anew(before)
+    after = vault.seal_again(before)
     assert after.ciphertext[1:9] == b"\xff" * 8
     assert vault.open_json(after) == VALUE
     with pytest.raises(VaultError, match="moved"):
         vault.open_json(replace(after, row="r2"))
     with pytest.raises(VaultError):
-        vault.seal_anew(replace(before, version=2))
+        vault.seal_again(replace(before, version=2))

@@ -104,7 +104,7 @@ async def test_a_failure_in_a_frame_s_window_is_advice_in_the_frame(
     )
 
 
-async def test_a_wrong_key_is_told_in_the_provider_s_words_and_nothing_typed_is_lost(
+async def test_a_wrong_key_is_reported_in_the_provider_s_words_and_nothing_typed_is_lost(
     page: Any, site: ConnectSite
 ) -> None:
     await page.goto(await site.link(allowed_integrations=["northwind"]))
@@ -176,8 +176,8 @@ async def test_a_renewed_connection_keeps_its_id(page: Any, site: ConnectSite) -
     await page.wait_for_selector("dl")
     made = (await site.connections())[0]
     body = {"connection_id": made["connection_id"], "integration_id": "northwind"}
-    told = await site.gateway.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
-    await page.goto(told["data"]["connect_link"])
+    answer = await site.gateway.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
+    await page.goto(answer["data"]["connect_link"])
     assert await page.input_value('[name="params[account]"]') == "acme"
     assert await page.locator("h1").inner_text() == "Reconnect Northwind CRM"
     assert "ada@example.com" in await page.locator(".whom").inner_text()

@@ -16,7 +16,7 @@ PEM = KEY.as_pem(private=True).decode()
 
 
 class Forge:
-    """Gives installation tokens to whoever signs as the app, and user tokens for codes."""
+    """Gives installation tokens to anyone who signs as the app, and user tokens for codes."""
 
     def __init__(self, far: Far) -> None:
         self.far = far
@@ -53,8 +53,8 @@ class Forge:
         wanted = "the code" if form["grant_type"] == "authorization_code" else f"ghr_{self.users - 1}"
         if (form.get("code") or form.get("refresh_token")) != wanted:
             return web.json_response({"error": "bad_refresh_token"})
-        told = {"access_token": f"ghu_{self.users}", "refresh_token": f"ghr_{self.users}", "expires_in": 28_800}
-        return web.json_response(told)
+        result = {"access_token": f"ghu_{self.users}", "refresh_token": f"ghr_{self.users}", "expires_in": 28_800}
+        return web.json_response(result)
 
     async def api(self, request: web.Request) -> web.Response:
         known = request.headers.get("Authorization") in {f"Bearer ghs_{self.issued}", f"Bearer ghu_{self.users}"}
@@ -101,8 +101,8 @@ async def test_an_installation_is_imported_by_its_number(far: Far, start: Any) -
     gateway = await start(integration(far), **app(far))
     shown = await imported(gateway, credentials={"type": "APP", "app_id": "app-7", "installation_id": "42"})
     assert (shown["credentials"]["access_token"], shown["connection_config"]["installation_id"]) == ("ghs_1", "42")
-    told = await imported(gateway, credentials={"type": "APP", "installation_id": "43"}, expect=400)
-    assert "404: Not Found" in told["error"]["message"]
+    answer = await imported(gateway, credentials={"type": "APP", "installation_id": "43"}, expect=400)
+    assert "404: Not Found" in answer["error"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ CLIENT = {"type": "OAUTH2_CC", "client_id": "its client", "client_secret": "its:
 
 
 class Issuer:
-    """Gives a token to whoever proves to be the client, numbered; the API takes only the newest."""
+    """Gives a token to anyone who proves to be the client, numbered; the API takes only the newest."""
 
     def __init__(self, far: Far, ttl_s: int | None = 3600) -> None:
         self.asked: list[dict[str, str]] = []
@@ -35,8 +35,8 @@ class Issuer:
             return web.json_response(
                 {"error": "invalid_client", "error_description": "no such client its:secret"}, status=401
             )
-        told: dict[str, Any] = {"access_token": f"cc-{len(self.asked)}", "token_type": "Bearer"}
-        return web.json_response(told | ({"expires_in": self.ttl_s} if self.ttl_s else {}))
+        answer: dict[str, Any] = {"access_token": f"cc-{len(self.asked)}", "token_type": "Bearer"}
+        return web.json_response(answer | ({"expires_in": self.ttl_s} if self.ttl_s else {}))
 
     async def api(self, request: web.Request) -> web.Response:
         known = request.headers.get("Authorization") == f"Bearer cc-{len(self.asked)}"
@@ -78,9 +78,9 @@ async def test_a_wrong_secret_fails_at_once_with_the_providers_words_and_without
     Issuer(far)
     gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{far.url}/token")
     wrong = {**CLIENT, "client_id": "another"}
-    told = await imported(gateway, credentials=wrong, expect=400)
-    assert told["error"]["code"] == "connection_test_failed"
-    assert "no such client ***" in told["error"]["message"]
+    answer = await imported(gateway, credentials=wrong, expect=400)
+    assert answer["error"]["code"] == "connection_test_failed"
+    assert "no such client ***" in answer["error"]["message"]
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
@@ -90,8 +90,8 @@ async def test_an_endpoint_that_is_down_stores_nothing_and_is_no_fault_of_the_ca
 
     far.on("/token", down)
     gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{far.url}/token")
-    told = await imported(gateway, credentials=CLIENT, expect=502)
-    assert told["error"]["code"] == "upstream_unreachable"
+    answer = await imported(gateway, credentials=CLIENT, expect=502)
+    assert answer["error"]["code"] == "upstream_unreachable"
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
@@ -110,8 +110,8 @@ async def test_a_token_that_is_brought_along_is_used_until_its_end(far: Far, sta
 async def test_half_a_client_is_refused_by_name(far: Far, start: Any, missing: str) -> None:
     gateway = await start(auth_mode="OAUTH2_CC", token_url=f"{far.url}/token")
     half = {name: text for name, text in CLIENT.items() if name != missing}
-    told = await imported(gateway, credentials=half, expect=400)
-    assert [issue["path"] for issue in told["error"]["errors"]] == [["credentials", missing]]
+    answer = await imported(gateway, credentials=half, expect=400)
+    assert [issue["path"] for issue in answer["error"]["errors"]] == [["credentials", missing]]
 
 
 async def test_a_client_with_a_key_signs_its_proof(far: Far, start: Any) -> None:

@@ -77,14 +77,14 @@ async def test_connections_are_listed_and_shown_without_a_secret(far: Far, gatew
     assert (code, "there is no 'nobody'" in err) == (1, True)
 
 
-async def test_credentials_are_renewed_and_what_fails_is_told(far: Far, gateway: RunningGateway) -> None:
+async def test_credentials_are_renewed_and_what_fails_is_reported(far: Far, gateway: RunningGateway) -> None:
     provider = Provider(far)
     dead = {"type": "OAUTH2", "access_token": "a", "refresh_token": "dead"}
     body = {"provider_config_key": "tracker", "connection_id": "c2", "credentials": dead}
     await gateway.json("POST", "/connections", json=body, expect=201)
     code, out, err = await command(gateway, "refresh", "--integration", "tracker", "--all", "--json")
-    told = {one["connection_id"]: one["outcome"] for one in json.loads(out)["connections"]}
-    assert (code, told) == (1, {"c1": "renewed", "c2": "failed", "c3": "renewed"}), err
+    answer = {one["connection_id"]: one["outcome"] for one in json.loads(out)["connections"]}
+    assert (code, answer) == (1, {"c1": "renewed", "c2": "failed", "c3": "renewed"}), err
     assert provider.renewed == 2
     shown = await gateway.json("GET", "/connections/c1?provider_config_key=tracker")
     assert shown["credentials"]["access_token"] in {"new-1", "new-2"}  # the running gateway has it too
@@ -119,11 +119,11 @@ async def test_all_connections_of_an_integration_are_ended_with_a_report(far: Fa
     assert (code, "has no connections" in err) == (0, True)
 
 
-async def test_single_connections_are_deleted_and_the_missing_are_told(far: Far, gateway: RunningGateway) -> None:
+async def test_single_connections_are_deleted_and_the_missing_are_reported(far: Far, gateway: RunningGateway) -> None:
     provider = Provider(far)
     code, out, err = await command(gateway, "delete", "--integration", "tracker", "-y", "--json", "c1", "nobody")
-    told = json.loads(out)
-    assert (code, told["deleted"], told["not_found"]) == (1, 1, 1), err
+    body = json.loads(out)
+    assert (code, body["deleted"], body["not_found"]) == (1, 1, 1), err
     assert provider.revoked == ["refresh-c1", "access-c1"]
     code, out, _ = await command(gateway, "delete", "--integration", "tracker", "-y", "--keep-tokens", "c2")
     assert (code, provider.revoked) == (0, ["refresh-c1", "access-c1"])
@@ -131,7 +131,7 @@ async def test_single_connections_are_deleted_and_the_missing_are_told(far: Far,
     assert (code, "Name the connections, or give --all" in err) == (2, True)
 
 
-async def test_an_integration_that_is_none_is_told_with_the_nearest(gateway: RunningGateway) -> None:
+async def test_an_integration_that_is_none_is_reported_with_the_nearest(gateway: RunningGateway) -> None:
     for words in (("list",), ("delete", "--all", "--yes"), ("delete", "c1"), ("refresh", "--all")):
         code, out, err = await command(gateway, words[0], "--integration", "trackr", *words[1:])
         assert (code, out) == (1, ""), words

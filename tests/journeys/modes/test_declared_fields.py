@@ -131,10 +131,10 @@ async def test_a_declared_field_is_imported_shown_signed_with_and_masked(mode: s
     assert (await read(gateway))["credentials"]["apiSecret"] == SECRET
     await assert_signed(gateway, seen)
     await gateway.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
-    status, told = await post(
+    status, answer = await post(
         gateway, MODES[mode][2], {**MODES[mode][1], "apiSecret": SECRET}, query=QUERY.get(mode, "")
     )
-    assert status == 200, told
+    assert status == 200, answer
     await assert_signed(gateway, seen, await only_id(gateway))
 
 

@@ -89,13 +89,13 @@ async def test_an_hmac_secret_may_be_written_in_hex_and_lie_inside_an_object(far
 async def test_a_key_that_cannot_sign_is_refused_when_it_is_given(far: Far, start: Any, text: str) -> None:
     gateway = await start(**entry("RS256"))
     typed = {"type": "JWT", "issuerId": "me", "keyId": "k1", "privateKey": text}
-    told = await imported(gateway, credentials=typed, expect=400)
-    assert told["error"]["code"] == "connection_test_failed"
-    assert "private key cannot be read" in told["error"]["message"]
-    assert text not in told["error"]["message"]
+    answer = await imported(gateway, credentials=typed, expect=400)
+    assert answer["error"]["code"] == "connection_test_failed"
+    assert "private key cannot be read" in answer["error"]["message"]
+    assert text not in answer["error"]["message"]
 
 
 async def test_what_the_entry_asks_for_is_asked_for_by_name(far: Far, start: Any) -> None:
     gateway = await start(**entry("RS256"))
-    told = await imported(gateway, credentials={"type": "JWT", "other": "x"}, expect=400)
-    assert {issue["path"][-1] for issue in told["error"]["errors"]} == {"issuerId", "keyId", "privateKey", "other"}
+    answer = await imported(gateway, credentials={"type": "JWT", "other": "x"}, expect=400)
+    assert {issue["path"][-1] for issue in answer["error"]["errors"]} == {"issuerId", "keyId", "privateKey", "other"}

@@ -69,10 +69,10 @@ class Server:
             return web.json_response(registered, status=201)
         client = f"client-{len(self.clients) + 1}"
         self.clients[client] = asked
-        told = {"client_id": client, **asked}
+        answer = {"client_id": client, **asked}
         if self.secret:
-            told |= {"client_secret": self.secret, "token_endpoint_auth_method": "client_secret_basic"}
-        return web.json_response(told, status=201)
+            answer |= {"client_secret": self.secret, "token_endpoint_auth_method": "client_secret_basic"}
+        return web.json_response(answer, status=201)
 
     async def authorize(self, request: web.Request) -> web.Response:
         query = dict(request.query)
@@ -89,8 +89,8 @@ class Server:
             try:
                 self.sdk.authenticate(form, authorization)
             except NotAuthenticated as fault:
-                told = {"error": "invalid_client", "error_description": str(fault)}
-                return web.json_response(told, status=401)
+                result = {"error": "invalid_client", "error_description": str(fault)}
+                return web.json_response(result, status=401)
         if form["grant_type"] == "authorization_code":
             begun = self.codes.pop(form["code"])
             challenge = base64.urlsafe_b64encode(hashlib.sha256(form["code_verifier"].encode()).digest())
@@ -271,7 +271,7 @@ async def test_a_client_of_the_operators_own_is_used_as_it_is(far: Far, start: A
     assert (server.asked[0]["client_id"], server.asked[0]["client_secret"]) == ("ours", "own secret")
 
 
-async def test_without_any_way_to_a_client_the_operator_is_told_what_to_do(far: Far, start: Any) -> None:
+async def test_without_any_way_to_a_client_the_operator_is_reported_what_to_do(far: Far, start: Any) -> None:
     server = Server(far)
     assert server.metadata is not None
     server.metadata["registration_endpoint"] = None

@@ -77,10 +77,10 @@ async def test_token_and_calls_show_the_connections_own_certificate(far: Far, st
 
 async def test_without_a_certificate_the_connection_is_not_even_tried(far: Far, start: Any, bank: Any) -> None:
     gateway = await gateway_of(far, start, bank[0])
-    told = await imported(
+    answer = await imported(
         gateway, credentials={"type": "OAUTH2_CC", "client_id": "c", "client_secret": "s"}, expect=400
     )
-    assert told["error"]["errors"][0]["path"] == ["credentials", "client_certificate"]
+    assert answer["error"]["errors"][0]["path"] == ["credentials", "client_certificate"]
 
 
 async def test_a_certificate_of_another_authority_is_refused_by_the_provider(far: Far, start: Any, bank: Any) -> None:
@@ -88,8 +88,8 @@ async def test_a_certificate_of_another_authority_is_refused_by_the_provider(far
     stranger, _ = issued("stranger")
     gateway = await gateway_of(far, start, url)
     credentials = {"type": "OAUTH2_CC", "client_id": "c", "client_certificate": stranger.certificate}
-    told = await imported(gateway, credentials={**credentials, "client_private_key": stranger.key}, expect=502)
-    assert told["error"]["code"] == "upstream_unreachable"
+    answer = await imported(gateway, credentials={**credentials, "client_private_key": stranger.key}, expect=502)
+    assert answer["error"]["code"] == "upstream_unreachable"
     assert seen == []
 
 
@@ -98,9 +98,9 @@ async def test_a_key_that_does_not_belong_to_its_certificate_is_refused_by_us(fa
     other, _ = issued("other")
     gateway = await gateway_of(far, start, url)
     credentials = {"type": "OAUTH2_CC", "client_id": "c", "client_certificate": identity.certificate}
-    told = await imported(gateway, credentials={**credentials, "client_private_key": other.key}, expect=400)
-    assert "do not belong together" in told["error"]["message"]
-    assert identity.key not in json_of(told)
+    answer = await imported(gateway, credentials={**credentials, "client_private_key": other.key}, expect=400)
+    assert "do not belong together" in answer["error"]["message"]
+    assert identity.key not in json_of(answer)
 
 
 async def test_a_connection_never_travels_under_anothers_certificate(far: Far, start: Any, bank: Any) -> None:

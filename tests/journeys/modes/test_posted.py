@@ -94,15 +94,15 @@ async def test_each_mode_connects_by_its_form(far: Far, start: Any, path: str) -
     entry, body, sent = FORMS[path]
     entry = {name: text.format(far=far.url) if name == "token_url" else text for name, text in entry.items()}
     gateway = await start(**entry)
-    status, told = await post(
+    status, reply = await post(
         gateway, path, body or None, query="&params[accountId]=acme" if path == "/auth/tba" else ""
     )
-    assert status == 200, told
-    assert told == {"connectionId": await only_id(gateway), "providerConfigKey": "tracker"}
-    async with gateway.proxied(told["connectionId"]) as answer:
+    assert status == 200, reply
+    assert reply == {"connectionId": await only_id(gateway), "providerConfigKey": "tracker"}
+    async with gateway.proxied(reply["connectionId"]) as answer:
         assert answer.status == 200
         assert sent.items() <= (await answer.json()).items()
-    shown = await gateway.json("GET", f"/connections/{told['connectionId']}?provider_config_key=tracker")
+    shown = await gateway.json("GET", f"/connections/{reply['connectionId']}?provider_config_key=tracker")
     assert shown["end_user"]["id"] == "u1"
     assert shown["tags"]["end_user_id"] == "u1"
 
@@ -112,12 +112,12 @@ KEY = {"auth_mode": "API_KEY", "proxy": {"headers": {"x-key": "${apiKey}"}}}
 
 async def test_faults_are_named_by_their_place_in_the_body(far: Far, start: Any) -> None:
     gateway = await start(**KEY)
-    status, told = await post(gateway, "/api-auth/api-key", {"apiKey": ""})
-    assert (status, told["error"]["code"], told["error"]["errors"][0]["path"]) == (400, "invalid_body", ["apiKey"])
-    status, told = await post(gateway, "/api-auth/api-key", {"apiKey": "k", "extra": 1})
-    assert (status, told["error"]["errors"][0]["code"]) == (400, "unrecognized_keys")
-    status, told = await post(gateway, "/api-auth/api-key", {"apiKey": "k"}, query="&connection_id=mine")
-    assert (status, told["error"]["code"]) == (400, "invalid_query_params")
+    status, answer = await post(gateway, "/api-auth/api-key", {"apiKey": ""})
+    assert (status, answer["error"]["code"], answer["error"]["errors"][0]["path"]) == (400, "invalid_body", ["apiKey"])
+    status, answer = await post(gateway, "/api-auth/api-key", {"apiKey": "k", "extra": 1})
+    assert (status, answer["error"]["errors"][0]["code"]) == (400, "unrecognized_keys")
+    status, answer = await post(gateway, "/api-auth/api-key", {"apiKey": "k"}, query="&connection_id=mine")
+    assert (status, answer["error"]["code"]) == (400, "invalid_query_params")
 
 
 @pytest.mark.parametrize(
@@ -126,26 +126,26 @@ async def test_faults_are_named_by_their_place_in_the_body(far: Far, start: Any)
 )
 async def test_an_address_is_for_one_mode(far: Far, start: Any, path: str, status: int, code: str) -> None:
     gateway = await start(**KEY)
-    answered, told = await post(gateway, path, {})
-    assert (answered, told["error"]["code"]) == (status, code)
+    answered, answer = await post(gateway, path, {})
+    assert (answered, answer["error"]["code"]) == (status, code)
 
 
 async def test_without_a_session_nobody_connects(far: Far, start: Any) -> None:
     gateway = await start(**KEY)
-    status, told = await post(gateway, "/api-auth/api-key", {"apiKey": "k"}, token="nonsense")
-    assert (status, told["error"]["code"]) == (401, "invalid_connect_session_token_format")
+    status, answer = await post(gateway, "/api-auth/api-key", {"apiKey": "k"}, token="nonsense")
+    assert (status, answer["error"]["code"]) == (401, "invalid_connect_session_token_format")
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
-async def test_a_wrong_key_is_told_to_the_end_user(far: Far, start: Any) -> None:
+async def test_a_wrong_key_is_reported_to_the_end_user(far: Far, start: Any) -> None:
     async def me(_: web.Request) -> web.Response:
         return web.json_response({"message": "no such key"}, status=401)
 
     far.on("/api/me", me)
     gateway = await start(**{**KEY, "proxy": {**KEY["proxy"], "verification": {"endpoints": ["/me"]}}})
-    status, told = await post(gateway, "/api-auth/api-key", {"apiKey": "k"})
-    assert (status, told["error"]["code"]) == (400, "connection_test_failed")
-    assert "no such key" in told["error"]["message"]
+    status, answer = await post(gateway, "/api-auth/api-key", {"apiKey": "k"})
+    assert (status, answer["error"]["code"]) == (400, "connection_test_failed")
+    assert "no such key" in answer["error"]["message"]
 
 
 async def test_half_a_client_and_a_refused_one_have_codes_of_their_own(far: Far, start: Any) -> None:
@@ -159,8 +159,8 @@ async def test_half_a_client_and_a_refused_one_have_codes_of_their_own(far: Far,
         ({"client_id": "c"}, "missing_client_secret"),
         ({"client_id": "c", "client_secret": "s"}, "client_credentials_fetch_error"),
     ):
-        status, told = await post(gateway, "/oauth2/auth", body)
-        assert (status, told["error"]["code"]) == (400, code)
+        status, answer = await post(gateway, "/oauth2/auth", body)
+        assert (status, answer["error"]["code"]) == (400, code)
 
 
 async def test_the_back_end_decides_the_settings_that_it_fixed(far: Far, start: Any) -> None:
@@ -169,11 +169,11 @@ async def test_the_back_end_decides_the_settings_that_it_fixed(far: Far, start: 
     gateway = await start(**entry)
     defaults = {"tracker": {"connection_config": {"site": "fixed"}}}
     query = "&params[site]=chosen&params[set_by_us]=forged"
-    status, told = await post(
+    status, answer = await post(
         gateway, "/api-auth/api-key", {"apiKey": "k"}, query=query, integrations_config_defaults=defaults
     )
     assert status == 200
-    shown = await gateway.json("GET", f"/connections/{told['connectionId']}?provider_config_key=tracker")
+    shown = await gateway.json("GET", f"/connections/{answer['connectionId']}?provider_config_key=tracker")
     assert shown["connection_config"] == {"site": "fixed"}
 
 
@@ -192,16 +192,16 @@ async def test_a_role_is_assumed_for_the_end_user_of_the_session_and_for_no_othe
         request_signing={"scheme": "aws-sigv4", "region": "eu-west-1", "service": "sqs"},
     )
     role = {"role_arn": "arn:aws:iam::123456789012:role/reader"}
-    status, told = await post(gateway, "/auth/aws-sigv4", role)
-    external = told["error"]["payload"]["external_id"]
-    assert (status, external in told["error"]["message"]) == (400, True)
+    status, answer = await post(gateway, "/auth/aws-sigv4", role)
+    external = answer["error"]["payload"]["external_id"]
+    assert (status, external in answer["error"]["message"]) == (400, True)
     await post(gateway, "/auth/aws-sigv4", role)
     await post(gateway, "/auth/aws-sigv4", role, end_user={"id": "u2"})
     assert [one["ExternalId"] == external for one in asked] == [True, True, False]
-    status, told = await post(gateway, "/auth/aws-sigv4", role, query="&params[external_id]=another")
-    assert told["error"]["payload"]["external_id"] == external, "whose role it is the browser does not say"
-    status, told = await post(gateway, "/auth/aws-sigv4", {**role, "external_id": "another's"})
-    assert (status, told["error"]["errors"][0]["path"]) == (400, ["external_id"])
+    status, answer = await post(gateway, "/auth/aws-sigv4", role, query="&params[external_id]=another")
+    assert answer["error"]["payload"]["external_id"] == external, "whose role it is the browser does not say"
+    status, answer = await post(gateway, "/auth/aws-sigv4", {**role, "external_id": "another's"})
+    assert (status, answer["error"]["errors"][0]["path"]) == (400, ["external_id"])
 
 
 async def test_a_script_of_another_origin_may_ask_first(far: Far, start: Any) -> None:

@@ -50,8 +50,8 @@ async def test_both_tokens_are_ended_the_refresh_token_first(far: Far, start: An
     endpoint = Endpoint(far)
     gateway = await start(CLIENT, **entry(far))
     await imported(gateway, credentials=GRANT)
-    told = await delete(gateway)
-    assert told == {
+    result = await delete(gateway)
+    assert result == {
         "success": True,
         "at_provider": True,
         "revocation": [
@@ -91,15 +91,15 @@ async def test_the_client_proves_itself_as_in_token_requests(far: Far, start: An
         (web.json_response({"message": "not refresh/token"}, status=403), "failed", "it answered 403: not ***"),
     ],
 )
-async def test_what_the_provider_says_is_told_and_the_connection_is_gone_all_the_same(
+async def test_what_the_provider_says_is_reported_and_the_connection_is_gone_all_the_same(
     far: Far, start: Any, answer: web.Response, outcome: str, detail: str
 ) -> None:
     Endpoint(far, answer)
     gateway = await start(CLIENT, **entry(far))
     await imported(gateway, credentials=GRANT)
-    told = (await delete(gateway))["revocation"]
-    assert (told[0]["outcome"], told[0]["detail"].startswith(detail)) == (outcome, True), told
-    assert told[1]["outcome"] == "revoked"
+    result = (await delete(gateway))["revocation"]
+    assert (result[0]["outcome"], result[0]["detail"].startswith(detail)) == (outcome, True), result
+    assert result[1]["outcome"] == "revoked"
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
@@ -112,8 +112,8 @@ async def test_a_provider_in_trouble_is_asked_twice(far: Far, start: Any, monkey
     endpoint = Endpoint(far, down, down, down)
     gateway = await start(CLIENT, **entry(far))
     await imported(gateway, credentials=GRANT)
-    told = (await delete(gateway))["revocation"]
-    assert [one["outcome"] for one in told] == ["unavailable", "revoked"]
+    result = (await delete(gateway))["revocation"]
+    assert [one["outcome"] for one in result] == ["unavailable", "revoked"]
     assert [form["token_type_hint"] for form, _ in endpoint.asked] == ["refresh_token", "access_token"] * 2
 
 
@@ -126,12 +126,12 @@ async def test_a_provider_that_is_gone_does_not_keep_the_connection(
     monkeypatch.setattr(clock, "sleep", at_once)
     gateway = await start(CLIENT, **entry(far, revocation_url="http://127.0.0.1:1/revoke"))
     await imported(gateway, credentials=GRANT)
-    told = (await delete(gateway))["revocation"]
-    assert {one["outcome"] for one in told} == {"unavailable"}
+    result = (await delete(gateway))["revocation"]
+    assert {one["outcome"] for one in result} == {"unavailable"}
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
-async def test_a_provider_without_a_revocation_is_told_as_such_in_the_log(
+async def test_a_provider_without_a_revocation_is_reported_as_such_in_the_log(
     far: Far, start: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     gateway = await start(CLIENT, **entry(far, revocation_url=None))
@@ -225,9 +225,9 @@ async def test_a_refresh_under_way_is_waited_for_so_that_no_new_token_outlives_t
         await asyncio.sleep(0.01)
     assert endpoint.asked == []
     go_on.set()
-    told = await deleting
+    result = await deleting
     await calling
-    assert [one["outcome"] for one in told["revocation"]] == ["revoked", "revoked"]
+    assert [one["outcome"] for one in result["revocation"]] == ["revoked", "revoked"]
     assert [form["token"] for form, _ in endpoint.asked] == ["newer refresh", "newer"]
 
 

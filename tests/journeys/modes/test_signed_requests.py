@@ -131,7 +131,7 @@ async def test_calls_that_differ_in_nothing_are_signed_one_by_one(far: Far, star
     assert len(provider.nonces) == 4
 
 
-async def test_a_retry_is_signed_anew(far: Far, start: Any) -> None:
+async def test_a_retry_is_signed_again(far: Far, start: Any) -> None:
     provider = OAuth1Provider(far)
     gateway = await oauth1(far, start)
     await imported(gateway, credentials={"type": "OAUTH1", "oauth_token": "lasting", "oauth_token_secret": "l/s"})
@@ -149,7 +149,7 @@ async def test_a_provider_that_says_no_ends_the_flow_with_its_reason(far: Far, s
     assert (await gateway.json("GET", "/connections"))["connections"] == []
 
 
-async def test_a_wrong_client_secret_is_told_before_anybody_is_sent_away(far: Far, start: Any) -> None:
+async def test_a_wrong_client_secret_is_reported_before_anybody_is_sent_away(far: Far, start: Any) -> None:
     OAuth1Provider(far)
     gateway = await start(
         {**CLIENT, "client_secret": "wrong"},
@@ -174,8 +174,8 @@ async def test_token_based_authentication_signs_with_the_account_as_realm(far: F
     far.on("/api", api)
     gateway = await start(CLIENT, auth_mode="TBA", connection_config={"accountId": {}})
     credentials = {"type": "TBA", "token_id": "id-1", "token_secret": "tok secret"}
-    told = await imported(gateway, credentials=credentials, expect=400)
-    assert told["error"]["code"] == "connection_validation_failed"
+    reply = await imported(gateway, credentials=credentials, expect=400)
+    assert reply["error"]["code"] == "connection_validation_failed"
     await imported(gateway, credentials=credentials, connection_config={"accountId": "acme-sb1"})
     async with gateway.proxied("c1", "/record?limit=2") as answer:
         assert answer.status == 200
@@ -230,8 +230,8 @@ class Aws:
         if problem is None and form.get("ExternalId") != "cust-1":
             problem = "AccessDenied"
         if problem is not None:
-            told = f"<ErrorResponse><Error><Code>{problem}</Code><Message>not &amp; never</Message></Error></ErrorResponse>"
-            return web.Response(status=403, text=told, content_type="text/xml")
+            result = f"<ErrorResponse><Error><Code>{problem}</Code><Message>not &amp; never</Message></Error></ErrorResponse>"
+            return web.Response(status=403, text=result, content_type="text/xml")
         self.lent += 1
         self.keys = {"AKIDEXAMPLE": self.keys["AKIDEXAMPLE"], f"ASIA{self.lent}": (f"lent-{self.lent}", "session==")}
         until = "2999-01-01T00:00:00Z" if self.lent > 1 else self.until
@@ -310,8 +310,8 @@ async def test_a_role_lends_keys_and_lends_new_ones_before_they_end(far: Far, st
     there.until = datetime.fromtimestamp(datetime.now(UTC).timestamp() + 3600, UTC).isoformat()
     gateway = await start({"client_id": "AKIDEXAMPLE", "client_secret": "secret/1"}, **aws(far))
     role = {"type": "AWS_SIGV4", "role_arn": "arn:aws:iam::123456789012:role/reader", "region": "eu-west-1"}
-    told = await imported(gateway, credentials=role, expect=400)
-    assert "403: AccessDenied: not & never" in told["error"]["message"]
+    reply = await imported(gateway, credentials=role, expect=400)
+    assert "403: AccessDenied: not & never" in reply["error"]["message"]
     shown = await imported(gateway, credentials={**role, "external_id": "cust-1"})
     assert shown["credentials"]["access_key_id"] == "ASIA1"
     assert shown["connection_config"]["region"] == "eu-west-1"
@@ -329,10 +329,10 @@ async def test_a_dry_run_shows_where_the_proof_goes_and_not_what_it_is(far: Far,
     gateway = await start(**aws(far))
     await imported(gateway, credentials=STATIC, connection_config={"region": "eu-west-1"})
     async with gateway.proxied("c1", "/q", headers={"Gateway-Dry-Run": "true"}) as answer:
-        told = await answer.json()
-    shown = {name.lower(): value for name, value in told["headers"]}
+        body = await answer.json()
+    shown = {name.lower(): value for name, value in body["headers"]}
     assert shown["authorization"] == "AWS4-HMAC-SHA256 ***"
-    assert "secret/1" not in str(told)
+    assert "secret/1" not in str(body)
     assert far.seen == []
 
 

@@ -68,9 +68,9 @@ async def test_a_password_becomes_a_token_and_again_when_that_ends(
 async def test_a_wrong_password_fails_at_once_in_the_providers_words(far: Far, start: Any) -> None:
     Door(far)
     gateway = await start(**door(far))
-    told = await imported(gateway, credentials={**LOGIN, "password": "battery staple"}, expect=400)
-    assert told["error"]["code"] == "connection_test_failed"
-    assert "422: Wrong password ***" in told["error"]["message"]
+    answer = await imported(gateway, credentials={**LOGIN, "password": "battery staple"}, expect=400)
+    assert answer["error"]["code"] == "connection_test_failed"
+    assert "422: Wrong password ***" in answer["error"]["message"]
 
 
 async def test_later_steps_use_what_earlier_ones_answered(far: Far, start: Any) -> None:
@@ -212,8 +212,8 @@ async def test_a_password_that_was_changed_asks_for_a_new_connection_but_goes_on
     later(601)
     async with gateway.proxied("c1") as answer:
         assert answer.status == 424
-        told = (await answer.json())["error"]
-    assert told["payload"]["provider_message"] == "it answered 401: password was changed"
+        body = (await answer.json())["error"]
+    assert body["payload"]["provider_message"] == "it answered 401: password was changed"
     far.on("/signin", there.sign_in)
     later(60)
     async with gateway.proxied("c1") as answer:

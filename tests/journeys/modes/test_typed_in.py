@@ -44,8 +44,8 @@ async def test_without_a_credential_the_request_goes_as_it_is(far: Far, start: A
     assert shown["credentials"] == {}
     async with gateway.proxied("c1") as answer:
         assert "authorization" not in await answer.json()
-    told = await imported(gateway, credentials={"type": "NONE", "apiKey": "k"}, expect=400)
-    assert told["error"]["errors"][0]["path"] == ["credentials", "apiKey"]
+    reply = await imported(gateway, credentials={"type": "NONE", "apiKey": "k"}, expect=400)
+    assert reply["error"]["errors"][0]["path"] == ["credentials", "apiKey"]
 
 
 WSSE = re.compile(
@@ -108,8 +108,8 @@ async def test_a_login_opens_a_session_whose_id_goes_with_every_request(
         names = ("userName", "password", "orgId", "devKey") if version == 2 else None
         wanted = names or ("username", "password", "organizationId", "devKey")
         if sent != dict(zip(wanted, ("ada", "pw-1", "org-1", "key-1"), strict=True)):
-            told = {"response_status": 1, "response_message": "Error", "response_data": {"error_message": "Bad login"}}
-            return web.json_response(told)
+            reply = {"response_status": 1, "response_message": "Error", "response_data": {"error_message": "Bad login"}}
+            return web.json_response(reply)
         count += 1
         session = {"sessionId": f"s-{count}", "userId": "u-1"}
         return web.json_response({"response_status": 0, "response_data": session} if version == 2 else session)
@@ -137,10 +137,10 @@ async def test_a_login_opens_a_session_whose_id_goes_with_every_request(
     async with gateway.proxied("c1") as answer:
         assert answer.status == 200
     assert count == 2
-    told = await imported(gateway, credentials={"type": "BILL", **typed, "password": "wrong"}, expect=400)
-    assert told["error"]["code"] == "connection_test_failed"
+    reply = await imported(gateway, credentials={"type": "BILL", **typed, "password": "wrong"}, expect=400)
+    assert reply["error"]["code"] == "connection_test_failed"
     if version == 2:
-        assert "Bad login" in told["error"]["message"]
+        assert "Bad login" in reply["error"]["message"]
 
 
 async def test_a_credential_may_go_into_the_body_that_the_caller_sends(far: Far, start: Any) -> None:
@@ -161,9 +161,9 @@ async def test_a_credential_may_go_into_the_body_that_the_caller_sends(far: Far,
     await imported(gateway, credentials={"type": "API_KEY", "apiKey": "k-1"})
     headers = {"Retries": "1", "Idempotency-Key": "i"}
     async with gateway.proxied("c1", "/x", "POST", json={"q": 1, "auth": "mine"}, headers=headers) as answer:
-        told = await answer.json()
-    assert json.loads(told["text"]) == {"auth": {"token": "k-1"}, "version": "2", "q": 1}
-    assert told["length"] == len(told["text"])
+        reply = await answer.json()
+    assert json.loads(reply["text"]) == {"auth": {"token": "k-1"}, "version": "2", "q": 1}
+    assert reply["length"] == len(reply["text"])
     async with gateway.proxied("c1", "/x", "POST", data={"q": "1", "version": "3"}) as answer:
         assert (await answer.json())["text"] == "q=1&version=3&auth%5Btoken%5D=k-1"
     async with gateway.proxied("c1", "/x", "POST", data=b"as it is") as answer:

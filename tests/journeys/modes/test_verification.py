@@ -20,8 +20,8 @@ def guard(far: Far) -> None:
         given = request.headers.get("X-Api-Key")
         if given == "right-key":
             return web.json_response({"ok": True})
-        told = {"error": {"message": f"The key {given} is not known\r\nto us."}}
-        return web.json_response(told, status=401)
+        result = {"error": {"message": f"The key {given} is not known\r\nto us."}}
+        return web.json_response(result, status=401)
 
     far.on("/api/me", me)
 
@@ -34,10 +34,10 @@ async def connections(gateway: RunningGateway) -> list[Any]:
 async def test_a_wrong_key_is_refused_in_the_providers_words_without_the_key(far: Far, start: Any) -> None:
     guard(far)
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": {"endpoints": ["/me"]}})
-    told = (await imported(gateway, credentials=WRONG, expect=400))["error"]
-    assert told["code"] == "connection_test_failed"
-    assert "it answered 401: The key *** is not known to us. Nothing" in told["message"]
-    assert told["payload"] == {"status": 401, "provider_message": "The key *** is not known to us"}
+    answer = (await imported(gateway, credentials=WRONG, expect=400))["error"]
+    assert answer["code"] == "connection_test_failed"
+    assert "it answered 401: The key *** is not known to us. Nothing" in answer["message"]
+    assert answer["payload"] == {"status": 401, "provider_message": "The key *** is not known to us"}
     assert await connections(gateway) == []
     await imported(gateway, credentials=KEY)
     assert len(await connections(gateway)) == 1
@@ -58,8 +58,8 @@ async def test_endpoints_are_tried_in_turn_until_one_answers(far: Far, start: An
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": verification})
     await imported(gateway, credentials=KEY)
     assert [path for _, path, _, _ in far.seen] == ["/api/old/?v=1", "/api/me"]
-    told = (await imported(gateway, credentials=WRONG, expect=400))["error"]
-    assert told["payload"]["status"] == 401  # what says most about the key, not what came last or first
+    answer = (await imported(gateway, credentials=WRONG, expect=400))["error"]
+    assert answer["payload"]["status"] == 401  # what says most about the key, not what came last or first
 
 
 async def test_without_a_verification_the_credential_is_taken_as_it_is(far: Far, start: Any) -> None:
@@ -115,19 +115,19 @@ async def test_a_user_name_may_stand_in_the_path(far: Far, start: Any) -> None:
 async def test_a_provider_that_cannot_be_reached_is_not_taken_for_a_wrong_key(far: Far, start: Any) -> None:
     verification = {"endpoints": ["/me"], "base_url_override": "http://127.0.0.1:1"}
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": verification})
-    told = (await imported(gateway, credentials=KEY, expect=502))["error"]
-    assert told["code"] == "upstream_unreachable"
+    answer = (await imported(gateway, credentials=KEY, expect=502))["error"]
+    assert answer["code"] == "upstream_unreachable"
     assert await connections(gateway) == []
 
 
-async def test_a_provider_in_trouble_is_told_as_such(far: Far, start: Any) -> None:
+async def test_a_provider_in_trouble_is_reported_as_such(far: Far, start: Any) -> None:
     async def down(_: web.Request) -> web.Response:
         return web.Response(status=503, text="<html>sorry</html>", content_type="text/html")
 
     far.on("/api/me", down)
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": {"endpoints": ["/me"]}})
-    told = (await imported(gateway, credentials=KEY, expect=400))["error"]
-    assert (told["code"], "it answered 503. Nothing was stored; try again" in told["message"]) == (
+    answer = (await imported(gateway, credentials=KEY, expect=400))["error"]
+    assert (answer["code"], "it answered 503. Nothing was stored; try again" in answer["message"]) == (
         "connection_test_failed",
         True,
     )

@@ -63,15 +63,15 @@ async def server(
 @pytest.fixture
 async def application(gateway_server: GatewayServer, server: Server) -> AsyncIterator[str]:
     """The address of the application, which runs under uvicorn in a process of its own."""
-    status, told = await gateway_server.call("POST", "/environment/webhook-signing-key/rotate", body={})
-    assert status == 200, told
+    status, answer = await gateway_server.call("POST", "/environment/webhook-signing-key/rotate", body={})
+    assert status == 200, answer
     sock = free_socket()
     sock.listen()  # so that who comes before uvicorn is ready waits
     arguments = ("-m", "uvicorn", "--fd", str(sock.fileno()), "tests.journeys.wrong_person.application:app")
     environ = {
         "GATEWAY_URL": gateway_server.url,
         "SECRET_KEY": gateway_server.secret_key,
-        "SIGNING_KEY": told["data"]["webhook_signing_key"],
+        "SIGNING_KEY": answer["data"]["webhook_signing_key"],
     }
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -136,8 +136,8 @@ async def whose(gateway: GatewayServer) -> dict[str, str]:
     found = {}
     for one in listed["connections"]:
         names = {"Provider-Config-Key": "accounts", "Connection-Id": one["connection_id"]}
-        _, told = await gateway.call("GET", "/proxy/whoami", headers=names)
-        found[one["end_user"]["id"]] = told["user"]
+        _, answer = await gateway.call("GET", "/proxy/whoami", headers=names)
+        found[one["end_user"]["id"]] = answer["user"]
     return found
 
 

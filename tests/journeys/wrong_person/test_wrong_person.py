@@ -580,8 +580,8 @@ async def test_a_forged_result(bound: World, bob: Person, forgery: str, monkeypa
         with monkeypatch.context() as patch:
             earlier = clock.now() - timedelta(minutes=7)
             patch.setattr("gateway.clock.now", lambda: earlier)
-            told = ReturnResult(outcome="pending", connection_id=genuine.connection_id)
-            address = return_address(session, told, public_url=bound.gateway.url, signing_key=Secret(key))
+            reported = ReturnResult(outcome="pending", connection_id=genuine.connection_id)
+            address = return_address(session, reported, public_url=bound.gateway.url, signing_key=Secret(key))
         result = parse_qs(urlsplit(address).query)["result"][0]
     with pytest.raises(InvalidReturn):
         verify_return(result, key, audience=bound.app, state=link.state)

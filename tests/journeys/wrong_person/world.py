@@ -177,8 +177,8 @@ class World:
 
     async def pending(self, link: Link) -> list[str]:
         """The ids of what the application could complete under a session."""
-        told = await self.gateway.json("GET", f"/connect/sessions/{link.session_id}", expect=200)
-        return [one["connection_id"] for one in told["data"]["connections"] if one["is_pending"]]
+        body = await self.gateway.json("GET", f"/connect/sessions/{link.session_id}", expect=200)
+        return [one["connection_id"] for one in body["data"]["connections"] if one["is_pending"]]
 
     async def safe(self, bob: Person | None = None) -> bool:
         """The promise: with binding, Alice's connection is never Bob's account; without, only after a page that named her and

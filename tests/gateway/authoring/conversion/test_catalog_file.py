@@ -52,16 +52,16 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Imported:
     return Imported(tmp_path_factory.mktemp("import"))
 
 
-def told(one: Converted, kind: str) -> set[str]:
-    return {note.field for note in one.told if note.kind == kind}
+def fields_noted(one: Converted, kind: str) -> set[str]:
+    return {note.field for note in one.notes if note.kind == kind}
 
 
 def test_at_least_95_of_100_entries_are_usable(imported: Imported) -> None:
     assert len(imported.entries) > 1000
     assert len({entry.get("auth_mode") for entry in imported.entries.values()} - {None}) >= 14
-    refused = {name: one.told for name, one in imported.found.items() if one.values is None}
+    refused = {name: one.notes for name, one in imported.found.items() if one.values is None}
     assert len(imported.usable) >= 0.95 * len(imported.entries), dict(list(refused.items())[:10])
-    assert all(told(imported.found[name], "refused") for name in refused)
+    assert all(fields_noted(imported.found[name], "refused") for name in refused)
 
 
 def test_what_is_written_is_free_of_faults(imported: Imported) -> None:
@@ -151,21 +151,21 @@ def _names(provider: Provider, namespace: str) -> set[str]:
     return {name.partition(".")[2] for name in _all_names(provider) if name.startswith(f"{namespace}.")}
 
 
-def test_every_loss_is_told_with_its_line(imported: Imported) -> None:
+def test_every_loss_is_reported_with_its_line(imported: Imported) -> None:
     source = (imported.folder.parent / "theirs.yaml").read_text().splitlines()
     expected = {name: field for name, field in imported.lost.items() if field is not None and name in imported.usable}
     assert len(expected) > 100
     for name, field in expected.items():
-        notes = [note for note in imported.found[name].told if note.kind == "lost" and note.field == field]
-        assert notes, (name, field, imported.found[name].told)
+        notes = [note for note in imported.found[name].notes if note.kind == "lost" and note.field == field]
+        assert notes, (name, field, imported.found[name].notes)
         line = source[int(notes[0].where.rpartition(":")[2]) - 1]
         assert line.strip().startswith(f"{field.rpartition('.')[2]}:"), (name, field, line)
 
 
-def test_what_was_said_in_another_way_is_not_told_as_lost(imported: Imported) -> None:
+def test_what_was_said_in_another_way_is_not_reported_as_lost(imported: Imported) -> None:
     for name, field in imported.lost.items():
         if field is None:
-            assert told(imported.found[name], "lost") <= {"docs"}, (name, imported.found[name].told)
+            assert fields_noted(imported.found[name], "lost") <= {"docs"}, (name, imported.found[name].notes)
 
 
 def test_an_alias_stands_by_itself(imported: Imported) -> None:

@@ -73,7 +73,7 @@ def test_what_we_can_say_is_said(given: dict[str, Any], ours: dict[str, Any]) ->
         ({"token": {"header": {"alg": "RS256"}}}, "token"),
     ],
 )
-def test_what_we_cannot_say_is_told_and_the_rest_stays(given: dict[str, Any], field: str) -> None:
+def test_what_we_cannot_say_is_reported_and_the_rest_stays(given: dict[str, Any], field: str) -> None:
     values, notes = converted(**given)
     assert ("lost", field) in notes
     assert is_sound(values)
@@ -139,7 +139,7 @@ def test_a_placeholder_inside_of_which_there_is_a_choice_gets_a_default() -> Non
     assert "lost" not in {kind for kind, _ in notes}
 
 
-def test_two_values_for_one_place_are_told_as_lost() -> None:
+def test_two_values_for_one_place_are_reported_as_lost() -> None:
     header = {"x-team": "${connectionConfig.team} || ${connectionConfig.group}"}
     values, notes = converted(proxy={"base_url": "https://api.far.test", "headers": header})
     assert values["proxy"]["headers"] == {"x-team": "${connectionConfig.team}"}

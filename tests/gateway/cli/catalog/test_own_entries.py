@@ -31,9 +31,9 @@ def test_a_step_that_fails_names_the_line_of_the_entry(mine: Path) -> None:
         f"tracker.yaml:{TRACKER.count(chr(10)) + 3}: field x-team is filled in: nothing in a rehearsal fills team"
         in ran.stdout
     )
-    told = json.loads(catalog("test", "tracker", "-c", str(mine), "--json").stdout)
-    assert told["ok"] is False
-    failing = [check for step in told["steps"] for check in step["checks"] if not check["ok"]]
+    body = json.loads(catalog("test", "tracker", "-c", str(mine), "--json").stdout)
+    assert body["ok"] is False
+    failing = [check for step in body["steps"] for check in step["checks"] if not check["ok"]]
     assert {check["where"].rpartition(":")[2] for check in failing} == {str(TRACKER.count("\n") + 3)}
     assert catalog("test", "tracker", "-c", str(mine), "--set", "team=a").exit_code in {0, 1}
 
@@ -139,10 +139,10 @@ def test_what_was_imported_passes_a_rehearsal(theirs: Path, tmp_path: Path) -> N
 
 def test_import_without_a_folder_only_tells(theirs: Path, tmp_path: Path) -> None:
     before = set(tmp_path.iterdir())
-    told = json.loads(catalog("import", str(theirs), "--json").stdout)
+    body = json.loads(catalog("import", str(theirs), "--json").stdout)
     assert set(tmp_path.iterdir()) == before
-    assert (told["ok"], told["entries"], told["usable"]) == (False, 6, 3)
-    (shop,) = [one for one in told["data"] if one["name"] == "shop"]
+    assert (body["ok"], body["entries"], body["usable"]) == (False, 6, 3)
+    (shop,) = [one for one in body["data"] if one["name"] == "shop"]
     assert [note["field"] for note in shop["lost"]] == ["proxy.retry.in_body"]
     assert shop["lost"][0]["where"].endswith("theirs.yaml:10")
     assert {"proxy.base_url", "proxy.headers.x-version"} <= {note["field"] for note in shop["changed"]}

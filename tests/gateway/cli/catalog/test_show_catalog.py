@@ -24,7 +24,7 @@ def test_list_gives_each_provider_one_unbroken_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "given", "told"),
+    ("option", "given", "reported"),
     [
         ("--category", "crmm", "did you mean 'crm'?"),
         ("--category", "zzz", "there are "),
@@ -32,11 +32,11 @@ def test_list_gives_each_provider_one_unbroken_line() -> None:
         ("--auth-mode", "magic", "API_KEY"),
     ],
 )
-def test_list_by_a_word_that_is_none_is_wrong_usage(option: str, given: str, told: str) -> None:
+def test_list_by_a_word_that_is_none_is_wrong_usage(option: str, given: str, reported: str) -> None:
     result = catalog("list", option, given)
     assert (result.exit_code, result.stdout) == (2, "")
     assert option in result.stderr
-    assert told in result.stderr
+    assert reported in result.stderr
 
 
 def test_list_knows_the_folders_of_a_configuration(mine: Path) -> None:
@@ -94,7 +94,7 @@ def test_schema_describes_an_entry() -> None:
 
 
 @pytest.mark.parametrize("command", ["list", "show"])
-def test_a_faulty_configuration_is_told_line_by_line(command: str, tmp_path: Path) -> None:
+def test_a_faulty_configuration_is_reported_line_by_line(command: str, tmp_path: Path) -> None:
     (tmp_path / "gateway.yaml").write_text("live: []\n")
     result = catalog(command, *(["jira"] if command == "show" else []), "-c", str(tmp_path / "gateway.yaml"))
     assert result.exit_code == 1

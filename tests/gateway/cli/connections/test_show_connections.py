@@ -48,9 +48,9 @@ async def test_where_several_have_that_id_they_are_listed(
     await running.imported(tracker.grant(), provider_config_key="second")
     asked = tracker.calls["refresh_token"]
     for word in ("show", "why", "refresh"):
-        told = await connections(examined, word, "c1")
-        assert told.exit_code == 1
-        assert told.stderr.endswith("name the one that is meant:\n  --integration second\n  --integration tracker\n")
+        result = await connections(examined, word, "c1")
+        assert result.exit_code == 1
+        assert result.stderr.endswith("name the one that is meant:\n  --integration second\n  --integration tracker\n")
     assert tracker.calls["refresh_token"] == asked
     assert (await connections(examined, "show", "--integration", "second", "c1")).exit_code == 0
 
@@ -67,7 +67,7 @@ async def test_a_refresh_that_fails_while_the_token_is_valid_is_a_failure(
     assert "The token at hand is valid until" in result.stdout
     assert "1 of 1 could not be renewed" in result.stderr
     assert "connections why --integration tracker c1" in result.stderr
-    told: Any = await connections(examined, "refresh", "--integration", "tracker", "c1", "--json")
-    assert (told.exit_code, json.loads(told.stdout)["connections"][0]["outcome"]) == (1, "failed")
+    body: Any = await connections(examined, "refresh", "--integration", "tracker", "c1", "--json")
+    assert (body.exit_code, json.loads(body.stdout)["connections"][0]["outcome"]) == (1, "failed")
     tracker.answer = None
     assert (await connections(examined, "refresh", "--integration", "tracker", "c1")).exit_code == 0

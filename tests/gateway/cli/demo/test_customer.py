@@ -1,4 +1,4 @@
-"""The demo's connection is made through the real pages, kept while it works, and made anew when it does not."""
+"""The demo's connection is made through the real pages, kept while it works, and made again when it does not."""
 
 import asyncio
 import shlex
@@ -61,19 +61,19 @@ async def test_the_curl_line_works_as_it_is_pasted(gateway: GatewayDouble, calle
     assert b'"ACME-57"' in answer
 
 
-async def test_a_wrong_key_is_told_with_the_answer(gateway: GatewayDouble) -> None:
+async def test_a_wrong_key_is_reported_with_the_answer(gateway: GatewayDouble) -> None:
     async with customer.session() as http:
         with pytest.raises(DemoFailed, match=r"GET /connections answered 401: .*unknown_account"):
             await Customer(http, gateway.url, Secret("another-key-0123456")).connection()
 
 
-async def test_a_gateway_that_is_gone_is_told() -> None:
+async def test_a_gateway_that_is_gone_is_reported() -> None:
     async with customer.session() as http:
         with pytest.raises(DemoFailed, match="GET /connections failed"):
             await Customer(http, "http://127.0.0.1:9", Secret(KEY)).connection()
 
 
-async def test_a_flow_that_ends_elsewhere_is_told_in_the_words_of_its_page(
+async def test_a_flow_that_ends_elsewhere_is_reported_in_the_words_of_its_page(
     gateway: GatewayDouble, caller: Customer
 ) -> None:
     gateway.url += "/somewhere-else"

@@ -54,7 +54,7 @@ def test_a_database_whose_key_is_gone_is_not_given_a_new_one(folder: DemoFolder)
     assert not (folder.path / "encryption_key").exists()
 
 
-def test_a_folder_that_cannot_be_made_is_told_with_the_flag(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_reported_with_the_flag(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DemoFailed, match="--state"), DemoFolder(tmp_path / "file" / "state").locked():
         raise AssertionError("it went on")

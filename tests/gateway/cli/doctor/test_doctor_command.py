@@ -16,11 +16,11 @@ from tests.fakes.tracker import Tracker
 from tests.gateway.cli.examined import Examined, answering
 
 
-async def test_a_gateway_that_is_well_is_told_to_be(examined: Examined, running: RunningGateway) -> None:
+async def test_a_gateway_that_is_well_is_reported_to_be(examined: Examined, running: RunningGateway) -> None:
     (running.folder / "gateway.db").chmod(0o600)
-    told = await examined.told()
-    assert [one for one in told.findings if one["level"] == "fail"] == []
-    assert told.code == 0
+    result = await examined.report()
+    assert [one for one in result.findings if one["level"] == "fail"] == []
+    assert result.code == 0
     for check in (
         "files",
         "disk",
@@ -34,12 +34,12 @@ async def test_a_gateway_that_is_well_is_told_to_be(examined: Examined, running:
         "client",
         "provider",
     ):
-        assert told.levels(check) == {"ok"}, check
-    (redirect,) = told.of("redirect")
+        assert result.levels(check) == {"ok"}, check
+    (redirect,) = result.of("redirect")
     assert redirect["message"].endswith(f": {running.url}/oauth/callback")
     assert redirect["integration"] == "dev/tracker"
     secret = examined.integration["client_secret"]
-    assert all(hidden not in told.text for hidden in (SECRET_KEY, ENCRYPTION_KEY, secret))
+    assert all(hidden not in result.text for hidden in (SECRET_KEY, ENCRYPTION_KEY, secret))
 
 
 async def test_it_reports_a_journal_that_cannot_be_written(still: Examined, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,7 +47,7 @@ async def test_it_reports_a_journal_that_cannot_be_written(still: Examined, monk
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("gateway.cli.doctor.machine_checks.Segment", refused)
-    (doubt,) = (await still.told("--offline")).of("journal")
+    (doubt,) = (await still.report("--offline")).of("journal")
     assert (doubt["level"], doubt["line"]) == ("warn", still.line("url: sqlite"))
     assert "Permission denied" in doubt["message"]
 
@@ -61,16 +61,16 @@ async def test_it_is_readable_too(examined: Examined) -> None:
 
 async def test_another_encryption_key_is_found(examined: Examined) -> None:
     examined.document["store"]["encryption_keys"] = ["dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="]
-    told = await examined.told()
-    (fault,) = told.of("store")
-    assert (told.code, fault["level"], fault["line"]) == (1, "fail", examined.line("encryption_keys"))
+    result = await examined.report()
+    (fault,) = result.of("store")
+    assert (result.code, fault["level"], fault["line"]) == (1, "fail", examined.line("encryption_keys"))
 
 
-async def test_a_database_that_a_start_would_move_on_is_told(
+async def test_a_database_that_a_start_would_move_on_is_reported(
     examined: Examined, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.cli.doctor.machine_checks.REVISIONS", ("0001", "9999"))
-    (doubt,) = (await examined.told()).of("store")
+    (doubt,) = (await examined.report()).of("store")
     assert (doubt["level"], doubt["line"]) == ("warn", examined.line("url: sqlite"))
     assert "9999" in doubt["message"]
     assert "back it up" in doubt["fix"]
@@ -87,27 +87,27 @@ async def test_a_damaged_database_is_found_and_restore_advised(
     start, end = (0, 16) if place == "header" else (4096, len(content))
     content[start:end] = b"\x55" * (end - start)
     path.write_bytes(content)
-    told = await examined.told("--offline")
-    (fault,) = told.of("store")
-    assert (told.code, fault["level"], fault["line"]) == (1, "fail", examined.line("url: sqlite"))
+    result = await examined.report("--offline")
+    (fault,) = result.of("store")
+    assert (result.code, fault["level"], fault["line"]) == (1, "fail", examined.line("url: sqlite"))
     assert "damaged" in fault["message"]
     assert f"restore BACKUP -c {examined.file}" in fault["fix"]
 
 
 async def test_a_check_for_damage_that_takes_long_is_ended(examined: Examined, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.cli.doctor.machine_checks.CHECK_S", -1.0)
-    told = await examined.told("--offline")
-    assert told.levels("store") == {"ok"}
-    assert any("did not suffice" in one["message"] for one in told.of("store"))
+    result = await examined.report("--offline")
+    assert result.levels("store") == {"ok"}
+    assert any("did not suffice" in one["message"] for one in result.of("store"))
 
 
 async def test_postgresql_is_looked_at_too(still: Examined, database: str, postgres_server: PostgresServer) -> None:
     still.document["store"]["url"] = database
-    told = await still.told("--offline")
-    assert told.levels("store") == {"ok"}
+    result = await still.report("--offline")
+    assert result.levels("store") == {"ok"}
     await asyncio.to_thread(postgres_server.stop)
     try:
-        (fault,) = (await still.told("--offline")).of("store")
+        (fault,) = (await still.report("--offline")).of("store")
     finally:
         postgres_server.launch()
         await postgres_server.answers()
@@ -131,9 +131,9 @@ MISTAKES = {
 @pytest.mark.parametrize(("key", "value", "word"), MISTAKES.values(), ids=MISTAKES)
 async def test_a_client_that_was_copied_wrongly_is_found(still: Examined, key: str, value: str, word: str) -> None:
     still.integration[key] = value
-    told = await still.told("--offline")
-    (fault,) = told.of("client", "fail")
-    assert (told.code, fault["line"], fault["integration"]) == (1, still.line(f"{key}:"), "dev/tracker")
+    result = await still.report("--offline")
+    (fault,) = result.of("client", "fail")
+    assert (result.code, fault["line"], fault["integration"]) == (1, still.line(f"{key}:"), "dev/tracker")
     assert word in fault["message"]
     assert key == value or value not in fault["message"]
 
@@ -143,12 +143,12 @@ async def test_a_client_that_was_copied_wrongly_is_found(still: Examined, key: s
 )
 async def test_what_a_console_gives_out_is_not_suspected(still: Examined, value: str) -> None:
     still.integration["client_id"] = value
-    assert (await still.told("--offline")).levels("client") == {"ok"}
+    assert (await still.report("--offline")).levels("client") == {"ok"}
 
 
 async def test_a_client_secret_that_is_the_client_id_is_found(still: Examined) -> None:
     still.integration["client_secret"] = still.integration["client_id"] = "0a1b2c3d4e5f"
-    (fault,) = (await still.told("--offline")).of("client", "fail")
+    (fault,) = (await still.report("--offline")).of("client", "fail")
     assert "same" in fault["message"]
 
 
@@ -159,7 +159,7 @@ async def test_a_file_without_a_secret_may_be_read_by_anybody(still: Examined) -
         (still.file.parent / name).chmod(0o644)
     still.document["server"]["port"] = "${file:port}"
     still.document["egress"]["allow"] = ["127.0.0.1/32:${file:sandbox_port}"]
-    assert (await still.told("--offline")).levels("files") == {"ok"}
+    assert (await still.report("--offline")).levels("files") == {"ok"}
 
 
 @pytest.mark.parametrize(("variable", "coloured"), [("", True), ("1", False)])
@@ -172,14 +172,14 @@ def test_colours_are_left_out_as_no_color_asks(
     assert line.startswith("\x1b[") is coloured
 
 
-async def test_files_that_others_may_read_are_told_with_the_command_that_helps(still: Examined) -> None:
+async def test_files_that_others_may_read_are_reported_with_the_command_that_helps(still: Examined) -> None:
     key = still.file.parent / "key"
     key.write_text(ENCRYPTION_KEY)
     key.chmod(0o644)
     still.document["store"]["encryption_keys"] = ["${file:key}"]
     still.write()
-    told = await still.told("--offline")
-    doubts = {one["where"]: one for one in told.of("files", "warn")}
+    result = await still.report("--offline")
+    doubts = {one["where"]: one for one in result.of("files", "warn")}
     assert "everybody" in doubts[str(key)]["message"]
     assert doubts[str(key)]["fix"] == f"chmod 600 {key}"
 
@@ -187,29 +187,29 @@ async def test_files_that_others_may_read_are_told_with_the_command_that_helps(s
 async def test_a_disk_that_is_nearly_full_is_found(still: Examined, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.cli.doctor.machine_checks.FULL_BYTES", 1 << 62)
     monkeypatch.setattr("gateway.cli.doctor.machine_checks.TIGHT_BYTES", 1 << 63)
-    (fault,) = (await still.told("--offline")).of("disk")
+    (fault,) = (await still.report("--offline")).of("disk")
     assert (fault["level"], fault["line"]) == ("fail", still.line("url: sqlite"))
 
 
 async def test_one_integration_is_examined_alone(still: Examined) -> None:
     others = still.document["environments"]["dev"]["integrations"]
     others["openai"] = {"provider": "openai"}
-    told = await still.told("tracker", "--offline")
-    assert {one["integration"] for one in told.findings if "integration" in one} == {"dev/tracker"}
+    result = await still.report("tracker", "--offline")
+    assert {one["integration"] for one in result.findings if "integration" in one} == {"dev/tracker"}
 
 
-async def test_an_integration_that_is_not_declared_is_told_with_the_nearest(still: Examined) -> None:
-    told = await still.told("trackr", "--offline")
-    (fault,) = told.of("configuration", "fail")
-    assert (told.code, "did you mean 'tracker'?" in fault["message"]) == (1, True)
+async def test_an_integration_that_is_not_declared_is_reported_with_the_nearest(still: Examined) -> None:
+    result = await still.report("trackr", "--offline")
+    (fault,) = result.of("configuration", "fail")
+    assert (result.code, "did you mean 'tracker'?" in fault["message"]) == (1, True)
 
 
-async def test_every_fault_of_the_configuration_is_told(still: Examined) -> None:
+async def test_every_fault_of_the_configuration_is_reported(still: Examined) -> None:
     still.document["server"]["port"] = "nonsense"
     still.document["environments"]["dev"]["integrations"]["other"] = {"provider": "githbu"}
-    told = await still.told()
-    lines = {one["line"] for one in told.of("configuration", "fail")}
-    assert (told.code, lines) == (1, {still.line("nonsense"), still.line("githbu")})
+    result = await still.report()
+    lines = {one["line"] for one in result.of("configuration", "fail")}
+    assert (result.code, lines) == (1, {still.line("nonsense"), still.line("githbu")})
 
 
 async def test_a_configuration_that_is_not_there_is_reported_without_a_line_to_correct(tmp_path: Path) -> None:
@@ -221,19 +221,19 @@ async def test_a_configuration_that_is_not_there_is_reported_without_a_line_to_c
     assert "correct the line" not in ran.output
 
 
-async def test_a_missing_offline_scope_is_told(still: Examined) -> None:
+async def test_a_missing_offline_scope_is_reported(still: Examined) -> None:
     still.integration["scopes"] = ["read"]
-    (doubt,) = (await still.told("--offline")).of("configuration", "warn")
+    (doubt,) = (await still.report("--offline")).of("configuration", "warn")
     assert (doubt["line"], "offline_access" in doubt["message"]) == (still.line("scopes:"), True)
 
 
-async def test_a_withheld_client_secret_is_told_with_its_line(still: Examined) -> None:
+async def test_a_withheld_client_secret_is_reported_with_its_line(still: Examined) -> None:
     forge = {"provider": "gitea", "client_id": "a-client", "client_secret": "a-secret-of-it"}
     still.document["environments"]["dev"]["integrations"]["forge"] = forge
-    (doubt,) = (await still.told("--offline")).of("configuration", "warn")
+    (doubt,) = (await still.report("--offline")).of("configuration", "warn")
     assert (doubt["line"], "add allowed_hosts" in doubt["message"]) == (still.line("a-secret-of-it"), True)
     forge["allowed_hosts"] = ["git.example.com"]
-    assert (await still.told("--offline")).of("configuration", "warn") == []
+    assert (await still.report("--offline")).of("configuration", "warn") == []
 
 
 METRICS = """
@@ -252,15 +252,15 @@ async def test_it_reads_what_the_metrics_of_a_gateway_that_runs_say(
 
     async with answering(metrics) as admin:
         examined.document["server"] |= {"admin_port": admin.port}
-        told = await examined.told()
-    assert (told.of("store", "fail") != []) == bool(unreadable)
-    assert (told.of("credentials", "warn") != []) == bool(rejected)
+        result = await examined.report()
+    assert (result.of("store", "fail") != []) == bool(unreadable)
+    assert (result.of("credentials", "warn") != []) == bool(rejected)
     if rejected:
-        (doubt,) = told.of("credentials", "warn")
+        (doubt,) = result.of("credentials", "warn")
         assert "rejected 1 credential on" in doubt["message"]
         assert doubt["integration"] == "dev/made-by-api"
     if unreadable:
-        (fault,) = told.of("store", "fail")
+        (fault,) = result.of("store", "fail")
         assert "gateway restore" in fault["fix"]
 
 
@@ -268,7 +268,7 @@ async def test_it_reports_a_running_gateway_that_cannot_write_its_journal(
     examined: Examined, running: RunningGateway
 ) -> None:
     running.services.journals.of(running.folder).fault = "no space left"
-    (doubt,) = (await examined.told()).of("journal", "warn")
+    (doubt,) = (await examined.report()).of("journal", "warn")
     assert "the gateway that runs here" in doubt["message"]
     assert "refresh_journal_unwritable" in doubt["fix"]
 
@@ -278,4 +278,4 @@ async def test_files_that_hold_no_secret_may_be_read_by_others(still: Examined) 
     port.write_text("0")
     port.chmod(0o644)
     still.document["server"]["port"] = "${file:port}"
-    assert "port" not in str((await still.told("--offline")).of("files"))
+    assert "port" not in str((await still.report("--offline")).of("files"))

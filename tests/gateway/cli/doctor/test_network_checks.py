@@ -19,12 +19,12 @@ from tests.gateway.cli.examined import Examined, answering
 
 async def test_it_works_while_the_gateway_does_not_run(examined: Examined, running: RunningGateway) -> None:
     await running.stop()
-    told = await examined.told()
-    assert told.levels("gateway") == {"ok"}
-    (doubt,) = told.of("public URL")
+    result = await examined.report()
+    assert result.levels("gateway") == {"ok"}
+    (doubt,) = result.of("public URL")
     assert (doubt["level"], doubt["line"]) == ("warn", examined.line("server:"))
     assert "serve" in doubt["fix"]
-    assert told.levels("store") == {"ok"}
+    assert result.levels("store") == {"ok"}
 
 
 async def test_a_public_url_that_leads_elsewhere_is_found(examined: Examined) -> None:
@@ -33,20 +33,20 @@ async def test_a_public_url_that_leads_elsewhere_is_found(examined: Examined) ->
 
     async with answering(other) as server:
         examined.document["server"]["public_url"] = f"http://127.0.0.1:{server.port}"
-        told = await examined.told()
-    (fault,) = told.of("public URL")
-    assert (told.code, fault["level"], fault["line"]) == (1, "fail", examined.line("public_url"))
+        result = await examined.report()
+    (fault,) = result.of("public URL")
+    assert (result.code, fault["level"], fault["line"]) == (1, "fail", examined.line("public_url"))
     assert "does not lead to a gateway" in fault["message"]
     assert "server.public_url" in fault["fix"]
 
 
-async def test_a_redirect_of_the_public_url_is_told(examined: Examined) -> None:
+async def test_a_redirect_of_the_public_url_is_reported(examined: Examined) -> None:
     async def moved(_: web.Request) -> web.Response:
         raise web.HTTPMovedPermanently("https://login.example.com/")
 
     async with answering(moved) as server:
         examined.document["server"]["public_url"] = f"http://127.0.0.1:{server.port}"
-        (fault,) = (await examined.told()).of("public URL", "fail")
+        (fault,) = (await examined.report()).of("public URL", "fail")
     assert "a redirect to login.example.com" in fault["message"]
 
 
@@ -63,12 +63,12 @@ async def test_the_certificate_of_the_public_url_is_looked_at(
     monkeypatch.setattr("aiohttp.connector._SSL_CONTEXT_VERIFIED", ssl.create_default_context())
     async with answering(health, serving) as server:
         examined.document["server"]["public_url"] = f"https://localhost:{server.port}"
-        (found,) = (await examined.told()).of("public URL")
+        (found,) = (await examined.report()).of("public URL")
     assert found["level"] == ("ok" if trusted else "fail")
     assert trusted or "certificate that is not trusted" in found["message"]
 
 
-async def test_another_gateway_is_told_from_this_one(examined: Examined, tmp_path: Path) -> None:
+async def test_another_gateway_is_reported_from_this_one(examined: Examined, tmp_path: Path) -> None:
     """What answers is a gateway, as a demo on the same port is, but it has another encryption key."""
     elsewhere = document([])
     elsewhere["store"]["encryption_keys"] = [base64.b64encode(secrets.token_bytes(32)).decode()]
@@ -79,11 +79,11 @@ async def test_another_gateway_is_told_from_this_one(examined: Examined, tmp_pat
     await other.start()
     try:
         examined.document["server"] |= {"port": elsewhere["server"]["port"], "public_url": other.url}
-        told = await examined.told()
+        result = await examined.report()
     finally:
         await other.stop()
-    (local,), (public,) = told.of("gateway"), told.of("public URL")
-    assert (told.code, local["level"], public["level"]) == (1, "fail", "fail")
+    (local,), (public,) = result.of("gateway"), result.of("public URL")
+    assert (result.code, local["level"], public["level"]) == (1, "fail", "fail")
     assert local["message"].startswith("another gateway listens on")
     assert local["line"] == examined.line("port:")
     assert "Ctrl-C" in local["fix"]
@@ -93,8 +93,8 @@ async def test_another_gateway_is_told_from_this_one(examined: Examined, tmp_pat
 async def test_a_gateway_whose_first_key_was_replaced_is_still_this_one(examined: Examined) -> None:
     keys = examined.document["store"]["encryption_keys"]
     examined.document["store"]["encryption_keys"] = ["QUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUFBQUE=", *keys]
-    told = await examined.told()
-    assert (told.levels("gateway"), told.levels("public URL")) == ({"ok"}, {"ok"})
+    result = await examined.report()
+    assert (result.levels("gateway"), result.levels("public URL")) == ({"ok"}, {"ok"})
 
 
 async def test_an_older_gateway_says_not_which_it_is(examined: Examined) -> None:
@@ -104,22 +104,22 @@ async def test_an_older_gateway_says_not_which_it_is(examined: Examined) -> None
     async with answering(health) as server:
         url = f"http://127.0.0.1:{server.port}"
         examined.document["server"] |= {"port": server.port, "public_url": url}
-        told = await examined.told()
-    assert (told.levels("gateway"), told.levels("public URL")) == ({"ok"}, {"ok"})
+        result = await examined.report()
+    assert (result.levels("gateway"), result.levels("public URL")) == ({"ok"}, {"ok"})
 
 
 async def test_a_name_without_an_address_is_found(examined: Examined, monkeypatch: pytest.MonkeyPatch) -> None:
     examined.document["server"]["public_url"] = "https://gateway.invalid"
-    (fault,) = (await examined.told()).of("public URL")
+    (fault,) = (await examined.report()).of("public URL")
     assert fault["level"] == "fail"
     assert "DNS" in fault["message"]
 
 
 async def test_an_address_that_egress_refuses_is_found(examined: Examined) -> None:
     examined.document["egress"]["allow"] = ["127.0.0.1/32:1"]
-    told = await examined.told()
-    (fault, *_) = told.of("egress", "fail")
-    assert (told.code, fault["line"]) == (1, examined.line("egress:") + 1)
+    result = await examined.report()
+    (fault, *_) = result.of("egress", "fail")
+    assert (result.code, fault["line"]) == (1, examined.line("egress:") + 1)
     assert "egress.allow" in fault["fix"]
 
 
@@ -128,7 +128,7 @@ async def test_a_provider_that_cannot_be_reached_is_found(
 ) -> None:
     entry = tracker_entry(tracker.url, proxy={"base_url": "https://api.invalid"})
     write_entry(running.folder, "tracker", entry)
-    (fault,) = (await examined.told()).of("provider")
+    (fault,) = (await examined.report()).of("provider")
     assert fault["level"] == "fail"
     assert "proxy.base_url" in fault["message"]
     assert fault["line"] == examined.line("provider: tracker")
@@ -150,11 +150,11 @@ async def test_the_clock_is_held_against_the_providers(
         url = f"http://127.0.0.1:{server.port}"
         write_entry(running.folder, "tracker", tracker_entry(url))
         examined.document["egress"]["allow"] = [f"127.0.0.1/32:{server.port}"]
-        told = await examined.told()
-    assert told.levels("clock") == {level}
+        result = await examined.report()
+    assert result.levels("clock") == {level}
     assert asked == [("HEAD", "/", None)], "one origin is asked once, and without a credential"
     if ahead_s:
-        seconds, way = re.findall(r"it is (\d+) s (ahead of|behind) 127", told.of("clock")[0]["message"])[0]
+        seconds, way = re.findall(r"it is (\d+) s (ahead of|behind) 127", result.of("clock")[0]["message"])[0]
         assert (abs(int(seconds) - abs(ahead_s)) <= 3, way) == (True, "ahead of" if ahead_s > 0 else "behind")
 
 
@@ -166,15 +166,15 @@ async def test_offline_dials_nobody(examined: Examined, running: RunningGateway)
         url = f"http://127.0.0.1:{server.port}"
         write_entry(running.folder, "tracker", tracker_entry(url))
         examined.document["server"]["public_url"] = url
-        told = await examined.told("--offline")
-    assert not told.of("public URL")
-    assert not told.of("provider")
-    assert told.of("redirect")
+        result = await examined.report("--offline")
+    assert not result.of("public URL")
+    assert not result.of("provider")
+    assert result.of("redirect")
 
 
 async def test_a_webhook_address_that_leads_nowhere_is_found(examined: Examined) -> None:
     examined.document["environments"]["dev"]["webhook_url"] = "https://hooks.invalid/x?token=hidden"
-    told = await examined.told()
-    (fault,) = told.of("webhook")
+    result = await examined.report()
+    (fault,) = result.of("webhook")
     assert (fault["level"], fault["line"]) == ("fail", examined.line("webhook_url"))
-    assert "token=hidden" not in told.text
+    assert "token=hidden" not in result.text

@@ -25,14 +25,14 @@ def keys(file: Path, *arguments: str) -> Result:
     return CliRunner().invoke(main, ["keys", arguments[0], "-c", str(file), *arguments[1:]])
 
 
-def told(file: Path, *arguments: str) -> Any:
+def printed_json(file: Path, *arguments: str) -> Any:
     result = keys(file, *arguments, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
 
 def test_a_key_is_made_listed_replaced_and_revoked(file: Path) -> None:
-    made = told(
+    made = printed_json(
         file,
         "create",
         "agent",
@@ -49,13 +49,16 @@ def test_a_key_is_made_listed_replaced_and_revoked(file: Path) -> None:
     assert made["scopes"] == ["environment:proxy"]
     assert made["limits"] == [{"connections": ["openai/u1"], "rules": ["GET /v1/models"]}]
     assert made["created_by"] == "gateway keys create"
-    second = told(file, "create", "agent", "--replaces", str(made["id"]), "--overlap", "0s")
-    listed = told(file, "list")["keys"]
+    second = printed_json(file, "create", "agent", "--replaces", str(made["id"]), "--overlap", "0s")
+    listed = printed_json(file, "list")["keys"]
     assert [one["id"] for one in listed] == [second["id"]]
     assert "secret" not in listed[0]
-    assert told(file, "revoke", str(second["id"])) == {"keys": [{"id": second["id"], "revoked": 1}], "not_found": []}
-    assert told(file, "list") == {"keys": []}
-    assert len(told(file, "list", "--all")["keys"]) == 2
+    assert printed_json(file, "revoke", str(second["id"])) == {
+        "keys": [{"id": second["id"], "revoked": 1}],
+        "not_found": [],
+    }
+    assert printed_json(file, "list") == {"keys": []}
+    assert len(printed_json(file, "list", "--all")["keys"]) == 2
 
 
 def test_stdout_is_the_key_and_nothing_else(file: Path) -> None:
@@ -85,13 +88,13 @@ def test_the_summary_holds_every_limit_in_words(file: Path) -> None:
     assert "tags: team=red; rate: 60 a minute; budget: 0 of 5,000 calls" in keys(file, "list").stdout
 
 
-def test_an_integration_that_is_not_there_is_told_with_the_nearest(file: Path) -> None:
+def test_an_integration_that_is_not_there_is_reported_with_the_nearest(file: Path) -> None:
     result = keys(file, "create", "agent", "--integration", "opnai", "--connection", "opnai/u1")
     assert result.exit_code == 0
     assert "environment 'dev' has no integration 'opnai'; did you mean 'openai'?" in result.stderr
     assert result.stderr.count("warning") == 1
-    assert "it has openai" in told(file, "create", "other", "--integration", "jira")["warnings"][0]
-    assert "warnings" not in told(file, "create", "third", "--connection", "*/u1")
+    assert "it has openai" in printed_json(file, "create", "other", "--integration", "jira")["warnings"][0]
+    assert "warnings" not in printed_json(file, "create", "third", "--connection", "*/u1")
 
 
 @pytest.mark.parametrize(
@@ -105,7 +108,7 @@ def test_an_integration_that_is_not_there_is_told_with_the_nearest(file: Path) -
         (["revoke", "7"], "there is no key 7"),
     ],
 )
-def test_what_is_wrong_is_told_in_a_line(file: Path, arguments: list[str], words: str) -> None:
+def test_what_is_wrong_is_reported_in_a_line(file: Path, arguments: list[str], words: str) -> None:
     result = keys(file, *arguments)
     assert result.exit_code != 0
     assert words in result.stderr

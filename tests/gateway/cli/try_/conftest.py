@@ -30,14 +30,14 @@ async def answer(request: web.Request) -> web.StreamResponse:
         return web.Response(text="data: 1\n\ndata: 2\n\n", content_type="text/event-stream")
     if name == "sly":
         return web.Response(text="a\x1b[2Jb", content_type="text/plain")
-    told = {
+    text = {
         "method": request.method,
         "target": request.raw_path,
         "body": (await request.read()).decode("latin-1"),
         "type": request.headers.get("Content-Type"),
         "mine": request.headers.get("X-Mine"),
     }
-    return web.json_response(told)
+    return web.json_response(text)
 
 
 @pytest.fixture

@@ -40,29 +40,29 @@ class Stub:
         ({}, None, None),
     ],
 )
-def test_a_dead_connection_is_told_with_the_link_to_authorize_it_again(
+def test_a_dead_connection_is_reported_with_the_link_to_authorize_it_again(
     payload: dict[str, str], made: str | None, link: str | None
 ) -> None:
     fault = GatewayError(424, "reconnect_needed", "The provider refused.", payload=payload, request_id="r-1")
-    told = explained(Stub(made), fault, NAMED, TARGET)  # type: ignore[arg-type]
-    assert told.lines[0] == "reconnect_needed: The provider refused."
-    assert (link in told.lines) is (link is not None)
-    assert told.told.get("connect_url") == link
-    assert any("connections why --integration jira u1" in line for line in told.lines)
-    assert told.lines[-1] == "request id r-1"
+    result = explained(Stub(made), fault, NAMED, TARGET)  # type: ignore[arg-type]
+    assert result.lines[0] == "reconnect_needed: The provider refused."
+    assert (link in result.lines) is (link is not None)
+    assert result.event.get("connect_url") == link
+    assert any("connections why --integration jira u1" in line for line in result.lines)
+    assert result.lines[-1] == "request id r-1"
 
 
-def test_a_wait_is_told_with_its_end() -> None:
+def test_a_wait_is_reported_with_its_end() -> None:
     fault = GatewayError(503, "busy", "Too many.", payload={"retry_at": "2030-01-02T03:04:05Z"}, request_id="r-2")
-    told = explained(Stub(None), fault, NAMED, TARGET)  # type: ignore[arg-type]
-    assert "not before 2030-01-02 03:04:05 UTC does it make sense to ask again" in told.lines
+    result = explained(Stub(None), fault, NAMED, TARGET)  # type: ignore[arg-type]
+    assert "not before 2030-01-02 03:04:05 UTC does it make sense to ask again" in result.lines
 
 
-def test_what_breaks_off_is_told_as_it_is() -> None:
+def test_what_breaks_off_is_reported_as_it_is() -> None:
     assert explained(Stub(None), CutShort("the answer broke off"), NAMED, TARGET).lines == ("the answer broke off",)  # type: ignore[arg-type]
 
 
-async def test_a_connection_that_the_provider_has_ended_is_told_by_the_real_gateway(
+async def test_a_connection_that_the_provider_has_ended_is_reported_by_the_real_gateway(
     tracker: Tracker, running: RunningGateway, tried: Try
 ) -> None:
     grant = tracker.grant() | {"expires_at": "2020-01-01T00:00:00Z"}
@@ -71,9 +71,9 @@ async def test_a_connection_that_the_provider_has_ended_is_told_by_the_real_gate
     tracker.grants[0].revoked = True
     result = await tried("tracker", "c1", "/x", "--url", running.url, "--key", SECRET_KEY, "--json")
     assert result.exit_code == 1
-    told = json.loads(result.stdout)["error"]
-    assert (told["status"], told["code"]) == (424, "reconnect_needed")
-    assert any("connections why --integration tracker c1" in line for line in told["hints"])
+    body = json.loads(result.stdout)["error"]
+    assert (body["status"], body["code"]) == (424, "reconnect_needed")
+    assert any("connections why --integration tracker c1" in line for line in body["hints"])
     if RECONNECTS:
-        assert told["connect_url"].startswith(f"{running.url}/connect")
-        assert told["connect_url"] in result.stderr.splitlines()
+        assert body["connect_url"].startswith(f"{running.url}/connect")
+        assert body["connect_url"] in result.stderr.splitlines()

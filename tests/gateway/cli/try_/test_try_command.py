@@ -33,20 +33,20 @@ async def test_a_call_shows_request_answer_timing_and_snippets(there: Paged, tri
 
 async def test_nothing_named_is_the_newest_connection_and_the_entrys_own_proof(there: Paged, tried: Try) -> None:
     result = await tried("--snippet", "none", "--json")
-    told = json.loads(result.stdout)
-    assert told["body"]["target"] == "/v1/whoami"
-    assert (told["status"], told["complete"]) == (200, True)
-    assert told["request"]["url"] == f"{there.lists.url}/v1/whoami"
-    assert set(told["timing_ms"]) == {"gateway", "token", "upstream", "transfer", "total"}
+    body = json.loads(result.stdout)
+    assert body["body"]["target"] == "/v1/whoami"
+    assert (body["status"], body["complete"]) == (200, True)
+    assert body["request"]["url"] == f"{there.lists.url}/v1/whoami"
+    assert set(body["timing_ms"]) == {"gateway", "token", "upstream", "transfer", "total"}
     again = await tried("tracker", "--snippet", "curl")
     assert "-H 'Connection-Id: c2'" in again.stdout
     assert "GET /whoami" in again.stderr
 
 
 async def test_json_is_all_of_it_whatever_its_size(there: Paged, tried: Try) -> None:
-    told = json.loads((await tried("tracker", "c1", "/long", "--json")).stdout)
-    assert len(told["body"]) == 100
-    assert set(told["snippets"]) == {"curl", "python", "requests", "node", "nango"}
+    body = json.loads((await tried("tracker", "c1", "/long", "--json")).stdout)
+    assert len(body["body"]) == 100
+    assert set(body["snippets"]) == {"curl", "python", "requests", "node", "nango"}
     binary = json.loads((await tried("tracker", "c1", "/binary", "--json")).stdout)
     assert binary["body"] == {"base64": base64.b64encode(b"\x89PNG\xff\x00").decode()}
 
@@ -60,7 +60,7 @@ async def test_a_long_answer_is_cut_with_a_word_on_how_to_see_it(there: Paged, t
     assert "more lines" not in whole
 
 
-async def test_what_is_no_text_is_told_and_not_printed(there: Paged, tried: Try) -> None:
+async def test_what_is_no_text_is_reported_and_not_printed(there: Paged, tried: Try) -> None:
     assert "6 bytes of image/png, not shown" in (await tried("tracker", "c1", "/binary")).stdout
     assert "\x1b[2J" not in (await tried("tracker", "c1", "/sly")).stdout
     assert "data: 1\n\ndata: 2" in (await tried("tracker", "c1", "/events")).stdout
@@ -81,9 +81,9 @@ async def test_a_body_goes_as_curl_would_send_it(
     there: Paged, tried: Try, tmp_path: Path, words: list[str], method: str, body: str, kind: str | None
 ) -> None:
     (tmp_path / "file").write_text("x,y")
-    told = json.loads((await tried("tracker", "c1", "/x", *words, "--json", stdin="from stdin")).stdout)
-    assert (told["body"]["method"], told["body"]["body"], told["body"]["type"]) == (method, body, kind)
-    assert told["request"]["method"] == method
+    answer = json.loads((await tried("tracker", "c1", "/x", *words, "--json", stdin="from stdin")).stdout)
+    assert (answer["body"]["method"], answer["body"]["body"], answer["body"]["type"]) == (method, body, kind)
+    assert answer["request"]["method"] == method
 
 
 async def test_a_dry_run_sends_nothing(there: Paged, tried: Try) -> None:
@@ -104,18 +104,18 @@ async def test_the_providers_own_no_is_exit_code_3(there: Paged, tried: Try) -> 
     assert '"why": "gone"' in result.stdout
 
 
-async def test_an_unknown_integration_is_told_with_those_there_are(there: Paged, tried: Try) -> None:
+async def test_an_unknown_integration_is_reported_with_those_there_are(there: Paged, tried: Try) -> None:
     result = await tried("trakcer", "c1", "/x")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "unknown_provider_config" in result.stderr
     assert "'tracker'" in result.stderr
     assert "integrations:\n  tracker" in result.stderr
-    told = json.loads((await tried("trakcer", "c1", "/x", "--json")).stdout)["error"]
-    assert (told["code"], told["did_you_mean"], told["known"]) == ("unknown_provider_config", "tracker", ["tracker"])
+    body = json.loads((await tried("trakcer", "c1", "/x", "--json")).stdout)["error"]
+    assert (body["code"], body["did_you_mean"], body["known"]) == ("unknown_provider_config", "tracker", ["tracker"])
     assert "unknown_provider_config" in (await tried("trakcer")).stderr
 
 
-async def test_an_unknown_connection_is_told_with_the_nearest_and_the_newest(there: Paged, tried: Try) -> None:
+async def test_an_unknown_connection_is_reported_with_the_nearest_and_the_newest(there: Paged, tried: Try) -> None:
     result = await tried("tracker", "c11", "/x")
     assert result.exit_code == 1
     assert "unknown_connection" in result.stderr
@@ -138,14 +138,14 @@ async def test_a_setting_in_the_path_is_the_connections(there: Paged, tried: Try
         "POST", "/connections", json={**body, "credentials": {"type": "API_KEY", "apiKey": KEY}}, expect=201
     )
     for path in ("/{site}/x", "/${connectionConfig.site}/x"):
-        told = json.loads((await tried("tracker", "c3", path, "--json")).stdout)
-        assert told["body"]["target"] == "/v1/s-1/x"
+        answer = json.loads((await tried("tracker", "c3", path, "--json")).stdout)
+        assert answer["body"]["target"] == "/v1/s-1/x"
     assert "has no setting 'place'" in (await tried("tracker", "c3", "/{place}")).stderr
 
 
 async def test_a_whole_address_of_the_providers_is_taken_for_its_path(there: Paged, tried: Try) -> None:
-    told = json.loads((await tried("tracker", "c1", f"{there.lists.url}/v1/a?x=1", "--json")).stdout)
-    assert told["body"]["target"] == "/v1/a?x=1"
+    body = json.loads((await tried("tracker", "c1", f"{there.lists.url}/v1/a?x=1", "--json")).stdout)
+    assert body["body"]["target"] == "/v1/a?x=1"
     result = await tried("tracker", "c1", "https://api.example.com/a")
     assert result.exit_code == 1
     assert f"base address, which is {there.lists.url}/v1 for 'tracker'" in result.stderr
@@ -224,6 +224,6 @@ async def test_what_is_no_gateway_is_called_so(tried: Try, words: tuple[str, ...
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:3003", "http://127.0.0.1:99999", "ftp://gw"])
-async def test_an_address_that_is_none_is_told(tried: Try, url: str) -> None:
+async def test_an_address_that_is_none_is_reported(tried: Try, url: str) -> None:
     result = await tried("--url", url, "--key", "k" * 16)
     assert (result.exit_code, f"'{url}' is no address of a gateway" in result.stderr) == (1, True)

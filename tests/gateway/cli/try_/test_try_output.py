@@ -4,13 +4,13 @@ from gateway.cli.try_.try_output import WIDTH, bar, parts, picture
 
 
 def test_the_split_is_the_gateways_and_the_rest_is_the_way_to_it() -> None:
-    told = parts(["gateway;dur=0.50, token;dur=0, upstream;dur=8.00"], 10)
-    assert told == {"gateway": 0.5, "token": 0, "upstream": 8, "transfer": 1.5, "total": 10}
+    result = parts(["gateway;dur=0.50, token;dur=0, upstream;dur=8.00"], 10)
+    assert result == {"gateway": 0.5, "token": 0, "upstream": 8, "transfer": 1.5, "total": 10}
 
 
 def test_a_providers_own_field_is_not_taken_for_ours() -> None:
-    told = parts(['cache;desc="hit, or so";dur=2, upstream;dur=99', "gateway;dur=1, upstream;dur=3"], 5)
-    assert told == {"gateway": 1, "upstream": 3, "transfer": 1, "total": 5}
+    result = parts(['cache;desc="hit, or so";dur=2, upstream;dur=99', "gateway;dur=1, upstream;dur=3"], 5)
+    assert result == {"gateway": 1, "upstream": 3, "transfer": 1, "total": 5}
 
 
 def test_without_the_field_all_of_it_is_the_way() -> None:

@@ -11,8 +11,8 @@ def test_a_circle_is_noticed_within_three_rounds(before: int, around: int) -> No
     circle = Circle()
     for number in range(before):
         assert not circle.closed(f"before {number}")
-    told = next(count for count in range(100_000) if circle.closed(f"around {count % around}"))
-    assert told <= 3 * (before + around) + 1
+    result = next(count for count in range(100_000) if circle.closed(f"around {count % around}"))
+    assert result <= 3 * (before + around) + 1
 
 
 def test_the_very_same_page_again_is_noticed_at_once() -> None:

@@ -26,9 +26,9 @@ def turned(way: Way, page: Any, *, target: str = "/v1/list", headers: Fields | N
 
 
 def following(way: Way, page: Any, **more: Any) -> str | None:
-    told = turned(way, page, **more)
-    assert told.refused is None
-    return None if told.next is None else told.next.at
+    result = turned(way, page, **more)
+    assert result.refused is None
+    return None if result.next is None else result.next.at
 
 
 @pytest.mark.parametrize(
@@ -48,11 +48,11 @@ def test_a_cursor_is_taken_as_it_is_written_until_there_is_none(named: dict[str,
 
 
 @pytest.mark.parametrize("cursor", [["a"], {"a": 1}, True, "\ud800"])
-def test_what_cannot_be_a_cursor_is_told_and_the_records_still_count(cursor: Any) -> None:
-    told = turned(CURSOR, {"items": [1, 2], "next": cursor})
-    assert (len(told.records), told.next) == (2, None)
-    assert told.refused is not None
-    assert told.refused.code == "page_unreadable"
+def test_what_cannot_be_a_cursor_is_reported_and_the_records_still_count(cursor: Any) -> None:
+    result = turned(CURSOR, {"items": [1, 2], "next": cursor})
+    assert (len(result.records), result.next) == (2, None)
+    assert result.refused is not None
+    assert result.refused.code == "page_unreadable"
 
 
 def test_a_cursor_may_be_the_last_records_own() -> None:
@@ -66,9 +66,9 @@ def test_a_cursor_may_be_the_last_records_own() -> None:
     assert following(way, {"data": [{"id": "a"}, {"id": "b"}], "has_more": True}) == "b"
     assert following(way, {"data": [{"id": "a"}, {"id": "b"}], "has_more": False}) is None
     assert following(way, {"data": [], "has_more": False}) is None
-    told = turned(way, {"data": [], "has_more": True})
-    assert told.refused is not None
-    assert "says that more follows (has_more), but not where" in told.refused.message
+    result = turned(way, {"data": [], "has_more": True})
+    assert result.refused is not None
+    assert "says that more follows (has_more), but not where" in result.refused.message
 
 
 @pytest.mark.parametrize(
@@ -95,10 +95,10 @@ def test_a_link_in_the_header_is_resolved() -> None:
 
 
 def test_an_address_that_is_none_is_refused_after_its_page() -> None:
-    told = turned(LINK, {"items": [1], "links": {"next": "ftp://x/"}})
-    assert len(told.records) == 1
-    assert told.refused is not None
-    assert told.refused.code == "next_page_refused"
+    result = turned(LINK, {"items": [1], "links": {"next": "ftp://x/"}})
+    assert len(result.records) == 1
+    assert result.refused is not None
+    assert result.refused.code == "next_page_refused"
 
 
 def test_an_offset_counts_records_or_pages_on_from_what_was_asked() -> None:
@@ -121,8 +121,8 @@ def test_a_flag_ends_a_count_or_carries_it_over_an_empty_page() -> None:
     assert following(by_page, {"items": [1], "more": 0}) is None
     assert following(by_page, {"items": [], "more": True}, target="/l?page=3") == "4"
     by_size = Way("offset", offset_name_in_request="start", response_path="items", has_more_path_in_response="more")
-    told = turned(by_size, {"items": [], "more": True})
-    assert told.refused is not None
+    result = turned(by_size, {"items": [], "more": True})
+    assert result.refused is not None
 
 
 @pytest.mark.parametrize(
@@ -137,12 +137,12 @@ def test_a_flag_ends_a_count_or_carries_it_over_an_empty_page() -> None:
         (None, "text", "none that could be meant"),
     ],
 )
-def test_records_that_are_not_there_are_told_with_what_is(path: str | None, page: Any, names: str) -> None:
-    with pytest.raises(UpstreamFailed, match=r".+") as told:
+def test_records_that_are_not_there_are_reported_with_what_is(path: str | None, page: Any, names: str) -> None:
+    with pytest.raises(UpstreamFailed, match=r".+") as raised:
         turned(Way("offset", offset_name_in_request="o", response_path=path), page)
-    assert told.value.code == "page_unreadable"
-    assert names in told.value.message
-    assert "response_path=" in told.value.message
+    assert raised.value.code == "page_unreadable"
+    assert names in raised.value.message
+    assert "response_path=" in raised.value.message
 
 
 @pytest.mark.parametrize(
@@ -159,10 +159,10 @@ def test_records_that_are_not_there_are_told_with_what_is(path: str | None, page
 def test_where_nobody_said_where_the_records_lie_the_only_list_is_meant(
     page: Any, count: int, learned: str | None
 ) -> None:
-    told = turned(Way("offset", offset_name_in_request="o"), page)
-    assert (len(told.records), told.way.response_path) == (count, learned)
-    if told.next is not None:
-        assert told.next.way.response_path == learned
+    result = turned(Way("offset", offset_name_in_request="o"), page)
+    assert (len(result.records), result.way.response_path) == (count, learned)
+    if result.next is not None:
+        assert result.next.way.response_path == learned
 
 
 def test_a_learned_name_holds_for_the_pages_that_follow() -> None:
@@ -190,5 +190,5 @@ def test_the_first_page_shows_which_of_several_ways_it_is(page: Any, headers: Fi
 
 
 def test_a_page_is_taken_apart_in_one_go() -> None:
-    told = taken_apart(b'{"items": [1.0], "next": "n"}', [], [HEADER, CURSOR], Place("http", "h", 80, "/"))
-    assert (list(told.records), told.next and told.next.at) == ([b"1.0"], "n")
+    result = taken_apart(b'{"items": [1.0], "next": "n"}', [], [HEADER, CURSOR], Place("http", "h", 80, "/"))
+    assert (list(result.records), result.next and result.next.at) == ([b"1.0"], "n")

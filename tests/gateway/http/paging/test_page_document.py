@@ -74,7 +74,7 @@ def test_a_path_leads_through_objects_arrays_and_names_with_dots(path: str, page
         ("", "{}", Odd.CONTAINER),
     ],
 )
-def test_what_is_no_array_is_told_from_what_is_not_there(path: str, page: str, odd: Odd) -> None:
+def test_what_is_no_array_is_reported_from_what_is_not_there(path: str, page: str, odd: Odd) -> None:
     assert PageDocument(page.encode()).records(path) is odd
 
 

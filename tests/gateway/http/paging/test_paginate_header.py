@@ -48,7 +48,7 @@ def test_it_is_read(text: str, wish: PaginateHeader) -> None:
         ("all; response_path=" + "a." * 128, "has response_path with more than 255 characters"),
     ],
 )
-def test_a_slip_is_told_where_it_is(text: str, fault: str) -> None:
-    with pytest.raises(ValueError, match=r".+") as told:
+def test_a_slip_is_reported_where_it_is(text: str, fault: str) -> None:
+    with pytest.raises(ValueError, match=r".+") as raised:
         parse_wish(text)
-    assert fault in str(told.value)
+    assert fault in str(raised.value)

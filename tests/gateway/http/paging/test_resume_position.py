@@ -38,10 +38,10 @@ def test_calls_differ_where_their_parts_do() -> None:
 
 
 @pytest.mark.parametrize("change", [{"v": 2}, {"way": {"type": "cursor", "colour": "red"}}])
-def test_one_of_another_version_is_told(change: dict[str, object]) -> None:
-    told = json.loads(written(Position(CURSOR, "a"), "d")) | change
+def test_one_of_another_version_is_reported(change: dict[str, object]) -> None:
+    body = json.loads(written(Position(CURSOR, "a"), "d")) | change
     with pytest.raises(ValueError, match="another version"):
-        read(json.dumps(told), "d")
+        read(json.dumps(body), "d")
 
 
 def test_a_cursor_takes_the_place_of_the_one_before_and_all_else_stays() -> None:

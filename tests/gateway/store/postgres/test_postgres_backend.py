@@ -104,7 +104,7 @@ async def test_writes_are_committed_while_other_commits_are_under_way(opener: Op
         await asyncio.gather(*(stores[n % 2].connections.put(new(ref), now=NOW) for n, ref in enumerate(REFS)))
 
 
-async def test_many_writers_at_once_are_all_told(opener: Opener) -> None:
+async def test_many_writers_at_once_are_all_reported(opener: Opener) -> None:
     stores = [await opener() for _ in range(3)]
     reader = await opener()
     refs = REFS
@@ -145,7 +145,7 @@ async def test_a_listener_that_was_cut_off_listens_again_and_catches_up(
     await waiting  # it listens again
 
 
-async def test_a_standby_that_took_over_makes_readers_begin_anew(
+async def test_a_standby_that_took_over_makes_readers_begin_again(
     opener: Opener, postgres_server: PostgresServer
 ) -> None:
     store = await opener()

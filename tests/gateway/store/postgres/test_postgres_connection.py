@@ -47,7 +47,7 @@ async def test_a_server_that_is_not_the_one_is_refused_in_one_line(by_tls: str, 
     url = f"{by_tls}?sslmode=verify-full&sslrootcert={trusted}"
     with pytest.raises(StoreRefused, match="certificate does not hold") as refusal:
         await open_store(url, Keyring([KEY]), environments={"dev"}, pool=PoolConfig(connect_s=5))
-    told = str(refusal.value)
-    assert "\n" not in told
-    assert PASSWORD not in told
-    assert "_ssl.c" not in told
+    message = str(refusal.value)
+    assert "\n" not in message
+    assert PASSWORD not in message
+    assert "_ssl.c" not in message

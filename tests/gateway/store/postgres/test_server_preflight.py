@@ -28,10 +28,10 @@ def backend() -> str:
 async def refused(url: str, key: bytes = KEY, pool: PoolConfig = PATIENT) -> str:
     with pytest.raises(StoreRefused) as refusal:
         await open_store(url, Keyring([key]), environments={"dev", "another"}, pool=pool)
-    told = str(refusal.value)
-    assert "\n" not in told
-    assert PASSWORD not in told
-    return told
+    message = str(refusal.value)
+    assert "\n" not in message
+    assert PASSWORD not in message
+    return message
 
 
 async def everything(server: PostgresServer, url: str) -> dict[str, list[str]]:
@@ -59,7 +59,7 @@ async def test_a_wrong_key_is_refused_at_once_and_nothing_changes(
     assert await everything(postgres_server, url) == before
 
 
-async def test_a_changed_data_key_is_told_from_a_wrong_key(
+async def test_a_changed_data_key_is_reported_from_a_wrong_key(
     opener: Opener, url: str, postgres_server: PostgresServer
 ) -> None:
     await opener()
@@ -82,8 +82,8 @@ async def test_what_was_stored_is_there_after_a_restart_of_the_server(
 
 async def test_a_server_that_is_not_there_is_one_line() -> None:
     port = free_port()
-    told = await refused(f"postgresql://u:{PASSWORD}@127.0.0.1:{port}/db")
-    assert told == (
+    result = await refused(f"postgresql://u:{PASSWORD}@127.0.0.1:{port}/db")
+    assert result == (
         f"PostgreSQL database 'db' at 127.0.0.1:{port} cannot be reached: nothing listens there. "
         "Start it, or correct store.url."
     )
@@ -97,7 +97,7 @@ async def test_a_server_that_says_nothing_is_given_up_in_time() -> None:
         assert "does not answer within 1 s" in await refused(url, pool=PoolConfig(connect_s=1))
 
 
-async def test_who_is_not_let_in_is_told_why(postgres_server: PostgresServer, empty_database: str) -> None:
+async def test_who_is_not_let_in_is_reported_why(postgres_server: PostgresServer, empty_database: str) -> None:
     assert "refuses the password" in await refused(empty_database.replace(PASSWORD, "wrong"))
     assert "no such database" in await refused(postgres_server.url("nowhere"))
     assert "cannot be reached" in await refused(empty_database + "?sslmode=require")
@@ -131,13 +131,13 @@ async def test_another_programs_database_is_refused_unchanged(
     assert {table.partition(".")[0] for table in after} == {"public", "ours"}
 
 
-async def test_a_user_who_may_not_create_tables_is_told_what_to_grant(
+async def test_a_user_who_may_not_create_tables_is_reported_what_to_grant(
     empty_database: str, postgres_server: PostgresServer
 ) -> None:
     name = empty_database.rpartition("/")[2]
     await postgres_server.run(f"CREATE ROLE {name} LOGIN PASSWORD '{PASSWORD}'", name)
-    told = await refused(empty_database.replace("//gateway:", f"//{name}:"))
-    assert told.endswith(f'GRANT CREATE ON SCHEMA public TO "{name}".')
+    result = await refused(empty_database.replace("//gateway:", f"//{name}:"))
+    assert result.endswith(f'GRANT CREATE ON SCHEMA public TO "{name}".')
     await postgres_server.run(f"GRANT CREATE ON SCHEMA public TO {name}", name)
     await (
         await open_store(empty_database.replace("//gateway:", f"//{name}:"), Keyring([KEY]), environments={"dev"})

@@ -43,13 +43,13 @@ async def test_a_list_that_meets_damage_says_so_and_not_to_try_again(running: Ru
     with capture_logs() as logged:
         for _ in range(3):
             async with running.http.get(f"{running.url}/connections", headers=running.headers) as answer:
-                told = (await answer.json())["error"]
-                assert (answer.status, told["code"]) == (503, "store_unavailable")
+                body = (await answer.json())["error"]
+                assert (answer.status, body["code"]) == (503, "store_unavailable")
                 assert "Retry-After" not in answer.headers
-    assert "damaged" in told["message"]
-    assert "gateway restore" in told["message"]
-    assert "Try again" not in told["message"]
-    assert "retry_at" not in told.get("payload", {})
+    assert "damaged" in body["message"]
+    assert "gateway restore" in body["message"]
+    assert "Try again" not in body["message"]
+    assert "retry_at" not in body.get("payload", {})
     (line,) = [one for one in logged if one["event"] == "database_damaged"]
     assert (line["log_level"], line["detail"]) == ("error", "database disk image is malformed")
     assert "restore a backup" in line["fix"]

@@ -122,7 +122,7 @@ async def test_one_that_fails_leaves_nothing_and_spoils_no_other(store: Store) -
     assert await environments(store) == {"a"}
 
 
-async def test_nobody_is_told_of_what_a_failed_commit_took_back(store: Store) -> None:
+async def test_nobody_is_reported_of_what_a_failed_commit_took_back(store: Store) -> None:
     async def unsound(db: AsyncConnection) -> None:
         """Found out by the commit."""
         await db.exec_driver_sql("PRAGMA defer_foreign_keys = ON")
@@ -209,7 +209,7 @@ async def test_one_that_ends_as_cancelled_before_its_turn_ends_alone(store: Stor
     assert await environments(store) == {"a", "b"}
 
 
-async def test_one_that_was_overtaken_and_finds_no_lock_is_told_of_the_lock(opener: Opener, path: Path) -> None:
+async def test_one_that_was_overtaken_and_finds_no_lock_is_reported_of_the_lock(opener: Opener, path: Path) -> None:
     """A fence may say so before any statement, so that BEGIN comes with what should undo it."""
 
     async def overtaken(_db: AsyncConnection) -> None:
@@ -269,7 +269,7 @@ async def test_a_key_made_in_the_same_commit_seals_from_there_on(store: Store) -
     assert second != first
 
 
-async def test_one_that_has_waited_too_long_is_told_so_and_is_not_written(opener: Opener) -> None:
+async def test_one_that_has_waited_too_long_is_reported_so_and_is_not_written(opener: Opener) -> None:
     store = await opener(busy_s=0.05)
     async with queued(store) as tasks:
         tasks.append(environment(store, "late"))

@@ -108,7 +108,7 @@ async def test_a_last_statement_that_fails_commits_nothing(engines: Engines) -> 
         assert list((await db.execute(text("SELECT name FROM things ORDER BY id"))).scalars()) == ["a", "c"]
 
 
-async def test_a_commit_that_fails_is_told_to_the_last_statement(engines: Engines) -> None:
+async def test_a_commit_that_fails_is_reported_to_the_last_statement(engines: Engines) -> None:
     async def write(owner: int) -> None:
         async with engines.writer.begin() as db:
             await execute_last(db, text("INSERT INTO owned (owner) VALUES (:owner)"), {"owner": owner})
