@@ -3,6 +3,7 @@
 docs/architecture.md shows how the packages fit together and which may import which. In this folder itself:
 
     errors                                 every error that a caller can get, as one tree of exceptions
+    authority                              host and port as a URL has them
     secret, clock, timestamps              values that print as asterisks; the time, settable by tests; its spelling
     text, resources                        text for people; where catalog and templates lie
     off_loop, pauses                       CPU work outside the event loop; growing pauses between attempts

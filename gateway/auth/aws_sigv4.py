@@ -15,6 +15,7 @@ from gateway import clock
 from gateway.auth.context import Context
 from gateway.auth.credential_form import CredentialForm, member_values, typed_values
 from gateway.auth.mode import Dialogue, ExchangedMode, Signer
+from gateway.authority import bracketed
 from gateway.catalog.provider import Provider
 from gateway.errors import InvalidRequest
 from gateway.oauth.token_answers import TokenRefused, TokenUnavailable, dig, positive_seconds, retry_after
@@ -185,7 +186,7 @@ class SigV4Signer:
 
 def host_of(request: UpstreamRequest) -> str:
     """What ``Host`` will say."""
-    host = f"[{request.host}]" if ":" in request.host else request.host
+    host = bracketed(request.host)
     return host if request.port == DEFAULT_PORTS[request.scheme] else f"{host}:{request.port}"
 
 

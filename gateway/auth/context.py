@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from gateway.catalog.hosts import DEFAULT_PORTS, named, open_addresses, open_setting, parse_pattern
+from gateway.authority import DEFAULT_PORTS, bracketed
+from gateway.catalog.hosts import named, open_addresses, open_setting, parse_pattern
 from gateway.catalog.provider import Provider
 from gateway.catalog.render import Moment, Unresolved, render_text, render_url
 from gateway.catalog.template import placeholders
@@ -172,7 +173,7 @@ def authority(url: str) -> str:
 
 def _host(url: str) -> str:
     host = (urlsplit(url).hostname or "").lower()
-    return f"[{host}]" if ":" in host else host
+    return bracketed(host)
 
 
 NOTHING: Final[Mapping[str, Secret]] = {}

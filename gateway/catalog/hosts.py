@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
+from gateway.authority import DEFAULT_PORTS
 from gateway.catalog.address import Piece, parse_address
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Setting
@@ -19,7 +20,6 @@ from gateway.catalog.template import Name
 from gateway.catalog.template_places import addresses, dotted, texts
 
 ANY_PORT: Final = 0
-DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _PROXIED: Final = frozenset({"OAUTH1", "TBA", "INSTALL_PLUGIN", "MCP_OAUTH2_GENERIC"})
 _MOST: Final = 512  # endings of one pattern; one with more counts as open
 # Second levels under which anybody registers a domain of their own: `.co.uk` fixes nothing.

@@ -6,6 +6,7 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from gateway.authority import origin_of
 from gateway.config.document import ConfigDocument, Place
 from gateway.records.integration import Integration
 from gateway.secret import Secret
@@ -223,7 +224,7 @@ class Config:
 
 def default_public_url(host: str, port: int) -> str:
     """What `server.public_url` is on a loopback host that names none."""
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return origin_of("http", host, port)
 
 
 # ── What a running gateway cannot change: it was used up at the start, for a socket, a process or the store.

@@ -11,6 +11,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
+from gateway.authority import ANY_ADDRESS, DEFAULT_PORTS, bracketed
 from gateway.config.model import AllowedNetwork
 from gateway.secret import Secret
 from gateway.text import counted
@@ -24,8 +25,6 @@ _ALLOWED: Final = re.compile(
     r"(?P<open>\[)?(?P<network>[0-9A-Fa-f.:]+?(?:/[0-9]{1,3})?)(?(open)\])(?::(?P<port>[0-9]{1,5}))?", re.ASCII
 )
 _COLOR: Final = re.compile(r"#[0-9A-Fa-f]{6}")
-ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not listened on
-_DEFAULT_PORT: Final = {"http": 80, "https": 443}
 
 
 def host(text: str) -> str:
@@ -60,7 +59,7 @@ def public_url(text: str) -> str:
     if not _PATH.fullmatch(path) or {".", ".."} & set(path.split("/")):
         raise ValueError("has a path other than plain segments such as /gateway")
     port = "" if parts.port is None else f":{parts.port}"
-    return f"{parts.scheme}://{_bracketed(name)}{port}{path}"
+    return f"{parts.scheme}://{bracketed(name)}{port}{path}"
 
 
 def origin(text: str) -> str:
@@ -68,7 +67,7 @@ def origin(text: str) -> str:
     parts = _url(text, ("https", "http"))
     if parts.path not in ("", "/") or parts.query or parts.fragment or text[-1] in "?#":
         raise ValueError("must be an origin, scheme://host or scheme://host:port, without a path")
-    return f"{parts.scheme}://{_bracketed(parts.hostname or '')}:{parts.port or _DEFAULT_PORT[parts.scheme]}"
+    return f"{parts.scheme}://{bracketed(parts.hostname or '')}:{parts.port or DEFAULT_PORTS[parts.scheme]}"
 
 
 def allowed_host(text: str) -> str:
@@ -86,7 +85,7 @@ def allowed_host(text: str) -> str:
     if wild and ("." not in name or is_address(name)):
         raise ValueError("has a * above too much: write *.example.com, with at least two labels behind it")
     port = "" if parts.port in {None, 443} else f":{parts.port}"
-    return f"{'*.' if wild else ''}{_bracketed(name)}{port}"
+    return f"{'*.' if wild else ''}{bracketed(name)}{port}"
 
 
 def page_origin(text: str) -> str:
@@ -96,8 +95,8 @@ def page_origin(text: str) -> str:
         raise ValueError("must be https, unless its host is loopback (127.0.0.1, ::1, localhost)")
     if parts.path not in {"", "/"} or parts.query or parts.fragment or text[-1] in "?#":
         raise ValueError("must be an origin alone, such as https://app.example.com")
-    port = "" if parts.port in {None, _DEFAULT_PORT[parts.scheme]} else f":{parts.port}"
-    return f"{parts.scheme}://{_bracketed(parts.hostname or '')}{port}"
+    port = "" if parts.port in {None, DEFAULT_PORTS[parts.scheme]} else f":{parts.port}"
+    return f"{parts.scheme}://{bracketed(parts.hostname or '')}{port}"
 
 
 def color(text: str) -> str:
@@ -202,10 +201,6 @@ def is_address(name: str) -> bool:
     except ValueError:
         return False
     return "%" not in name
-
-
-def _bracketed(name: str) -> str:
-    return f"[{name}]" if ":" in name else name
 
 
 # ── Keys and secrets as single values of a configuration, on the terms of `values`: what is right for each, and in

@@ -3,7 +3,6 @@
 Sent like a proxied call, through the same door and with the same placement, but nothing of it is the caller's.
 """
 
-import base64
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
@@ -24,7 +23,7 @@ from gateway.egress.egress_errors import EgressError
 from gateway.errors import InvalidRequest, UpstreamFailed
 from gateway.http.origin import ABSOLUTE, parse_address
 from gateway.http.url import with_query
-from gateway.oauth.token_answers import dig
+from gateway.oauth.token_answers import dig, jwt_claims
 from gateway.records.connection import Account
 from gateway.records.provider_call import Reply, scrubbed
 from gateway.records.proxied_call import UpstreamRequest
@@ -64,24 +63,10 @@ async def account_of(asking: Asking, held: Mapping[str, Any]) -> Account:
             found = Account(_text(dig(answer, form.id)) if form.id else None, label)
             if found != Account():
                 return found
-    claims = claims_in(raw.get("id_token")) if isinstance(raw, Mapping) else {}
+    claims = jwt_claims(raw.get("id_token")) if isinstance(raw, Mapping) else {}
     if subject := _text(claims.get("sub")):
         return Account(subject, next(filter(None, (_text(claims.get(name)) for name in LABELS)), None))
     return Account(_text(asking.config.get("accountId")), None)
-
-
-def claims_in(id_token: object) -> Mapping[str, Any]:
-    """The claims of an ID token that came straight from the token endpoint, where TLS stands for its signature (OpenID
-    Connect Core 1.0 §3.1.3.7, 6). Empty for anything else.
-    """
-    parts = id_token.split(".") if isinstance(id_token, str) else []
-    if len(parts) != 3:
-        return {}
-    try:
-        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except (ValueError, RecursionError):
-        return {}
-    return claims if isinstance(claims, Mapping) else {}
 
 
 def check_same(provider: Provider, before: Account, now: Account) -> None:

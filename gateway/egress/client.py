@@ -17,6 +17,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from gateway import clock
+from gateway.authority import DEFAULT_PORTS, bracketed
 from gateway.egress.dial import Dialler, Names
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.guard import Guard, Scheme
@@ -26,7 +27,7 @@ from gateway.egress.provider_exchange import Body, ConnectionLost, ProviderExcha
 from gateway.egress.provider_exchange import ProviderAnswer as LiveAnswer
 from gateway.egress.tls import Identities, TlsSessions, prepared
 from gateway.http.content_coding import CodingError, Decoder
-from gateway.http.origin import DEFAULT_PORTS, bracketed, parse_address
+from gateway.http.origin import parse_address
 from gateway.http.request_head import request_head
 from gateway.records.provider_call import ClientIdentity, ProviderCall, Reply
 from gateway.records.proxied_call import UpstreamRequest

@@ -12,12 +12,12 @@ from typing import Any, Final, cast
 from aiohappyeyeballs import start_connection
 from yarl import URL
 
+from gateway.authority import DEFAULT_PORTS, bracketed, origin_of
 from gateway.egress.egress_errors import AddressRefused, EgressError
 from gateway.egress.guard import Guard, Scheme, SocketAddress
 from gateway.egress.provider_connection import ProviderConnection
 from gateway.egress.tls import reason
 from gateway.http.answer_head import Malformed, parse_head
-from gateway.http.origin import DEFAULT_PORTS, bracketed
 from gateway.text import unconnected
 
 # ── Host names to addresses that may be dialled: off the event loop, in limited time, each name once at a time.
@@ -150,7 +150,7 @@ class Dialler:
         self, scheme: Scheme, host: str, port: int, connection: ProviderConnection, tls: ssl.SSLContext | None
     ) -> None:
         """Open `connection` to the origin, over `tls` if that is https. Raises EgressError."""
-        origin = f"{scheme}://{bracketed(host)}:{port}"
+        origin = origin_of(scheme, host, port)
         try:
             async with asyncio.timeout(self._connect_s):
                 await self._dial(scheme, host, port, connection, tls)
@@ -190,7 +190,7 @@ class Dialler:
         self, proxy: URL, address: str, host: str, port: int, connection: ProviderConnection, tls: ssl.SSLContext | None
     ) -> None:
         """TLS with `host` inside a tunnel to `address` (RFC 9110 §9.3.6). Only the proxy itself is dialled here."""
-        origin = f"https://{bracketed(host)}:{port}"
+        origin = origin_of("https", host, port)
         refused = f"The outbound proxy did not open a way to {origin}."
         proxy_host, proxy_port = proxy.host or "", proxy.port or DEFAULT_PORTS["http"]
         try:

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, Protocol
 
+from gateway.authority import bracketed
 from gateway.egress.egress_errors import AddressRefused, EgressError
 from gateway.http.origin import parse_host
 
@@ -87,7 +88,7 @@ class Guard:
 
     def check(self, scheme: Scheme, host: str, port: int) -> None:
         """What can be said before a name is resolved. Raises EgressError ``refused``."""
-        written = parse_host(f"[{host}]" if ":" in host else host)
+        written = parse_host(bracketed(host))
         if written is None:
             raise EgressError("refused", f"{host!r} is not a host name or an address that may be dialled.")
         if literal(written) is not None:

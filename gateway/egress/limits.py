@@ -10,6 +10,7 @@ from typing import Final, Literal
 import structlog
 
 from gateway import clock
+from gateway.authority import origin_of
 from gateway.egress.egress_errors import TurnedAway
 
 # ── Stops asking a provider that is down, so that nobody waits for what cannot come.
@@ -260,8 +261,7 @@ class Gate:
     @property
     def name(self) -> str:
         """``https://api.example.com:443``"""
-        scheme, host, port = self.origin
-        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+        return origin_of(*self.origin)
 
 
 class Gates:

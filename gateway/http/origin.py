@@ -8,8 +8,9 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from gateway.authority import DEFAULT_PORTS, origin_of
+
 ABSOLUTE: Final = re.compile(r"(?P<scheme>[Hh][Tt][Tt][Pp][Ss]?)://(?P<authority>[^/?#]*)")
-DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 _NAME: Final = re.compile(
     r"(?=.{1,253}\Z)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 )
@@ -30,12 +31,7 @@ class Address:
     @property
     def origin(self) -> str:
         """``https://api.example.com:443``, as `UpstreamRequest.origin` spells it."""
-        return f"{self.scheme}://{bracketed(self.host)}:{self.port}"
-
-
-def bracketed(host: str) -> str:
-    """The host as a URL has it: IPv6 in brackets (RFC 3986 §3.2.2)."""
-    return f"[{host}]" if ":" in host else host
+        return origin_of(self.scheme, self.host, self.port)
 
 
 def parse_host(text: str) -> str | None:

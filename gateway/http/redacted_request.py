@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from gateway.authority import DEFAULT_PORTS, bracketed
 from gateway.http.fields import Fields, plain
-from gateway.http.origin import DEFAULT_PORTS, bracketed
 from gateway.http.url import with_query
 from gateway.records.proxied_call import UpstreamRequest
 

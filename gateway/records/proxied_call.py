@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from multidict import CIMultiDict
 
 from gateway import clock
+from gateway.authority import origin_of
 from gateway.records.provider_call import ClientIdentity
 
 # ── The request in the making: what will be sent to the provider. The one mutable record.
@@ -36,8 +37,7 @@ class UpstreamRequest:
     @property
     def origin(self) -> str:
         """``https://api.example.com:443``: scheme, host and port always spelled out, for comparing."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme}://{host}:{self.port}"
+        return origin_of(self.scheme, self.host, self.port)
 
     @property
     def url(self) -> str:

@@ -1,6 +1,5 @@
 """How long what renews a connection lives, by what its provider's entry says of disuse, and when to refresh it before that."""
 
-import hashlib
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -11,6 +10,7 @@ from gateway.catalog.provider import Provider
 from gateway.catalog.refresh_tokens import what_brings_one
 from gateway.records.connection import Lifespan
 from gateway.records.integration import Integration
+from gateway.refresh.schedule import share
 
 FROM: Final = 0.5  # of the time it lives unused: then its keep-alive may come …
 SPREAD: Final = 0.25  # … or up to so much later, different for each, so that a mass import is not a mass refresh
@@ -98,11 +98,6 @@ def refresh_token_advice(provider: Provider, integration: Integration | None) ->
     """What brings a refresh token, by the entry and the scopes that the integration asks for."""
     own = integration.scopes if integration is not None else None
     return what_brings_one(provider, own if own is not None else provider.default_scopes or ())
-
-
-def share(key: str) -> float:
-    """0 … 1, the same on every node for one key."""
-    return int.from_bytes(hashlib.blake2s(key.encode(), digest_size=4).digest(), "big") / 0xFFFFFFFF
 
 
 def _renews(provider: Provider, held: Mapping[str, Any]) -> bool:

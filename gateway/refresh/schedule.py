@@ -81,7 +81,7 @@ def refresh_from(connection: Connection, provider: Provider) -> datetime | None:
     if connection.expires_at is None:
         return None
     return connection.expires_at - _margin(connection, provider, connection.expires_at) * (
-        1 - JITTER * _share(connection)
+        1 - JITTER * share(f"{connection.uid}/{connection.version}")
     )
 
 
@@ -132,7 +132,6 @@ def lifetime(connection: Connection, expires_at: datetime) -> timedelta:
     return max(expires_at - (connection.last_refreshed_at or connection.created_at), timedelta(0))
 
 
-def _share(connection: Connection) -> float:
-    """0 … 1, the same on every node for one credential and different for its neighbours, so that renewals spread."""
-    digest = hashlib.blake2s(f"{connection.uid}/{connection.version}".encode(), digest_size=4).digest()
-    return int.from_bytes(digest, "big") / 0xFFFFFFFF
+def share(key: str) -> float:
+    """0 … 1, the same on every node for one key and different for its neighbours, so that refreshes spread."""
+    return int.from_bytes(hashlib.blake2s(key.encode(), digest_size=4).digest(), "big") / 0xFFFFFFFF

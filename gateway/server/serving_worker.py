@@ -22,6 +22,7 @@ from gateway.app import reload
 from gateway.app.catalog_watch import CatalogWatch
 from gateway.app.compose import METRICS_PAGE, PARENT, SEATED, create
 from gateway.app.generations import Checked
+from gateway.authority import origin_of
 from gateway.catalog.load_catalog import Catalog
 from gateway.config import Config
 from gateway.errors import StartRefused
@@ -85,7 +86,7 @@ class BatchSite(web.BaseSite):
     @property
     def name(self) -> str:
         host, port, *_ = self._listener.getsockname()
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        return origin_of("http", host, port)
 
     async def start(self) -> None:
         await super().start()
@@ -318,8 +319,8 @@ class Worker:
     def _announcement(self) -> Message:
         runtime = self._app[RUNTIME]
         config, metrics = runtime.generation.config, self._given["metrics"]
-        address, public_url = _address(config.server.host, config.server.port), config.server.public_url
-        more = {"metrics": f"{_address(config.server.metrics_host, metrics[1])}/metrics"} if metrics else {}
+        address, public_url = origin_of("http", config.server.host, config.server.port), config.server.public_url
+        more = {"metrics": f"{origin_of('http', config.server.metrics_host, metrics[1])}/metrics"} if metrics else {}
         ready = {"ok": True, "url": address, "public_url": public_url, "callback_url": config.callback_url, **more}
         line = json.dumps(ready) if self._start["as_json"] else f"gateway ready on {address}"
         folder = runtime.store.journal.folder
@@ -352,10 +353,6 @@ def loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
     except ImportError:
         return None
     return uvloop.Loop
-
-
-def _address(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _log_unhandled(_loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:

@@ -16,6 +16,7 @@ import aiohttp
 
 from gateway import clock
 from gateway.api.health import INSTANCE
+from gateway.authority import local_url
 from gateway.catalog.address import parse_address
 from gateway.catalog.template import TemplateError
 from gateway.cli.doctor.findings import ANSWER_S, Declared, DoctorFinding, Level, Patient, ok
@@ -161,7 +162,6 @@ def _of_webhook(patient: Patient, environment: str, url: str, said: str | Egress
 
 # ── Whether the public URL leads here: the name, the certificate, and who answers.
 
-ANYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 (the address given, not where it listens)
 OURS: Final = {"result": "ok"}
 
 
@@ -176,12 +176,6 @@ class Heard:
     another: bool = False
     trouble: str = ""
     nobody: bool = False
-
-
-def local_url(listens_on: str, port: int) -> str:
-    """The address of a listener of this machine."""
-    host = ANYWHERE.get(listens_on, listens_on)
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 async def reach(patient: Patient) -> AsyncIterator[DoctorFinding]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from gateway.authority import local_url
 from gateway.cli.terminal import program
 from gateway.cli.try_ import TrialFailed
 from gateway.client import Client
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 OWN: Final = Path("gateway.yaml")
 DEMO: Final = Path(".gateway")
-ANY_HOST: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not listened on
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,11 @@ def _configured(file: Path, url: str | None, key: str | None, environment: str |
     demo = DemoFolder(file.parent.absolute())
     by_demo = demo.address.is_file()
     start = f"{program()} demo" if by_demo else f"{program()} serve -c {file}"
-    found = url or (demo.address.read_text().strip() if by_demo else None) or _listens(config)
+    found = (
+        url
+        or (demo.address.read_text().strip() if by_demo else None)
+        or local_url(config.server.host, config.server.port)
+    )
     secret = Secret(key) if key is not None else _key(config, file, environment)
     beside = file.parent / "secret_key"
     holds_it = beside.is_file() and os.access(beside, os.R_OK) and beside.read_text().strip() == secret.reveal()
@@ -88,11 +92,6 @@ def _read(file: Path) -> "Config":
         if faults.readable is None:
             raise
         return faults.readable.config
-
-
-def _listens(config: "Config") -> str:
-    host = ANY_HOST.get(config.server.host, config.server.host)
-    return f"http://{f'[{host}]' if ':' in host else host}:{config.server.port}"
 
 
 def _key(config: "Config", file: Path, named: str | None) -> Secret:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import quote, unquote_plus
 
+from gateway.authority import DEFAULT_PORTS, origin_of
 from gateway.errors import UpstreamFailed
 from gateway.http.fields import Fields
-from gateway.http.origin import ABSOLUTE, DEFAULT_PORTS, bracketed, parse_authority
+from gateway.http.origin import ABSOLUTE, parse_authority
 from gateway.http.paging.page_document import NO_RECORDS, Odd, PageDocument, Records, Value
 from gateway.http.references import links_in
 from gateway.http.url import has_dot_segment, name_of
@@ -37,7 +38,7 @@ class Place:
     @property
     def origin(self) -> str:
         """As `Address.origin` spells it."""
-        return f"{self.scheme}://{bracketed(self.host)}:{self.port}"
+        return origin_of(self.scheme, self.host, self.port)
 
     @property
     def url(self) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.connections.verify import account_of, check_same, claims_in
+from gateway.connections.verify import account_of, check_same
 from gateway.errors import InvalidRequest
 from gateway.records.connection import Account
 from gateway.scripts.script_context import ProviderUnreadable
@@ -68,11 +68,6 @@ async def test_who_authorized_is_found_where_it_is_reported(
 
 async def test_a_credential_without_an_answer_tells_nothing() -> None:
     assert await account_of(Asking(), {"type": "API_KEY"}) == Account()
-
-
-@pytest.mark.parametrize("token", [None, 7, "", "a.b", "a.!.c", "a.W10.c", "a.e30"])
-def test_what_is_no_id_token_claims_nothing(token: object) -> None:
-    assert claims_in(token) == {}
 
 
 def test_another_account_is_refused_by_name() -> None:

@@ -6,7 +6,14 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from gateway.oauth.token_answers import MAX_LIFETIME, TokenRefused, TokenUnavailable, expires_at, read_answer
+from gateway.oauth.token_answers import (
+    MAX_LIFETIME,
+    TokenRefused,
+    TokenUnavailable,
+    expires_at,
+    jwt_claims,
+    read_answer,
+)
 from gateway.oauth.token_requests import OAuthClient, code_request, refresh_request
 from gateway.secret import Secret
 from tests.fakes.providers import provider
@@ -187,3 +194,13 @@ def test_an_entrys_token_ttl_stands_in_where_the_answer_tells_nothing() -> None:
     entry = provider(token_ttl=120)
     assert expires_at(entry, {}, NOW) == NOW + timedelta(seconds=120)
     assert expires_at(entry, {"expires_in": 60}, NOW) == NOW + timedelta(seconds=60)
+
+
+@pytest.mark.parametrize("token", [None, 7, "", "a.b", "a.!.c", "a.W10.c", "a.e30", "a.e30.c.d.e"])
+def test_what_is_no_signed_jwt_has_no_claims(token: object) -> None:
+    assert jwt_claims(token) == {}
+
+
+def test_claims_of_a_signed_jwt_are_read_with_and_without_padding() -> None:
+    assert jwt_claims("a.eyJzdWIiOiIxIn0.c") == {"sub": "1"}
+    assert jwt_claims("a.eyJzdWIiOiIxIn0=.c") == {"sub": "1"}

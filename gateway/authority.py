@@ -1,0 +1,21 @@
+"""Host and port as a URL has them (RFC 3986 §3.2), and the addresses that listen on every interface."""
+
+from typing import Final
+
+DEFAULT_PORTS: Final = {"https": 443, "http": 80}
+ANY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not listened on
+
+
+def bracketed(host: str) -> str:
+    """The host as a URL has it: IPv6 in brackets (RFC 3986 §3.2.2)."""
+    return f"[{host}]" if ":" in host else host
+
+
+def origin_of(scheme: str, host: str, port: int) -> str:
+    """``https://api.example.com:443``: the port always spelled out, for comparing. `host` is without brackets."""
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def local_url(listens_on: str, port: int) -> str:
+    """The URL by which this machine reaches a server that listens on `listens_on`: loopback for 0.0.0.0 and ::."""
+    return origin_of("http", ANY_ADDRESS.get(listens_on, listens_on), port)
