@@ -192,7 +192,7 @@ class ExpectationFailed(GatewayError):
 
 
 class ReconnectNeeded(GatewayError):
-    """The provider's final no: only the end user, by authorizing again, can mend this connection."""
+    """The provider's final no: only the end user, by authorizing again, can fix this connection."""
 
     status = 424
 

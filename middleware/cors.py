@@ -1,6 +1,6 @@
 """Scripts in browsers: any origin may read what our API answers, and none may have a browser add credentials to it.
 
-There is no ambient right to lend: without the key, which a script must have been given, every answer is a 401. So the
+There is no ambient authority: without the key, which a script must have been given, every answer is a 401. So the
 bare wildcard is all there is (Fetch standard, §3.2.3). Pages for end users and operators stay without it.
 """
 

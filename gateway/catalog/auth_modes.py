@@ -153,7 +153,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             asks=(*LOGIN, "organization_id", "dev_key"),
         ),
         "AWS_SIGV4": ModeFormat(
-            "Every request is signed with an AWS access key, or with one that a role lends (AWS Signature Version 4).",
+            "Every request is signed with an AWS access key, or with a temporary one of a role (AWS Signature Version 4).",
             members=(
                 "access_key_id",
                 "secret_access_key",

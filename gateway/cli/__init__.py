@@ -40,7 +40,7 @@ COMMANDS = {
 @click.group(cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="integration-gateway", prog_name="gateway")
 def main() -> None:
-    """Keeps end users' credentials for third-party APIs and lends them, one HTTP request at a time, to your application.
+    """A proxy that stores your users' OAuth tokens and API keys, keeps them fresh and adds them to your requests.
 
     `gateway demo` shows it at work; `gateway init` then `gateway serve` runs it for real.
     """

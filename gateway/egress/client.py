@@ -189,7 +189,7 @@ class Egress:
         message = message_of(request, pool, body, upgrade)
         streamed = body if body is not None and body.whole is None else None
         if not replaced:
-            connection = await pool.lend()
+            connection = await pool.acquire()
             reused = connection.served > 0
             try:
                 return await connection.ask(message, streamed, method=request.method, may_switch=upgrade is not None)
@@ -197,7 +197,7 @@ class Egress:
                 if not reused or not replaceable(request.method, has_body=body is not None):
                     raise unanswered(pool.origin) from fault
         pool = self._pool(request)
-        connection = await pool.lend(fresh=True)
+        connection = await pool.acquire(fresh=True)
         try:
             return await connection.ask(message, method=request.method, may_switch=upgrade is not None)
         except ConnectionLost as fault:

@@ -78,7 +78,7 @@ class Pool:
         elif not (self._waiting and self._hand_over(connection)):
             self._keep(connection)
 
-    async def lend(self, *, fresh: bool = False) -> ProviderConnection:
+    async def acquire(self, *, fresh: bool = False) -> ProviderConnection:
         """A connection for one request; `fresh`: newly made. It comes back by itself, or is lost.
 
         Raises EgressError, ``busy`` if none becomes free within `WAIT_S` or too many wait already.
@@ -95,7 +95,7 @@ class Pool:
             self._dialling += 1
             connection.abort()
             return await self._made()
-        return connection if connection.usable else await self.lend()
+        return connection if connection.usable else await self.acquire()
 
     async def _made(self) -> ProviderConnection:
         """A new one, in the place that `_dialling` already counts."""

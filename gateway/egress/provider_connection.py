@@ -1,6 +1,6 @@
 """One connection to a provider: a request out, its answer in, and whether another one may follow.
 
-    lend ▸ ask ─ head, and a small body with it, in one write ─▶ provider
+    acquire ▸ ask ─ head, and a small body with it, in one write ─▶ provider
                  answer head ▸ Answer ◂ body, as its framing says; reading pauses while nobody takes it
                  both ended cleanly ▸ back to its owner, or closed
 

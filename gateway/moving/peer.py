@@ -195,9 +195,7 @@ class Peer:
         body = await self._get(f"/integrations/{quote(key, safe='')}", {"include": "credentials"})
         one = body.get("data") if isinstance(body, dict) else None
         if not isinstance(one, dict) or not isinstance(one.get("provider"), str):
-            raise SourceRefused(
-                f"The integration '{key}' of the other side has no provider: is this the right address?"
-            )
+            raise SourceRefused(f"The integration '{key}' of Nango has no provider: is this the right address?")
         held = one.get("credentials")
         return PeerIntegration(
             integration_id=key,
@@ -251,12 +249,12 @@ class Peer:
             if answer.code == DEAD or answer.status == 424:
                 detail = f"the credential no longer works there: {answer.message}. Its end user connects again, here"
                 raise Unusable(*where, "dead_at_peer", detail) from None
-            detail = f"the other side refuses it ({answer.status} {answer.code}): {answer.message}"
+            detail = f"Nango refuses it ({answer.status} {answer.code}): {answer.message}"
             raise Unusable(*where, "peer_refused", detail) from None
         except Unreached as fault:
             raise Unusable(*where, "peer_unreachable", str(fault), again=True) from None
         if not isinstance(body, dict):
-            raise Unusable(*where, "peer_refused", "the other side answers with something that is no connection")
+            raise Unusable(*where, "peer_refused", "Nango answers with something that is no connection")
         try:
             return _moved(one, body)
         except GatewayError as fault:

@@ -47,7 +47,7 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """`orphans`: connections whose integration the other side does not list, by key."""
+    """`orphans`: connections whose integration Nango does not list, by key."""
 
     forecasts: Sequence[Forecast]
     orphans: Mapping[str, int]
@@ -178,7 +178,7 @@ def _steps(seen: Preview) -> list[str]:
     steps += [
         "Look: gateway connections import --from-peer … --create-integrations --dry-run",
         "Stop connecting there, and import: the same without --dry-run. Run it again until nothing is left.",
-        "Change the host in your application (docs/moving.md) and stop the other side: both renewing ends rotating tokens.",
+        "Change the host in your application (docs/moving.md) and stop Nango: both renewing ends rotating tokens.",
         "Change the webhook addresses at the providers, and the webhook signature key in your application.",
     ]
     return steps

@@ -38,7 +38,7 @@ NAMED: Final = {
     "environment": {"minLength": 1, "maxLength": 255, "pattern": "^[a-z0-9_-]+$"},
 }
 ABOUT: Final = (
-    "Keeps your end users' credentials for third-party APIs and lends them, one HTTP request at a time. Every error of ours "
+    "Stores your users' OAuth tokens and API keys, keeps them fresh and adds them to your requests. Every error of ours "
     'is `{"error": {"code", "message", …}}` with the code in the header `Gateway-Error` too.'
 )
 SCHEMES: Final = {

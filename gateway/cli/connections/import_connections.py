@@ -211,7 +211,7 @@ def preview_from(
 ) -> NoReturn:
     """Of all integrations there, or of one. Exits 1 where something cannot be moved as it is."""
     if key is None:
-        raise click.UsageError("Name the key of the other side: --key-env NAME or --key-file FILE.")
+        raise click.UsageError("Name the key of Nango: --key-env NAME or --key-file FILE.")
     peer = Peering(address, key, plain_http=plain_http, only=(integration,) if integration else ())
 
     async def work(runtime: "Runtime") -> int:
@@ -360,7 +360,7 @@ def _peering(
     """Raises UsageError where its key is not named, or is not there."""
     key = secret_inputs.secret_of("key", "--key", key_env, key_file)
     if key is None:
-        raise click.UsageError("Name the key of the other side: --key-env NAME or --key-file FILE.")
+        raise click.UsageError("Name the key of Nango: --key-env NAME or --key-file FILE.")
     return Peering(address, key, plain_http, only)
 
 

@@ -15,7 +15,7 @@ from gateway.config import Config
 from gateway.egress.client import Egress
 from gateway.records.integration import Integration
 
-# ── What was found, and what would mend it.
+# ── What was found, and what would fix it.
 
 Level = Literal["ok", "warn", "fail"]
 

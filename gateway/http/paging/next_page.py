@@ -87,7 +87,7 @@ def place_of(url: str) -> Place:
 def resolve(reference: str, page: Place) -> Place:
     """What `reference` in `page` means. Raises ValueError that says what is wrong with it.
 
-    Two things are mended that providers behind another server get wrong: the http address of a page that we reach by
+    Two things are corrected that providers behind another server get wrong: the http address of a page that we reach by
     https stays https, and a path that is the end of the page's own path, since the provider does not know that it is
     mounted below another one, is that page's path.
     """

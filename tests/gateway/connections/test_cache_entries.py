@@ -31,13 +31,13 @@ def kept(name: str = "a", **fields: Any) -> Kept:
     return Kept(row, **fields)
 
 
-def put(shelf: CacheEntries, one: Kept, most: int = 9) -> Kept:
-    shelf.put(one, ttl_s=TTL_S, most=most)
+def put(entries: CacheEntries, one: Kept, most: int = 9) -> Kept:
+    entries.put(one, ttl_s=TTL_S, most=most)
     return one
 
 
-def due(shelf: CacheEntries, now: float) -> list[str]:
-    return [one.connection.ref.connection_id for one in shelf.due(now)]
+def due(entries: CacheEntries, now: float) -> list[str]:
+    return [one.connection.ref.connection_id for one in entries.due(now)]
 
 
 @pytest.mark.parametrize(
@@ -55,57 +55,57 @@ def test_the_first_thing_to_be_done_counts(fields: dict[str, Any], at: float) ->
 
 
 def test_each_comes_due_once_in_the_order_of_time() -> None:
-    shelf = CacheEntries()
+    entries = CacheEntries()
     for name, at in (("late", 30.0), ("soon", 10.0), ("later", 40.0)):
-        put(shelf, kept(name, used_at=0.0, renew_at=at))
-    assert due(shelf, 9.0) == []
-    assert due(shelf, 30.0) == ["soon", "late"]
-    assert due(shelf, 30.0) == []
-    assert due(shelf, 99.0) == ["later"]
+        put(entries, kept(name, used_at=0.0, renew_at=at))
+    assert due(entries, 9.0) == []
+    assert due(entries, 30.0) == ["soon", "late"]
+    assert due(entries, 30.0) == []
+    assert due(entries, 99.0) == ["later"]
 
 
 def test_what_was_put_again_is_due_at_its_new_time_alone() -> None:
-    shelf = CacheEntries()
-    put(shelf, kept(used_at=0.0, renew_at=10.0))
-    put(shelf, kept(used_at=0.0, renew_at=20.0))
-    assert due(shelf, 15.0) == []
-    assert due(shelf, 20.0) == ["a"]
+    entries = CacheEntries()
+    put(entries, kept(used_at=0.0, renew_at=10.0))
+    put(entries, kept(used_at=0.0, renew_at=20.0))
+    assert due(entries, 15.0) == []
+    assert due(entries, 20.0) == ["a"]
 
 
 def test_what_is_looked_at_again_comes_due_again() -> None:
-    shelf = CacheEntries()
-    one = put(shelf, kept(used_at=0.0, renew_at=10.0))
-    assert due(shelf, 10.0) == ["a"]
+    entries = CacheEntries()
+    one = put(entries, kept(used_at=0.0, renew_at=10.0))
+    assert due(entries, 10.0) == ["a"]
     one.renew_at = None
-    shelf.look_again(one, TTL_S)
-    assert due(shelf, 599.0) == []
-    assert due(shelf, 600.0) == ["a"]
+    entries.look_again(one, TTL_S)
+    assert due(entries, 599.0) == []
+    assert due(entries, 600.0) == ["a"]
 
 
 def test_what_is_gone_is_not_due() -> None:
-    shelf = CacheEntries()
-    put(shelf, kept("a", used_at=0.0, renew_at=10.0))
-    put(shelf, kept("b", used_at=0.0, renew_at=10.0))
-    shelf.drop(ConnectionRef("dev", "jira", "a"))
-    assert due(shelf, 10.0) == ["b"]
-    put(shelf, kept("c", used_at=0.0, renew_at=10.0))
-    shelf.clear()
-    assert due(shelf, 99.0) == []
-    assert len(shelf) == 0
+    entries = CacheEntries()
+    put(entries, kept("a", used_at=0.0, renew_at=10.0))
+    put(entries, kept("b", used_at=0.0, renew_at=10.0))
+    entries.drop(ConnectionRef("dev", "jira", "a"))
+    assert due(entries, 10.0) == ["b"]
+    put(entries, kept("c", used_at=0.0, renew_at=10.0))
+    entries.clear()
+    assert due(entries, 99.0) == []
+    assert len(entries) == 0
 
 
 def test_times_that_count_no_more_do_not_pile_up() -> None:
-    shelf = CacheEntries()
+    entries = CacheEntries()
     for n in range(1000):
-        put(shelf, kept(used_at=float(n), opened=OPENED, good_until=n + 60.0))
-    assert len(shelf._due) < 100
-    assert due(shelf, 999 + 59.0) == []
-    assert due(shelf, 999 + 60.0) == ["a"]
+        put(entries, kept(used_at=float(n), opened=OPENED, good_until=n + 60.0))
+    assert len(entries._due) < 100
+    assert due(entries, 999 + 59.0) == []
+    assert due(entries, 999 + 60.0) == ["a"]
 
 
 def test_the_one_put_longest_ago_makes_room() -> None:
-    shelf = CacheEntries()
+    entries = CacheEntries()
     for name in "abac":
-        put(shelf, kept(name, used_at=0.0), most=2)
-    assert [ref.connection_id for ref, _ in shelf.items()] == ["a", "c"]
-    assert shelf.get(ConnectionRef("dev", "jira", "b")) is None
+        put(entries, kept(name, used_at=0.0), most=2)
+    assert [ref.connection_id for ref, _ in entries.items()] == ["a", "c"]
+    assert entries.get(ConnectionRef("dev", "jira", "b")) is None
