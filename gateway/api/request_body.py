@@ -8,6 +8,7 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
+from gateway.documents.pydantic_messages import pydantic_message
 from gateway.errors import Code, InvalidRequest, Issue, joined_issues
 from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, misfit
 from gateway.http.strict_json import parse
@@ -28,27 +29,6 @@ CODES: Final = {
     "greater_than_equal": "too_small",
     "less_than_equal": "too_big",
     "value_error": "custom",
-}
-SENTENCES: Final[Mapping[str, str]] = {
-    "missing": "is missing",
-    "union_tag_not_found": "is missing",
-    "union_tag_invalid": "must be one of {expected_tags}",
-    "string_type": "must be text",
-    "int_type": "must be a whole number",
-    "float_type": "must be a number",
-    "bool_type": "must be true or false",
-    "list_type": "must be an array",
-    "dict_type": "must be an object",
-    "model_type": "must be an object",
-    "model_attributes_type": "must be an object",
-    "literal_error": "must be {expected}",
-    "string_too_short": "must have {min_length} or more characters",
-    "string_too_long": "may have at most {max_length} characters",
-    "too_short": "must have {min_length} or more items",
-    "too_long": "may have at most {max_length} items",
-    "string_pattern_mismatch": "holds a character that it may not have",
-    "greater_than_equal": "must be {ge} or more",
-    "less_than_equal": "must be {le} or less",
 }
 
 
@@ -79,15 +59,15 @@ def _sentence(error: ErrorDetails, path: Sequence[str], value: Any) -> str:
         return "The body must be a JSON object."
     if error["type"] == "extra_forbidden":
         return f"'{path[-1][:64]}' is not a field here."
-    context, place = error.get("ctx", {}), ".".join(path)
-    if error["type"] == "string_pattern_mismatch" and context["pattern"] in (CONNECTION_ID, PROVIDER_CONFIG_KEY):
+    place, pattern = ".".join(path), error.get("ctx", {}).get("pattern")
+    if error["type"] == "string_pattern_mismatch" and pattern in (CONNECTION_ID, PROVIDER_CONFIG_KEY):
         for step in path:
             value = value[int(step)] if isinstance(value, list) else value[step]
-        return f"{place} {misfit(str(value), context['pattern'])}."
+        return f"{place} {misfit(str(value), pattern)}."
+    message = pydantic_message(error, "json")
     if error["type"] == "value_error":
-        return f"{place}: {context['error']}." if place else f"{context['error']}."
-    sentence = SENTENCES.get(error["type"])
-    return f"{place} {sentence.format_map(context)}." if sentence else f"{place}: {error['msg']}."
+        return f"{place}: {message}." if place else f"{message}."
+    return f"{place} {message}."
 
 
 Model = TypeVar("Model", bound=BaseModel)

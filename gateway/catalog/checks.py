@@ -11,8 +11,9 @@ from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Setting
 from gateway.catalog.render import spellings
 from gateway.catalog.template import TemplateError, placeholders
-from gateway.catalog.template_places import ADDRESSES, Place, addresses, dotted, header_maps, known_settings, texts
+from gateway.catalog.template_places import ADDRESSES, Place, addresses, header_maps, known_settings, texts
 from gateway.catalog.value import BadValue, check_value, compiled, is_web_address
+from gateway.documents.read_document import dotted
 
 # ── What a shape cannot say of templates: whether they parse, whether they may stand there, and what will ever fill
 # them.

@@ -12,6 +12,8 @@ from pydantic_core import ErrorDetails
 from gateway.catalog.checks import Finding, KnownWords, check
 from gateway.catalog.provider import Provider
 from gateway.catalog.yaml_file import CatalogDocument, CatalogFault, UnreadableFile, read, shown_path
+from gateway.documents.pydantic_messages import pydantic_message
+from gateway.documents.read_document import dotted
 from gateway.text import did_you_mean
 
 # ── ``alias: base``: an entry inherits what another one says, deep. Plain values, before anything is checked.
@@ -96,7 +98,7 @@ _STAND_INS: Final[dict[str, Any]] = {"display_name": "x", "categories": ["other"
 def provider_in(name: str, values: Any, words: KnownWords) -> tuple[Provider | None, list[Finding]]:
     """The provider that `values` describe, and everything that is wrong with them; with a fault there is none."""
     if not isinstance(values, Mapping):
-        return None, [((), "an entry is a list of `key: value` lines")]
+        return None, [((), "an entry must be a mapping: `key: value` lines")]
     faults: list[Finding] = []
     if values.get("name", name) != name:
         faults.append((("name",), f"the file's name says {name!r}; leave `name` out or make them equal"))
@@ -145,28 +147,10 @@ def _fault(error: ErrorDetails) -> Finding:
 
 
 def _in_words(error: ErrorDetails, path: Sequence[int | str]) -> str:
-    match error["type"]:
-        case "extra_forbidden":
-            return f"unknown key {str(path[-1])!r}" + _did_you_mean(str(path[-1]), _fields_at(path[:-1]))
-        case "string_type" if isinstance(error["input"], int | float):
-            return f"{_dotted(path)} must be text; put it in quotes"
-        case "string_type":
-            return f"{_dotted(path)} must be text"
-        case "list_type":
-            return f"{_dotted(path)} must be a list, such as [a, b]"
-        case "dict_type" | "model_type":
-            return f"{_dotted(path)} must be `key: value` lines"
-        case "bool_type" | "bool_parsing":
-            return f"{_dotted(path)} must be true or false"
-        case "int_type" | "int_parsing" | "int_from_float":
-            return f"{_dotted(path)} must be a whole number"
-        case "float_type" | "float_parsing":
-            return f"{_dotted(path)} must be a number"
-        case "literal_error":
-            return f"{_dotted(path)} must be {error['ctx']['expected']}"
-        case "too_short" | "string_too_short":
-            return f"{_dotted(path)} must not be empty"
-    return f"{_dotted(path)}: {error['msg'][:1].lower()}{error['msg'][1:]}"
+    if error["type"] == "extra_forbidden":
+        return f"unknown key {str(path[-1])!r}" + _did_you_mean(str(path[-1]), _fields_at(path[:-1]))
+    colon = ":" if error["type"] == "value_error" else ""
+    return f"{_dotted(path)}{colon} {pydantic_message(error, 'yaml')}"
 
 
 def _why_missing(path: Sequence[int | str]) -> str:
@@ -198,7 +182,7 @@ def _shapes_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 def _dotted(path: Sequence[int | str]) -> str:
     # A union's branches appear in pydantic's path as if they were keys; nobody wrote those.
-    return ".".join(str(step) for step in path if str(step) not in {"str", "list[str]"})
+    return dotted([step for step in path if step not in {"str", "list[str]"}])
 
 
 ENDINGS = (".yaml", ".yml")

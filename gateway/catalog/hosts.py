@@ -17,7 +17,8 @@ from gateway.catalog.address import Piece, parse_address
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Setting
 from gateway.catalog.template import Name
-from gateway.catalog.template_places import addresses, dotted, texts
+from gateway.catalog.template_places import addresses, texts
+from gateway.documents.read_document import dotted
 
 ANY_PORT: Final = 0
 _PROXIED: Final = frozenset({"OAUTH1", "TBA", "INSTALL_PLUGIN", "MCP_OAUTH2_GENERIC"})

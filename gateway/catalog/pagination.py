@@ -9,6 +9,8 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from gateway.catalog.provider_parts import Paginate
+from gateway.documents.pydantic_messages import pydantic_message
+from gateway.documents.read_document import dotted
 from gateway.records.proxied_call import Way
 from gateway.text import close_matches
 
@@ -104,9 +106,7 @@ def _way(fields: Mapping[str, Any]) -> Way:
     try:
         model = Paginate.model_validate(given)
     except ValidationError as wrong:
-        faults = (
-            f"has {'.'.join(map(str, error['loc']))}: {error['msg']}" for error in wrong.errors(include_url=False)
-        )
+        faults = (f"has {dotted(error['loc'])}: {pydantic_message(error, 'json')}" for error in wrong.errors())
         raise BadWay(*faults) from wrong
     missing = _missing(model.type, model.model_dump(exclude_none=True))
     if missing:

@@ -16,14 +16,6 @@ _PARAMETERS: Final = (
 )  # fmt: skip
 
 
-def dotted(place: Place) -> str:
-    """``proxy.allowed_origins[0]``"""
-    text = ""
-    for step in place:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
-    return text
-
-
 def addresses(provider: Provider) -> Iterator[tuple[Place, str]]:
     """Every address template of an entry and where it stands."""
     for key in ADDRESSES:

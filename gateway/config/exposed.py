@@ -9,10 +9,10 @@ from os import geteuid
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from gateway.config.document import Place, dotted
 from gateway.config.model import Config, ServerConfig
 from gateway.config.shape import SECTIONS
 from gateway.config.values import is_loopback
+from gateway.documents.read_document import Place, dotted
 from gateway.secret import Secret
 
 # ── Who may read the metrics: they need no key.

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.config import model, store_url
-from gateway.config.document import ConfigDocument, Faults, Finding, Place, Readable, from_mapping, read_file
+from gateway.config.document import ConfigDocument, Faults, Finding, Readable, from_mapping, read_file
 from gateway.config.shape import (
     SECTIONS,
     EnvironmentShape,
@@ -21,6 +21,8 @@ from gateway.config.shape import (
 )
 from gateway.config.substitution import Substitution, substitute
 from gateway.config.values import is_loopback
+from gateway.documents.pydantic_messages import pydantic_message
+from gateway.documents.read_document import Place
 from gateway.records.integration import Integration
 from gateway.secret import Secret
 from gateway.text import did_you_mean
@@ -28,26 +30,6 @@ from gateway.text import did_you_mean
 # ── Values ▸ shape: every fault that pydantic finds, in our words, and a shape of all that is right.
 
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
-SENTENCES: Mapping[str, str] = {
-    "string_too_short": "is empty; leave the key out or write null",
-    "string_too_long": "is longer than {max_length} characters",
-    "list_type": "must be a list, such as [a, b]",
-    "dict_type": "must be a mapping of names to their settings",
-    "model_type": "must be a mapping of keys to values",
-    "int_type": "must be a whole number",
-    "int_parsing": "must be a whole number",
-    "int_parsing_size": "must be a whole number of sensible size",
-    "int_from_float": "must be a whole number",
-    "float_type": "must be a number",
-    "float_parsing": "must be a number",
-    "finite_number": "must be a finite number",
-    "bool_type": "must be true or false",
-    "bool_parsing": "must be true or false",
-    "literal_error": "must be {expected}",
-    "greater_than": "must be more than {gt:g}",
-    "greater_than_equal": "must be {ge:g} or more",
-    "less_than_equal": "must be {le:g} or less",
-}
 
 
 def read_shape(tree: dict[str, Any], faulty: set[Place]) -> tuple[GatewayShape, list[Finding]]:
@@ -74,30 +56,7 @@ def _finding(error: ErrorDetails) -> tuple[Place, Finding]:
         return place, Finding(place, _unknown_key(place))
     if error["loc"][-1:] == ("[key]",):
         return place, Finding(place, _bad_name(place))
-    return place, Finding(place, _sentence(error))
-
-
-def _sentence(error: ErrorDetails) -> str:
-    context = error.get("ctx", {})
-    if error["type"] == "value_error":
-        return str(context["error"])
-    if error["type"] in ("string_type", "is_instance_of"):
-        return _not_text(error["input"])
-    return SENTENCES[error["type"]].format_map(context)
-
-
-def _not_text(given: object) -> str:
-    match given:
-        case bool():
-            return "must be text, and this reads as a truth value; put it in quotes"
-        case int() | float():
-            return "must be text, and this reads as a number; put it in quotes"
-        case list():
-            return "must be one text, not a list"
-        case dict():
-            return "must be one text, not a mapping; a value that holds ': ' or begins with { goes in quotes"
-        case _:
-            return "must be text"
+    return place, Finding(place, pydantic_message(error, "yaml"))
 
 
 def _bad_name(place: Place) -> str:

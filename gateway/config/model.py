@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from gateway.authority import origin_of
-from gateway.config.document import ConfigDocument, Place
+from gateway.config.document import ConfigDocument
+from gateway.documents.read_document import Place
 from gateway.records.integration import Integration
 from gateway.secret import Secret
 

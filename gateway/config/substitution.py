@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from gateway.config.document import Finding, Place
+from gateway.config.document import Finding
+from gateway.documents.read_document import Place
 
 MAX_FILE_BYTES: Final = 64 << 10
 _REFERENCE: Final = re.compile(r"\$\$\{|\$\{([^}]*)(\})?")

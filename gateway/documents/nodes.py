@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 import yaml
 
-# ── What a configuration file says before it means anything: scalars, lists and mappings that know their lines.
+# ── What a file says before it means anything: scalars, lists and mappings that know their lines.
 #
 # Both syntaxes, YAML and JSON, are read into these.
 
@@ -49,7 +49,7 @@ Node: TypeAlias = Scalar | Sequence | Mapping
 
 
 class UnreadableText(Exception):
-    """The text is not YAML, not JSON, or more than a configuration can be. `line` counts from 1."""
+    """The text is not YAML, not JSON, or more than a file of ours can be. `line` counts from 1."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -135,9 +135,7 @@ class _Composer:
             case yaml.DocumentStartEvent():
                 self._documents += 1
                 if self._documents > 1:
-                    raise UnreadableText(
-                        line, "a second YAML document; a configuration is one, without '---' in between"
-                    )
+                    raise UnreadableText(line, "a second YAML document; the file must be one, without '---' in between")
             case yaml.ScalarEvent():
                 self._add(event, _scalar(event, line))
             case yaml.AliasEvent():
@@ -155,9 +153,7 @@ class _Composer:
     def _begin(self, event: yaml.CollectionStartEvent, node: Sequence | Mapping) -> None:
         kind = "seq" if isinstance(node, Sequence) else "map"
         if event.tag not in (None, "!", _PREFIX + kind):
-            raise UnreadableText(
-                node.line, "a tag that a configuration has no use for; quote a value that begins with !"
-            )
+            raise UnreadableText(node.line, "a tag, which is not allowed here; quote a value that begins with !")
         if len(self._open) >= MAX_DEPTH:
             raise UnreadableText(node.line, f"nested more than {MAX_DEPTH} levels deep")
         self._add(event, node)
@@ -198,7 +194,7 @@ def _scalar(event: yaml.ScalarEvent, line: int) -> Scalar:
     value = meaning(text)
     kinds = _KINDS.get(event.tag.removeprefix(_PREFIX), ())
     if type(value) not in kinds:
-        raise UnreadableText(line, "a tag that a configuration has no use for; quote a value that begins with !")
+        raise UnreadableText(line, "a tag, which is not allowed here; quote a value that begins with !")
     return Scalar(line, text, value)
 
 

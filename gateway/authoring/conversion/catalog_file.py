@@ -14,6 +14,7 @@ from gateway.catalog.folder import KEY, CannotInherit, Heirs, provider_in
 from gateway.catalog.render import carries_credential
 from gateway.catalog.template import TemplateError
 from gateway.catalog.yaml_file import CatalogDocument, CatalogFault, read
+from gateway.documents.read_document import dotted
 
 # ── ``alias`` as the field's catalogs mean it: the base's fields, each replaced whole by one of the same name. Not
 # deep.
@@ -58,7 +59,7 @@ def _merged(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 LARGEST_BYTES: Final = 32 * 1024 * 1024
-MOST_NODES: Final = 2_000_000
+MOST_VALUES: Final = 2_000_000
 # Without these an entry is another one, or none: what is wrong in them cannot be left out.
 _NEEDED: Final = frozenset(
     {"display_name", "categories", "auth_mode", "authorization_url", "token_url", "request_url", "refresh_url"}
@@ -93,7 +94,7 @@ def converted(path: Path, words: KnownWords, shipped: Mapping[str, Mapping[str, 
 
     Raises Unreadable.
     """
-    document = read(path, largest_bytes=LARGEST_BYTES, most_nodes=MOST_NODES)
+    document = read(path, largest_bytes=LARGEST_BYTES, most_values=MOST_VALUES)
     entries = document.value if isinstance(document.value, Mapping) else {}
     names = [name for name in entries if not name.startswith(".")]  # those only hold what others refer to
     if not any(isinstance(entries[name], Mapping) for name in names):
@@ -137,7 +138,7 @@ def _converted(
     if not notes.is_refused:
         values = _repaired(name, values, words, shipped, notes)
     lines = tuple(
-        ConversionReport(note.kind, _dotted(note.place), _where(document, name, whole, note), note.message)
+        ConversionReport(note.kind, dotted(note.place), _where(document, name, whole, note), note.message)
         for note in notes.all
     )
     return Converted(name, None if notes.is_refused else values, lines)
@@ -215,10 +216,6 @@ def _drop(values: dict[str, Any], place: Place) -> bool:
 def _where(document: CatalogDocument, name: str, whole: Expanded, note: Note) -> str:
     owner = whole.owner.get(str(note.place[0]), name) if note.place else name
     return document.where(owner, *note.place)
-
-
-def _dotted(place: Place) -> str:
-    return ".".join(map(str, place))
 
 
 def rows(found: Sequence[Converted]) -> Iterator[dict[str, Any]]:

@@ -19,8 +19,9 @@ from gateway.catalog.render import (
     render_url,
 )
 from gateway.catalog.template import TemplateError, placeholders
-from gateway.catalog.template_places import Place, dotted
+from gateway.catalog.template_places import Place
 from gateway.catalog.value import BadValue
+from gateway.documents.read_document import dotted
 
 JSON_KIND: Final = "application/json"
 FORM_KIND: Final = "application/x-www-form-urlencoded"

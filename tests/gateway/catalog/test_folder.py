@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.catalog.load_catalog import load_catalog
-from gateway.catalog.yaml_file import CatalogFaults
+from gateway.catalog.yaml_file import CatalogFaults, read
 from tests.gateway.catalog.folders import MAIL, SCRIPTS, TRACKER
 
 PLAIN = dedent(MAIL)
@@ -41,20 +41,23 @@ CASES = [
     ),
     (PLAIN.replace("[email]", "[]"), "2: categories must not be empty"),
     (PLAIN.replace("[email]", "email"), "2: categories must be a list, such as [a, b]"),
-    (PLAIN.replace("Mail API", "12"), "1: display_name must be text; put it in quotes"),
+    (PLAIN.replace("Mail API", "12"), "1: display_name must be text, and this reads as a number; put it in quotes"),
     (PLAIN.replace("Mail API", ""), "1: display_name must be text"),
     (PLAIN.replace("decompress: true", "decompress: perhaps"), "8: proxy.decompress must be true or false"),
     (
         PLAIN.replace("decompress: true", "decompresss: true"),
         "8: unknown key 'decompresss'; did you mean 'decompress'?",
     ),
-    (PLAIN.replace("${apiKey}", "5").replace('"5"', "5"), "7: proxy.headers.x-api-key must be text; put it in quotes"),
+    (
+        PLAIN.replace("${apiKey}", "5").replace('"5"', "5"),
+        "7: proxy.headers.x-api-key must be text, and this reads as a number; put it in quotes",
+    ),
     (PLAIN + "name: other\n", "9: the file's name says 'entry'; leave `name` out or make them equal"),
     (PLAIN + "token_request_auth_method: both\n", "9: token_request_auth_method must be 'basic', 'body', "),
-    (PLAIN + "credentials: [apiKey]\n", "9: credentials must be `key: value` lines"),
+    (PLAIN + "credentials: [apiKey]\n", "9: credentials must be a mapping: `key: value` lines"),
     (PLAIN + "  paginate: {type: pages}\n", "9: proxy.paginate.type must be 'cursor', 'link' or 'offset'"),
-    ("- a\n- b\n", "1: an entry is a list of `key: value` lines"),
-    ("just text\n", "1: an entry is a list of `key: value` lines"),
+    ("- a\n- b\n", "1: an entry must be a mapping: `key: value` lines"),
+    ("just text\n", "1: an entry must be a mapping: `key: value` lines"),
     (PLAIN + "<<: {docs: x}\n", "9: unknown key '<<'; merge keys are not read, write the values out"),
     # names that exist elsewhere
     (PLAIN.replace("API_KEY", "APIKEY"), "4: there is no auth mode 'APIKEY'; there are API_KEY, "),
@@ -135,19 +138,19 @@ CASES = [
     (PLAIN + "connection_configuration: [a, a]\n", "9: 'a' is given twice"),
     (PLAIN + "  retry: {error_code: [often]}\n", "9: 'often' is no status; write 429, 5xx or 500-502"),
     # what is not YAML
-    ("display_name: [a\n", "2: is not YAML: did not find expected"),
-    ("categories: [${X}]\n", "1: is not YAML: quote ${…} inside [ ] and { }"),
-    ("a: b: c\n", "1: is not YAML: mapping values are not allowed"),
-    ("a: *b\n", "1: is not YAML: found undefined alias"),
-    ("a: 1\n---\nb: 2\n", "2: is not YAML: but found another document"),
-    ("a: \x01\n", "1: is not YAML: control characters are not allowed"),
-    ("a: !!python/object/apply:os.system [id]\n", "1: display_name is missing; every entry needs display_name, "),
-    ("a: !secret x\n", "1: the tag !secret is not allowed; write the plain value"),
+    ("display_name: [a\n", "1: not YAML: did not find expected"),
+    ("categories: [${X}]\n", "1: not YAML: quote ${…} inside [ ] and { }"),
+    ("a: b: c\n", "1: not YAML: mapping values are not allowed"),
+    ("a: *b\n", "1: an alias to an anchor that is not there"),
+    ("a: 1\n---\nb: 2\n", "2: a second YAML document"),
+    ("a: \x01\n", "1: a control character, which YAML does not allow"),
+    ("a: !!python/object/apply:os.system [id]\n", "1: a tag, which is not allowed here"),
+    ("a: !secret x\n", "1: a tag, which is not allowed here; quote a value that begins with !"),
     ("? [a, b]\n: c\n", "1: a key must be plain text"),
-    ("a: &a [*a]\n", "1: is nested too deep"),
+    ("a: &a [*a]\n", "1: an alias to what it stands in"),
     ("", "1: is empty; write display_name"),
     ("# only a comment\n", "1: is empty; write display_name"),
-    (PLAIN.encode() + b"homepage: \xff\n", "9: is not UTF-8; save it as UTF-8"),
+    (PLAIN.encode() + b"homepage: \xff\n", "9: not UTF-8; save the file in that encoding"),
     (b"#" * 300_000, "1: is larger than 256 KiB"),
 ]
 
@@ -161,7 +164,18 @@ def test_a_fault_is_reported_with_its_line(tmp_path: Path, text: str | bytes, re
 def test_aliases_that_multiply_are_stopped(tmp_path: Path) -> None:
     text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
     text += "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12))
-    assert "is nested too deep, or its aliases multiply" in faults(tmp_path, text)[0]
+    assert "more than 20000 values once aliases are filled in" in faults(tmp_path, text)[0]
+
+
+def test_aliases_that_nest_are_stopped(tmp_path: Path) -> None:
+    text = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 100))
+    assert faults(tmp_path, text)[0].endswith("nested more than 64 levels deep")
+
+
+@pytest.mark.parametrize(("written", "value"), [("no", "no"), ("On", "On"), ("true", True), ("0123", "0123"), ("7", 7)])
+def test_words_of_yaml_1_1_stay_text(tmp_path: Path, written: str, value: object) -> None:
+    (tmp_path / "a.yaml").write_text(f"a: {written}\n<<: b\n")
+    assert read(tmp_path / "a.yaml").value == {"a": value, "<<": "b"}
 
 
 def test_a_name_that_no_url_can_hold_is_refused(tmp_path: Path) -> None:

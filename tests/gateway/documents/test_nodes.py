@@ -95,7 +95,7 @@ def test_json_may_have_tabs_and_surrogate_pairs() -> None:
 def test_json_too_names_a_repeated_key() -> None:
     [finding] = read('{"a": 1,\n "a": 2}').findings
     assert finding.line == 2
-    assert "first on line 1" in finding.message
+    assert "first in line 1" in finding.message
 
 
 def test_a_merge_key_is_an_ordinary_key_in_json() -> None:

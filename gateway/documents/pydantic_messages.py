@@ -1,0 +1,91 @@
+"""A fault that pydantic finds, in our words: the rest of a sentence that begins with the place of the value.
+
+The value itself is never repeated: it may be a secret.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeAlias
+
+from pydantic_core import ErrorDetails
+
+Syntax: TypeAlias = Literal["json", "yaml"]  # a body that a program sends, a file that a person writes
+
+_SENTENCES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "missing": "is missing",
+        "union_tag_not_found": "is missing",
+        "union_tag_invalid": "must be one of {expected_tags}",
+        "string_type": "must be text",
+        "is_instance_of": "must be text",  # what a validator has not made a `Secret` or the like of
+        "int_type": "must be a whole number",
+        "int_parsing": "must be a whole number",
+        "int_parsing_size": "must be a whole number of at most 18 digits",
+        "int_from_float": "must be a whole number",
+        "float_type": "must be a number",
+        "float_parsing": "must be a number",
+        "finite_number": "must be a finite number",
+        "bool_type": "must be true or false",
+        "bool_parsing": "must be true or false",
+        "list_type": "must be an array",
+        "dict_type": "must be an object",
+        "model_type": "must be an object",
+        "model_attributes_type": "must be an object",
+        "literal_error": "must be {expected}",
+        "string_too_short": "must have {min_length} or more characters",
+        "string_too_long": "may have at most {max_length} characters",
+        "too_short": "must have {min_length} or more items",
+        "too_long": "may have at most {max_length} items",
+        "string_pattern_mismatch": "holds a character that it may not have",
+        "greater_than": "must be more than {gt}",
+        "greater_than_equal": "must be {ge} or more",
+        "less_than_equal": "must be {le} or less",
+    }
+)
+# Where a person writes the file, with an example or what to do.
+_IN_YAML: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "list_type": "must be a list, such as [a, b]",
+        "dict_type": "must be a mapping: `key: value` lines",
+        "model_type": "must be a mapping: `key: value` lines",
+        "model_attributes_type": "must be a mapping: `key: value` lines",
+        "string_pattern_mismatch": "must match {pattern}",
+    }
+)
+
+
+def pydantic_message(error: ErrorDetails, syntax: Syntax) -> str:
+    """``must be a whole number``: no place in front, no full stop behind. A validator's own sentence is passed on.
+
+    `error` needs its `input` for hints about quotes in YAML; without it, there are none.
+    """
+    context, kind = error.get("ctx", {}), error["type"]
+    if kind == "value_error":
+        return str(context["error"])
+    if syntax == "yaml" and kind in {"string_type", "is_instance_of"}:
+        return _not_text(error.get("input"))
+    if syntax == "yaml" and kind in {"string_too_short", "too_short"} and context["min_length"] == 1:
+        return "must not be empty; leave the key out if it is not needed"
+    sentence = (_IN_YAML.get(kind) if syntax == "yaml" else None) or _SENTENCES.get(kind)
+    if sentence is None:
+        return f"is refused: {error['msg']}"
+    return sentence.format_map({name: _shown(value) for name, value in context.items()})
+
+
+def _shown(value: Any) -> Any:
+    """A bound of 3600.0 as 3600."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _not_text(given: object) -> str:
+    match given:
+        case bool():
+            return "must be text, and this reads as a truth value; put it in quotes"
+        case int() | float():
+            return "must be text, and this reads as a number; put it in quotes"
+        case list():
+            return "must be one text, not a list"
+        case dict():
+            return "must be one text, not a mapping; a value that holds ': ' or begins with { goes in quotes"
+        case _:
+            return "must be text"
