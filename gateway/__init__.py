@@ -67,12 +67,14 @@ async def watch(app: "web.Application") -> "AsyncIterator[None]":
         yield nothing
 
 
-def runner(app: "web.Application", *, drain_s: float = 30, lane: bool = True) -> "web.BaseRunner":
+def runner(
+    app: "web.Application", *, drain_s: float = 30, fast_path: bool = True, lane: bool | None = None
+) -> "web.BaseRunner":
     """Our runner: exact bytes, strict framing, limits, and a drain of `drain_s` seconds. What a host loses without it: docs.
 
-    `lane`: plain proxied requests to an application of `create_app` go past its middlewares, which cost more than all
-    they do for them; without it nothing is different but that price (ADR 44).
+    `fast_path`: plain proxied requests to an application of `create_app` go past its middlewares, which cost more than all
+    they do for them; without it nothing is different but that price (ADR 44). `lane` is its former name.
     """
     from gateway.server import runner as run
 
-    return run(app, drain_s=drain_s, lane=lane)
+    return run(app, drain_s=drain_s, fast_path=fast_path if lane is None else lane)

@@ -24,7 +24,7 @@ from gateway.connections.cache import ConnectionCache
 from gateway.connections.create import Creator
 from gateway.connections.delete import Deleter
 from gateway.egress.client import RetiredEgress
-from gateway.egress.limits import Gates
+from gateway.egress.limits import EgressLimits
 from gateway.egress.page_memory import PageMemory
 from gateway.events.delivery import Deliverer
 from gateway.events.event_keeper import Keeper
@@ -52,7 +52,7 @@ class Runtime:
     store: Store
     minted: Minted
     managed: ManagedIntegrations
-    gates: Gates
+    egress_limits: EgressLimits
     retired: RetiredEgress
     page_memory: PageMemory
     metrics: Metrics

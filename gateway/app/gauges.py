@@ -49,8 +49,8 @@ def _pools(runtime: Runtime) -> Iterator[Sample]:
 
 
 def _gates(runtime: Runtime) -> Iterator[Sample]:
-    for gate in runtime.gates:
+    for gate in runtime.egress_limits:
         provider = runtime.live.provider_at.get(gate.name, "")
-        yield ("gateway_upstream_outstanding", provider), gate.bulkhead.outstanding
-        yield ("gateway_upstream_waiting", provider), gate.bulkhead.waiting
+        yield ("gateway_upstream_outstanding", provider), gate.concurrency.outstanding
+        yield ("gateway_upstream_waiting", provider), gate.concurrency.waiting
         yield ("gateway_upstream_breakers_open", provider), not gate.breaker.closed

@@ -13,7 +13,7 @@ from gateway.config import Config, Faults
 from gateway.config.model import EgressConfig
 from gateway.egress.client import Egress, Timeouts
 from gateway.egress.guard import Guard
-from gateway.egress.limits import GateLimits
+from gateway.egress.limits import ConcurrencySettings
 from gateway.generation import Generation
 from gateway.integrations.declared import Examined, all_faults, examined
 from gateway.integrations.registry import Integrations, ManagedIntegrations
@@ -83,6 +83,6 @@ def egress_of(config: EgressConfig) -> Egress:
     )
 
 
-def gate_limits(config: EgressConfig) -> GateLimits:
+def concurrency_settings(config: EgressConfig) -> ConcurrencySettings:
     limits = config.limits
-    return GateLimits(limits.outstanding, limits.waiting, limits.wait_s)
+    return ConcurrencySettings(limits.outstanding, limits.waiting, limits.wait_s)

@@ -12,7 +12,7 @@ from gateway import clock
 from gateway.access.invalid_keys import InvalidKeys
 from gateway.access.issue_keys import Issuer
 from gateway.access.known_keys import Minted
-from gateway.app.generations import Checked, gate_limits, generation
+from gateway.app.generations import Checked, concurrency_settings, generation
 from gateway.authorization.connect_sessions import ConnectSessions
 from gateway.authorization.flows import Flows
 from gateway.authorization.outcomes import Outcomes
@@ -25,7 +25,7 @@ from gateway.connections.cache import ConnectionCache
 from gateway.connections.create import Creator
 from gateway.connections.delete import Deleter, Revoker
 from gateway.egress.client import RetiredEgress
-from gateway.egress.limits import Gates
+from gateway.egress.limits import EgressLimits
 from gateway.egress.page_memory import PageMemory
 from gateway.errors import GatewayError
 from gateway.events.delivery import Deliverer
@@ -73,12 +73,12 @@ def assembled(
 
     metrics = Metrics(known, page)
     request_log = RequestLogger(observe=metrics.observe, stored=config.request_log.enabled)
-    gates, retired = Gates(gate_limits(config.egress)), RetiredEgress()
+    egress_limits, retired = EgressLimits(concurrency_settings(config.egress)), RetiredEgress()
 
     def replaced(before: Generation, after: Generation) -> None:
         metrics.ask_again()
         request_log.stored = after.config.request_log.enabled
-        gates.limit(gate_limits(after.config.egress))
+        egress_limits.limit(concurrency_settings(after.config.egress))
         if after.egress is not before.egress:
             retired.add(before.egress)
 
@@ -105,7 +105,7 @@ def assembled(
         store=store,
         minted=minted,
         managed=managed,
-        gates=gates,
+        egress_limits=egress_limits,
         retired=retired,
         page_memory=PageMemory(lambda: current.generation.config.egress.page_memory_bytes),
         metrics=metrics,

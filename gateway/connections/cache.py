@@ -263,7 +263,7 @@ class ConnectionCache:
     def _leave_fast_path(self, ref: ConnectionRef) -> None:
         kept = self._kept.get(ref)
         if kept is not None and kept.opened is not None:
-            kept.opened.routes.clear()
+            kept.opened.fast_route.clear()
 
     def _keep(self, connection: Connection, good_s: float, began: float) -> Opened:
         provider = self.provider_of(connection)  # asked again: a reload may have come while a renewal was awaited

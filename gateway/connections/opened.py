@@ -73,8 +73,8 @@ class Opened:
     for_one_request: bool = False
     secret_base: str | None = field(default=None, repr=False)
     """The template of `base` where a credential or a secret setting stands in it: shown in its place."""
-    routes: dict[bytes, Any] = field(default_factory=dict, repr=False, compare=False)
-    """Of plain requests made with this credential, by what the caller sent: the fast path's, gone when this is."""
+    fast_route: list[Any] = field(default_factory=list, repr=False, compare=False)
+    """The fast path's way to the provider with this credential, if it has one: at most one item, gone when this is."""
 
     def without_secrets(self, reference: str) -> str:
         """An address that a provider sent back, without what is secret in our base address, in either spelling."""

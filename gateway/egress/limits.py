@@ -25,7 +25,7 @@ OPEN_S: Final = 30.0
 PROBE_S: Final = 1  # while one call tries, the others get Retry-After with so many seconds
 
 
-class Breaker:
+class CircuitBreaker:
     """Of one origin. Times are monotonic seconds.
 
     `answers` counts; anyone who reads a call's answer adds to it. `open_until` is 0.0 while calls pass without a question.
@@ -74,7 +74,7 @@ class Breaker:
         self.open_until, self._probing = 0.0, False
         self._failures.clear()
 
-    def untold(self) -> None:
+    def result_unknown(self) -> None:
         """The call that tried ended without telling anything, as when its caller left: the next one tries."""
         self._probing = False
 
@@ -120,7 +120,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class GateLimits:
+class ConcurrencySettings:
     """Calls whose answer has not begun, calls that wait for such a place, and seconds that they wait."""
 
     outstanding: int = 1000
@@ -132,25 +132,28 @@ class Full(Exception):
     """There is no place, and none came free in time."""
 
 
-class Bulkhead:
-    """Places of one origin. Anyone who entered leaves once, however the call ended. `limits` may change: see `admit`."""
+class ConcurrencyLimit:
+    """Limits the calls outstanding at one origin. Each acquired place is released once, however the call ended.
+
+    `limits` may change: see `admit`.
+    """
 
     __slots__ = ("_queue", "limits", "outstanding", "waiting")
 
-    def __init__(self, limits: GateLimits) -> None:
+    def __init__(self, limits: ConcurrencySettings) -> None:
         self.outstanding = 0
         self.waiting = 0
         self.limits = limits
         self._queue: deque[asyncio.Future[None]] = deque()
 
-    def enter(self) -> bool:
+    def try_acquire(self) -> bool:
         """Take a place if one is free: two comparisons, nothing to await."""
         if self.outstanding >= self.limits.outstanding:
             return False
         self.outstanding += 1
         return True
 
-    async def wait(self) -> None:
+    async def acquire(self) -> None:
         """Take the next place that comes free, in the order of asking. Raises Full."""
         if self.waiting >= self.limits.waiting:
             raise Full
@@ -162,7 +165,7 @@ class Bulkhead:
                 await place
         except BaseException as ended:
             if place.done() and not place.cancelled():
-                self.leave()  # it came in the same moment
+                self.release()  # it came in the same moment
             place.cancel()
             if isinstance(ended, TimeoutError):
                 raise Full from None
@@ -170,7 +173,7 @@ class Bulkhead:
         finally:
             self.waiting -= 1
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Give the place back, and to the call that has waited longest."""
         self.outstanding -= 1
         if self._queue:
@@ -187,39 +190,42 @@ class Bulkhead:
 
 Origin = tuple[str, str, int]
 """Scheme, host and port."""
-Outcome = Literal["answered", "failed", "untold"]
+Outcome = Literal["answered", "failed", "unknown"]
 
-MOST_GATES: Final = 10_000  # of which those that remember nothing are dropped
+MOST_ORIGINS: Final = 10_000  # of which those that remember nothing are dropped
 COME_BACK_S: Final = 5
 
 log = structlog.get_logger(__name__)
 
 
-class Gate:
-    """Anyone who passes it leaves by the same, when the answer's head is there or cannot come any more."""
+class OriginLimits:
+    """Concurrency limit, circuit breaker and retry budget of one origin.
 
-    __slots__ = ("breaker", "budget", "bulkhead", "origin")
+    A call acquires a place before it is sent, and releases it when the answer's head is there or cannot come any more.
+    """
 
-    def __init__(self, origin: Origin, limits: GateLimits) -> None:
+    __slots__ = ("breaker", "budget", "concurrency", "origin")
+
+    def __init__(self, origin: Origin, limits: ConcurrencySettings) -> None:
         self.origin = origin
-        self.bulkhead = Bulkhead(limits)
-        self.breaker = Breaker()
+        self.concurrency = ConcurrencyLimit(limits)
+        self.breaker = CircuitBreaker()
         self.budget = Budget(clock.monotonic())
 
-    def enter_at_once(self) -> bool:
-        """Pass if nothing is in the way, as nearly always; such a call is no probe. False: ask `enter`."""
-        return self.breaker.open_until == 0.0 and self.bulkhead.enter()
+    def try_acquire(self) -> bool:
+        """Acquire without waiting, as nearly always; such a call is no probe. False: await `acquire`."""
+        return self.breaker.open_until == 0.0 and self.concurrency.try_acquire()
 
-    async def enter(self) -> bool:
+    async def acquire(self) -> bool:
         """Wait for a place. True: this call tries whether the provider is back. Raises TurnedAway."""
         probe = not self.breaker.closed and self._try_again()
-        if self.bulkhead.enter():
+        if self.concurrency.try_acquire():
             return probe
         try:
-            await self.bulkhead.wait()
+            await self.concurrency.acquire()
         except BaseException as ended:
             if probe:
-                self.breaker.untold()
+                self.breaker.result_unknown()
             if isinstance(ended, Full):
                 raise TurnedAway(
                     f"{self.name} has more calls outstanding than it may have. Send fewer at once, or come back "
@@ -230,23 +236,23 @@ class Gate:
             raise
         return probe
 
-    def leave(self, outcome: Outcome, *, probe: bool) -> None:
-        """Once for every `enter` that returned, with what it said."""
-        self.bulkhead.leave()
+    def release(self, outcome: Outcome, *, probe: bool) -> None:
+        """Once for every `acquire` that returned, with its result."""
+        self.concurrency.release()
         breaker = self.breaker
         if outcome == "answered":
             breaker.answers += 1
             if probe:
                 breaker.recovered()
-                log.info("provider_is_back", origin=self.name)
+                log.info("circuit_closed", origin=self.name)
         elif outcome == "failed":
             if breaker.failed(clock.monotonic(), probe=probe):
-                log.warning("provider_given_up_for_now", origin=self.name)
+                log.warning("circuit_opened", origin=self.name)
         elif probe:
-            breaker.untold()
+            breaker.result_unknown()
 
     def idle(self, now: float) -> bool:
-        return self.bulkhead.outstanding == 0 and self.bulkhead.waiting == 0 and self.breaker.idle(now)
+        return self.concurrency.outstanding == 0 and self.concurrency.waiting == 0 and self.breaker.idle(now)
 
     def _try_again(self) -> bool:
         wait_s = ceil(self.breaker.refusal_s(clock.monotonic()))
@@ -264,29 +270,29 @@ class Gate:
         return origin_of(*self.origin)
 
 
-class Gates:
+class EgressLimits:
     """One gate an origin, made on first use. They outlive a configuration: a provider that is down stays known as down."""
 
-    def __init__(self, limits: GateLimits | None = None) -> None:
-        self._limits = limits or GateLimits()
-        self._gates: dict[Origin, Gate] = {}
+    def __init__(self, limits: ConcurrencySettings | None = None) -> None:
+        self._limits = limits or ConcurrencySettings()
+        self._gates: dict[Origin, OriginLimits] = {}
 
-    def to(self, origin: Origin) -> Gate:
+    def to(self, origin: Origin) -> OriginLimits:
         gate = self._gates.get(origin)
         if gate is None:
-            if len(self._gates) >= MOST_GATES:
+            if len(self._gates) >= MOST_ORIGINS:
                 self._sweep()
-            gate = self._gates[origin] = Gate(origin, self._limits)
+            gate = self._gates[origin] = OriginLimits(origin, self._limits)
         return gate
 
-    def limit(self, limits: GateLimits) -> None:
+    def limit(self, limits: ConcurrencySettings) -> None:
         """Keep to these limits from now on. Calls outstanding above a lower limit go on; calls that wait take new places."""
         self._limits = limits
         for gate in self._gates.values():
-            gate.bulkhead.limits = limits
-            gate.bulkhead.admit()
+            gate.concurrency.limits = limits
+            gate.concurrency.admit()
 
-    def __iter__(self) -> Iterator[Gate]:
+    def __iter__(self) -> Iterator[OriginLimits]:
         """For metrics."""
         return iter(list(self._gates.values()))
 

@@ -128,7 +128,7 @@ class Attempts:
         self._runtime, self._generation = request.app[RUNTIME], generation_of(request)
         self._timing = request[TIMING]
         upstream = request[UPSTREAM]
-        self._gate = self._runtime.gates.to((upstream.scheme, upstream.host, upstream.port))
+        self._gate = self._runtime.egress_limits.to((upstream.scheme, upstream.host, upstream.port))
         self._retried = 0
         self._waited_s = 0.0
         self._renewed = False
@@ -163,8 +163,8 @@ class Attempts:
                 raise before
             return before
         gate = self._gate
-        probe = False if gate.enter_at_once() else await gate.enter()
-        outcome: Outcome = "untold"
+        probe = False if gate.try_acquire() else await gate.acquire()
+        outcome: Outcome = "unknown"
         self.count += 1
         try:
             await sign(self._request, self._upload)
@@ -185,7 +185,7 @@ class Attempts:
                 outcome = "failed"
             raise silence from None
         finally:
-            gate.leave(outcome, probe=probe)
+            gate.release(outcome, probe=probe)
         return exchange
 
     def _outcome_of_lane(self) -> FirstOutcome | None:

@@ -1,6 +1,6 @@
 """One client connection: strict heads in, refusals in our shape out, and an orderly end.
 
-to the fast lane for what is plain.
+to the fast path for what is plain.
 """
 
 import asyncio
@@ -120,14 +120,14 @@ class ClientProtocol(RequestHandler):
         self._head_bytes = 0
         self._line: bytes | None = b""  # the request line as far as it has come; None once it is over
         self._odd_line = False
-        self._held = b""  # what came while too many requests waited already, or one is on the lane
+        self._held = b""  # what came while too many requests waited already, or one is on the fast path
         self._untouched = True  # aiohttp has got nothing yet, and may not even have begun to wait for it
         self._deaf = False  # nothing more is read as HTTP on this connection
         self.head_since = 0.0
         self._gone: asyncio.Future[None] | None = None  # set while the client is given time to read
-        self._due = b""  # a whole answer from the fast lane that leaves before the loop's turn is over
+        self._due = b""  # a whole answer from the fast path that leaves before the loop's turn is over
         self._held_back = False  # reading is paused, because enough is held
-        self._flight: FastExchange | None = None  # a request on the fast lane
+        self._flight: FastExchange | None = None  # a request on the fast path
         self.handed: Handed | None = None  # what has come of the one that the chain takes over from there
         self._upload_paused = False  # reading is paused, because the provider takes no more
         self._turned_away = False
@@ -232,10 +232,10 @@ class ClientProtocol(RequestHandler):
             return
         if self._due:
             self.depart()  # before anything that this leads to
-        lane = self._server.lane
+        fast_path = self._server.fast_path
         waits = self._waiter is not None or self._untouched
-        if lane is not None and waits and not self._messages and self._unoccupied and data:
-            taken = lane.take(self, data)
+        if fast_path is not None and waits and not self._messages and self._unoccupied and data:
+            taken = fast_path.take(self, data)
             if taken is not None:
                 self._flight, self.head_since = taken[0], 0.0
                 taken[0].depart(taken[1])
@@ -259,7 +259,7 @@ class ClientProtocol(RequestHandler):
             or not self._body.is_eof()
         )
 
-    # ── the fast lane ───────────────────────────────────────────────────────────────────────────────────────────────
+    # ── the fast path ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def depart_with(self, answer: bytes, departures: WriteBatch) -> None:
         """Send a whole answer after which the connection stays, together with others' if it can wait for them."""
@@ -310,8 +310,8 @@ class ClientProtocol(RequestHandler):
         """The chain goes on with the flight's request, and with what has come of it."""
         self._flight = None
         self.handed = handed
-        if self._server.lane is not None:
-            self._server.lane.handed_over += 1
+        if self._server.fast_path is not None:
+            self._server.fast_path.handed_over += 1
         held, self._held = self._held, b""
         self._resume_held()  # first: aiohttp may pause it again over what comes of the rest
         self.resume_upload()
@@ -339,7 +339,7 @@ class ClientProtocol(RequestHandler):
             handed.outcome.close()
 
     def _hold(self, data: bytes) -> None:
-        """What comes behind a request on the lane waits for its answer, and not much of it is taken."""
+        """What comes behind a request on the fast path waits for its answer, and not much of it is taken."""
         self._held += data
         if len(self._held) > HELD_BYTES and self.transport is not None:
             self.transport.pause_reading()

@@ -18,7 +18,7 @@ from gateway.config import ClientLimitsConfig
 from gateway.connections.opened import Opened
 from gateway.egress.client import replaceable, unanswered
 from gateway.egress.egress_errors import EgressError
-from gateway.egress.limits import Gate, Outcome
+from gateway.egress.limits import OriginLimits, Outcome
 from gateway.egress.pool import Pool
 from gateway.egress.provider_connection import ProviderConnection, PushedUpload
 from gateway.egress.provider_exchange import ConnectionLost, ProviderAnswer
@@ -58,7 +58,7 @@ from gateway.server.body_framing import RequestBody
 if TYPE_CHECKING:
     from gateway.server.client_protocol import ClientProtocol
 
-# ── What was decided about a request on the fast lane before it left, and the record of it once it is over.
+# ── What was decided about a request on the fast path before it left, and the record of it once it is over.
 
 MOUNT: Final = "/proxy"
 _CODING: Final = b"content-encoding:"
@@ -77,12 +77,11 @@ class FastRoute:
 
     runtime: Runtime
     generation: Generation
-    gate: Gate
+    gate: OriginLimits
     pool: Pool
     host: bytes
     replaced: frozenset[str]
     slots: tuple[bytes, ...] = field(repr=False)
-    in_query: bool
     composed: dict[bytes, bytes] = field(default_factory=dict, repr=False)
 
 
@@ -159,7 +158,7 @@ class FastPlan:
         )
 
 
-# ── The head of an answer on the fast lane, as the caller gets it: the same as `proxy.passed_answer` makes of it.
+# ── The head of an answer on the fast path, as the caller gets it: the same as `proxy.passed_answer` makes of it.
 
 _OWN: Final = f"{HEADER}: %s\r\n{ATTEMPTS}: 1\r\n{SERVER_TIMING}: %s"
 _UNREFERRED: Final = ": ".join(REFERRER_POLICY).encode()
@@ -395,7 +394,7 @@ class FastExchange:
             self._tear()
         else:
             if not self._status:
-                self._leave("untold")
+                self._leave("unknown")
             self._hand_over(fault)
         self._abort()
 
@@ -441,7 +440,7 @@ class FastExchange:
         """The gate, once, whatever else goes wrong."""
         if not self._left:
             self._left = True
-            self._gate.leave(outcome, probe=False)
+            self._gate.release(outcome, probe=False)
 
     def answered(self, answer: ProviderAnswer | None) -> None:
         self._leave("answered")
@@ -458,7 +457,7 @@ class FastExchange:
         if isinstance(fault, ConnectionLost) and not replaceable(plan.method, has_body=plan.declares_body):
             fault = unanswered(plan.route.pool.origin)
         down = isinstance(fault, EgressError) and fault.kind in ("unreachable", "timeout")
-        self._leave("failed" if down else "untold")
+        self._leave("failed" if down else "unknown")
         self._hand_over(fault if isinstance(fault, EgressError | ConnectionLost) else ConnectionLost())
 
     # ── its body ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -567,7 +566,7 @@ class FastExchange:
         if self._over:
             return
         if not self._status:
-            self._leave("untold")
+            self._leave("unknown")
         self._finish(*((STOPPED, "stopped") if stopped else (CUT_OFF, "client_left")))
         self._abort()
 
@@ -596,7 +595,7 @@ class FastExchange:
         else:
             if not self._status:
                 patient = fault.limit_s >= self._plan.route.generation.egress.timeouts.first_byte_s
-                self._leave("untold" if fault.total or by_caller or not patient else "failed")
+                self._leave("unknown" if fault.total or by_caller or not patient else "failed")
             self._hand_over(fault, by_caller=by_caller)
         self._abort()
 

@@ -44,7 +44,7 @@ KNOWN_HEADS: Final = 1024  # remembered whole, once they have come twice
 KNOWN_BYTES: Final = 2048
 KNOWN_S: Final = 60.0  # the lines may hold what is secret to the caller
 HEADS_A_CONNECTION: Final = 8
-LENGTH_EXPECTED: Final = frozenset({"POST", "PUT", "PATCH"})  # RFC 9110 §8.6: none declared is said as
+LENGTH_EXPECTED: Final = frozenset({b"POST", b"PUT", b"PATCH"})  # RFC 9110 §8.6: none declared is said as
 NO_BODY: Final = b"Content-Length: 0\r\n"
 
 _METHOD: Final = rb"(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS) "
@@ -133,101 +133,57 @@ class FastPath:
             return None
         if known.head_id is None:  # not before its key has opened something: strangers fill no memory
             self._remember(known, block, found)
-        route: FastRoute | None = opened.routes.get(b"")
+        route: FastRoute | None = opened.fast_route[0] if opened.fast_route else None
         if route is None or route.generation is not generation:
             route = self._route(opened, generation)
-            if route is None:
-                return None
-        return self._planned(client, data, lines_end + 4, found, known, caller, opened, route, began)
-
-    def _planned(
-        self,
-        client: "ClientProtocol",
-        data: bytes,
-        body_at: int,
-        found: re.Match[bytes],
-        known: KnownHead,
-        caller: Caller,
-        opened: Opened,
-        route: FastRoute,
-        began: float,
-    ) -> tuple[FastExchange, bytes, bytes] | None:
-        lines, placement = known.lines, opened.placement
-        has_body = known.has_body
-        if has_body and placement.body is not None:
+        target = _target(found, known, caller, opened) if route is not None else None
+        body_at = lines_end + 4
+        arrived = _arrived(known, opened, data[body_at:])
+        if route is None or target is None or arrived is None:
             return None
-        decodes = lines.options.decompress
-        if decodes is None:
-            decodes = bool(opened.provider.proxy.decompress)
-        method = found[1].decode()
-        try:
-            target = url.join(opened.base.path, url.rest_of(found[2].decode("ascii"), known.mount))
-        except GatewayError:
-            return None
-        if caller.access is not None and not may_send(caller, known, opened, method, target):
-            return None
-        if route.in_query:
-            target = url.with_query(target, placement.query_slots, placement.query_defaults)
-        body, message, behind = None, b"", data[body_at:]
-        if has_body:
-            body = RequestBody(None if lines.chunked else lines.length)
-            try:
-                message, behind = body.feed(behind)
-            except Malformed:
-                return None
-        plan = FastPlan(
-            began,
-            route,
-            lines.request_id,
-            opened,
-            method,
-            target,
-            lines.options,
-            known.mount,
-            caller.access,
-            None,
-            body,
-            decodes,
-            has_body or lines.length is not None,
-        )
-        try:
-            composed = route.composed.get(known.head_id) if known.head_id is not None else None
-            head = b"%b %b HTTP/1.1\r\n%b%b\r\n" % (
-                found[1],
-                target.encode("ascii"),
-                composed or _composed(route, known, opened, has_body=has_body),
-                known.framing or (NO_BODY if method in LENGTH_EXPECTED else b""),
+        body, framed, behind = arrived
+        head = _request_head(found[1], target, route, known, opened)
+        connection = None
+        if head is not None:
+            plan = FastPlan(
+                began,
+                route,
+                known.lines.request_id,
+                opened,
+                found[1].decode(),
+                target,
+                known.lines.options,
+                known.mount,
+                caller.access,
+                body=body,
+                decodes=_decodes(known.lines, opened),
+                declares_body=known.has_body or known.lines.length is not None,
             )
-        except ValueError:
+            connection = self._connection(plan)
+        if head is None or connection is None:
             return None
-        connection = self._connection(plan)
-        if connection is None:
-            return None
-        if len(data) == body_at:
-            exchange = FastExchange(client, data, b"", plan, connection, self.departures)
-        else:
-            end = len(data) - len(behind)
-            exchange = FastExchange(client, data[:body_at], data[body_at:end], plan, connection, self.departures)
-        exchange.last = lines.last
-        return exchange, head + message, behind
+        end = len(data) - len(behind)
+        exchange = FastExchange(client, data[:body_at], data[body_at:end], plan, connection, self.departures)
+        exchange.last = known.lines.last
+        return exchange, head + framed, behind
 
     def _connection(self, plan: FastPlan) -> ProviderConnection | None:
         """A kept connection to the provider; the gate is entered with it, and the call is counted."""
         route, access = plan.route, plan.access
         gate = route.gate
-        if not gate.enter_at_once():
+        if not gate.try_acquire():
             return None
         connection = route.pool.kept()
         if connection is None:
             if route.generation.egress.pool(gate.origin) is not route.pool:
-                plan.opened.routes.clear()  # it was forgotten, and another has taken its place
-            gate.leave("untold", probe=False)
+                plan.opened.fast_route.clear()  # it was forgotten, and another has taken its place
+            gate.release("unknown", probe=False)
             return None
         if access is not None and access.meter is not None:
             counted, plan.pace = access.meter.count()
             if not counted:
                 route.pool.give_back(connection)
-                gate.leave("untold", probe=False)
+                gate.release("unknown", probe=False)
                 return None
         self.taken += 1
         self.departures.aboard += 1
@@ -256,18 +212,16 @@ class FastPath:
             slots = _lines_of(placement.slots)
         except ValueError:
             return None
-        if len(opened.routes) >= HEADS_A_CONNECTION:
-            opened.routes.clear()
-        route = opened.routes[b""] = FastRoute(
+        route = FastRoute(
             self._runtime,
             generation,
-            self._runtime.gates.to(origin),
+            self._runtime.egress_limits.to(origin),
             pool,
             f"Host: {pool.host}".encode(),
             replaced,
             slots,
-            bool(placement.query_slots or placement.query_defaults),
         )
+        opened.fast_route[:] = [route]
         return route
 
     def _head(self, block: bytes, found: re.Match[bytes], generation: Generation) -> KnownHead | None:
@@ -319,11 +273,59 @@ class FastPath:
             passed_head.forget()
 
 
+def _target(found: re.Match[bytes], known: KnownHead, caller: Caller, opened: Opened) -> str | None:
+    """The provider's path and query. None: it cannot be joined, or the key may not send it."""
+    placement = opened.placement
+    try:
+        target = url.join(opened.base.path, url.rest_of(found[2].decode("ascii"), known.mount))
+    except GatewayError:
+        return None
+    if caller.access is not None and not may_send(caller, known, opened, found[1].decode(), target):
+        return None
+    if placement.query_slots or placement.query_defaults:
+        target = url.with_query(target, placement.query_slots, placement.query_defaults)
+    return target
+
+
+def _arrived(known: KnownHead, opened: Opened, rest: bytes) -> tuple[RequestBody | None, bytes, bytes] | None:
+    """The body, what of it is there as it is to be sent, and what came behind the request. None: it is for the chain."""
+    if not known.has_body:
+        return None, b"", rest
+    if opened.placement.body is not None:
+        return None
+    body = RequestBody(None if known.lines.chunked else known.lines.length)
+    try:
+        framed, behind = body.feed(rest)
+    except Malformed:
+        return None
+    return body, framed, behind
+
+
+def _request_head(method: bytes, target: str, route: FastRoute, known: KnownHead, opened: Opened) -> bytes | None:
+    """The head that leaves. None: a value in it could end its line, or is not ASCII."""
+    composed = route.composed.get(known.head_id) if known.head_id is not None else None
+    try:
+        return b"%b %b HTTP/1.1\r\n%b%b\r\n" % (
+            method,
+            target.encode("ascii"),
+            composed or _composed(route, known, opened),
+            known.framing or (NO_BODY if method in LENGTH_EXPECTED else b""),
+        )
+    except ValueError:
+        return None
+
+
+def _decodes(lines: RequestLines, opened: Opened) -> bool:
+    """Whether the answer is wanted decoded: as the caller says, else as the provider's entry does."""
+    asked = lines.options.decompress
+    return bool(opened.provider.proxy.decompress) if asked is None else asked
+
+
 def _digest(block: bytes, mount: bytes | None) -> bytes:
     return sha256(block if mount is None else b"%b\r\n%b" % (mount, block)).digest()
 
 
-def _composed(route: FastRoute, known: KnownHead, opened: Opened, *, has_body: bool) -> bytes:
+def _composed(route: FastRoute, known: KnownHead, opened: Opened) -> bytes:
     """The lines behind the request line, the credential in its place; as `place` and `request_head` make them."""
     head_id = known.head_id
     replaced, passing = route.replaced, known.lines.passing
@@ -332,7 +334,7 @@ def _composed(route: FastRoute, known: KnownHead, opened: Opened, *, has_body: b
     if placement.defaults:
         present = {name.lower for name, _ in passing if name.spelled not in replaced}
         present.update(name.lower() for name, _ in placement.slots)
-        lines += _lines_of(default_fields(placement, present, has_body=has_body))
+        lines += _lines_of(default_fields(placement, present, has_body=known.has_body))
     lines.append(b"")
     composed = b"\r\n".join(lines)
     if head_id is not None:
@@ -356,7 +358,7 @@ def _framing(lines: RequestLines) -> bytes:
     return b"" if lines.length is None else b"Content-Length: %d\r\n" % lines.length
 
 
-def lane_of(app: web.Application, own: tuple[Any, ...]) -> FastPath | None:
+def fast_path_of(app: web.Application, own: tuple[Any, ...]) -> FastPath | None:
     """The fast path for an application that is ours altogether; in a host's, its middlewares must see every request.
 
     `own`: the middlewares that `create_app` lays over the whole.

@@ -20,7 +20,7 @@ from gateway.http.abort import cut
 from gateway.observe.metrics import TURNED_AWAY
 from gateway.runtime import RUNTIME
 from gateway.server.client_protocol import ClientProtocol
-from gateway.server.fast_path import lane_of
+from gateway.server.fast_path import fast_path_of
 from gateway.startup.hardening import hide_versions
 
 DEFAULT: Final = ClientLimitsConfig()
@@ -53,7 +53,7 @@ class GatewayServer(Server):
         head_bytes: int,
         answer_idle_s: float,
         most: int,
-        lane: bool,
+        fast_path: bool,
         **options: Any,
     ) -> None:
         super().__init__(server.request_handler, request_factory=server.request_factory, handler_cancellation=True)
@@ -66,7 +66,7 @@ class GatewayServer(Server):
         self._tell_at = 0.0
         self._head_s = head_s
         self._options = options
-        self.lane = lane_of(app, OWN_MIDDLEWARES) if lane else None
+        self.fast_path = fast_path_of(app, OWN_MIDDLEWARES) if fast_path else None
         self._look: asyncio.TimerHandle | None = None
 
     def __call__(self) -> ClientProtocol:
@@ -121,8 +121,8 @@ class GatewayServer(Server):
         """One timer for all connections, since one for each request would cost more than all that it watches."""
         self._look = None
         now = self._loop.time()
-        if self.lane is not None:
-            self.lane.sweep(now)
+        if self.fast_path is not None:
+            self.fast_path.sweep(now)
         for connection in self.connections:
             if isinstance(connection, ClientProtocol):
                 connection.look(now, begun_by=now - self._head_s)
@@ -136,7 +136,7 @@ class GatewayRunner(web.AppRunner):
     `head_s`: how long a connection may stay silent at first, and how long any header block may take to arrive.
     `answer_idle_s`: how long an answer of our own may lie unread. `connections`: how many may be open at once. These are
     `server.limits` of the application's configuration unless they are given.
-    `lane`: whether plain proxied requests may take the fast lane; without it nothing is different but the price.
+    `fast_path`: whether plain proxied requests may take the fast path; without it nothing is different but the price.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class GatewayRunner(web.AppRunner):
         keep_alive_s: float | None = None,
         answer_idle_s: float | None = None,
         connections: int | None = None,
-        lane: bool = True,
+        fast_path: bool = True,
     ) -> None:
         refuse_without_c_parser()
         hide_versions()
@@ -161,7 +161,7 @@ class GatewayRunner(web.AppRunner):
         self._keep_alive_s = limits.keep_alive_s if keep_alive_s is None else keep_alive_s
         self._answer_idle_s = limits.answer_idle_s if answer_idle_s is None else answer_idle_s
         self._connections = limits.connections if connections is None else connections
-        self._lane = lane
+        self._fast_path = fast_path
 
     @property
     def client_connections(self) -> int:
@@ -231,7 +231,7 @@ class GatewayRunner(web.AppRunner):
             head_bytes=HEAD_BYTES,
             answer_idle_s=self._answer_idle_s,
             most=self._connections,
-            lane=self._lane,
+            fast_path=self._fast_path,
             auto_decompress=False,
             access_log=None,
             keepalive_timeout=self._keep_alive_s,
@@ -251,7 +251,7 @@ def runner(
     keep_alive_s: float | None = None,
     answer_idle_s: float | None = None,
     connections: int | None = None,
-    lane: bool = True,
+    fast_path: bool = True,
 ) -> GatewayRunner:
     """The gateway's runner for `app`. Raises StartRefused where aiohttp came without its C parser."""
     return GatewayRunner(
@@ -261,7 +261,7 @@ def runner(
         keep_alive_s=keep_alive_s,
         answer_idle_s=answer_idle_s,
         connections=connections,
-        lane=lane,
+        fast_path=fast_path,
     )
 
 

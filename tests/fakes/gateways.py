@@ -25,13 +25,13 @@ ENCRYPTION_KEY = "JiURJZyxq9u8wNGbojb4XRaHcZEAUy+EK5yLz55SrSM="
 class RunningGateway:
     """`url` has no trailing slash; `headers` hold the key; `services` are the application's own."""
 
-    def __init__(self, folder: Path, document: dict[str, Any], *, lane: bool = True) -> None:
+    def __init__(self, folder: Path, document: dict[str, Any], *, fast_path: bool = True) -> None:
         self.folder = folder
         self.document = document
         self.url = ""
         self.headers = {"Authorization": f"Bearer {SECRET_KEY}"}
         self._runner: web.BaseRunner | None = None
-        self._on_lane = lane
+        self._on_fast_path = fast_path
         self._session: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
@@ -42,7 +42,7 @@ class RunningGateway:
         if config.store.url.startswith("sqlite:"):
             lay(Path(config.store.url.removeprefix("sqlite:///")))
         self.app = app = gateway.create_app(config)
-        self._runner = gateway.runner(app, drain_s=1, lane=self._on_lane)
+        self._runner = gateway.runner(app, drain_s=1, fast_path=self._on_fast_path)
         await self._runner.setup()
         await web.SockSite(self._runner, sock, backlog=BACKLOG).start()
         self.url = config.server.public_url
@@ -59,12 +59,12 @@ class RunningGateway:
         await self.start()
 
     @property
-    def lane(self) -> FastPath:
-        """The fast lane of the running server."""
+    def fast_path(self) -> FastPath:
+        """The fast path of the running server."""
         server = self._runner.server if self._runner is not None else None
         assert isinstance(server, GatewayServer)
-        assert server.lane is not None
-        return server.lane
+        assert server.fast_path is not None
+        return server.fast_path
 
     @property
     def services(self) -> Runtime:

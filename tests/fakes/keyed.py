@@ -67,7 +67,7 @@ async def dial(port: int) -> AsyncIterator[Caller]:
 
 
 @asynccontextmanager
-async def keyed(folder: Path, *, lane: bool = True, answered: Any = None, **proxy: Any) -> AsyncIterator[Keyed]:
+async def keyed(folder: Path, *, fast_path: bool = True, answered: Any = None, **proxy: Any) -> AsyncIterator[Keyed]:
     async with raw_provider(answered) if answered else raw_provider() as provider:
         base = proxy.pop("base_url", provider.origin)
         entry = {**ENTRY, "proxy": {"base_url": base.replace("ORIGIN", provider.origin), "headers": HEADERS, **proxy}}
@@ -76,7 +76,7 @@ async def keyed(folder: Path, *, lane: bool = True, answered: Any = None, **prox
         environments = config_text["environments"]
         del environments["dev"]["integrations"]["tracker"]
         environments["other"] = {"secret_keys": [OTHER_KEY], "integrations": {"lane": {"provider": "lane"}}}
-        running = RunningGateway(folder, config_text, lane=lane)
+        running = RunningGateway(folder, config_text, fast_path=fast_path)
         await running.start()
         try:
             for environment_key, connection_id, tags in (

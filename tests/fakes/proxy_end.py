@@ -21,7 +21,7 @@ from gateway.config import ClientLimitsConfig
 from gateway.connections.opened import Opened, Placement
 from gateway.egress.client import Egress, Timeouts
 from gateway.egress.guard import Guard
-from gateway.egress.limits import Gates
+from gateway.egress.limits import EgressLimits
 from gateway.errors import GatewayError, NotFound
 from gateway.http.origin import Address
 from gateway.middleware.cors import cors
@@ -172,7 +172,7 @@ def application(
     live: Live,
     egress: Egress,
     end: Handler = forward,
-    gates: Gates | None = None,
+    egress_limits: EgressLimits | None = None,
     limits: ClientLimitsConfig | None = None,
 ) -> web.Application:
     app = web.Application(middlewares=[cors, told_apart, connection, upstream, credentials, decompress])
@@ -182,7 +182,7 @@ def application(
     runtime: Any = SimpleNamespace(
         live=live,
         links=NoLinks(),
-        gates=gates or Gates(),
+        egress_limits=egress_limits or EgressLimits(),
         request_log=SimpleNamespace(note=lambda _: None),
         current=SimpleNamespace(generation=generation),
     )
@@ -237,13 +237,13 @@ async def gateway_to(
     guard: Guard | None = None,
     runner_options: Mapping[str, Any] | None = None,
     under: str = "",
-    gates: Gates | None = None,
+    egress_limits: EgressLimits | None = None,
     limits: ClientLimitsConfig | None = None,
 ) -> AsyncIterator[Gateway]:
     """A gateway with one known connection. `under` mounts it below a prefix of a host application."""
     egress = Egress(guard or Guard(LOOPBACK), timeouts=timeouts)
     live = Live({opened.connection.ref: opened})
-    app = application(live, egress, gates=gates, limits=limits)
+    app = application(live, egress, egress_limits=egress_limits, limits=limits)
     if under:
         host = web.Application()
         host.add_subapp(under, app)

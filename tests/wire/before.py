@@ -35,10 +35,10 @@ def proxies(origin: str, nowhere: str) -> dict[str, dict[str, Any]]:
 
 
 @asynccontextmanager
-async def gateway_before(recorder: Recorder, folder: Path, *, lane: bool = True) -> AsyncIterator[Bench]:
+async def gateway_before(recorder: Recorder, folder: Path, *, fast_path: bool = True) -> AsyncIterator[Bench]:
     """A running gateway whose integrations all lead to `recorder`, with connection `c1` in each.
 
-    `lane`: plain requests take the fast lane; without it all go through the chain.
+    `fast_path`: plain requests take the fast path; without it all go through the chain.
     """
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # bound, never listening: nobody else gets this port
@@ -52,12 +52,12 @@ async def gateway_before(recorder: Recorder, folder: Path, *, lane: bool = True)
             **{name: {"provider": name, "forward_set_cookie": name == "based"} for name in entries},
         )
         del config_text["environments"]["dev"]["integrations"]["tracker"]
-        running = RunningGateway(folder, config_text, lane=lane)
+        running = RunningGateway(folder, config_text, fast_path=fast_path)
         await running.start()
         try:
             for name in entries:
                 await connect(running, name)
-            departures = running.lane.departures if lane else None
+            departures = running.fast_path.departures if fast_path else None
             yield Bench(int(running.url.rpartition(":")[2]), running.url, recorder, departures)
         finally:
             await running.stop()

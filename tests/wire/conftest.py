@@ -1,4 +1,4 @@
-"""One gateway and one recorder a module, on the loop that `gateway serve` runs on; everything through the fast lane where
+"""One gateway and one recorder a module, on the loop that `gateway serve` runs on; everything through the fast path where
 that takes it, and again through the chain."""
 
 import asyncio
@@ -24,7 +24,7 @@ async def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     recorder = Recorder()
     await recorder.start()
     try:
-        async with gateway_before(recorder, tmp_path_factory.mktemp("wire"), lane=request.param) as bench:
+        async with gateway_before(recorder, tmp_path_factory.mktemp("wire"), fast_path=request.param) as bench:
             yield bench
     finally:
         await recorder.stop()
@@ -33,7 +33,7 @@ async def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 @pytest.fixture(autouse=True)
 def company(request: pytest.FixtureRequest) -> Iterator[None]:
-    """On the fast lane every other case is as if others were on their way: what may leave together does."""
+    """On the fast path every other case is as if others were on their way: what may leave together does."""
     departures = request.getfixturevalue("bench").departures if "bench" in request.fixturenames else None
     others = crc32(request.node.nodeid.encode()) % 2 if departures is not None else 0
     if departures is not None:

@@ -18,7 +18,7 @@ from tests.fakes.raw_provider import OK, read_message
 
 @pytest.fixture(params=["lane", "chain"])
 async def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Keyed]:
-    async with keyed(tmp_path, lane=request.param == "lane") as there:
+    async with keyed(tmp_path, fast_path=request.param == "lane") as there:
         await there.warm()
         there.provider.heads.clear()
         yield there
@@ -47,20 +47,20 @@ async def test_it_behaves_as_the_providers_own_base_url(gateway: Keyed) -> None:
     assert gateway.provider.request_line() == "GET /a%2Fb/c?x=%2F&&y HTTP/1.1"
     assert "authorization: Bearer key-of-c1" in gateway.provider.lines()
     assert "dummy" not in "\n".join(gateway.provider.lines())
-    if gateway.running._on_lane:
-        assert gateway.running.lane.taken >= 1
+    if gateway.running._on_fast_path:
+        assert gateway.running.fast_path.taken >= 1
 
 
-@pytest.mark.parametrize("lane", [True, False], ids=["lane", "chain"])
-async def test_its_answers_run_no_script_and_are_not_sniffed(tmp_path: Path, lane: bool) -> None:
+@pytest.mark.parametrize("fast_path", [True, False], ids=["lane", "chain"])
+async def test_its_answers_run_no_script_and_are_not_sniffed(tmp_path: Path, fast_path: bool) -> None:
     page = b"<script>fetch('/connect')</script>"
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nVary: Accept-Encoding\r\nContent-Length: %d\r\n\r\n"
-    async with keyed(tmp_path, lane=lane, answered=head % len(page) + page) as gateway:
+    async with keyed(tmp_path, fast_path=fast_path, answered=head % len(page) + page) as gateway:
         await gateway.warm()
         token = (await capability(gateway))["secret"]
         async with asyncio.timeout(PATIENCE_S):
             calls = 0
-            while calls < 3 or (lane and gateway.running.lane.taken < 2):
+            while calls < 3 or (fast_path and gateway.running.fast_path.taken < 2):
                 calls += 1
                 answer = await gateway.raw(get(token, "/page"))
                 assert answer.body.data == page
@@ -205,8 +205,8 @@ def test_a_log_has_eight_characters_of_its_digest() -> None:
     assert masked("/connections/a/c/b") == "/connections/a/c/b"
 
 
-@pytest.mark.parametrize("lane", [True, False])
-async def test_links_of_the_provider_lead_through_the_same_address(tmp_path: Path, lane: bool) -> None:
+@pytest.mark.parametrize("fast_path", [True, False])
+async def test_links_of_the_provider_lead_through_the_same_address(tmp_path: Path, fast_path: bool) -> None:
     async def answered(reader: Any, writer: Any) -> None:
         while True:
             head, _ = await read_message(reader)
@@ -214,7 +214,7 @@ async def test_links_of_the_provider_lead_through_the_same_address(tmp_path: Pat
             says += b"Referrer-Policy: unsafe-url\r\nContent-Length: 0\r\n\r\n"
             writer.write(OK if b"/warm" in head else says)
 
-    async with keyed(tmp_path, lane=lane, answered=answered) as gateway:
+    async with keyed(tmp_path, fast_path=fast_path, answered=answered) as gateway:
         await gateway.warm()
         token = (await capability(gateway))["secret"]
         for _ in range(2):
@@ -223,7 +223,7 @@ async def test_links_of_the_provider_lead_through_the_same_address(tmp_path: Pat
             assert answer.head.one("location") == address + b"/y?z=1"
             assert answer.head.one("link") == b"<" + address + b"/p?page=2>; rel=next"
             assert answer.head.one("referrer-policy") == b"no-referrer"
-        assert gateway.running._on_lane is lane
+        assert gateway.running._on_fast_path is fast_path
 
 
 async def test_a_slot_in_the_query_is_filled_over_what_the_sdk_put_there(tmp_path: Path) -> None:

@@ -96,10 +96,10 @@ async def test_every_worker_refuses_it(tracker: Tracker, tmp_path: Path) -> None
         await until_refused(url, key["secret"], AROUND)
 
 
-@pytest.mark.parametrize("lane", [True, False])
+@pytest.mark.parametrize("fast_path", [True, False])
 @pytest.mark.parametrize("how", ["revoked", "expired", "revoked after all were forgotten", "replaced"])
 async def test_a_stream_under_way_ends_with_its_key(
-    tmp_path: Path, lane: bool, how: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, fast_path: bool, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def events(reader: Any, writer: Any) -> None:
         while True:
@@ -113,12 +113,12 @@ async def test_a_stream_under_way_ends_with_its_key(
                 await writer.drain()
                 await asyncio.sleep(0.05)
 
-    async with keyed(tmp_path, lane=lane, answered=events) as gateway:
+    async with keyed(tmp_path, fast_path=fast_path, answered=events) as gateway:
         await gateway.warm()
         result = await gateway.key(**({"expires_in_s": LONG_S} if how == "expired" else {}))
         named = f"Authorization: Bearer {result['secret']}\r\nProvider-Config-Key: lane\r\nConnection-Id: c1\r\n"
         ask = "GET /proxy/{} HTTP/1.1\r\nHost: gw\r\n" + named + "\r\n"
-        async with streaming(gateway, ask, by_lane=lane) as client:
+        async with streaming(gateway, ask, by_lane=fast_path) as client:
             if "forgotten" in how:
                 gateway.running.services.minted.missed()
             if "revoked" in how:
@@ -134,15 +134,15 @@ async def test_a_stream_under_way_ends_with_its_key(
 @asynccontextmanager
 async def streaming(gateway: Keyed, ask: str, *, by_lane: bool) -> AsyncIterator[Caller]:
     """Anyone who has a stream open, over the lane if so wished: that takes what is known from requests before."""
-    lane = gateway.running.lane if by_lane else None
+    fast_path = gateway.running.fast_path if by_lane else None
     while True:
         async with dial(gateway.port) as client:
             await client.send(ask.format("warm").encode())
             assert (await client.answer()).status == 200
-            taken = lane.taken if lane else 0
+            taken = fast_path.taken if fast_path else 0
             await client.send(ask.format("events").encode())
             assert b" 200 " in await client.reader.readuntil(b"\r\n\r\n")
-            if lane and lane.taken == taken:
+            if fast_path and fast_path.taken == taken:
                 continue
             yield client
             return

@@ -1,6 +1,6 @@
 """A key for ``GET /ex/*/rest/api/3/search*`` on one connection, and everybody who wants more of it.
 
-Each way is tried through the fast lane and through the chain; nothing but what the rule says reaches the provider.
+Each way is tried through the fast path and through the chain; nothing but what the rule says reaches the provider.
 """
 
 from collections.abc import AsyncIterator
@@ -16,7 +16,7 @@ GOOD = b"/ex/jira/rest/api/3/search?maxResults=2"
 
 @pytest.fixture(params=["lane", "chain"])
 async def gateway(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Keyed]:
-    async with keyed(tmp_path, lane=request.param == "lane") as there:
+    async with keyed(tmp_path, fast_path=request.param == "lane") as there:
         await there.warm()
         there.provider.heads.clear()
         yield there
@@ -42,8 +42,8 @@ async def test_the_key_does_what_it_is_for(gateway: Keyed) -> None:
         answer = await gateway.raw(message(key))
         assert (answer.status, answer.body.data) == (200, b"ok")
     assert [gateway.provider.request_line(n) for n in range(3)] == [f"GET {GOOD.decode()} HTTP/1.1"] * 3
-    if gateway.running._on_lane:
-        assert gateway.running.lane.taken >= 1, "after the first, which made the key known"
+    if gateway.running._on_fast_path:
+        assert gateway.running.fast_path.taken >= 1, "after the first, which made the key known"
     for line in gateway.provider.lines():
         assert "gw_sk_" not in line
 

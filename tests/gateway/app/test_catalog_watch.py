@@ -107,14 +107,14 @@ async def test_the_fast_lane_forgets_what_it_kept_of_a_connection(watched: Runni
     for _ in range(3):
         async with watched.proxied("c1") as answer:
             assert answer.status == 200
-    lane_before = watched.lane.handed_over
+    lane_before = watched.fast_path.handed_over
     entry = tracker_entry(tracker.url, proxy={"base_url": tracker.url, "headers": {"x-added": "by-the-entry"}})
     write_entry(watched.folder, "tracker", entry)
     await until(lambda: watched.services.generation.catalog.providers["tracker"].proxy.headers)
     async with watched.proxied("c1") as answer:
         assert answer.status == 200
     assert tracker.seen[-1].headers["x-added"] == "by-the-entry"
-    assert watched.lane.handed_over >= lane_before
+    assert watched.fast_path.handed_over >= lane_before
 
 
 async def test_a_faulty_file_keeps_the_old_entry_and_is_reported_once(

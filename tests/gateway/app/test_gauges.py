@@ -93,9 +93,9 @@ async def test_connections_to_providers_are_reported_by_provider_and_state(
 async def test_an_open_breaker_is_reported_by_provider(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     assert await called(running) == 200
-    gate = running.services.gates.to(("http", "127.0.0.1", int(tracker.url.rpartition(":")[2])))
+    gate = running.services.egress_limits.to(("http", "127.0.0.1", int(tracker.url.rpartition(":")[2])))
     for _ in range(20):
-        gate.leave("failed", probe=await gate.enter())
+        gate.release("failed", probe=await gate.acquire())
     assert numbers(running, "gateway_upstream_breakers_open") == {("tracker",): 1}
     assert await called(running) == 503
     assert numbers(running, "gateway_proxy_requests_total")["dev", "tracker", "GET", "503", "busy"] == 1

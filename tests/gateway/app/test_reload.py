@@ -12,7 +12,7 @@ import yaml
 import gateway
 from gateway import config as configuration
 from gateway.app.reload import reload
-from gateway.egress.limits import GateLimits
+from gateway.egress.limits import ConcurrencySettings
 from gateway.observe.metrics import RELOADS
 from gateway.observe.metrics_text import total
 from gateway.runtime import RUNTIME
@@ -189,7 +189,7 @@ async def test_other_limits_hold_for_providers_that_were_called_before(
     assert await status(running) == 200
     running.document["egress"]["limits"] = {"outstanding": 1, "waiting": 1, "wait_s": 9}
     assert await reloaded(running)
-    assert [gate.bulkhead.limits for gate in running.services.gates] == [GateLimits(1, 1, 9)]
+    assert [gate.concurrency.limits for gate in running.services.egress_limits] == [ConcurrencySettings(1, 1, 9)]
 
 
 async def test_a_renewal_whose_integration_is_taken_away_gives_its_lease_back(

@@ -20,7 +20,7 @@ from gateway.access.invalid_keys import MOST as MOST_INVALID_KEYS
 from gateway.app.reload import reload
 from gateway.connections.delete import Revoker
 from gateway.egress.egress_errors import TurnedAway
-from gateway.egress.limits import FAILURES, GateLimits
+from gateway.egress.limits import FAILURES, ConcurrencySettings
 from gateway.generation import Current, Generation
 from gateway.observe.metrics_text import total
 from gateway.records.connecting import Outcome
@@ -184,16 +184,16 @@ async def test_what_waits_to_be_delivered_stays_counted(
 async def test_an_open_breaker_stays_open_under_other_limits(telling: RunningGateway, tracker: Tracker) -> None:
     await telling.imported(tracker.grant())
     parts = urlsplit(tracker.url)
-    gate = telling.services.gates.to(("http", str(parts.hostname), parts.port or 0))
+    gate = telling.services.egress_limits.to(("http", str(parts.hostname), parts.port or 0))
     for _ in range(FAILURES):
-        assert gate.enter_at_once()
-        gate.leave("failed", probe=False)
-    assert gate.enter_at_once() is False
+        assert gate.try_acquire()
+        gate.release("failed", probe=False)
+    assert gate.try_acquire() is False
     _, after = await reloaded(telling)
     limits = after.config.egress.limits
-    assert gate.bulkhead.limits == GateLimits(limits.outstanding, limits.waiting, limits.wait_s)
+    assert gate.concurrency.limits == ConcurrencySettings(limits.outstanding, limits.waiting, limits.wait_s)
     with pytest.raises(TurnedAway):
-        await gate.enter()
+        await gate.acquire()
     calls = tracker.calls["api"]
     assert await status(telling) == 503
     assert tracker.calls["api"] == calls
@@ -202,14 +202,14 @@ async def test_an_open_breaker_stays_open_under_other_limits(telling: RunningGat
 async def test_calls_outstanding_stay_counted_and_one_that_waits_takes_a_new_place(telling: RunningGateway) -> None:
     telling.document["egress"]["limits"] = {"outstanding": 1}
     await telling.restart()
-    gate = telling.services.gates.to(("http", "127.0.0.1", 1))
-    assert gate.enter_at_once()
-    waiting = asyncio.create_task(gate.enter())
-    await until(lambda: gate.bulkhead.waiting)
+    gate = telling.services.egress_limits.to(("http", "127.0.0.1", 1))
+    assert gate.try_acquire()
+    waiting = asyncio.create_task(gate.acquire())
+    await until(lambda: gate.concurrency.waiting)
     await reloaded(telling)  # two places now
     assert await asyncio.wait_for(waiting, PATIENCE_S) is False
-    assert (gate.bulkhead.outstanding, gate.bulkhead.waiting) == (2, 0)
-    assert not gate.enter_at_once()
+    assert (gate.concurrency.outstanding, gate.concurrency.waiting) == (2, 0)
+    assert not gate.try_acquire()
 
 
 async def minted(running: RunningGateway, name: str, **limits: Any) -> dict[str, str]:
@@ -416,7 +416,7 @@ SURVIVES: Final[dict[str, Test]] = {
     "store": test_the_store_and_its_age_stay,
     "minted": test_a_budget_keeps_what_was_set_aside_and_is_never_exceeded,
     "managed": test_an_integration_made_through_the_api_stays_and_changes_for_all_generations,
-    "gates": test_an_open_breaker_stays_open_under_other_limits,
+    "egress_limits": test_an_open_breaker_stays_open_under_other_limits,
     "retired": test_a_refresh_under_way_ends_once_and_is_stored,
     "page_memory": test_page_memory_stays_reserved,
     "metrics": test_counters_go_on,

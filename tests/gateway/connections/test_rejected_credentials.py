@@ -198,11 +198,11 @@ async def test_a_grant_that_the_token_endpoint_calls_gone_is_reported_as_that(
     assert row["errors"][0]["log_id"].startswith("invalid_grant")
 
 
-@pytest.mark.parametrize("lane", [True, False])
+@pytest.mark.parametrize("fast_path", [True, False])
 async def test_403_on_every_path_for_a_day_needs_the_end_user_and_on_one_path_does_not(
-    lane: bool, keyed: RunningGateway, tracker: Tracker, later: Any
+    fast_path: bool, keyed: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    options = {} if lane else {"method": "POST"}
+    options = {} if fast_path else {"method": "POST"}
     tracker.refusal = 403
     withdraw(tracker)
     assert await called(keyed, 30, **options) == {403}
@@ -233,12 +233,12 @@ async def test_a_connection_that_works_stays_on_the_fast_path_and_one_that_is_co
     keyed: RunningGateway, tracker: Tracker
 ) -> None:
     tracker.refusal, tracker.forbidden = 403, {"/forbidden"}
-    lane, suspected = keyed.lane, keyed.services.live.rejections.suspected
+    fast_path, suspected = keyed.fast_path, keyed.services.live.rejections.suspected
 
     async def taken(path: str) -> int:
-        before = lane.taken - lane.handed_over
+        before = fast_path.taken - fast_path.handed_over
         await called(keyed, 1, path)
-        return lane.taken - lane.handed_over - before
+        return fast_path.taken - fast_path.handed_over - before
 
     async def fast_again() -> None:
         """A call through the chain has its answer before its connection to the provider is kept for the next one."""

@@ -11,13 +11,13 @@ from gateway.egress.limits import (
     FLOOR,
     OPEN_S,
     WITHIN_S,
-    Breaker,
     Budget,
-    Bulkhead,
+    CircuitBreaker,
+    ConcurrencyLimit,
+    ConcurrencySettings,
+    EgressLimits,
     Full,
-    Gate,
-    GateLimits,
-    Gates,
+    OriginLimits,
 )
 
 ORIGIN = ("https", "api.example.com", 443)
@@ -30,86 +30,86 @@ async def turns() -> None:
 
 
 async def test_places_are_given_in_the_order_of_asking() -> None:
-    bulkhead = Bulkhead(GateLimits(1, 5, 10))
-    assert bulkhead.enter()
-    assert not bulkhead.enter()
+    concurrency = ConcurrencyLimit(ConcurrencySettings(1, 5, 10))
+    assert concurrency.try_acquire()
+    assert not concurrency.try_acquire()
     order: list[int] = []
 
     async def call(number: int) -> None:
-        await bulkhead.wait()
+        await concurrency.acquire()
         order.append(number)
-        bulkhead.leave()
+        concurrency.release()
 
     tasks = [asyncio.create_task(call(number)) for number in range(3)]
     await turns()
-    assert bulkhead.waiting == 3
-    bulkhead.leave()
+    assert concurrency.waiting == 3
+    concurrency.release()
     await asyncio.gather(*tasks)
     assert order == [0, 1, 2]
-    assert (bulkhead.outstanding, bulkhead.waiting) == (0, 0)
+    assert (concurrency.outstanding, concurrency.waiting) == (0, 0)
 
 
 async def test_whoever_leaves_the_queue_holds_no_place_even_if_it_came_in_that_moment() -> None:
-    bulkhead = Bulkhead(GateLimits(1, 5, 10))
-    bulkhead.enter()
-    impatient, late = (asyncio.create_task(bulkhead.wait()) for _ in range(2))
+    concurrency = ConcurrencyLimit(ConcurrencySettings(1, 5, 10))
+    concurrency.try_acquire()
+    impatient, late = (asyncio.create_task(concurrency.acquire()) for _ in range(2))
     await turns()
     impatient.cancel()
     await turns()
-    bulkhead.leave()
+    concurrency.release()
     await late
-    third = asyncio.create_task(bulkhead.wait())
+    third = asyncio.create_task(concurrency.acquire())
     await turns()
-    bulkhead.leave()
+    concurrency.release()
     third.cancel()  # the place has been granted, and nobody is there to take it
     with suppress(asyncio.CancelledError):
         await third
-    assert (bulkhead.outstanding, bulkhead.waiting) == (0, 0)
+    assert (concurrency.outstanding, concurrency.waiting) == (0, 0)
 
 
 async def test_the_queue_is_bounded_in_length_and_in_time() -> None:
-    bulkhead = Bulkhead(GateLimits(1, 1, 0))
-    bulkhead.enter()
+    concurrency = ConcurrencyLimit(ConcurrencySettings(1, 1, 0))
+    concurrency.try_acquire()
     with pytest.raises(Full):
-        await bulkhead.wait()
-    full = Bulkhead(GateLimits(1, 0, 10))
-    full.enter()
+        await concurrency.acquire()
+    full = ConcurrencyLimit(ConcurrencySettings(1, 0, 10))
+    full.try_acquire()
     with pytest.raises(Full):
-        await full.wait()
-    assert (bulkhead.outstanding, bulkhead.waiting, full.outstanding) == (1, 0, 1)
+        await full.acquire()
+    assert (concurrency.outstanding, concurrency.waiting, full.outstanding) == (1, 0, 1)
 
 
 async def test_other_limits_count_from_now_on_for_calls_that_wait_and_calls_outstanding() -> None:
-    gates = Gates(GateLimits(1, 5, 10))
-    bulkhead = gates.to(ORIGIN).bulkhead
-    assert bulkhead.enter()
-    waiting = [asyncio.create_task(bulkhead.wait()) for _ in range(3)]
+    egress_limits = EgressLimits(ConcurrencySettings(1, 5, 10))
+    concurrency = egress_limits.to(ORIGIN).concurrency
+    assert concurrency.try_acquire()
+    waiting = [asyncio.create_task(concurrency.acquire()) for _ in range(3)]
     await turns()
-    gates.limit(GateLimits(3, 5, 10))
+    egress_limits.limit(ConcurrencySettings(3, 5, 10))
     await turns()
-    assert (bulkhead.outstanding, bulkhead.waiting) == (3, 1)
-    gates.limit(GateLimits(1, 5, 10))
-    bulkhead.leave()
-    bulkhead.leave()
+    assert (concurrency.outstanding, concurrency.waiting) == (3, 1)
+    egress_limits.limit(ConcurrencySettings(1, 5, 10))
+    concurrency.release()
+    concurrency.release()
     await turns()
-    assert (bulkhead.outstanding, bulkhead.waiting) == (1, 1), "above the lower limit no place is given on"
-    bulkhead.leave()
+    assert (concurrency.outstanding, concurrency.waiting) == (1, 1), "above the lower limit no place is given on"
+    concurrency.release()
     await asyncio.gather(*waiting)
-    assert (bulkhead.outstanding, bulkhead.waiting) == (1, 0)
-    assert gates.to(("https", "other.example", 443)).bulkhead.limits == GateLimits(1, 5, 10)
+    assert (concurrency.outstanding, concurrency.waiting) == (1, 0)
+    assert egress_limits.to(("https", "other.example", 443)).concurrency.limits == ConcurrencySettings(1, 5, 10)
 
 
 async def test_a_caller_without_a_place_is_reported_when_to_come_back() -> None:
-    gate = Gate(ORIGIN, GateLimits(1, 0, 0))
-    await gate.enter()
+    gate = OriginLimits(ORIGIN, ConcurrencySettings(1, 0, 0))
+    await gate.acquire()
     with pytest.raises(TurnedAway, match=r"api\.example\.com") as refused:
-        await gate.enter()
+        await gate.acquire()
     assert (refused.value.reason, refused.value.sent) == ("too_many_outstanding", False)
     assert refused.value.retry_after_s > 0
 
 
 def test_the_breaker_opens_after_20_failures_in_10_s() -> None:
-    slow, fast = Breaker(), Breaker()
+    slow, fast = CircuitBreaker(), CircuitBreaker()
     for number in range(FAILURES * 3):
         assert not slow.failed(number * WITHIN_S / (FAILURES - 2), probe=False)
     opened = [fast.failed(number * 0.01, probe=False) for number in range(FAILURES)]
@@ -119,20 +119,20 @@ def test_the_breaker_opens_after_20_failures_in_10_s() -> None:
 
 
 def test_one_bad_resource_of_a_provider_that_works_does_not_open_it() -> None:
-    breaker = Breaker()
+    breaker = CircuitBreaker()
     for number in range(FAILURES * 5):
         breaker.answers += 2
         assert not breaker.failed(number * 0.01, probe=False)
 
 
 def test_after_30_s_one_call_tries_and_the_others_wait_for_it() -> None:
-    breaker = Breaker()
+    breaker = CircuitBreaker()
     for _ in range(FAILURES):
         breaker.failed(100.0, probe=False)
     assert breaker.refusal_s(110.0) == OPEN_S - 10
     assert breaker.refusal_s(100 + OPEN_S) == 0
     assert breaker.refusal_s(100 + OPEN_S) > 0
-    breaker.untold()
+    breaker.result_unknown()
     assert breaker.refusal_s(100 + OPEN_S) == 0
     assert breaker.failed(100 + OPEN_S, probe=True)
     assert breaker.refusal_s(101 + OPEN_S) == OPEN_S - 1
@@ -146,20 +146,20 @@ async def test_while_open_nobody_waits_and_an_answer_to_the_one_that_tries_close
 ) -> None:
     now = 1000.0
     monkeypatch.setattr("gateway.clock.monotonic", lambda: now)
-    gate = Gate(ORIGIN, GateLimits())
+    gate = OriginLimits(ORIGIN, ConcurrencySettings())
     for _ in range(FAILURES):
-        gate.leave("failed", probe=await gate.enter())
+        gate.release("failed", probe=await gate.acquire())
     with pytest.raises(TurnedAway) as refused:
-        await gate.enter()
+        await gate.acquire()
     assert (refused.value.reason, refused.value.retry_after_s) == ("provider_unreachable", OPEN_S)
     now += OPEN_S
-    assert await gate.enter()
+    assert await gate.acquire()
     with pytest.raises(TurnedAway):
-        await gate.enter()
-    gate.leave("answered", probe=True)
-    assert not await gate.enter()
-    gate.leave("untold", probe=False)
-    assert gate.bulkhead.outstanding == 0
+        await gate.acquire()
+    gate.release("answered", probe=True)
+    assert not await gate.acquire()
+    gate.release("unknown", probe=False)
+    assert gate.concurrency.outstanding == 0
 
 
 def test_retries_are_a_fifth_of_the_requests_and_a_few() -> None:
@@ -171,11 +171,11 @@ def test_retries_are_a_fifth_of_the_requests_and_a_few() -> None:
 
 
 def test_a_gate_that_remembers_nothing_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.egress.limits.MOST_GATES", 3)
-    gates = Gates()
-    busy = gates.to(("https", "busy.example", 443))
-    busy.bulkhead.enter()
+    monkeypatch.setattr("gateway.egress.limits.MOST_ORIGINS", 3)
+    egress_limits = EgressLimits()
+    busy = egress_limits.to(("https", "busy.example", 443))
+    busy.concurrency.try_acquire()
     for number in range(20):
-        gates.to(("https", f"{number}.example", 443))
-    assert gates.to(("https", "busy.example", 443)) is busy
-    assert len(list(gates)) <= 4
+        egress_limits.to(("https", f"{number}.example", 443))
+    assert egress_limits.to(("https", "busy.example", 443)) is busy
+    assert len(list(egress_limits)) <= 4

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from statistics import median
 
-from gateway.egress.limits import Bulkhead, GateLimits, Gates
+from gateway.egress.limits import ConcurrencyLimit, ConcurrencySettings, EgressLimits
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.proxy_end import Gateway, gateway_to, opened_at
 from tests.fakes.raw_provider import raw_provider
@@ -32,45 +32,45 @@ async def usual(gateway: Gateway, line: str) -> float:
 
 
 @asynccontextmanager
-async def stuck(gateway: Gateway, bulkhead: Bulkhead) -> AsyncIterator[None]:
+async def stuck(gateway: Gateway, concurrency: ConcurrencyLimit) -> AsyncIterator[None]:
     """Many calls to the provider that hangs, half of them without a place."""
     calls = [asyncio.create_task(gateway.call("/proxy/x")) for _ in range(HANGING)]
     try:
-        await hung(bulkhead, calls)
-        assert bulkhead.outstanding == HANGING // 2
+        await hung(concurrency, calls)
+        assert concurrency.outstanding == HANGING // 2
         yield
     finally:
         for call in calls:
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
-    while bulkhead.outstanding + bulkhead.waiting:
+    while concurrency.outstanding + concurrency.waiting:
         await asyncio.sleep(0)
 
 
-async def hung(bulkhead: Bulkhead, calls: list[asyncio.Task[bytes]]) -> None:
+async def hung(concurrency: ConcurrencyLimit, calls: list[asyncio.Task[bytes]]) -> None:
     """Return once all of them have a place or wait for one."""
     async with asyncio.timeout(PATIENCE_S):
-        while bulkhead.outstanding + bulkhead.waiting < len(calls):
+        while concurrency.outstanding + concurrency.waiting < len(calls):
             ended = [call.result() for call in calls if call.done()]
             assert not ended, ended
             await asyncio.sleep(0)
 
 
 async def test_while_one_provider_hangs_under_many_calls_another_is_as_quick_as_before() -> None:
-    gates = Gates(GateLimits(outstanding=HANGING // 2, waiting=HANGING, wait_s=60))
+    egress_limits = EgressLimits(ConcurrencySettings(outstanding=HANGING // 2, waiting=HANGING, wait_s=60))
     async with (
         raw_provider(silent) as hanging,
         raw_provider() as working,
         gateway_to(
-            opened_at(hanging.port, allowed_origins=(f"http://127.0.0.1:{working.port}",)), gates=gates
+            opened_at(hanging.port, allowed_origins=(f"http://127.0.0.1:{working.port}",)), egress_limits=egress_limits
         ) as gateway,
     ):
         there = f"Base-Url-Override: http://127.0.0.1:{working.port}"
-        bulkhead = gates.to(("http", "127.0.0.1", hanging.port)).bulkhead
+        concurrency = egress_limits.to(("http", "127.0.0.1", hanging.port)).concurrency
         before, meanwhile = [], []
         for _ in range(ROUNDS):  # in turns and again, since the machine has other things to do
             before.append(await usual(gateway, there))
-            async with stuck(gateway, bulkhead):
+            async with stuck(gateway, concurrency):
                 meanwhile.append(await usual(gateway, there))
             if min(meanwhile) < 2 * min(before):
                 break

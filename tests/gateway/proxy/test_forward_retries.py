@@ -8,7 +8,7 @@ import pytest
 
 from gateway.connections.opened import Placement
 from gateway.egress.client import Timeouts
-from gateway.egress.limits import GateLimits, Gates
+from gateway.egress.limits import ConcurrencySettings, EgressLimits
 from gateway.proxy.caller_body import KEPT_BYTES
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.proxy_end import Gateway, gateway_to, opened_at
@@ -339,17 +339,17 @@ async def test_a_provider_that_hangs_fills_its_own_places_alone() -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
-    gates = Gates(GateLimits(outstanding=2, waiting=0, wait_s=1))
+    egress_limits = EgressLimits(ConcurrencySettings(outstanding=2, waiting=0, wait_s=1))
     async with (
         raw_provider(silent) as hanging,
         raw_provider() as working,
         gateway_to(
-            opened_at(hanging.port, allowed_origins=(f"http://127.0.0.1:{working.port}",)), gates=gates
+            opened_at(hanging.port, allowed_origins=(f"http://127.0.0.1:{working.port}",)), egress_limits=egress_limits
         ) as gateway,
     ):
         stuck = [asyncio.create_task(gateway.call("/proxy/x")) for _ in range(2)]
-        gate = gates.to(("http", "127.0.0.1", hanging.port))
-        while gate.bulkhead.outstanding < 2:
+        gate = egress_limits.to(("http", "127.0.0.1", hanging.port))
+        while gate.concurrency.outstanding < 2:
             await asyncio.sleep(0)
         full = parsed(await gateway.call("/proxy/x"))
         well = parsed(await gateway.call("/proxy/x", f"Base-Url-Override: http://127.0.0.1:{working.port}"))

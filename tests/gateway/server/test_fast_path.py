@@ -1,4 +1,4 @@
-"""The fast lane: which requests take it, and that nobody can tell from the outside.
+"""The fast path: which requests take it, and that nobody can tell from the outside.
 
 Each test asks the counters of the lane too, so that it fails if the request went the other way.
 """
@@ -51,13 +51,13 @@ async def dial(port: int) -> AsyncIterator[Client]:
 
 @asynccontextmanager
 async def before(
-    provider: RawProvider, folder: Path, *, lane: bool = True, **proxy: Any
+    provider: RawProvider, folder: Path, *, fast_path: bool = True, **proxy: Any
 ) -> AsyncIterator[RunningGateway]:
     """A gateway with connection `c1` to `provider`, and one kept connection that has served already."""
     write_entry(folder, "lane", {**ENTRY, "proxy": {"base_url": provider.origin, "headers": HEADERS, **proxy}})
     config_text = document([f"127.0.0.1/32:{provider.port}"], lane={"provider": "lane"})
     del config_text["environments"]["dev"]["integrations"]["tracker"]
-    running = RunningGateway(folder, config_text, lane=lane)
+    running = RunningGateway(folder, config_text, fast_path=fast_path)
     await running.start()
     try:
         credentials = {"type": "API_KEY", "apiKey": "key-of-c1"}
@@ -83,7 +83,7 @@ async def test_a_plain_request_takes_it_from_the_second_on(tmp_path: Path) -> No
     async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
         for _ in range(3):
             assert (await client.ask(get())).status == 200
-        assert (running.lane.taken, running.lane.handed_over) == (2, 0)
+        assert (running.fast_path.taken, running.fast_path.handed_over) == (2, 0)
         assert provider.connections == 1
         assert provider.heads[0] == provider.heads[1] == provider.heads[2]
         assert b"\r\nauthorization: Bearer key-of-c1\r\n" in provider.heads[2]
@@ -107,7 +107,7 @@ async def test_what_asks_for_more_goes_through_the_chain(tmp_path: Path, more: b
         await warm(running)
         async with dial(port_of(running)) as client:
             await client.ask(get(more=more))
-        assert running.lane.taken == 0
+        assert running.fast_path.taken == 0
 
 
 @pytest.mark.parametrize("target", [b"/proxy/../x", b"/%70roxy/x", b"/proxyx", b"/proxy/%2e%2e/x", b"/providers"])
@@ -116,7 +116,7 @@ async def test_what_is_no_plain_path_goes_through_the_chain(tmp_path: Path, targ
         await warm(running)
         async with dial(port_of(running)) as client:
             await client.ask(get(target))
-        assert running.lane.taken == 0
+        assert running.fast_path.taken == 0
         assert len(provider.heads) == 1
 
 
@@ -147,8 +147,8 @@ ANSWERS = [
 @pytest.mark.parametrize(("says", "method"), ANSWERS)
 async def test_an_answer_is_the_same_either_way(tmp_path: Path, says: bytes, method: bytes) -> None:
     seen: dict[bool, list[bytes]] = {}
-    for lane in (True, False):
-        folder = tmp_path / str(lane)
+    for fast_path in (True, False):
+        folder = tmp_path / str(fast_path)
         folder.mkdir()
 
         async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -157,15 +157,15 @@ async def test_an_answer_is_the_same_either_way(tmp_path: Path, says: bytes, met
                 warming = b"/warm" in head
                 writer.write(OK if warming else says.split(b"\r\n\r\n")[0] + b"\r\n\r\n" if method == b"HEAD" else says)
 
-        async with raw_provider(answered) as provider, before(provider, folder, lane=lane) as running:
+        async with raw_provider(answered) as provider, before(provider, folder, fast_path=fast_path) as running:
             await warm(running)
             async with dial(port_of(running)) as client:
                 answer = await client.ask(get(method=method), method=method)
                 assert (await client.ask(get(b"/proxy/warm"))).status == 200, "the connection goes on"
-            if lane:
-                assert (running.lane.taken, running.lane.handed_over) == (2, 0)
+            if fast_path:
+                assert (running.fast_path.taken, running.fast_path.handed_over) == (2, 0)
             own = f":{port_of(running)}/proxy".encode()
-            seen[lane] = [VARIES.sub(b"", answer.head.raw).replace(own, b":0/proxy"), answer.body.data]
+            seen[fast_path] = [VARIES.sub(b"", answer.head.raw).replace(own, b":0/proxy"), answer.body.data]
     assert seen[True] == seen[False]
 
 
@@ -175,17 +175,17 @@ async def test_records_are_the_same_either_way(tmp_path: Path) -> None:
         running.services.request_log.note = notes.append  # type: ignore[method-assign]
         async with dial(port_of(running)) as client:
             response = [await client.ask(get(b"/proxy/a/b?secret=1", b"X-Request-Id: mine\r\n")) for _ in range(2)]
-        assert running.lane.taken == 1
-    chain, lane = notes
+        assert running.fast_path.taken == 1
+    chain, fast_path = notes
     for name in ("request_id", "environment", "integration_id", "connection_id", "method", "host", "path", "status"):
-        assert getattr(chain, name) == getattr(lane, name), name
+        assert getattr(chain, name) == getattr(fast_path, name), name
     assert [note.bytes_out for note in notes] == [len(answer.head.raw) + len(answer.body.data) for answer in response]
-    assert (lane.bytes_in, lane.error_code) == (chain.bytes_in, chain.error_code)
-    assert lane.token_ms == 0, "nothing had to be loaded"
-    assert lane.gateway_ms >= 0
-    assert 0 < lane.upstream_ms <= lane.duration_ms
-    assert lane.path == "/a/b"
-    assert lane.request_id == "mine"
+    assert (fast_path.bytes_in, fast_path.error_code) == (chain.bytes_in, chain.error_code)
+    assert fast_path.token_ms == 0, "nothing had to be loaded"
+    assert fast_path.gateway_ms >= 0
+    assert 0 < fast_path.upstream_ms <= fast_path.duration_ms
+    assert fast_path.path == "/a/b"
+    assert fast_path.request_id == "mine"
 
 
 async def test_a_401_is_the_first_attempt_of_the_chain(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ async def test_a_401_is_the_first_attempt_of_the_chain(tmp_path: Path) -> None:
             assert b"\r\nGateway-Attempts: 1\r\n" in answer.head.raw
             assert (await client.ask(get(b"/proxy/warm"))).status == 200
         assert len(provider.heads) == 3
-        assert running.lane.handed_over == 1
+        assert running.fast_path.handed_over == 1
 
 
 async def test_retries_go_on_in_the_chain(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ async def test_retries_go_on_in_the_chain(tmp_path: Path) -> None:
         assert answer.status == 200
         assert b"\r\nGateway-Attempts: 2\r\n" in answer.head.raw
         assert len(provider.heads) == 3
-        assert running.lane.handed_over == 1
+        assert running.fast_path.handed_over == 1
 
 
 async def test_a_kept_connection_that_was_dead_is_replaced_once(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ async def test_a_kept_connection_that_was_dead_is_replaced_once(tmp_path: Path) 
         assert answer.status == 200
         assert b"\r\nGateway-Attempts: 1\r\n" in answer.head.raw
         assert provider.connections == 2
-        assert (running.lane.taken, running.lane.handed_over) == (1, 1)
+        assert (running.fast_path.taken, running.fast_path.handed_over) == (1, 1)
 
 
 async def test_an_answer_that_is_no_http_is_a_502(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ async def test_an_answer_that_is_no_http_is_a_502(tmp_path: Path) -> None:
             answer = await client.ask(get())
         assert answer.status == 502
         assert b"\r\nGateway-Error: upstream_protocol\r\n" in answer.head.raw
-        assert running.lane.handed_over == 1
+        assert running.fast_path.handed_over == 1
 
 
 async def test_a_body_that_breaks_off_never_ends_cleanly(tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ async def test_a_caller_who_leaves_frees_the_provider(tmp_path: Path) -> None:
         async with asyncio.timeout(PATIENCE_S):
             await left.wait()
         assert [(note.status, note.error_code) for note in notes] == [(499, "client_left")]
-        assert running.lane.taken == 1
+        assert running.fast_path.taken == 1
 
 
 async def test_a_slow_reader_holds_the_provider_back(tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ async def test_a_slow_reader_holds_the_provider_back(tmp_path: Path) -> None:
             assert written < total
             assert len(await client.reader.readexactly(total)) == total
             assert (await client.ask(get(b"/proxy/warm"))).status == 200
-        assert running.lane.taken == 2
+        assert running.fast_path.taken == 2
 
 
 async def test_requests_sent_together_are_answered_in_their_order(tmp_path: Path) -> None:
@@ -388,9 +388,9 @@ async def test_no_secret_key_is_kept(tmp_path: Path) -> None:
     async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
         for _ in range(2):
             await client.ask(get())
-        assert running.lane.taken == 1
-        assert SECRET_KEY not in repr(running.lane._known)
-        assert SECRET_KEY.encode() not in b"".join(running.lane._known)
+        assert running.fast_path.taken == 1
+        assert SECRET_KEY not in repr(running.fast_path._known)
+        assert SECRET_KEY.encode() not in b"".join(running.fast_path._known)
 
 
 async def test_what_stands_still_for_too_long_is_a_504(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -415,8 +415,8 @@ async def test_what_stands_still_for_too_long_is_a_504(tmp_path: Path, monkeypat
             result = await client.answer()
         assert result.status == 504
         assert b"\r\nGateway-Error: upstream_timeout\r\n" in result.head.raw
-        gate = running.services.gates.to(("http", "127.0.0.1", provider.port))
-        assert gate.bulkhead.outstanding == 0
+        gate = running.services.egress_limits.to(("http", "127.0.0.1", provider.port))
+        assert gate.concurrency.outstanding == 0
 
 
 async def test_the_last_answer_before_a_stop_says_so(tmp_path: Path) -> None:
@@ -441,7 +441,7 @@ async def test_the_last_answer_before_a_stop_says_so(tmp_path: Path) -> None:
             assert b"\r\nConnection: close\r\n" in result.head.raw
             assert result.body.data == b"ok"
             assert await client.rest() == b""
-        assert running.lane.taken == 1
+        assert running.fast_path.taken == 1
 
 
 async def test_a_host_application_has_no_lane(tmp_path: Path) -> None:
@@ -459,7 +459,7 @@ async def test_a_host_application_has_no_lane(tmp_path: Path) -> None:
     run = gateway.runner(app)
     await run.setup()
     try:
-        assert run.server.lane is None  # type: ignore[union-attr]
+        assert run.server.fast_path is None  # type: ignore[union-attr]
         assert RUNTIME in app
     finally:
         await run.cleanup()
@@ -470,11 +470,11 @@ async def test_strangers_fill_no_memory(tmp_path: Path) -> None:
     async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
         foreign = get().replace(SECRET_KEY.encode(), b"sk-of-somebody-else-0123")
         assert (await client.ask(foreign)).status == 401
-        assert not running.lane._known
+        assert not running.fast_path._known
         await warm(running)
         for _ in range(2):
             assert (await client.ask(get())).status == 200
-        assert len(running.lane._known) == 1
+        assert len(running.fast_path._known) == 1
 
 
 async def test_a_401_to_a_credential_that_was_replaced_meanwhile_is_tried_with_the_new_one(tmp_path: Path) -> None:
@@ -502,4 +502,4 @@ async def test_a_401_to_a_credential_that_was_replaced_meanwhile_is_tried_with_t
             result = await client.answer()
         assert result.status == 200
         assert b"\r\nGateway-Attempts: 2\r\n" in result.head.raw
-        assert running.lane.handed_over == 1
+        assert running.fast_path.handed_over == 1

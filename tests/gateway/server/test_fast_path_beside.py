@@ -1,4 +1,4 @@
-"""What the fast lane owes to its surroundings: metrics, time, reloads, and an end without a lost request."""
+"""What the fast path owes to its surroundings: metrics, time, reloads, and an end without a lost request."""
 
 import asyncio
 from pathlib import Path
@@ -30,7 +30,7 @@ async def test_its_requests_are_counted_and_timed(tmp_path: Path, clock: Clock) 
         await warm(running)
         async with dial(port_of(running)) as client:
             answers = [await client.ask(get()) for _ in range(3)]
-        taken = running.lane.taken
+        taken = running.fast_path.taken
         assert taken >= 2
         assert counted(running, "gateway_proxy_requests_total") == {("dev", "lane", "GET", "200", ""): 4}
         split_ms = next(
@@ -62,7 +62,7 @@ async def test_what_the_chain_takes_over_has_begun_on_the_lane(tmp_path: Path, c
         async with dial(port_of(running)) as client:
             await client.ask(get(b"/proxy/warm"))
             answer = await client.ask(get())
-        assert running.lane.handed_over == 1
+        assert running.fast_path.handed_over == 1
     assert answer.status == 401
     assert 5000 <= split((answer.head.one("server-timing") or b"").decode())["upstream"] < 9000
     record = notes[-1]
@@ -76,7 +76,7 @@ async def test_a_reload_counts_from_the_next_request_on(tmp_path: Path) -> None:
         async with dial(port_of(running)) as client:
             for _ in range(2):
                 assert (await client.ask(get())).status == 200
-            taken = running.lane.taken
+            taken = running.fast_path.taken
             assert taken
             entry = yaml.safe_load((tmp_path / "catalog" / "lane.yaml").read_text())
             entry["proxy"]["base_url"] += "/v2"
@@ -85,7 +85,7 @@ async def test_a_reload_counts_from_the_next_request_on(tmp_path: Path) -> None:
             for _ in range(2):
                 assert (await client.ask(get())).status == 200
             assert provider.request_line() == "GET /v2/x HTTP/1.1"
-            assert running.lane.taken > taken  # once the chain has opened the connection again
+            assert running.fast_path.taken > taken  # once the chain has opened the connection again
             running.document["environments"]["dev"]["secret_keys"] = ["sk-another-0123456789abcdef"]
             (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(running.document))
             assert await gateway.reload(running.app, tmp_path / "gateway.yaml")
@@ -109,10 +109,10 @@ async def test_an_answer_that_promised_another_before_the_stop_is_followed_by_on
         await warm(running)
         async with dial(port_of(running)) as client:
             await client.ask(get())
-            taken = running.lane.taken
+            taken = running.fast_path.taken
             await client.send(get(b"/proxy/halves"))
             assert b"\r\nConnection: close" not in await client.head()
-            assert running.lane.taken == taken + 1
+            assert running.fast_path.taken == taken + 1
             assert running._runner is not None
             stopping = asyncio.create_task(running._runner.cleanup())
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""What is bounded on the fast lane stays bounded where the chain takes over: memory, silence, and the time for all of it."""
+"""What is bounded on the fast path stays bounded where the chain takes over: memory, silence, and the time for all of it."""
 
 import asyncio
 from pathlib import Path
@@ -56,7 +56,7 @@ async def test_what_is_sent_behind_a_request_stays_bounded_after_a_hand_over(tmp
             assert len(connection._held) < 1 << 20
             may_refuse.set()
             await stuck.wait()
-            assert running.lane.handed_over == 1
+            assert running.fast_path.handed_over == 1
             seen = -1
             while seen != written:  # until nothing moves any more
                 seen = written
@@ -92,7 +92,7 @@ async def test_silence_counts_from_a_late_head_on(tmp_path: Path, clock: Clock) 
             connection.look(our_clock.monotonic() + 30, begun_by=0.0)
             may_end.set()
             assert await client.reader.readexactly(2) == b"ok"
-        assert (running.lane.taken, running.lane.handed_over) == (1, 0)
+        assert (running.fast_path.taken, running.fast_path.handed_over) == (1, 0)
 
 
 async def test_the_time_for_all_of_it_goes_on_after_a_hand_over(tmp_path: Path, clock: Clock) -> None:
@@ -116,4 +116,4 @@ async def test_the_time_for_all_of_it_goes_on_after_a_hand_over(tmp_path: Path, 
         assert answer.status == 504
         assert b"\r\nGateway-Error: upstream_timeout\r\n" in answer.head.raw
         assert b"\r\nGateway-Attempts: 2\r\n" in answer.head.raw
-        assert running.lane.handed_over == 1
+        assert running.fast_path.handed_over == 1

@@ -140,7 +140,7 @@ class Side:
 
 
 @asynccontextmanager
-async def side(folder: Path, *, lane: bool) -> AsyncIterator[Side]:
+async def side(folder: Path, *, fast_path: bool) -> AsyncIterator[Side]:
     arrived: list[tuple[bytes, bytes]] = []
 
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -154,7 +154,7 @@ async def side(folder: Path, *, lane: bool) -> AsyncIterator[Side]:
                 return
 
     folder.mkdir()
-    async with raw_provider(script) as provider, before(provider, folder, lane=lane) as running:
+    async with raw_provider(script) as provider, before(provider, folder, fast_path=fast_path) as running:
         found = Side(running, arrived)
         with noted_in(running, found.records):
             yield found
@@ -180,14 +180,14 @@ def noted_in(running: RunningGateway, records: list[ExchangeRecord]) -> Any:
 async def test_fast_path_and_chain_do_the_same(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     async with AsyncExitStack() as stack:
-        fast = await stack.enter_async_context(side(tmp_path / "fast", lane=True))
-        chain = await stack.enter_async_context(side(tmp_path / "chain", lane=False))
+        fast = await stack.enter_async_context(side(tmp_path / "fast", fast_path=True))
+        chain = await stack.enter_async_context(side(tmp_path / "chain", fast_path=False))
         for _ in range(CASES):
             sent = case(chance)
             assert await fast.outcome(sent) == await chain.outcome(sent), (sent.method, sent.pieces[0][:600])
-            assert fast.running.lane.departures.aboard == 0
-        assert fast.running.lane.taken >= CASES
-        assert fast.running.lane.handed_over > 0
+            assert fast.running.fast_path.departures.aboard == 0
+        assert fast.running.fast_path.taken >= CASES
+        assert fast.running.fast_path.handed_over > 0
 
 
 # ── Anyone who leaves, and whenever: each call is noted once, and gate, batch and pool are as before.
@@ -254,17 +254,17 @@ async def test_whoever_leaves_is_noted_once_and_leaves_nothing_behind(tmp_path: 
                         client.writer.write(
                             b"POST /proxy/x HTTP/1.1\r\n" + NAMES + framing + b"Decompress: true\r\n\r\n"
                         )
-                        while not running.lane.taken:
+                        while not running.fast_path.taken:
                             await asyncio.sleep(0)
                         for piece in pieces:
                             if not client.writer.transport.is_closing():
                                 client.writer.write(piece)
                             await turns()
-                    (gate,) = running.services.gates
+                    (gate,) = running.services.egress_limits
                     pools = list(running.services.generation.egress._pools.values())
                     async with asyncio.timeout(PATIENCE_S):
-                        while not records or any(pool.load.busy for pool in pools) or gate.bulkhead.outstanding:
+                        while not records or any(pool.load.busy for pool in pools) or gate.concurrency.outstanding:
                             await asyncio.sleep(0.001)
                 assert len(records) == 1, (framing, records)
-                assert (running.lane.taken, running.lane.departures.aboard) == (1, 0)
+                assert (running.fast_path.taken, running.fast_path.departures.aboard) == (1, 0)
         await stack.aclose()

@@ -1,4 +1,4 @@
-"""Answers from the fast lane that leave at the end of the event loop's turn: nothing overtakes them or cuts them off."""
+"""Answers from the fast path that leave at the end of the event loop's turn: nothing overtakes them or cuts them off."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -26,9 +26,9 @@ async def crowded(tmp_path: Path) -> AsyncIterator[RunningGateway]:
     provider: RawProvider
     async with raw_provider(echo) as provider, before(provider, tmp_path) as running:
         await warm(running)
-        running.lane.departures.aboard = 1
+        running.fast_path.departures.aboard = 1
         yield running
-        assert running.lane.departures.aboard == 1, "who came aboard has left again"
+        assert running.fast_path.departures.aboard == 1, "who came aboard has left again"
 
 
 async def due(crowded: RunningGateway) -> ClientProtocol:
@@ -41,7 +41,7 @@ async def due(crowded: RunningGateway) -> ClientProtocol:
 async def test_requests_sent_behind_one_another_are_answered_in_their_order(crowded: RunningGateway) -> None:
     async with dial(port_of(crowded)) as client:
         await client.send(get(b"/proxy/0"))
-        while crowded.lane.taken == 0:
+        while crowded.fast_path.taken == 0:
             await asyncio.sleep(0)
         await client.send(get(b"/proxy/1"))
         await asyncio.sleep(0)
@@ -85,4 +85,4 @@ async def test_what_comes_in_that_turn_finds_the_answer_gone(crowded: RunningGat
         held.data_received(get(b"/proxy/b"))
         assert held._due == b""
         assert [(await client.answer()).body.data for _ in range(2)] == [b"/a", b"/b"]
-    assert crowded.lane.taken == 2
+    assert crowded.fast_path.taken == 2

@@ -30,7 +30,7 @@ def client_connection(running: RunningGateway) -> ClientProtocol:
 
 async def taken(running: RunningGateway) -> None:
     async with asyncio.timeout(PATIENCE_S):
-        while not running.lane.taken:
+        while not running.fast_path.taken:
             await asyncio.sleep(0)
 
 
@@ -108,14 +108,14 @@ async def test_what_comes_behind_a_chunked_body_is_no_framing_of_it(tmp_path: Pa
         assert provider.bodies[1:] == [b"5\r\nhello\r\n0\r\n\r\n", b"z" * 40_000]
 
 
-@pytest.mark.parametrize("lane", [True, False], ids=["fast path", "chain"])
+@pytest.mark.parametrize("fast_path", [True, False], ids=["fast path", "chain"])
 @pytest.mark.parametrize(
     ("framing", "sent"),
     [(b"X-None: 1", 2), (b"Content-Length: 0", 1), (b"Content-Length: 2", 1)],
     ids=["no body", "0 bytes", "2 bytes"],
 )
 async def test_only_what_frames_no_body_goes_out_again_on_a_new_connection(
-    tmp_path: Path, lane: bool, framing: bytes, sent: int
+    tmp_path: Path, fast_path: bool, framing: bytes, sent: int
 ) -> None:
     """A kept connection that ends without an answer: fast path and chain decide alike."""
     arrived = 0
@@ -126,7 +126,7 @@ async def test_only_what_frames_no_body_goes_out_again_on_a_new_connection(
             writer.write(OK)
         arrived += 1
 
-    async with raw_provider(script) as provider, before(provider, tmp_path, lane=lane) as running:
+    async with raw_provider(script) as provider, before(provider, tmp_path, fast_path=fast_path) as running:
         await warm(running)
         async with dial(port_of(running)) as client:
             body = b"xx" if framing.endswith(b"2") else b""

@@ -157,8 +157,8 @@ def test_an_uploads_type_and_a_file_are_still_understood(tmp_path: Path) -> None
     (tmp_path / "answer.json").write_text("{}")
     use = (
         "from aiohttp import web; from aiohttp.helpers import parse_content_type; "
-        f"kind = web.FileResponse({str(tmp_path / 'answer.json')!r}); "
-        "print(parse_content_type('Text/HTML; charset=\"Latin-1\"'), type(kind).__module__, isinstance(answer, web.FileResponse))"
+        f"file = web.FileResponse({str(tmp_path / 'answer.json')!r}); "
+        "print(parse_content_type('Text/HTML; charset=\"Latin-1\"'), type(file).__module__, isinstance(file, web.FileResponse))"
     )
     expected = "('text/html', mappingproxy({'charset': 'Latin-1'})) aiohttp.web_fileresponse True"
     assert printed_by(START + use) == expected

@@ -121,7 +121,7 @@ async def test_oauth1_connects_and_signs_every_request_over_what_is_sent(far: Fa
 
 
 async def test_calls_that_differ_in_nothing_are_signed_one_by_one(far: Far, start: Any) -> None:
-    """The fast lane, which sends again what it has sent before, leaves them to the chain."""
+    """The fast path, which sends again what it has sent before, leaves them to the chain."""
     provider = OAuth1Provider(far)
     gateway = await oauth1(far, start)
     await imported(gateway, credentials={"type": "OAUTH1", "oauth_token": "lasting", "oauth_token_secret": "l/s"})

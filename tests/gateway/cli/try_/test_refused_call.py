@@ -47,7 +47,7 @@ def test_a_dead_connection_is_reported_with_the_link_to_authorize_it_again(
     result = explained(Stub(made), fault, NAMED, TARGET)  # type: ignore[arg-type]
     assert result.lines[0] == "reconnect_needed: The provider refused."
     assert (link in result.lines) is (link is not None)
-    assert result.event.get("connect_url") == link
+    assert result.report.get("connect_url") == link
     assert any("connections why --integration jira u1" in line for line in result.lines)
     assert result.lines[-1] == "request id r-1"
 

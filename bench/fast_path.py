@@ -1,4 +1,4 @@
-"""``python -m bench.lane``: what the fast lane's own code costs, without sockets.
+"""``python -m bench.fast_path``: what the fast path's own code costs, without sockets.
 
 One request and its answer are handed to the two protocols as the event loop would hand them, many times, over transports
 that forget what is written. What remains is Python: no system call, no load generator, no second process, so two
@@ -66,8 +66,8 @@ class Forgetful(asyncio.Transport):
 class Stage:
     """A gateway whose connection `c0` leads to a provider that is not there, and one client of it."""
 
-    def __init__(self, lane: FastPath, runtime: Runtime, client: ClientProtocol, key: str) -> None:
-        self.lane, self.runtime, self.client = lane, runtime, client
+    def __init__(self, fast_path: FastPath, runtime: Runtime, client: ClientProtocol, key: str) -> None:
+        self.fast_path, self.runtime, self.client = fast_path, runtime, client
         self.caller, self.provider = Forgetful(), Forgetful()
         names = f"Authorization: Bearer {key}\r\nProvider-Config-Key: {INTEGRATION}\r\nConnection-Id: c0\r\n"
         self.request = f"GET /proxy/small HTTP/1.1\r\nHost: 127.0.0.1:3003\r\n{names}\r\n".encode()
@@ -142,7 +142,7 @@ async def staged(folder: Path, measure: argparse.Namespace) -> None:
         runtime = app[RUNTIME]
         await runtime.live.opened("bench", INTEGRATION, "c0")
         server: Any = runner.server
-        stage = Stage(server.lane, runtime, server(), key)
+        stage = Stage(server.fast_path, runtime, server(), key)
         await stage.open()
         settle()
         await measured(stage, measure)
@@ -154,9 +154,9 @@ async def staged(folder: Path, measure: argparse.Namespace) -> None:
 async def measured(stage: Stage, measure: argparse.Namespace) -> None:
     stage.run(AT_ONCE)
     await stage.write_records()
-    before, rounds = stage.lane.taken, measure.requests // AT_ONCE
+    before, rounds = stage.fast_path.taken, measure.requests // AT_ONCE
     profile = cProfile.Profile() if measure.profile else None
-    lane, records, waiting = list[float](), list[float](), 0
+    fast_path, records, waiting = list[float](), list[float](), 0
     for _ in range(rounds):
         await stage.runtime.live.opened("bench", INTEGRATION, "c0")
         began = time.process_time()
@@ -166,15 +166,17 @@ async def measured(stage: Stage, measure: argparse.Namespace) -> None:
         if profile is not None:
             profile.disable()
         at = time.process_time()
-        lane.append((at - began) / AT_ONCE * 1e6)
+        fast_path.append((at - began) / AT_ONCE * 1e6)
         waiting += AT_ONCE
         if waiting == TOGETHER:  # as many as a busy gateway writes at once
             await stage.write_records()
             records.append((time.process_time() - at) / TOGETHER * 1e6)
             waiting = 0
-    assert stage.lane.taken - before == rounds * AT_ONCE == stage.caller.written - AT_ONCE, "not all were on the lane"
+    assert stage.fast_path.taken - before == rounds * AT_ONCE == stage.caller.written - AT_ONCE, (
+        "not all took the fast path"
+    )
     sys.stdout.write(
-        f"lane {min(lane):.1f} µs ({median(lane):.1f}), records {min(records):.1f} µs ({median(records):.1f}): "
+        f"fast path {min(fast_path):.1f} µs ({median(fast_path):.1f}), records {min(records):.1f} µs ({median(records):.1f}): "
         f"the quickest (and the median) of {rounds} rounds of {AT_ONCE}\n"
     )
     if profile is not None:
@@ -183,7 +185,7 @@ async def measured(stage: Stage, measure: argparse.Namespace) -> None:
 
 def main() -> int:
     """0 after the figures."""
-    parser = argparse.ArgumentParser(prog="python -m bench.lane", description="The fast lane without sockets.")
+    parser = argparse.ArgumentParser(prog="python -m bench.fast_path", description="The fast path without sockets.")
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--profile", action="store_true", help="tell where it goes")
     asked = parser.parse_args()
