@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from gateway.catalog import provider as shapes
 from gateway.catalog.auth_modes import AUTH_MODES
-from gateway.catalog.json_schema import json_schema
+from gateway.catalog.provider import json_schema
 from gateway.catalog.provider_parts import CATEGORIES, SCRIPT_ALIASES
 from tools.architecture_docs import floors_table, packages_table
 from tools.auth_modes_docs import auth_modes_page

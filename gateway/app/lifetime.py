@@ -19,6 +19,7 @@ from gateway.authorization.outcomes import Outcomes
 from gateway.authorization.reconnect_links import ReconnectLinks
 from gateway.authorization.session_connections import SessionConnections, expire_pending
 from gateway.authorization.typed_credentials import TypedIn
+from gateway.background import end_background, start_background
 from gateway.config.model import EgressConfig
 from gateway.connections.api_integrations import ApiIntegrations, go_on
 from gateway.connections.cache import ConnectionCache
@@ -181,7 +182,7 @@ def _background(runtime: Runtime, since: LogPosition) -> list["asyncio.Task[None
         "write_key_use": runtime.minted.write(),
         "write_request_log": runtime.request_log.write_to(store.request_log),
     }
-    return [asyncio.create_task(one, name=name) for name, one in work.items()]
+    return [start_background(one, name) for name, one in work.items()]
 
 
 async def _closed(runtime: Runtime, tasks: Sequence["asyncio.Task[None]"]) -> None:
@@ -192,7 +193,7 @@ async def _closed(runtime: Runtime, tasks: Sequence["asyncio.Task[None]"]) -> No
         end.push_async_callback(runtime.request_log.close)
         end.push_async_callback(runtime.deliverer.close)
         end.push_async_callback(runtime.minted.close)
-        end.push_async_callback(_ended, tasks)
+        end.push_async_callback(end_background, tasks)
         end.push_async_callback(runtime.links.close)
         end.push_async_callback(runtime.journals.close)
         end.push_async_callback(runtime.renewer.close)
@@ -200,14 +201,6 @@ async def _closed(runtime: Runtime, tasks: Sequence["asyncio.Task[None]"]) -> No
         end.push_async_callback(runtime.made.close)
         end.push_async_callback(runtime.flows.close)
         end.push_async_callback(runtime.live.close)
-
-
-async def _ended(tasks: Sequence["asyncio.Task[None]"]) -> None:
-    for task in tasks:
-        task.cancel()
-    for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-        if isinstance(outcome, Exception):
-            log.error("background_task_failed", exc_info=outcome)
 
 
 async def _prune(store: Store) -> None:

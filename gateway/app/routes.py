@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from gateway.api import (
     client_metadata,
@@ -15,7 +15,6 @@ from gateway.api import (
     health,
     integrations,
     keys,
-    method_options,
     providers,
     typed_in,
     webhooks,
@@ -37,8 +36,18 @@ ID: Final = r"{connection_id:.+}"
 REST: Final = r"{path:(?s:.*)}"
 
 
+async def options(request: web.Request) -> web.Response:
+    """``OPTIONS`` on our own API: 204 with Allow (RFC 9110 §9.3.7). A browser's preflight is answered before this.
+
+    No key is asked for, since it shows nothing that docs/http-api.md does not.
+    """
+    resource = request.match_info.route.resource
+    methods = [] if resource is None else sorted({route.method for route in resource})
+    return web.Response(status=204, headers={hdrs.ALLOW: ", ".join(methods)})
+
+
 def _posted(end: Handler) -> tuple[tuple[str, Handler], ...]:
-    return ("POST", POSTED(end)), ("OPTIONS", CALLED(method_options.options))
+    return ("POST", POSTED(end)), ("OPTIONS", CALLED(options))
 
 
 ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
@@ -46,7 +55,7 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/ready", OPEN(health.ready)),
     ("GET", "/images/template-logos/{name}.svg", OPEN(logos.logo)),
     ("GET", "/openapi.json", CALLED(openapi_json)),
-    ("OPTIONS", "/openapi.json", CALLED(method_options.options)),
+    ("OPTIONS", "/openapi.json", CALLED(options)),
     ("GET", "/docs", OPEN(docs)),
     ("GET", "/connect", OPEN(lazy_pages.entrance)),
     ("GET", "/connect/", OPEN(lazy_pages.entrance)),
@@ -64,63 +73,63 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/oauth/client-metadata/{environment}/{integration_id}", OPEN(client_metadata.document)),
     *((method, path, chain) for path, end in typed_in.ENDS for method, chain in _posted(end)),
     ("GET", "/providers", SHOWN(providers.list_providers)),
-    ("OPTIONS", "/providers", CALLED(method_options.options)),
+    ("OPTIONS", "/providers", CALLED(options)),
     ("GET", "/providers/{provider}", SHOWN(providers.get_provider)),
-    ("OPTIONS", "/providers/{provider}", CALLED(method_options.options)),
+    ("OPTIONS", "/providers/{provider}", CALLED(options)),
     ("GET", "/providers/{provider}/guide", OPEN(lazy_pages.guide)),
     ("GET", "/integrations", SHOWN(integrations.list_integrations)),
     ("POST", "/integrations", API(integrations.create_integration)),
-    ("OPTIONS", "/integrations", CALLED(method_options.options)),
+    ("OPTIONS", "/integrations", CALLED(options)),
     ("GET", "/integrations/{unique_key}", API(integrations.get_integration)),
     ("PATCH", "/integrations/{unique_key}", API(integrations.patch_integration)),
     ("DELETE", "/integrations/{unique_key}", API(integrations.delete_integration)),
-    ("OPTIONS", "/integrations/{unique_key}", CALLED(method_options.options)),
+    ("OPTIONS", "/integrations/{unique_key}", CALLED(options)),
     ("POST", "/connect/sessions", API(connect_endpoints.create_session)),
-    ("OPTIONS", "/connect/sessions", CALLED(method_options.options)),
+    ("OPTIONS", "/connect/sessions", CALLED(options)),
     ("POST", "/connect/sessions/reconnect", API(connect_endpoints.create_reconnect_session)),
-    ("OPTIONS", "/connect/sessions/reconnect", CALLED(method_options.options)),
+    ("OPTIONS", "/connect/sessions/reconnect", CALLED(options)),
     ("GET", "/connect/sessions/{session_id}", API(connect_endpoints.poll)),
-    ("OPTIONS", "/connect/sessions/{session_id}", CALLED(method_options.options)),
+    ("OPTIONS", "/connect/sessions/{session_id}", CALLED(options)),
     ("POST", "/connect/sessions/{session_id}/complete", API(connect_endpoints.complete)),
-    ("OPTIONS", "/connect/sessions/{session_id}/complete", CALLED(method_options.options)),
+    ("OPTIONS", "/connect/sessions/{session_id}/complete", CALLED(options)),
     ("GET", "/connect/session", CONNECTING(connect_endpoints.show)),
     ("DELETE", "/connect/session", CONNECTING(connect_endpoints.end)),
-    ("OPTIONS", "/connect/session", CALLED(method_options.options)),
+    ("OPTIONS", "/connect/session", CALLED(options)),
     ("GET", "/connect/session/result", CONNECTING(connect_endpoints.result)),
-    ("OPTIONS", "/connect/session/result", CALLED(method_options.options)),
+    ("OPTIONS", "/connect/session/result", CALLED(options)),
     ("POST", "/connect/telemetry", POSTED(connect_endpoints.telemetry)),
-    ("OPTIONS", "/connect/telemetry", CALLED(method_options.options)),
+    ("OPTIONS", "/connect/telemetry", CALLED(options)),
     ("GET", "/connections", API(connections.list_connections)),
     ("POST", "/connections", API(connection_import.import_connection)),
-    ("OPTIONS", "/connections", CALLED(method_options.options)),
+    ("OPTIONS", "/connections", CALLED(options)),
     ("POST", "/connections/metadata", API(connection_edits.set_metadata)),
     ("PATCH", "/connections/metadata", API(connection_edits.merge_metadata)),
     ("GET", f"/connections/{ID}", API(connections.get_connection)),
     ("PATCH", f"/connections/{ID}", API(connection_edits.patch_connection)),
     ("DELETE", f"/connections/{ID}", API(connections.delete_connection)),
-    ("OPTIONS", f"/connections/{ID}", CALLED(method_options.options)),
+    ("OPTIONS", f"/connections/{ID}", CALLED(options)),
     ("GET", "/webhook/{environment}/{unique_key}", OPEN(webhooks.confirm_webhook)),
     ("POST", "/webhook/{environment}/{unique_key}", OPEN(webhooks.take_webhook)),
     ("POST", "/environment/webhook-signing-key/rotate", API(environment.rotate_signing_key)),
-    ("OPTIONS", "/environment/webhook-signing-key/rotate", CALLED(method_options.options)),
+    ("OPTIONS", "/environment/webhook-signing-key/rotate", CALLED(options)),
     # As they were called before; published clients of some age still say so.
     ("GET", "/connection", API(connections.list_connections)),
     ("POST", "/connection", API(connection_import.import_flat)),
-    ("OPTIONS", "/connection", CALLED(method_options.options)),
+    ("OPTIONS", "/connection", CALLED(options)),
     ("POST", f"/connection/{ID}/metadata", API(connection_edits.set_metadata_of_one)),
     ("PATCH", f"/connection/{ID}/metadata", API(connection_edits.merge_metadata_of_one)),
     ("GET", f"/connection/{ID}", API(connections.get_connection)),
     ("PATCH", f"/connection/{ID}", API(connection_edits.patch_connection)),
     ("DELETE", f"/connection/{ID}", API(connections.delete_connection)),
-    ("OPTIONS", f"/connection/{ID}", CALLED(method_options.options)),
+    ("OPTIONS", f"/connection/{ID}", CALLED(options)),
     ("GET", "/environment-variables", API(environment.list_variables)),
-    ("OPTIONS", "/environment-variables", CALLED(method_options.options)),
+    ("OPTIONS", "/environment-variables", CALLED(options)),
     ("GET", "/environment/api-keys", API(keys.list_keys)),
     ("POST", "/environment/api-keys", API(keys.create_key)),
     ("DELETE", "/environment/api-keys", API(keys.revoke_key)),
-    ("OPTIONS", "/environment/api-keys", CALLED(method_options.options)),
+    ("OPTIONS", "/environment/api-keys", CALLED(options)),
     ("DELETE", "/environment/api-keys/{key_id}", API(keys.revoke_key)),
-    ("OPTIONS", "/environment/api-keys/{key_id}", CALLED(method_options.options)),
+    ("OPTIONS", "/environment/api-keys/{key_id}", CALLED(options)),
     ("*", "/proxy", PROXY(forward)),
     ("*", f"/proxy/{REST}", PROXY(forward)),
     ("*", "/c/{capability}", CAPABILITY(forward)),

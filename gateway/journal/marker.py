@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import secrets
 from pathlib import Path
@@ -12,7 +11,7 @@ import structlog
 
 from gateway import clock
 from gateway.journal.place import EFFECT, slot_files_of
-from gateway.journal.segment import UNFINISHED, is_dead
+from gateway.journal.segment import create_locked, is_dead
 
 SUFFIX: Final = ".process"
 AGAIN_S: Final = 10.0  # where it could not be made
@@ -75,13 +74,4 @@ def lives(folder: Path, name: str) -> bool | None:
 def _made(folder: Path) -> tuple[str, int]:
     folder.mkdir(mode=0o700, exist_ok=True)
     name = secrets.token_hex(6)
-    unfinished = folder / f"{name}{SUFFIX}{UNFINISHED}"
-    fd = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        unfinished.rename(marker_path(folder, name))  # under its own name nobody ever sees it without a lock
-    except BaseException:
-        unfinished.unlink(missing_ok=True)
-        os.close(fd)
-        raise
-    return name, fd
+    return name, create_locked(marker_path(folder, name))

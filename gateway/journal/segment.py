@@ -13,7 +13,7 @@ import fcntl
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -36,19 +36,17 @@ class Segment:
         self.at = 0
         self.reserved = 0
         self.open: set[tuple[str, int]] = set()  # attempt and step of what is recorded here and not released
-        unfinished = folder / f"{name}{UNFINISHED}"
-        self._fd = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._fd = create_locked(self.path, self._prepare)
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _allocate(self._fd, size)
-            os.fsync(self._fd)
-            unfinished.rename(self.path)  # under its own name nobody ever sees it without a lock
             sync_folder(folder)
         except BaseException:
-            for path in (unfinished, self.path):
-                path.unlink(missing_ok=True)
+            self.path.unlink(missing_ok=True)
             os.close(self._fd)
             raise
+
+    def _prepare(self, fd: int) -> None:
+        _allocate(fd, self.size)
+        os.fsync(fd)
 
     @property
     def removed(self) -> bool:
@@ -93,6 +91,25 @@ def records(path: Path) -> Iterator[tuple[int, bytes]]:
             if len(payload) < length or zlib.crc32(payload, kind) != checksum:
                 return
             yield kind, payload
+
+
+def create_locked(path: Path, prepare: Callable[[int], None] = lambda _fd: None) -> int:
+    """Make the file `path`, which this process holds locked until it ends or closes the descriptor returned.
+
+    `prepare` gets the descriptor before the file has its name: under that nobody ever sees it unlocked or half made.
+    Raises OSError, with nothing left behind.
+    """
+    unfinished = path.with_suffix(UNFINISHED)
+    fd = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        prepare(fd)
+        unfinished.rename(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        os.close(fd)
+        raise
+    return fd
 
 
 def is_dead(path: Path) -> bool:

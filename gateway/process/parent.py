@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import structlog
 
+from gateway.background import start_background
 from gateway.errors import StartRefused
 from gateway.observe import logs
 from gateway.process import start
@@ -275,14 +276,9 @@ class Parent:
         log.info("ready", **self._announcement["about"])
 
     def _beside(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
+        task = start_background(work)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def _done(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("background_task_failed", exc_info=task.exception())
+        task.add_done_callback(self._tasks.discard)
 
 
 async def _first_of(*waits: Coroutine[Any, Any, Any]) -> None:

@@ -9,8 +9,7 @@ import os
 import pickle
 import signal
 import socket
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ from gateway.app.catalog_watch import CatalogWatch
 from gateway.app.compose import METRICS_PAGE, PARENT, SEATED, create
 from gateway.app.generations import Checked
 from gateway.authority import origin_of
+from gateway.background import beside
 from gateway.catalog.load_catalog import Catalog
 from gateway.config import Config
 from gateway.errors import StartRefused
@@ -40,26 +40,7 @@ from gateway.server.startup_warnings import descriptor_limit, warn
 from gateway.startup.hardening import harden
 from gateway.startup.imports import give_back_memory
 
-# ── A task that lasts as long as a block.
-
 log = structlog.get_logger(__name__)
-
-
-@asynccontextmanager
-async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """`work` beside the block, ended with it. If it fails, that is logged at once, and the block goes on."""
-    task = asyncio.create_task(work)
-    task.add_done_callback(_done)
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
-def _done(task: "asyncio.Task[None]") -> None:
-    if not task.cancelled() and (fault := task.exception()) is not None:
-        log.error("background_task_failed", exc_info=fault)
 
 
 # ── Accepts connections in batches.

@@ -106,6 +106,6 @@ def named(catalog: "Catalog", name: str) -> "Provider":
 @as_json
 def schema(as_json: bool) -> None:  # noqa: ARG001  (it is JSON either way, and every command takes the flag)
     """Print the JSON Schema of a catalog entry, for an editor to check and complete by."""
-    from gateway.catalog.json_schema import json_schema
+    from gateway.catalog.provider import json_schema
 
     print(json.dumps(json_schema(), indent=2))

@@ -6,8 +6,7 @@ from textwrap import dedent
 import pytest
 
 from gateway.catalog.auth_modes import AUTH_MODES
-from gateway.catalog.json_schema import json_schema
-from gateway.catalog.provider import Provider
+from gateway.catalog.provider import Provider, json_schema
 from tests.gateway.catalog.test_folder import faults
 
 SIGN_IN = dedent("""\

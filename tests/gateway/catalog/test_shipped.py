@@ -8,10 +8,9 @@ import pytest
 
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.folder import content_of
-from gateway.catalog.json_schema import json_schema
 from gateway.catalog.lint import lint
 from gateway.catalog.load_catalog import Catalog, load_catalog
-from gateway.catalog.provider import Provider
+from gateway.catalog.provider import Provider, json_schema
 from gateway.catalog.render import carries_credential, render_text
 from gateway.catalog.value import is_web_address
 from tests.gateway.catalog.folders import SCRIPTS, SHIPPED

@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -258,19 +260,73 @@ def test_a_line_tells_what_was_waited_for(
     assert {name: value for name, value in line.items() if name in {"token_ms", "upstream_ms"}} == result
 
 
+WHOLE_LINE = {
+    "event": "exchange",
+    "level": "info",
+    "timestamp": "2026-11-20T12:00:00.000+00:00",
+    "request_id": "r1",
+    "environment": "dev",
+    "integration": "tracker",
+    "connection_id": "c\n1",
+    "method": "GET",
+    "host": "api.example.com",
+    "path": '/a"b\\c\u2028é',
+    "status": 502,
+    "duration_ms": 12.5,
+    "token_ms": 2.0,
+    "upstream_ms": 1.23,
+    "bytes_in": 3,
+    "bytes_out": 700,
+    "error": "cut",
+}
+WHOLE_RECORD = ExchangeRecord(
+    at=datetime(2026, 11, 20, 12, tzinfo=UTC),
+    request_id="r1",
+    environment="dev",
+    integration_id="tracker",
+    connection_id="c\n1",
+    method="GET",
+    host="api.example.com",
+    path='/a"b\\c\u2028é',
+    status=502,
+    duration_ms=12.5,
+    bytes_in=3,
+    bytes_out=700,
+    error_code="cut",
+    gateway_ms=0.1,
+    token_ms=2.0,
+    upstream_ms=1.23456,
+)
+
+
 @pytest.mark.parametrize(
-    "changes",
+    ("changes", "left_out"),
     [
-        {},
-        {"connection_id": "", "integration_id": "", "environment": "", "host": ""},
-        {"error_code": "cut", "upstream_ms": 1.23456, "token_ms": 2.0, "gateway_ms": 0.1},
-        {"path": '/a"b\\c\u2028é', "connection_id": "c\n1", "upstream_ms": 0.0, "token_ms": 0.0},
+        ({}, set[str]()),
+        (
+            {"connection_id": "", "integration_id": "", "environment": "", "host": "", "path": ""},
+            {"connection_id", "integration", "environment", "host", "path"},
+        ),
+        ({"error_code": None, "token_ms": 0.0, "upstream_ms": None}, {"error", "token_ms", "upstream_ms"}),
     ],
 )
-def test_a_line_says_what_the_event_says(changes: dict[str, Any]) -> None:
-    record = exchange()._replace(**changes)
-    assert json.loads(as_line(record)) == as_event(record)
-    assert "\n" not in as_line(record)
+def test_a_line_has_its_members_in_order_and_leaves_out_what_is_unknown(
+    changes: dict[str, Any], left_out: set[str]
+) -> None:
+    line = as_line(WHOLE_RECORD._replace(**changes))
+    assert list(json.loads(line).items()) == [(k, v) for k, v in WHOLE_LINE.items() if k not in left_out]
+    assert "\n" not in line
+
+
+def test_a_terminal_shows_the_members_of_the_line() -> None:
+    assert as_event(WHOLE_RECORD) == WHOLE_LINE
+
+
+def test_the_docs_list_the_members_of_a_line() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
+    table = page.partition("| member of a line |")[2].partition("\n\n")[0]
+    listed = [name for row in table.splitlines()[2:] for name in re.findall(r"`([a-z_]+)`", row.split("|")[1])]
+    assert listed == list(WHOLE_LINE)
 
 
 async def test_without_a_store_for_them_rows_are_not_even_queued(lines: list[dict[str, Any]]) -> None:

@@ -1,0 +1,40 @@
+"""Background tasks: one that fails is logged at once, and what started it goes on."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import structlog
+
+log = structlog.get_logger(__name__)
+
+
+def start_background(work: Coroutine[Any, Any, None], name: str | None = None) -> "asyncio.Task[None]":
+    """A task for `work`; its failure is logged as ``background_task_failed``. The caller keeps it and ends it."""
+    task = asyncio.create_task(work, name=name)
+    task.add_done_callback(_log_failure)
+    return task
+
+
+async def end_background(tasks: Iterable["asyncio.Task[None]"]) -> None:
+    """Cancel `tasks` and wait for their ends."""
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    await asyncio.gather(*ending, return_exceptions=True)
+
+
+@asynccontextmanager
+async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """`work` beside the block, ended with it. If it fails, the block goes on."""
+    task = start_background(work)
+    try:
+        yield
+    finally:
+        await end_background([task])
+
+
+def _log_failure(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (fault := task.exception()) is not None:
+        log.error("background_task_failed", task=task.get_name(), exc_info=fault)

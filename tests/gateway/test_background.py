@@ -1,0 +1,52 @@
+"""Background tasks: ended with their block, and logged when they fail."""
+
+import asyncio
+
+import structlog
+
+from gateway.background import beside, end_background, start_background
+
+
+async def test_it_ends_with_its_block() -> None:
+    ended = asyncio.Event()
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async with beside(work()):
+        await asyncio.sleep(0)
+        assert not ended.is_set()
+    assert ended.is_set()
+
+
+async def test_one_that_fails_is_logged_at_once_and_does_not_end_the_block() -> None:
+    async def work() -> None:
+        raise RuntimeError("of ours")
+
+    with structlog.testing.capture_logs() as logged:
+        async with beside(work()):
+            for _ in range(3):
+                await asyncio.sleep(0)
+            assert [(one["event"], one["log_level"]) for one in logged] == [("background_task_failed", "error")]
+
+
+async def test_a_failure_is_logged_with_the_name_of_the_task() -> None:
+    async def work() -> None:
+        raise RuntimeError("of ours")
+
+    with structlog.testing.capture_logs() as logged:
+        task = start_background(work(), "keep_alive")
+        await asyncio.wait([task])
+        await asyncio.sleep(0)
+    assert [one["task"] for one in logged] == ["keep_alive"]
+
+
+async def test_tasks_end_together_and_none_that_was_ended_is_a_failure() -> None:
+    with structlog.testing.capture_logs() as logged:
+        tasks = [start_background(asyncio.sleep(3600)) for _ in range(2)]
+        await end_background(tasks)
+    assert all(task.cancelled() for task in tasks)
+    assert logged == []
