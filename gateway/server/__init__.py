@@ -7,7 +7,9 @@ Read in this order:
     fast_path          ordinary proxied requests without a task, a request object or a middleware call (ADR 44)
     request_lines      what the lines of their heads say, each by its name
     body_framing       where their bodies end
-    fast_exchange      one request on the fast path: its bytes on their way, its answer's head, its record
+    fast_plan          what was decided about such a request before it left, and its record
+    fast_answer_head   the head of its answer
+    fast_exchange      its bytes on their way, and those of its answer
     answer_decoding    an answer decoded as it comes
     runner             a runner in aiohttp's manner: exact bytes, limits, a drain that lets streams finish
     serving_worker     a worker of `gateway serve`, from its parent's sockets to its last answer

@@ -1,238 +1,41 @@
-"""One plain request on the fast path: what was decided, its bytes on their way, its answer's head, its record.
-
-One plain request on its way, and its answer: bytes from the provider's connection to the caller's, as they come.
+"""One request on the fast path, and its answer: bytes from the provider's connection to the caller's, as they come.
 
 What it does not know how to do it hands to the chain: a fault, or an answer that leads to more than passing it on.
 """
 
-from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from aiohttp import HttpVersion11
-from aiohttp.helpers import rfc822_formatted_time
-
 from gateway import clock
-from gateway.access.caller import Access, KeyPace
 from gateway.config import ClientLimitsConfig
-from gateway.connections.opened import Opened
 from gateway.egress.client import replaceable, unanswered
 from gateway.egress.egress_errors import EgressError
-from gateway.egress.limits import OriginLimits, Outcome
-from gateway.egress.pool import Pool
+from gateway.egress.limits import Outcome
 from gateway.egress.provider_connection import ProviderConnection, PushedUpload
 from gateway.egress.provider_exchange import ConnectionLost, ProviderAnswer
 from gateway.egress.write_batch import WriteBatch
 from gateway.errors import GatewayError
-from gateway.generation import Generation
-from gateway.http.added_fields import SERVER_TIMING, guarded, server_timing
 from gateway.http.answer_head import AnswerHead, Malformed
-from gateway.http.content_coding import CodingError, Decoder
-from gateway.http.fields import Fields
-from gateway.http.headers import MalformedAnswer, decoded_fields
-from gateway.http.passed_head import PlainHead, framing, head_bytes, printable
-from gateway.http.proxy_options import ProxyOptions
+from gateway.http.content_coding import CodingError
+from gateway.http.headers import MalformedAnswer
 from gateway.http.retry import may_lead_to_more
-from gateway.middleware.access_log import CUT_OFF, STOPPED, path_below
-from gateway.middleware.capability import REFERRER_POLICY
+from gateway.middleware.access_log import CUT_OFF, STOPPED
 from gateway.middleware.error_shape import broken_body
-from gateway.middleware.pace import pace_fields
-from gateway.middleware.request_id import HEADER, new_id
 from gateway.proxy.attempts import FirstOutcome, Handed
 from gateway.proxy.caller_body import KEPT_BYTES, too_slow
-from gateway.proxy.exchange_watch import StoodStill, first_byte_s
+from gateway.proxy.exchange_watch import StoodStill
 from gateway.proxy.passed_answer import (
-    ATTEMPTS,
-    BODY_AS_IT_IS,
-    UNBUFFERED,
     is_live,
-    passed_fields,
-    unreferred_fields,
-    values,
 )
-from gateway.records.proxied_call import ExchangeRecord
-from gateway.runtime import Runtime
 from gateway.server.answer_decoding import AnswerDecoding
 from gateway.server.body_framing import RequestBody
+from gateway.server.fast_answer_head import answer_head
+from gateway.server.fast_plan import FastPlan
 
 if TYPE_CHECKING:
     from gateway.server.client_protocol import ClientProtocol
 
-# ── What was decided about a request on the fast path before it left, and the record of it once it is over.
-
-MOUNT: Final = "/proxy"
-_CODING: Final = b"content-encoding:"
 LINGER_S: Final = 2.0  # for the rest of a body whose answer has left already
 LINGER_BYTES: Final = 256 * 1024
-
-
-@dataclass(slots=True)
-class FastRoute:
-    """The way of all requests over one opened connection, which keeps it.
-
-    `host`: the line that names the provider. `replaced`: names of fields, spelled plainly, under which nothing of the caller's
-    travels on. `slots`: the credential's lines. `composed`: the lines behind the request line for heads that came before, by
-    their digest.
-    """
-
-    runtime: Runtime
-    generation: Generation
-    gate: OriginLimits
-    pool: Pool
-    host: bytes
-    replaced: frozenset[str]
-    slots: tuple[bytes, ...] = field(repr=False)
-    composed: dict[bytes, bytes] = field(default_factory=dict, repr=False)
-
-
-@dataclass(slots=True)
-class FastPlan:
-    """`began`: monotonic seconds. `request_id`: the caller's name for it, if fit. `options`: what the caller asks of us. `mount`:
-    ``/proxy``, or the capability's address that it was asked below. `access`: of a minted key. `pace`: of its rate. `body`:
-    None where the request has none. `decodes`: the answer is wanted decoded. `declares_body`: its head frames a body, if only one
-    of no bytes.
-    """
-
-    began: float
-    route: FastRoute
-    request_id: str | None
-    opened: Opened
-    method: str
-    target: str
-    options: ProxyOptions
-    mount: str = field(default=MOUNT, repr=False)
-    access: Access | None = None
-    pace: KeyPace | None = None
-    body: RequestBody | None = None
-    decodes: bool = False
-    declares_body: bool = False
-
-    def refused(self, status: int) -> None:
-        """The provider refuses the credential, or what is asked with it."""
-        path = self.target.partition("?")[0]
-        self.route.runtime.live.rejections.refused(self.opened, status, path)
-
-    @property
-    def waits_for_caller(self) -> bool:
-        """Whether some of the body has not come yet."""
-        return self.body is not None and not self.body.ended
-
-    def first_byte_s(self) -> float:
-        """How long the provider may stay silent before its answer begins."""
-        return first_byte_s(self.options, self.route.generation.egress.timeouts)
-
-    def decoder_for(self, head: AnswerHead) -> Decoder | None:
-        """For an answer that is to be decoded, and can be."""
-        if not self.decodes or self.method == "HEAD" or head.status in BODY_AS_IT_IS:
-            return None
-        if isinstance(head, PlainHead) and not any(line[:17].lower() == _CODING for line in head.lines):
-            return None
-        decoder = Decoder()
-        return decoder if decoder.start(",".join(values(head.whole().fields, "content-encoding"))) else None
-
-    def note(self, status: int, error: str | None, bytes_out: int, sent_at: float, head_at: float) -> None:
-        """It is over; `sent_at` and `head_at`: when it left, and when the answer's head was there, 0.0 if none was."""
-        now, began = clock.monotonic(), self.began
-        ref, base = self.opened.connection.ref, self.opened.base
-        self.route.gate.budget.requests += 1
-        # By position, which costs a third of what names do.
-        self.route.runtime.request_log.note(
-            ExchangeRecord(
-                clock.now(),
-                self.request_id or new_id(),
-                ref.environment,
-                ref.integration_id,
-                ref.connection_id,
-                self.method,
-                base.host,
-                path_below(base.path, self.target),
-                status,
-                round((now - began) * 1000, 3),
-                0 if self.body is None else self.body.received,
-                bytes_out,
-                error,
-                (sent_at - began) * 1000,
-                0.0,
-                ((head_at or now) - sent_at) * 1000,
-            )
-        )
-
-
-# ── The head of an answer on the fast path, as the caller gets it: the same as `proxy.passed_answer` makes of it.
-
-_OWN: Final = f"{HEADER}: %s\r\n{ATTEMPTS}: 1\r\n{SERVER_TIMING}: %s"
-_UNREFERRED: Final = ": ".join(REFERRER_POLICY).encode()
-
-
-def lane_head(
-    head: AnswerHead, plan: FastPlan, gateway_s: float, upstream_s: float, *, last: bool, decoded: bool = False
-) -> tuple[bytes, bool]:
-    """Its bytes, and whether the body is to be sent chunked. Raises MalformedAnswer.
-
-    `plan` learns its `request_id`. `gateway_s`, `upstream_s`: where the time went; `last`: the connection ends with it.
-    """
-    name = plan.request_id = plan.request_id or new_id()
-    timing = server_timing(gateway_s * 1000, 0.0, upstream_s * 1000)
-    if isinstance(head, PlainHead):
-        if not decoded and plan.pace is None:
-            if plan.mount != MOUNT:
-                head.lines = [line for line in head.lines if line[:16].lower() != b"referrer-policy:"] + [_UNREFERRED]
-            return _of_lines(head, plan.method, _OWN % (name, timing), by_headers=plan.mount == MOUNT, last=last)
-        head = head.whole()
-    opened = plan.opened
-    shown_at = plan.route.generation.public_url + plan.mount
-    fields = passed_fields(head.fields, opened.base, opened, shown_at)
-    if decoded:
-        fields = decoded_fields(fields)
-    if plan.mount != MOUNT:
-        fields = unreferred_fields(fields)
-    fields = guarded(fields, by_headers=plan.mount == MOUNT)
-    if is_live(head.fields):
-        fields.append(UNBUFFERED)
-    if plan.pace is not None:
-        fields += pace_fields(plan.pace, fields)
-    fields += [(HEADER, name), (ATTEMPTS, "1"), (SERVER_TIMING, timing)]
-    length = None if decoded else head.length
-    frame = framing(plan.method, HttpVersion11, head.status, length, keep_alive=not last)
-    fields += frame.fields
-    if not any(len(name) == 4 and name.lower() == "date" for name, _ in fields):
-        fields.append(_date())
-    return head_bytes(HttpVersion11, head.status, printable(head.reason), fields), frame.chunked
-
-
-def _of_lines(head: PlainHead, method: str, own: str, *, by_headers: bool, last: bool) -> tuple[bytes, bool]:
-    lines = [head.start, *head.lines, _added(head.media_type, head.vary, by_headers)]
-    if head.length is not None and not last and method == "GET" and head.status not in (204, 304):
-        own, chunked = f"{own}\r\nContent-Length: {head.length}", False  # as nearly always
-    else:
-        frame = framing(method, HttpVersion11, head.status, head.length, keep_alive=not last)
-        own, chunked = _with(own, frame.fields), frame.chunked
-    if not head.dated:
-        own = _with(own, [_date()])
-    lines += (own.encode(), b"\r\n")
-    return b"\r\n".join(lines), chunked
-
-
-def _with(own: str, fields: Fields) -> str:
-    return own + "".join(f"\r\n{name}: {value}" for name, value in fields)
-
-
-def _date() -> tuple[str, str]:
-    return "Date", rfc822_formatted_time()
-
-
-@lru_cache(maxsize=256)
-def _added(media_type: bytes, vary: bytes, by_headers: bool) -> bytes:
-    """The lines behind those of an answer with these lines ``Content-Type`` and ``Vary``, each empty where it has none."""
-    fields = guarded([_field(vary)] if vary else [], by_headers=by_headers)
-    if media_type and is_live([_field(media_type)]):
-        fields = [*fields, UNBUFFERED]
-    return "\r\n".join(f"{name}: {value}" for name, value in fields).encode("utf-8", "surrogateescape")
-
-
-def _field(line: bytes) -> tuple[str, str]:
-    name, _, value = line.decode("utf-8", "surrogateescape").partition(": ")
-    return name, value
 
 
 class FastExchange:
@@ -426,7 +229,7 @@ class FastExchange:
         try:
             decoder = plan.decoder_for(head) if plan.decodes else None
             decoded = decoder is not None
-            passed, self._chunked = lane_head(head, plan, spent_s, waited_s, last=self.last, decoded=decoded)
+            passed, self._chunked = answer_head(head, plan, spent_s, waited_s, last=self.last, decoded=decoded)
         except MalformedAnswer:
             return None
         if decoder is not None:

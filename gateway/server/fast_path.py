@@ -32,7 +32,8 @@ from gateway.records.connection import ConnectionRef
 from gateway.runtime import RUNTIME, Runtime
 from gateway.secret import digest
 from gateway.server.body_framing import RequestBody
-from gateway.server.fast_exchange import MOUNT, FastExchange, FastPlan, FastRoute
+from gateway.server.fast_exchange import FastExchange
+from gateway.server.fast_plan import MOUNT, FastPlan, FastRoute
 from gateway.server.request_lines import LineReader, RequestLines
 
 if TYPE_CHECKING:

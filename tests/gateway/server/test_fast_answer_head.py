@@ -12,7 +12,7 @@ from gateway.http.answer_head import Malformed, parse_head
 from gateway.http.headers import MalformedAnswer
 from gateway.http.origin import Address
 from gateway.http.passed_head import PlainHead, plain_head
-from gateway.server.fast_exchange import lane_head
+from gateway.server.fast_answer_head import answer_head
 
 NAMES = (
     *("Server", "ETag", "X-Id", "date", "Date", "Content-Type", "content-type", "Content-Length", "Transfer-Encoding"),
@@ -54,7 +54,7 @@ def plan(method: str, mount: str) -> Any:
 
 
 def made(head: Any, method: str, mount: str, *, last: bool) -> tuple[bytes, bool]:
-    return lane_head(head, plan(method, mount), 0.001, 0.002, last=last)
+    return answer_head(head, plan(method, mount), 0.001, 0.002, last=last)
 
 
 @given(

@@ -1,0 +1,98 @@
+"""The head of an answer on the fast path, as the caller gets it: the same as `proxy.passed_answer` makes of it."""
+
+from functools import lru_cache
+from typing import Final
+
+from aiohttp import HttpVersion11
+from aiohttp.helpers import rfc822_formatted_time
+
+from gateway.http.added_fields import SERVER_TIMING, guarded, server_timing
+from gateway.http.answer_head import AnswerHead
+from gateway.http.fields import Fields
+from gateway.http.headers import decoded_fields
+from gateway.http.passed_head import PlainHead, framing, head_bytes, printable
+from gateway.middleware.capability import REFERRER_POLICY
+from gateway.middleware.pace import pace_fields
+from gateway.middleware.request_id import HEADER, new_id
+from gateway.proxy.passed_answer import (
+    ATTEMPTS,
+    UNBUFFERED,
+    is_live,
+    passed_fields,
+    unreferred_fields,
+)
+from gateway.server.fast_plan import MOUNT, FastPlan
+
+_OWN: Final = f"{HEADER}: %s\r\n{ATTEMPTS}: 1\r\n{SERVER_TIMING}: %s"
+_UNREFERRED: Final = ": ".join(REFERRER_POLICY).encode()
+
+
+def answer_head(
+    head: AnswerHead, plan: FastPlan, gateway_s: float, upstream_s: float, *, last: bool, decoded: bool = False
+) -> tuple[bytes, bool]:
+    """Its bytes, and whether the body is to be sent chunked. Raises MalformedAnswer.
+
+    `plan` learns its `request_id`. `gateway_s`, `upstream_s`: where the time went; `last`: the connection ends with it.
+    """
+    name = plan.request_id = plan.request_id or new_id()
+    timing = server_timing(gateway_s * 1000, 0.0, upstream_s * 1000)
+    if isinstance(head, PlainHead):
+        if not decoded and plan.pace is None:
+            if plan.mount != MOUNT:
+                head.lines = [line for line in head.lines if line[:16].lower() != b"referrer-policy:"] + [_UNREFERRED]
+            return _of_lines(head, plan.method, _OWN % (name, timing), by_headers=plan.mount == MOUNT, last=last)
+        head = head.whole()
+    opened = plan.opened
+    shown_at = plan.route.generation.public_url + plan.mount
+    fields = passed_fields(head.fields, opened.base, opened, shown_at)
+    if decoded:
+        fields = decoded_fields(fields)
+    if plan.mount != MOUNT:
+        fields = unreferred_fields(fields)
+    fields = guarded(fields, by_headers=plan.mount == MOUNT)
+    if is_live(head.fields):
+        fields.append(UNBUFFERED)
+    if plan.pace is not None:
+        fields += pace_fields(plan.pace, fields)
+    fields += [(HEADER, name), (ATTEMPTS, "1"), (SERVER_TIMING, timing)]
+    length = None if decoded else head.length
+    frame = framing(plan.method, HttpVersion11, head.status, length, keep_alive=not last)
+    fields += frame.fields
+    if not any(len(name) == 4 and name.lower() == "date" for name, _ in fields):
+        fields.append(_date())
+    return head_bytes(HttpVersion11, head.status, printable(head.reason), fields), frame.chunked
+
+
+def _of_lines(head: PlainHead, method: str, own: str, *, by_headers: bool, last: bool) -> tuple[bytes, bool]:
+    lines = [head.start, *head.lines, _added(head.media_type, head.vary, by_headers)]
+    if head.length is not None and not last and method == "GET" and head.status not in (204, 304):
+        own, chunked = f"{own}\r\nContent-Length: {head.length}", False  # as nearly always
+    else:
+        frame = framing(method, HttpVersion11, head.status, head.length, keep_alive=not last)
+        own, chunked = _with(own, frame.fields), frame.chunked
+    if not head.dated:
+        own = _with(own, [_date()])
+    lines += (own.encode(), b"\r\n")
+    return b"\r\n".join(lines), chunked
+
+
+def _with(own: str, fields: Fields) -> str:
+    return own + "".join(f"\r\n{name}: {value}" for name, value in fields)
+
+
+def _date() -> tuple[str, str]:
+    return "Date", rfc822_formatted_time()
+
+
+@lru_cache(maxsize=256)
+def _added(media_type: bytes, vary: bytes, by_headers: bool) -> bytes:
+    """The lines behind those of an answer with these lines ``Content-Type`` and ``Vary``, each empty where it has none."""
+    fields = guarded([_field(vary)] if vary else [], by_headers=by_headers)
+    if media_type and is_live([_field(media_type)]):
+        fields = [*fields, UNBUFFERED]
+    return "\r\n".join(f"{name}: {value}" for name, value in fields).encode("utf-8", "surrogateescape")
+
+
+def _field(line: bytes) -> tuple[str, str]:
+    name, _, value = line.decode("utf-8", "surrogateescape").partition(": ")
+    return name, value
