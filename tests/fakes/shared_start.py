@@ -15,11 +15,12 @@ from gateway import resources
 from gateway.catalog import load_catalog
 from gateway.catalog.checks import KnownWords
 from gateway.config import Fault
+from gateway.pages.templates import Templates
 
 
 def share(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The shipped catalog is read once, each SQL statement is compiled once, and nobody reads the system's certificates,
-    since no test calls a public host."""
+    """The shipped catalog is read once, each SQL statement and each page template is compiled once, and no certificates
+    of the system are read, since no test calls a public host."""
     shipped, read, list_files = resources.folder("catalog"), load_catalog._read, load_catalog.files_in
     shipped_files = list_files(shipped)
     known: dict[tuple[object, object], tuple[list[load_catalog.Row], list[str]]] = {}
@@ -52,6 +53,8 @@ def share(monkeypatch: pytest.MonkeyPatch) -> None:
     # A logger that remembers its first set-up would keep it for the tests that follow.
     monkeypatch.setattr(structlog, "configure", lambda **how: configure(**{**how, "cache_logger_on_first_use": False}))
     monkeypatch.setattr(ssl.SSLContext, "load_default_certs", load_named)
+    environment = Templates().environment  # it keeps compiled templates, and reads a changed file again
+    monkeypatch.setattr(Templates, "environment", environment)
     compiled = SharedCache()
     monkeypatch.setattr(
         Engine, "_compiled_cache", property(lambda _: compiled, lambda _engine, _own: None), raising=False

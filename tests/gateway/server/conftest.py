@@ -100,7 +100,7 @@ def pytest_asyncio_loop_factories(
     What has a whole gateway and its store behind it runs on the one that is shipped.
     """
     shipped = {"uvloop": uvloop.new_event_loop}
-    return shipped if item.path.name.startswith("test_lane") else {"asyncio": asyncio.new_event_loop, **shipped}
+    return shipped if item.path.name.startswith("test_fast_path") else {"asyncio": asyncio.new_event_loop, **shipped}
 
 
 @pytest.fixture
