@@ -1,6 +1,10 @@
 """One reload for all workers: one of them reads and checks the files, the others take over what it has accepted.
 
 So either all run the new configuration or none does, and faults are logged once.
+
+A worker that meets a value sealed under a master key it does not have sends the message ``missing_keys``. The parent then
+has the configuration read again, as after SIGHUP, at growing pauses for each key: a key that was rotated on another node
+heals by itself, as soon as the configuration has it.
 """
 
 import asyncio

@@ -1,5 +1,7 @@
-"""Refreshes connections that nobody uses before their refresh token dies of that, and notes those that end. One node does it
-for all.
+"""Refreshes connections that nobody uses before their refresh token ends from disuse, and records those that end.
+
+One node does it for all. Each connection has its own moment within the lifetime of its refresh token, by its id
+(`schedule.share`), so that connections made together are not refreshed together.
 """
 
 import asyncio

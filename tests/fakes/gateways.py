@@ -23,7 +23,7 @@ ENCRYPTION_KEY = "JiURJZyxq9u8wNGbojb4XRaHcZEAUy+EK5yLz55SrSM="
 
 
 class RunningGateway:
-    """`url` has no trailing slash; `headers` hold the key; `services` are the application's own."""
+    """`url` has no trailing slash; `headers` hold the key; `runtime` is the application's own."""
 
     def __init__(self, folder: Path, document: dict[str, Any], *, fast_path: bool = True) -> None:
         self.folder = folder
@@ -67,13 +67,13 @@ class RunningGateway:
         return server.fast_path
 
     @property
-    def services(self) -> Runtime:
+    def runtime(self) -> Runtime:
         """The application's runtime, which a reload leaves in place."""
         return self.app[RUNTIME]
 
     def configure(self, **changes: Any) -> None:
         """Another generation, with these members of the configuration changed and all else as it is."""
-        current = self.services.current
+        current = self.runtime.current
         config = replace(current.generation.config, **changes)
         current.replace(replace(current.generation, config=config))
 

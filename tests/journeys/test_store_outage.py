@@ -75,7 +75,7 @@ async def test_a_deleted_connection_is_refused_by_the_other_node(
     two: tuple[RunningGateway, RunningGateway], tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, there = two
-    changes = there.services.store.changes
+    changes = there.runtime.store.changes
     moved = changes.moved
     # It looks at the log only when it is notified, and not now and then besides.
     monkeypatch.setattr(changes, "moved", lambda _at_most_s: moved(10 * PATIENCE_S))
@@ -143,8 +143,8 @@ async def test_what_is_known_to_have_changed_and_cannot_be_read_is_served_no_lon
         asked.set()
         raise Unavailable("store_unavailable", "It does not answer.", retry_after_s=5)
 
-    there.configure(live=replace(there.services.generation.config.live, trust_s=0.2))
-    monkeypatch.setattr(there.services.store.connections, "get", unreadable)
+    there.configure(live=replace(there.runtime.generation.config.live, trust_s=0.2))
+    monkeypatch.setattr(there.runtime.store.connections, "get", unreadable)
     await here.imported(tracker.grant(), "c1")
     await asyncio.wait_for(asked.wait(), PATIENCE_S)
     await until(there, 503)
@@ -156,7 +156,7 @@ async def test_what_changed_while_a_node_could_not_listen_is_caught_up(
     here, there = two
     await here.imported(tracker.grant(), "c1")
     assert await status(there) == 200
-    watch = there.services.store.changes._watch
+    watch = there.runtime.store.changes._watch
     connecting, may_connect = watch._listening, asyncio.Event()  # type: ignore[attr-defined]
 
     async def later_on() -> object:

@@ -148,7 +148,7 @@ async def test_a_cursor_cannot_lead_where_the_credential_may_not_travel_any_more
         await imported(list_.gateway, "c1")
         digest = digest_of("dev", "tracker", "c1", list_.lists.url, "/list")
         link = Way("link", link_path_in_response_body="next", response_path="items")
-        tokens = list_.gateway.services.generation.page_cursors
+        tokens = list_.gateway.runtime.generation.page_cursors
         elsewhere = tokens.seal(written(Position(link, "https://evil.example:443/x"), digest))
         answer = await list_.call(since=elsewhere)
         assert issues(answer) == [("gateway-paginate-from",)]

@@ -191,9 +191,9 @@ async def _seen(folder: Path, config: dict[str, Any], tracker: Tracker, killed: 
             status = answer.status
         async with after.proxied("c1") as answer:
             assert answer.status == status
-        row = await after.services.store.connections.get(REF)
+        row = await after.runtime.store.connections.get(REF)
         assert row is not None
-        history = await after.services.store.history.of(row.id)
+        history = await after.runtime.store.history.of(row.id)
         entries = tuple(f"{change.state.value}: {change.reason}" for change in history)
         return Outcome(
             killed, tracker.calls["refresh_token"], status, row.state.value, row.state_reason, entries, sound

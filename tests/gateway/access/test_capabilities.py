@@ -115,8 +115,8 @@ async def test_it_is_bound_to_its_connection_and_to_nothing_else(gateway: Keyed)
 async def test_one_of_another_environment_uses_that_ones_connection(gateway: Keyed) -> None:
     result = await gateway.key("cap", key=OTHER_KEY, kind="capability", limits={"connections": ["lane/c1"]})
     assert (await gateway.raw(get(result["secret"]))).status == 200
-    gateway.running.services.live.forget(
-        next(ref for ref, _ in gateway.running.services.live._kept.items() if ref.environment == "other")
+    gateway.running.runtime.live.forget(
+        next(ref for ref, _ in gateway.running.runtime.live._kept.items() if ref.environment == "other")
     )
     status, _, _ = await gateway.asked("DELETE", "/connections/c1?provider_config_key=lane", OTHER_KEY)
     assert status == 200
@@ -166,7 +166,7 @@ async def test_revoked_it_leads_nowhere_at_once(gateway: Keyed) -> None:
 async def test_no_log_and_no_error_tells_it(gateway: Keyed) -> None:
     token = (await capability(gateway))["secret"]
     notes: list[Any] = []
-    gateway.running.services.request_log.note = notes.append  # type: ignore[method-assign]
+    gateway.running.runtime.request_log.note = notes.append  # type: ignore[method-assign]
     answers = [
         await gateway.raw(get(token)),
         await gateway.raw(get(token)),
@@ -263,7 +263,7 @@ async def test_a_host_application_gives_it_its_prefix(tmp_path: Path) -> None:
 
     async with keyed(tmp_path) as there:
         token = (await capability(there))["secret"]
-        config = there.running.services.generation.config
+        config = there.running.runtime.generation.config
         host = web.Application()
         host.add_subapp("/gateway", package.create_app(config))
         runner = web.AppRunner(host, auto_decompress=False, access_log=None)

@@ -440,7 +440,7 @@ async def test_its_last_use_is_written_down_behind_the_requests(gateway: Keyed) 
     result = await gateway.key("used")
     assert "last_used_at" not in result
     await proxied(gateway, result["secret"])
-    await gateway.running.services.minted.close()
+    await gateway.running.runtime.minted.close()
     listed = await gateway.running.json("GET", KEYS, expect=200)
     assert listed["data"][0]["last_used_at"] >= result["created_at"]
 
@@ -474,7 +474,7 @@ async def test_a_key_outlives_a_reload_and_dies_with_its_environment(gateway: Ke
 
 
 async def test_a_stranger_is_looked_up_once(gateway: Keyed, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, asked = gateway.running.services.store, list[str]()
+    store, asked = gateway.running.runtime.store, list[str]()
     get = store.keys.get
 
     async def counted(key_digest: str) -> Any:

@@ -120,7 +120,7 @@ async def test_a_stream_under_way_ends_with_its_key(
         ask = "GET /proxy/{} HTTP/1.1\r\nHost: gw\r\n" + named + "\r\n"
         async with streaming(gateway, ask, by_lane=fast_path) as client:
             if "forgotten" in how:
-                gateway.running.services.minted.missed()
+                gateway.running.runtime.minted.missed()
             if "revoked" in how:
                 await gateway.running.json("DELETE", f"/environment/api-keys/{result['id']}", expect=200)
             if how == "replaced":

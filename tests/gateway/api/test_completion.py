@@ -251,11 +251,11 @@ async def test_what_is_not_completed_in_time_is_deleted_and_its_grant_ended(
     session = await made(running, **BOUND)
     await arrive(running, session["token"])
     later(599)
-    await running.services.session_connections.expire()
+    await running.runtime.session_connections.expire()
     assert len((await polled(running, session))["connections"]) == 1
     later(2)
     assert (await complete(running, session, expect=409))["error"]["code"] == "conflict"
-    await running.services.session_connections.expire()
+    await running.runtime.session_connections.expire()
     answer = await polled(running, session)
     assert (answer["status"], answer["connections"], answer["error"]["type"]) == ("pending", [], "state_err")
     assert "10 minutes" in answer["error"]["message"]
@@ -276,7 +276,7 @@ async def test_a_grant_that_another_connection_may_live_by_is_not_ended(
         tracker.token_extra = {"user": user}
         await arrive(running, (await made(running, **BOUND))["token"])
         later(601)
-        await running.services.session_connections.expire()
+        await running.runtime.session_connections.expire()
         assert revoked(tracker) is ended, user
 
 
@@ -304,7 +304,7 @@ async def test_a_reconnect_serves_with_the_old_credential_until_it_is_completed(
     session = await reconnect(running, connection_id, **BOUND)
     await arrive(running, session["token"])
     later(601)
-    await running.services.session_connections.expire()
+    await running.runtime.session_connections.expire()
     assert (await running.json("GET", path))["credentials"] == after["credentials"]
     assert not revoked(tracker), "the connection may live by the same grant"
 
@@ -327,13 +327,13 @@ async def test_a_reconnect_of_another_account_is_refused_at_its_completion_too(
     connection_id = await connected(running, tracker)
     session = await reconnect(running, connection_id, **BOUND)
     await arrive(running, session["token"])
-    store = running.services.store
+    store = running.runtime.store
     digest = session["poll_url"].rpartition("/")[2]
     (pending,) = await store.pending.of_session(digest, now=clock.now())
     assert pending.new is not None
     await store.connections.put(replace(pending.new, account=Account("a1", "ada")), now=clock.now())
     other = replace(pending.new, account=Account("a2", "eve"))
-    its = await running.services.sessions.find(session["token"])
+    its = await running.runtime.sessions.find(session["token"])
     terms = its.terms(its.browser_digest)
     await store.pending.add(other, terms, expires_at=pending.expires_at, reconnects=True)
     answer = await complete(running, session, expect=400)
@@ -373,7 +373,7 @@ async def test_the_events_of_a_connection_begin_with_its_completion(running: Run
     await running.restart()
 
     async def history() -> int:
-        async with running.services.store._transactions.read() as db:
+        async with running.runtime.store._transactions.read() as db:
             return int((await db.execute(text("SELECT count(*) FROM outbox"))).scalar_one())
 
     session = await made(running, **BOUND)
@@ -426,7 +426,7 @@ async def test_what_is_typed_in_counts_and_is_refused_before_it_is_tried(
 async def test_what_one_browser_keeps_is_not_typed_in_elsewhere(running: RunningGateway, tracker: Tracker) -> None:
     await keyed(running, tracker)
     session = await made(running, single_use=True)
-    assert await running.services.store.sessions.keep_for_browser(session["poll_url"].rpartition("/")[2], "b" * 64)
+    assert await running.runtime.store.sessions.keep_for_browser(session["poll_url"].rpartition("/")[2], "b" * 64)
     address = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
     async with running.http.post(address, json={"apiKey": "k3y"}) as answer:
         assert (answer.status, answer.headers["Gateway-Error"]) == (403, "connect_session_in_use")

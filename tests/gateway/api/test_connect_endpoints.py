@@ -185,7 +185,7 @@ async def test_what_was_typed_in_wrong_is_reported_to_who_polls(running: Running
     session = await made(running)
     path = session["poll_url"].removeprefix(running.url)
     waiting = asyncio.create_task(running.json("GET", f"{path}?wait_s=30"))
-    while not running.services.outcomes._waiting:
+    while not running.runtime.outcomes._waiting:
         await asyncio.sleep(0)
     address = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
     async with running.http.post(address, json={"apiKey": "a-wrong-key"}) as answer:
@@ -213,13 +213,13 @@ async def test_a_session_that_ended_is_known_for_a_while(
     assert (await call(running, "DELETE", "/connect/session", deleted["token"]))[0] == 204
     assert (await running.json("GET", paths[0], expect=200))["data"] == {"status": "expired", "connections": []}
     later(1801)
-    await running.services.store.sessions.delete(forgotten["poll_url"].rpartition("/")[2])
+    await running.runtime.store.sessions.delete(forgotten["poll_url"].rpartition("/")[2])
     for path in paths:
         assert (await running.json("GET", path, expect=200))["data"] == {"status": "expired", "connections": []}
-    await running.services.store.prune(clock.now())
+    await running.runtime.store.prune(clock.now())
     assert (await running.json("GET", paths[2], expect=200))["data"]["status"] == "expired"
     later(1801 + 3601)
-    await running.services.store.prune(clock.now())
+    await running.runtime.store.prune(clock.now())
     for path in paths:
         await running.json("GET", path, expect=404)
 
@@ -228,7 +228,7 @@ async def test_who_waits_is_answered_as_soon_as_there_is_an_outcome(running: Run
     answer = await made(running)
     path = answer["poll_url"].removeprefix(running.url)
     waiting = asyncio.create_task(running.json("GET", f"{path}?wait_s=30"))
-    while not running.services.outcomes._waiting:
+    while not running.runtime.outcomes._waiting:
         await asyncio.sleep(0)
     await arrive(running, answer["token"])
     async with asyncio.timeout(PATIENCE_S):

@@ -120,7 +120,7 @@ async def test_whoever_only_knows_what_is_stored_cannot_listen(running: RunningG
     socket, client = await opened(running)
     await arrive(running, await running.session_token(), f"&ws_client_id={client}")
     await socket.close()
-    stored = (await running.services.store.flow_results.since(running.services.started_at))[0]
+    stored = (await running.runtime.store.flow_results.since(running.runtime.started_at))[0]
     assert client not in repr(stored)
 
 
@@ -171,7 +171,7 @@ async def test_a_host_s_own_page_at_that_path_is_untouched(running: RunningGatew
 
 async def test_windows_are_let_go_when_the_gateway_stops(running: RunningGateway) -> None:
     socket, _ = await opened(running)
-    running.services.serving = False
+    running.runtime.serving = False
     async with asyncio.timeout(PATIENCE_S):
         assert (await socket.receive()).type in {aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED}
 
@@ -183,7 +183,7 @@ async def test_a_crowd_is_refused(running: RunningGateway) -> None:
         await opened(running)
     assert refused.value.status == 503
     await socket.close()
-    while running.services.outcomes._waiting:
+    while running.runtime.outcomes._waiting:
         await asyncio.sleep(0)
     socket, _ = await opened(running)
     await socket.close()
@@ -198,7 +198,7 @@ async def test_one_address_holds_so_many_sockets_and_no_more(running: RunningGat
         assert "connect.result_sockets_per_address" in error["message"]
     await socket.close()
     async with asyncio.timeout(PATIENCE_S):
-        while running.services.outcomes._sockets:
+        while running.runtime.outcomes._sockets:
             await asyncio.sleep(0)
     socket, _ = await opened(running)
     await socket.close()

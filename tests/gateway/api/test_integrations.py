@@ -228,19 +228,19 @@ async def test_tokens_are_ended_with_the_client_of_the_integration_that_goes(
 async def test_a_deletion_that_broke_off_is_gone_on_with(running: RunningGateway, tracker: Tracker) -> None:
     await made(running)
     await imported(running, tracker)
-    services = running.services
-    found = services.generation.integrations.find("dev", "made")
+    runtime = running.runtime
+    found = runtime.generation.integrations.find("dev", "made")
     assert found is not None
     from gateway import clock
 
-    await services.store.integrations.begin_end(found, now=clock.now())
+    await runtime.store.integrations.begin_end(found, now=clock.now())
     taken = await running.json("POST", "/integrations", json={**NEW, "unique_key": "made"}, expect=400)
     assert taken["error"]["errors"][0]["path"] == ["uniqueKey"]
     await running.restart()
     async with asyncio.timeout(PATIENCE_S):
         while (await running.json("GET", "/connections"))["connections"]:
             await asyncio.sleep(0.02)
-        while await running.services.store.integrations.ending():
+        while await running.runtime.store.integrations.ending():
             await asyncio.sleep(0.02)
     await made(running)
 

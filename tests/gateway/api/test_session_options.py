@@ -16,7 +16,7 @@ CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"  # RFC 7636, appendix 
 
 
 async def stored(running: RunningGateway, token: str) -> ConnectSession:
-    found = await running.services.store.sessions.get(digest(token), now=clock.now())
+    found = await running.runtime.store.sessions.get(digest(token), now=clock.now())
     assert found is not None
     return found
 

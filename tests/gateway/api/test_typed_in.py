@@ -273,7 +273,7 @@ async def test_a_session_that_ends_during_consent_still_tells_whose_connection_i
     departure = await depart(running, token)
     async with running.http.get(departure.headers["Location"], allow_redirects=False) as consent:
         address = consent.headers["Location"]
-    await running.services.sessions.end(await running.services.sessions.find(token))
+    await running.runtime.sessions.end(await running.runtime.sessions.find(token))
     async with running.http.get(address) as answer:
         assert answer.status == 200
     listed = (await running.json("GET", "/connections"))["connections"][0]
@@ -311,7 +311,7 @@ async def test_the_providers_words_never_repeat_our_secrets(running: RunningGate
 async def test_secret_settings_of_a_session_are_sealed(running: RunningGateway, tmp_path: Path) -> None:
     fixed = {"tracker": {"connection_config": {"pin": "MARKPIN"}}}
     token = await running.session_token(integrations_config_defaults=fixed)
-    session = await running.services.sessions.find(token)
+    session = await running.runtime.sessions.find(token)
     assert session.defaults == fixed
     for path in tmp_path.glob("gateway.db*"):
         assert b"MARKPIN" not in path.read_bytes(), path

@@ -55,7 +55,7 @@ async def until(true: Callable[[], Any]) -> None:
 
 
 def names(running: RunningGateway) -> set[str]:
-    return set(running.services.generation.catalog.providers)
+    return set(running.runtime.generation.catalog.providers)
 
 
 def events(log_events: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
@@ -67,7 +67,7 @@ async def test_files_come_change_and_go(watched: RunningGateway, log_events: lis
     await until(lambda: "mail" in names(watched))
     assert (await watched.json("GET", "/providers/mail", expect=200))["data"]["display_name"] == "Mail"
     write_entry(watched.folder, "mail", {**MAIL, "display_name": "Post"})
-    await until(lambda: watched.services.generation.catalog.providers["mail"].display_name == "Post")
+    await until(lambda: watched.runtime.generation.catalog.providers["mail"].display_name == "Post")
     assert (await watched.json("GET", "/providers/mail"))["data"]["display_name"] == "Post"
     (watched.folder / "catalog" / "mail.yaml").unlink()
     await until(lambda: "mail" not in names(watched))
@@ -78,9 +78,9 @@ async def test_files_come_change_and_go(watched: RunningGateway, log_events: lis
 
 async def test_a_shipped_entry_shows_again_when_the_one_over_it_goes(watched: RunningGateway) -> None:
     write_entry(watched.folder, "jira", {"alias": "jira", "display_name": "Our Jira"})
-    await until(lambda: watched.services.generation.catalog.providers["jira"].display_name == "Our Jira")
+    await until(lambda: watched.runtime.generation.catalog.providers["jira"].display_name == "Our Jira")
     (watched.folder / "catalog" / "jira.yaml").unlink()
-    await until(lambda: watched.services.generation.catalog.providers["jira"].display_name == "Jira")
+    await until(lambda: watched.runtime.generation.catalog.providers["jira"].display_name == "Jira")
     assert (await watched.json("GET", "/providers/jira"))["data"]["display_name"] == "Jira"
 
 
@@ -94,7 +94,7 @@ async def test_the_next_request_goes_by_the_new_entry_and_one_under_way_by_the_o
     under_way = asyncio.create_task(watched.proxied("c1", "/slow")._coro)
     await until(lambda: any(request.path == "/slow" for request in tracker.seen))
     write_entry(watched.folder, "tracker", tracker_entry(tracker.url, proxy={"base_url": f"{tracker.url}/v2"}))
-    await until(lambda: watched.services.generation.catalog.providers["tracker"].proxy.base_url.endswith("/v2"))
+    await until(lambda: watched.runtime.generation.catalog.providers["tracker"].proxy.base_url.endswith("/v2"))
     tracker.hold_api.set()
     async with watched.proxied("c1") as answer:
         assert (await answer.json())["path"] == "/v2/x"
@@ -110,7 +110,7 @@ async def test_the_fast_lane_forgets_what_it_kept_of_a_connection(watched: Runni
     lane_before = watched.fast_path.handed_over
     entry = tracker_entry(tracker.url, proxy={"base_url": tracker.url, "headers": {"x-added": "by-the-entry"}})
     write_entry(watched.folder, "tracker", entry)
-    await until(lambda: watched.services.generation.catalog.providers["tracker"].proxy.headers)
+    await until(lambda: watched.runtime.generation.catalog.providers["tracker"].proxy.headers)
     async with watched.proxied("c1") as answer:
         assert answer.status == 200
     assert tracker.seen[-1].headers["x-added"] == "by-the-entry"
@@ -120,7 +120,7 @@ async def test_the_fast_lane_forgets_what_it_kept_of_a_connection(watched: Runni
 async def test_a_faulty_file_keeps_the_old_entry_and_is_reported_once(
     watched: RunningGateway, log_events: list[dict[str, Any]]
 ) -> None:
-    before = watched.services.generation.catalog.providers["tracker"]
+    before = watched.runtime.generation.catalog.providers["tracker"]
     path = watched.folder / "catalog" / "tracker.yaml"
     sound = path.read_text()
     path.write_text(sound + "tokn_url: https://x.test\n")
@@ -132,13 +132,13 @@ async def test_a_faulty_file_keeps_the_old_entry_and_is_reported_once(
     assert len(faults) == 1
     line = sound.count("\n") + 1
     assert faults[0].endswith(f"tracker.yaml:{line}: unknown key 'tokn_url'; did you mean 'token_url'?")
-    assert watched.services.generation.catalog.providers["tracker"] == before
-    assert watched.services.generation.catalog.where("tracker", "display_name").endswith("tracker.yaml:1")
+    assert watched.runtime.generation.catalog.providers["tracker"] == before
+    assert watched.runtime.generation.catalog.where("tracker", "display_name").endswith("tracker.yaml:1")
     path.write_text(sound.replace("display_name: Tracker", "display_name: Mended"))
-    await until(lambda: watched.services.generation.catalog.providers["tracker"].display_name == "Mended")
+    await until(lambda: watched.runtime.generation.catalog.providers["tracker"].display_name == "Mended")
     path.write_text("]")
     await until(lambda: len(events(log_events, "fault")) == 2)
-    assert watched.services.generation.catalog.providers["tracker"].display_name == "Mended"
+    assert watched.runtime.generation.catalog.providers["tracker"].display_name == "Mended"
 
 
 async def test_heirs_of_a_faulty_entry_stay_too(watched: RunningGateway, log_events: list[dict[str, Any]]) -> None:
@@ -187,7 +187,7 @@ async def test_a_turned_link_is_a_change(watched: RunningGateway) -> None:
     await until(lambda: "mail" in names(watched))
     (catalog / "..new").symlink_to("..two")
     (catalog / "..new").rename(catalog / "..data")
-    await until(lambda: watched.services.generation.catalog.providers["mail"].display_name == "two")
+    await until(lambda: watched.runtime.generation.catalog.providers["mail"].display_name == "two")
     assert (await watched.json("GET", "/providers/mail"))["data"]["display_name"] == "two"
 
 
@@ -212,11 +212,11 @@ async def test_nothing_is_read_while_nothing_changes(watched: RunningGateway, mo
         return real(folders)
 
     monkeypatch.setattr(catalog_watch, "state_of", counted)
-    before = watched.services
+    before = watched.runtime
     (watched.folder / "catalog" / "notes.txt").write_text("no entry")
     await until(lambda: looks)
     assert read == []
-    assert watched.services is before
+    assert watched.runtime is before
 
 
 async def test_a_host_watches_by_one_line(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.fakes.tracker import Tracker
 
 def numbers(running: RunningGateway, name: str) -> dict[tuple[str, ...], float]:
     """Of one family: the labels' values ▸ the number. No zeros."""
-    metrics = running.services.metrics
+    metrics = running.runtime.metrics
     metrics.publish()
     return {key[1:]: reported[0] for key, reported in total([metrics._page]).items() if key[0] == name and reported[0]}
 
@@ -63,7 +63,7 @@ async def test_refreshes_are_counted_by_outcome(
     assert await called(running, "c2") == 424
     tracker.answer = web.Response(status=503)
     assert await called(running, "c3") == 503
-    monkeypatch.setattr(running.services.renewer._turns, "take", None)
+    monkeypatch.setattr(running.runtime.renewer._turns, "take", None)
     assert await called(running, "c4") == 500
     assert numbers(running, "gateway_token_refreshes_total") == {
         ("dev", "tracker", outcome): 1 for outcome in ("renewed", "refused", "unavailable", "failed")
@@ -93,7 +93,7 @@ async def test_connections_to_providers_are_reported_by_provider_and_state(
 async def test_an_open_breaker_is_reported_by_provider(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     assert await called(running) == 200
-    gate = running.services.egress_limits.to(("http", "127.0.0.1", int(tracker.url.rpartition(":")[2])))
+    gate = running.runtime.egress_limits.to(("http", "127.0.0.1", int(tracker.url.rpartition(":")[2])))
     for _ in range(20):
         gate.release("failed", probe=await gate.acquire())
     assert numbers(running, "gateway_upstream_breakers_open") == {("tracker",): 1}
@@ -104,7 +104,7 @@ async def test_an_open_breaker_is_reported_by_provider(running: RunningGateway, 
 async def test_requests_that_wait_are_reported(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     assert await called(running) == 200
-    pool = running.services.generation.egress.pool(("http", "127.0.0.1", int(tracker.url.rpartition(":")[2])))
+    pool = running.runtime.generation.egress.pool(("http", "127.0.0.1", int(tracker.url.rpartition(":")[2])))
     assert pool is not None
     pool._limit = 1
     tracker.hold_api.clear()
@@ -118,7 +118,7 @@ async def test_requests_that_wait_are_reported(running: RunningGateway, tracker:
 
 
 async def test_records_that_were_dropped_are_reported(running: RunningGateway, tracker: Tracker) -> None:
-    running.services.request_log._bound = 0
+    running.runtime.request_log._bound = 0
     await running.imported(tracker.grant())
     assert numbers(running, "gateway_request_log_dropped_total")[()] >= 1
 

@@ -153,15 +153,15 @@ async def test_a_stream_under_way_outlives_the_networks_it_went_through(
     async with asyncio.timeout(PATIENCE_S):
         while tracker.calls["api"] < 2:
             await asyncio.sleep(0)
-    former = running.services.generation.egress
+    former = running.runtime.generation.egress
     running.document["egress"]["allow"] = ["127.0.0.0/8"]
     assert await reloaded(running)
-    assert running.services.generation.egress is not former
-    assert list(running.services.retired) == [former]
+    assert running.runtime.generation.egress is not former
+    assert list(running.runtime.retired) == [former]
     tracker.hold_api.set()
     assert await begun == 200
     async with asyncio.timeout(PATIENCE_S):
-        while list(running.services.retired):  # its connection is not kept for a next request
+        while list(running.runtime.retired):  # its connection is not kept for a next request
             await asyncio.sleep(0)
     assert list(former.load()) == []
 
@@ -171,15 +171,15 @@ async def test_idle_connections_end_with_the_networks_they_went_through(
 ) -> None:
     await running.imported(tracker.grant())
     assert await status(running) == 200
-    former = running.services.generation.egress
+    former = running.runtime.generation.egress
     assert [load.idle for _, load in former.load()] == [1]
     running.document["egress"]["timeouts"] = {"connect_s": 3}
     assert await reloaded(running)
     async with asyncio.timeout(PATIENCE_S):
-        while list(running.services.retired):
+        while list(running.runtime.retired):
             await asyncio.sleep(0)
     assert await status(running) == 200
-    assert running.services.generation.egress.timeouts.connect_s == 3
+    assert running.runtime.generation.egress.timeouts.connect_s == 3
 
 
 async def test_other_limits_hold_for_providers_that_were_called_before(
@@ -189,7 +189,7 @@ async def test_other_limits_hold_for_providers_that_were_called_before(
     assert await status(running) == 200
     running.document["egress"]["limits"] = {"outstanding": 1, "waiting": 1, "wait_s": 9}
     assert await reloaded(running)
-    assert [gate.concurrency.limits for gate in running.services.egress_limits] == [ConcurrencySettings(1, 1, 9)]
+    assert [gate.concurrency.limits for gate in running.runtime.egress_limits] == [ConcurrencySettings(1, 1, 9)]
 
 
 async def test_a_renewal_whose_integration_is_taken_away_gives_its_lease_back(
@@ -198,7 +198,7 @@ async def test_a_renewal_whose_integration_is_taken_away_gives_its_lease_back(
     tracker.ttl_s = 0.001
     await running.imported(tracker.grant())
     tracker.ttl_s = 3600
-    store = running.services.store.refreshes
+    store = running.runtime.store.refreshes
     lease = store.lease_refresh
     integrations = running.document["environments"]["dev"]["integrations"]
 
@@ -227,7 +227,7 @@ async def test_metrics_know_the_integrations_of_now(running: RunningGateway, tra
     assert await reloaded(running)
     assert await status(running) == 404
     assert await status(running, integration="other") == 404
-    metrics = running.services.metrics
+    metrics = running.runtime.metrics
     calls = {
         (key[2], key[5]): reported[0]
         for key, reported in total([metrics._page]).items()
@@ -246,7 +246,7 @@ async def test_reloads_follow_one_another(running: RunningGateway, log_events: l
         running.document["live"] = {"ttl_s": n}
         configs.append(configuration.parse(running.document, base=running.folder, environ={}))
     assert all(await asyncio.gather(*(gateway.reload(running.app, config) for config in configs)))
-    assert running.services.generation.config.live.ttl_s == 3
+    assert running.runtime.generation.config.live.ttl_s == 3
 
 
 async def test_another_encryption_key_comes_in_and_goes_out_without_a_restart(
@@ -256,7 +256,7 @@ async def test_another_encryption_key_comes_in_and_goes_out_without_a_restart(
     newer = "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="
     running.document["store"]["encryption_keys"] = [newer, ENCRYPTION_KEY]
     assert await reloaded(running)
-    done = await running.services.store.rotation.rotate(lambda _done, _total: None)
+    done = await running.runtime.store.rotation.rotate(lambda _done, _total: None)
     assert (done.sealed, done.left, done.removed_keys) == (1, 0, 1)
     running.document["store"]["encryption_keys"] = [newer]
     assert await reloaded(running)

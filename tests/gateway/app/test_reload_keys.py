@@ -22,7 +22,7 @@ NOW: Final = datetime(2026, 1, 2, tzinfo=UTC)
 async def rotated(running: RunningGateway, *keys: str) -> None:
     """By another process, whose list of keys is this."""
     keyring = Keyring([base64.b64decode(key) for key in keys])
-    other = await open_store(running.services.generation.config.store.url, keyring, environments={"dev"})
+    other = await open_store(running.runtime.generation.config.store.url, keyring, environments={"dev"})
     try:
         await other.rotation.rotate(lambda _done, _all: None)
     finally:
@@ -35,9 +35,9 @@ def asked(running: RunningGateway) -> list[asyncio.Task[None]]:
 
     async def read_again() -> None:
         await reloaded(running)
-        running.services.store.missing_keys.answered()
+        running.runtime.store.missing_keys.answered()
 
-    running.services.store.missing_keys.ask = lambda _ids: tasks.append(asyncio.create_task(read_again()))
+    running.runtime.store.missing_keys.ask = lambda _ids: tasks.append(asyncio.create_task(read_again()))
     return tasks
 
 
@@ -52,13 +52,13 @@ async def test_a_new_environment_does_not_wait_for_the_key_that_its_own_reload_b
     if brought:
         running.document["store"]["encryption_keys"] = [NEWER, ENCRYPTION_KEY]
     tasks = asked(running)
-    rotating = running.services.store.signing_keys.rotate("dev", Secret("s" * 32), now=NOW, retires_at=NOW)
+    rotating = running.runtime.store.signing_keys.rotate("dev", Secret("s" * 32), now=NOW, retires_at=NOW)
     writing = asyncio.create_task(rotating)
     await asyncio.wait({writing})
     (reading,) = tasks
     assert reading.done(), "it was not given up before"
     assert (writing.exception() is None) == brought
-    assert "fresh" in running.services.generation.config.environments
+    assert "fresh" in running.runtime.generation.config.environments
 
 
 async def test_a_reload_that_fails_leaves_the_encryption_keys_as_they_were(
@@ -67,7 +67,7 @@ async def test_a_reload_that_fails_leaves_the_encryption_keys_as_they_were(
     async def fail(_names: object) -> None:
         raise Unavailable("store_unavailable", "as if the disk were full", retry_after_s=5)
 
-    store = running.services.store
+    store = running.runtime.store
     former = store._keys.keyring
     monkeypatch.setattr(store._keys, "ensure", fail)
     running.document["environments"]["fresh"] = {}

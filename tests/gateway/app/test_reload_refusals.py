@@ -60,9 +60,9 @@ async def test_a_bad_file_changes_nothing_and_every_fault_is_reported(
     environments["dev"]["integrations"]["x"] = {"provider": "tracker", "unheard_of": 1}
     write(running)
     running.configure(path=running.folder / "gateway.yaml")
-    before = running.services.generation
+    before = running.runtime.generation
     assert not await reload(running.app)
-    assert running.services.generation is before
+    assert running.runtime.generation is before
     faults = [event["detail"] for event in log_events if event["event"] == "fault"]
     assert len(faults) == 3  # the third lies behind the file: an OAuth integration without a client
     assert all("gateway.yaml:" in fault for fault in faults)

@@ -53,7 +53,7 @@ async def test_head_does_not_use_an_authorization_up(running: RunningGateway) ->
 
 
 async def test_a_node_that_does_not_serve_says_so_as_we_say_it(running: RunningGateway) -> None:
-    running.services.serving = False
+    running.runtime.serving = False
     async with running.http.get(f"{running.url}/ready") as answer:
         assert (answer.status, await answer.json()) == (503, {"result": "not ready"})
         assert answer.headers["Gateway-Error"] == "not_ready"

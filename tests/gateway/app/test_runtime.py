@@ -44,7 +44,7 @@ KEYS: Final = "/environment/api-keys"
 
 async def reloaded(running: RunningGateway) -> tuple[Generation, Generation]:
     """The generation before and after a reload in which every setting that a part of the runtime reads is another."""
-    document, before = running.document, running.services.generation
+    document, before = running.document, running.runtime.generation
     limits = before.config.egress.limits
     document["egress"]["timeouts"] = {"connect_s": before.config.egress.timeouts.connect_s + 1}
     document["egress"]["limits"] = {"outstanding": limits.outstanding + 1, "waiting": limits.waiting + 1}
@@ -52,7 +52,7 @@ async def reloaded(running: RunningGateway) -> tuple[Generation, Generation]:
     document.setdefault("environments", {})["another"] = {}
     (running.folder / "gateway.yaml").write_text(yaml.safe_dump(document))
     assert await reload(running.app, running.folder / "gateway.yaml")
-    after = running.services.generation
+    after = running.runtime.generation
     assert after is not before
     assert after.egress is not before.egress
     return before, after
@@ -81,7 +81,7 @@ async def test_a_refresh_under_way_ends_once_and_is_stored(telling: RunningGatew
     tracker.hold.clear()
     begun = asyncio.create_task(status(telling))
     await until(lambda: tracker.calls["refresh_token"])
-    runtime = telling.services
+    runtime = telling.runtime
     attempts = dict(runtime.journals.sent._credentials)
     assert attempts
     before, _ = await reloaded(telling)
@@ -99,7 +99,7 @@ async def test_a_refresh_under_way_ends_once_and_is_stored(telling: RunningGatew
 
 async def test_a_refresh_in_the_queue_keeps_its_turn(telling: RunningGateway, tracker: Tracker) -> None:
     await telling.imported(tracker.grant())
-    runtime, row = telling.services, await telling.services.store.connections.get(C1)
+    runtime, row = telling.runtime, await telling.runtime.store.connections.get(C1)
     assert row is not None
     queue = runtime.renewer._turns
     queue._next_behind = clock.monotonic() + 3600  # nobody waits for it, so it waits for its turn
@@ -114,7 +114,7 @@ async def test_a_refresh_in_the_queue_keeps_its_turn(telling: RunningGateway, tr
 async def test_an_opened_connection_stays_in_memory(telling: RunningGateway, tracker: Tracker) -> None:
     await telling.imported(tracker.grant())
     assert await status(telling) == 200
-    live = telling.services.live
+    live = telling.runtime.live
     opened, origins = live.peek(C1), dict(live.provider_at)
     assert opened is not None
     await reloaded(telling)
@@ -126,12 +126,12 @@ async def test_a_change_elsewhere_is_heard_of_after_a_reload(telling: RunningGat
     await telling.imported(tracker.grant())
     assert await status(telling) == 200
     await reloaded(telling)
-    await telling.services.store.connections.delete(C1, now=clock.now())  # behind the cache, as another process does
-    await until(lambda: telling.services.live.kept == 0)
+    await telling.runtime.store.connections.delete(C1, now=clock.now())  # behind the cache, as another process does
+    await until(lambda: telling.runtime.live.kept == 0)
 
 
 async def test_a_window_that_waits_gets_its_result(telling: RunningGateway) -> None:
-    outcomes = telling.services.outcomes
+    outcomes = telling.runtime.outcomes
     with outcomes.waiting("window") as window, outcomes.socket_of("192.0.2.1", most=1):
         await reloaded(telling)
         assert outcomes.crowded(1)
@@ -147,7 +147,7 @@ async def test_a_delivery_in_retry_and_one_under_way_arrive_once(
 ) -> None:
     receiver.hold.clear()
     await telling.imported(tracker.grant())
-    await until(lambda: telling.services.deliverer._sending)
+    await until(lambda: telling.runtime.deliverer._sending)
     await reloaded(telling)
     receiver.hold.set()
     await receiver.until_taken(1)
@@ -161,7 +161,7 @@ async def test_a_delivery_in_retry_and_one_under_way_arrive_once(
     await reloaded(telling)
     receiver.answer = lambda _path, _body: web.Response(status=200)
     later(600)
-    telling.services.deliverer.wake()
+    telling.runtime.deliverer.wake()
     await receiver.until_taken(2)
     await on(telling)
     assert receiver.events() == [("c1", "connection.created"), ("c1", "connection.deleted")]
@@ -172,7 +172,7 @@ async def test_what_waits_to_be_delivered_stays_counted(
 ) -> None:
     receiver.hold.clear()
     await telling.imported(tracker.grant())
-    keeper = telling.services.keeper
+    keeper = telling.runtime.keeper
     await keeper.once()
     assert [one.pending for one in keeper.backlog] == [1]
     await reloaded(telling)
@@ -184,7 +184,7 @@ async def test_what_waits_to_be_delivered_stays_counted(
 async def test_an_open_breaker_stays_open_under_other_limits(telling: RunningGateway, tracker: Tracker) -> None:
     await telling.imported(tracker.grant())
     parts = urlsplit(tracker.url)
-    gate = telling.services.egress_limits.to(("http", str(parts.hostname), parts.port or 0))
+    gate = telling.runtime.egress_limits.to(("http", str(parts.hostname), parts.port or 0))
     for _ in range(FAILURES):
         assert gate.try_acquire()
         gate.release("failed", probe=False)
@@ -202,7 +202,7 @@ async def test_an_open_breaker_stays_open_under_other_limits(telling: RunningGat
 async def test_calls_outstanding_stay_counted_and_one_that_waits_takes_a_new_place(telling: RunningGateway) -> None:
     telling.document["egress"]["limits"] = {"outstanding": 1}
     await telling.restart()
-    gate = telling.services.egress_limits.to(("http", "127.0.0.1", 1))
+    gate = telling.runtime.egress_limits.to(("http", "127.0.0.1", 1))
     assert gate.try_acquire()
     waiting = asyncio.create_task(gate.acquire())
     await until(lambda: gate.concurrency.waiting)
@@ -231,7 +231,7 @@ async def test_a_budget_keeps_what_was_set_aside_and_is_never_exceeded(
     await telling.imported(tracker.grant())
     headers = await minted(telling, "task", budget=60)  # of which three are set aside at first
     assert await status(telling, headers=headers) == 200
-    (meter,) = telling.services.minted._meters.values()
+    (meter,) = telling.runtime.minted._meters.values()
     assert meter._held == 2
     await reloaded(telling)
     assert meter._held == 2
@@ -261,7 +261,7 @@ async def test_an_authorization_that_is_being_finished_makes_its_connection(
     back = asyncio.create_task(telling.http.get(consent)._coro)
     await until(lambda: tracker.calls["authorization_code"])
     await reloaded(telling)  # while its code is exchanged
-    assert telling.services.flows._redeeming
+    assert telling.runtime.flows._redeeming
     tracker.hold.set()
     async with await back as answer:
         assert answer.status == 200
@@ -286,7 +286,7 @@ async def test_a_deletion_under_way_ends(
     telling: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await telling.imported(tracker.grant())
-    rows, go_on = telling.services.store.connections, asyncio.Event()
+    rows, go_on = telling.runtime.store.connections, asyncio.Event()
     delete = rows.delete
 
     async def slow(*args: Any, **options: Any) -> bool:
@@ -296,7 +296,7 @@ async def test_a_deletion_under_way_ends(
     monkeypatch.setattr(rows, "delete", slow)
     path = "/connections/c1?provider_config_key=tracker"
     begun = asyncio.create_task(telling.json("DELETE", path, expect=200))
-    deleter = telling.services.deleter
+    deleter = telling.runtime.deleter
     await until(lambda: deleter._running)
     await reloaded(telling)
     assert len(deleter._running) == 1
@@ -312,7 +312,7 @@ async def test_an_integration_that_is_being_deleted_is_deleted_once(
     telling: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await made(telling)
-    rows, go_on, ended = telling.services.store.integrations, asyncio.Event(), list[Any]()
+    rows, go_on, ended = telling.runtime.store.integrations, asyncio.Event(), list[Any]()
     end = rows.end
 
     async def slow(one: Any) -> bool:
@@ -322,9 +322,9 @@ async def test_an_integration_that_is_being_deleted_is_deleted_once(
 
     monkeypatch.setattr(rows, "end", slow)
     begun = asyncio.create_task(telling.json("DELETE", "/integrations/made", expect=200))
-    await until(lambda: telling.services.made._ending)
+    await until(lambda: telling.runtime.made._ending)
     await reloaded(telling)
-    again = asyncio.create_task(telling.services.made.go_on())  # joins the one under way
+    again = asyncio.create_task(telling.runtime.made.go_on())  # joins the one under way
     await asyncio.sleep(0)
     go_on.set()
     await asyncio.gather(begun, again)
@@ -349,7 +349,7 @@ async def test_counters_go_on(telling: RunningGateway, tracker: Tracker) -> None
     assert await status(telling) == 200
     counted = {
         key: reported[0]
-        for key, reported in total([telling.services.metrics._page]).items()
+        for key, reported in total([telling.runtime.metrics._page]).items()
         if "proxy_requests" in key[0]
     }
     assert list(counted.values()) == [2]
@@ -358,7 +358,7 @@ async def test_counters_go_on(telling: RunningGateway, tracker: Tracker) -> None
 async def test_records_that_wait_to_be_written_are_written(telling: RunningGateway, tracker: Tracker) -> None:
     await telling.imported(tracker.grant())
     assert await status(telling) == 200
-    log = telling.services.request_log
+    log = telling.runtime.request_log
     waiting = list(log._rows)
     assert waiting
     await reloaded(telling)
@@ -366,7 +366,7 @@ async def test_records_that_wait_to_be_written_are_written(telling: RunningGatew
 
 
 async def test_page_memory_stays_reserved(telling: RunningGateway) -> None:
-    memory = telling.services.page_memory
+    memory = telling.runtime.page_memory
     held = await memory.reserve("dev", 1000, 0)
     telling.document["egress"]["page_memory_bytes"] = 64 << 20
     await reloaded(telling)
@@ -386,24 +386,24 @@ async def test_invalid_keys_stay_counted(telling: RunningGateway) -> None:
 
 
 async def test_a_stop_that_was_announced_stays_announced(telling: RunningGateway) -> None:
-    telling.services.serving = False
+    telling.runtime.serving = False
     await reloaded(telling)
     async with telling.http.get(f"{telling.url}/ready") as answer:
         assert answer.status == 503
-    telling.services.serving = True
+    telling.runtime.serving = True
 
 
 async def test_two_reloads_at_once_follow_one_another(telling: RunningGateway) -> None:
-    runtime, first = telling.services, telling.services.generation
+    runtime, first = telling.runtime, telling.runtime.generation
     async with runtime.reloading:
-        begun = [asyncio.create_task(reload(telling.app, telling.services.generation.config)) for _ in range(2)]
+        begun = [asyncio.create_task(reload(telling.app, telling.runtime.generation.config)) for _ in range(2)]
         await asyncio.sleep(0.05)
         assert runtime.generation is first
     assert await asyncio.gather(*begun) == [True, True]
 
 
 async def test_the_store_and_its_age_stay(telling: RunningGateway) -> None:
-    runtime = telling.services
+    runtime = telling.runtime
     store, instance, began = runtime.store, runtime.store.instance, runtime.started_at
     await reloaded(telling)
     assert (runtime.store, runtime.store.instance, runtime.started_at) == (store, instance, began)
@@ -459,7 +459,7 @@ async def test_no_part_is_another_object_after_a_reload(telling: RunningGateway)
 
 async def test_a_part_that_is_said_to_hold_nothing_holds_nothing(telling: RunningGateway) -> None:
     """Only other parts of the runtime, what is made of those alone, and functions."""
-    runtime = telling.services
+    runtime = telling.runtime
     parts = [getattr(runtime, one.name) for one in dataclasses.fields(runtime)]
 
     def holds(part: object) -> list[str]:
@@ -509,5 +509,5 @@ async def test_a_request_under_way_ends_on_the_way_it_began_with(telling: Runnin
     tracker.hold_api.set()
     assert await begun == 200
     assert await status(telling) == 400
-    await until(lambda: not list(telling.services.retired))
+    await until(lambda: not list(telling.runtime.retired))
     assert list(before.egress.load()) == []

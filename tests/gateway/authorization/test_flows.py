@@ -18,7 +18,7 @@ FIRST_MEMBERS = ("provider", "mode", "kept", "config", "end_user", "tags", "webh
 
 async def stored_as_before(running: RunningGateway, *members: str) -> dict[str, Any]:
     """The only flow, sealed again with these members alone, as an earlier version would have stored it."""
-    store = running.services.store
+    store = running.runtime.store
     async with store.flows._transactions.read() as db:
         row = (await db.execute(select(flows))).mappings().one()
     flow = await store.flows._flow(row)
@@ -69,9 +69,9 @@ async def test_a_choice_that_an_earlier_version_offered_can_be_made(running: Run
 async def test_options_that_wait_for_confirmation_are_no_authorization(running: RunningGateway) -> None:
     """Their token is in a page; as the `state` of a callback it leads nowhere."""
     token = await running.session_token()
-    services = running.services
-    session = await services.sessions.find(token)
-    asked = await services.flows.ask(session, "tracker", FlowOptions())
+    runtime = running.runtime
+    session = await runtime.sessions.find(token)
+    asked = await runtime.flows.ask(session, "tracker", FlowOptions())
     async with running.http.get(f"{running.url}/oauth/callback?state={asked}&code=x") as answer:
         assert (answer.status, answer.headers["Gateway-Error"]) == (400, "invalid_state")
-    assert await services.flows.asked_for(session, "tracker", asked) == FlowOptions()
+    assert await runtime.flows.asked_for(session, "tracker", asked) == FlowOptions()

@@ -48,7 +48,7 @@ async def minted(running: RunningGateway, **wish: Any) -> dict[str, str]:
 
 async def session_of(running: RunningGateway, link: str) -> Any:
     token = parse_qs(urlsplit(link).query)["session_token"][0]
-    return await running.services.sessions.find(token)
+    return await running.runtime.sessions.find(token)
 
 
 async def connected(running: RunningGateway, link: str) -> None:
@@ -91,9 +91,9 @@ async def test_the_same_link_is_handed_out_until_its_connection_is_there(
     assert (await session_of(running, link)).allowed_integrations == ("tracker",)
     await connected(running, link)
     async with asyncio.timeout(PATIENCE_S):
-        while running.services.links._kept.keys() != {("dev", "tracker", "u2")}:
+        while running.runtime.links._kept.keys() != {("dev", "tracker", "u2")}:
             await asyncio.sleep(0.02)
-        while running.services.links._ending:
+        while running.runtime.links._ending:
             await asyncio.sleep(0.02)
     with pytest.raises(Exception, match="unknown or has expired"):
         await session_of(running, link)
@@ -133,7 +133,7 @@ async def test_a_link_that_works_no_more_is_not_handed_out_again(running: Runnin
     assert status == 404
     making = reply["payload"]["connect_url"]
     assert making != renewing, "its session went with the connection"
-    await running.services.sessions.end(await session_of(running, making))
+    await running.runtime.sessions.end(await session_of(running, making))
     last = (await failed(running, "c1"))[1]["payload"]["connect_url"]
     assert not (await session_of(running, last)).reconnects
     await connected(running, last)
@@ -276,7 +276,7 @@ async def test_two_keys_share_no_link(running: RunningGateway) -> None:
     own = (await failed(running, "u1"))[1]["payload"]["connect_url"]
     await connected(running, own)
     async with asyncio.timeout(PATIENCE_S):
-        while running.services.links._kept or running.services.links._ending:
+        while running.runtime.links._kept or running.runtime.links._ending:
             await asyncio.sleep(0)
     for link in links:
         with pytest.raises(Exception, match="unknown or has expired"):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway import documents
 from gateway.catalog import compiled
 from gateway.catalog import folder as folders
 from gateway.catalog.load_catalog import load_catalog
@@ -161,3 +162,14 @@ def test_a_folder_after_another_is_made_anew_when_that_one_changes(
     load_catalog([base, at])
     (base / "tracker.yaml").write_text((base / "tracker.yaml").read_text().replace("Tracker", "Tracer"))
     assert load_catalog([base, at]).providers["heir-3"].display_name == "Tracer"
+
+
+def test_another_reader_of_yaml_is_other_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "read_document.py").write_text("MAX_DEPTH = 7")
+    before = compiled.key_of([], ())
+    monkeypatch.setattr(documents, "__path__", [str(tmp_path)])
+    compiled._code.cache_clear()
+    try:
+        assert compiled.key_of([], ()) != before
+    finally:
+        compiled._code.cache_clear()

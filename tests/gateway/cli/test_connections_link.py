@@ -24,7 +24,7 @@ def token_in(link: str) -> str:
 
 
 async def session_of(running: RunningGateway, link: str) -> ConnectSession:
-    return await running.services.sessions.find(token_in(link))
+    return await running.runtime.sessions.find(token_in(link))
 
 
 async def test_it_prints_a_link_that_works(running: RunningGateway, tracker: Tracker, examined: Examined) -> None:

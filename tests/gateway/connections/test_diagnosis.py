@@ -80,7 +80,7 @@ async def test_a_history_keeps_its_last_entries_and_goes_with_its_connection(
     assert len(body["history"]) == KEPT
     assert {one["reason"] for one in body["history"]} == {"reconnected"}
     await running.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
-    assert await running.services.store.history.of(body["id"]) == []
+    assert await running.runtime.store.history.of(body["id"]) == []
 
 
 async def test_a_token_that_came_without_a_refresh_token_says_so_when_it_ends(

@@ -63,7 +63,7 @@ async def called(running: RunningGateway, times: int = 1, path: str = "/x", **op
 
 
 async def settled(running: RunningGateway) -> None:
-    live = running.services.live
+    live = running.runtime.live
     async with asyncio.timeout(PATIENCE_S):
         await asyncio.gather(*live.refusals._refused.values(), return_exceptions=True)
         await asyncio.sleep(0)  # their callbacks
@@ -77,7 +77,7 @@ async def state(running: RunningGateway) -> str:
 
 
 async def events(running: RunningGateway) -> list[str]:
-    written = await running.services.store.event_log.list(EventFilter(environment="dev"))
+    written = await running.runtime.store.event_log.list(EventFilter(environment="dev"))
     return [one.event for one in reversed(written)]
 
 
@@ -151,7 +151,7 @@ async def test_a_new_key_under_the_same_id_is_not_blamed_for_the_old_one(
     await connect(keyed, tracker)
     assert await called(keyed) == {200}
     assert await state(keyed) == "active"
-    assert not keyed.services.live.rejections.suspected
+    assert not keyed.runtime.live.rejections.suspected
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -233,7 +233,7 @@ async def test_a_connection_that_works_stays_on_the_fast_path_and_one_that_is_co
     keyed: RunningGateway, tracker: Tracker
 ) -> None:
     tracker.refusal, tracker.forbidden = 403, {"/forbidden"}
-    fast_path, suspected = keyed.fast_path, keyed.services.live.rejections.suspected
+    fast_path, suspected = keyed.fast_path, keyed.runtime.live.rejections.suspected
 
     async def taken(path: str) -> int:
         before = fast_path.taken - fast_path.handed_over
@@ -265,9 +265,9 @@ async def test_another_host_of_base_url_override_says_nothing_about_the_credenti
     await keyed.restart()
     withdraw(tracker)
     assert await called(keyed, 5, headers={"Base-Url-Override": elsewhere}) == {401}
-    assert not keyed.services.live.rejections.suspected
+    assert not keyed.runtime.live.rejections.suspected
     assert await called(keyed, 1) == {401}
-    assert keyed.services.live.rejections.suspected
+    assert keyed.runtime.live.rejections.suspected
 
 
 async def test_a_connection_without_a_credential_has_none_that_could_be_rejected(
@@ -276,7 +276,7 @@ async def test_a_connection_without_a_credential_has_none_that_could_be_rejected
     body = {"provider_config_key": "open", "connection_id": "c1", "credentials": {"type": "NONE"}}
     await keyed.json("POST", "/connections", json=body, expect=201)
     assert await called(keyed, 5, integration="open") == {401}
-    assert not keyed.services.live.rejections.suspected
+    assert not keyed.runtime.live.rejections.suspected
 
 
 async def test_memory_is_bounded(keyed: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,7 +290,7 @@ async def test_memory_is_bounded(keyed: RunningGateway, tracker: Tracker, monkey
     for n in range(5):
         async with keyed.proxied(f"b{n}", integration="keyed") as answer:
             assert answer.status == 401
-    assert [ref.connection_id for ref in keyed.services.live.rejections.suspected] == ["b2", "b3", "b4"]
+    assert [ref.connection_id for ref in keyed.runtime.live.rejections.suspected] == ["b2", "b3", "b4"]
 
 
 async def test_what_one_node_has_noted_another_one_withdraws(
@@ -307,7 +307,7 @@ async def test_what_one_node_has_noted_another_one_withdraws(
         assert await called(other) == {200}
         assert await state(keyed) == "active"
         async with asyncio.timeout(PATIENCE_S):
-            while keyed.services.live.rejections.suspected:
+            while keyed.runtime.live.rejections.suspected:
                 assert await called(keyed) == {200}
                 await asyncio.sleep(0)
     finally:

@@ -33,10 +33,10 @@ def _of_another_row(_: Runtime, _mine: Connection, other: Connection) -> bytes:
 def _of(**elsewhere: object) -> Tamper:
     """The same value, sealed by the gateway itself for another place."""
 
-    def tamper(services: Runtime, mine: Connection, _: Connection) -> bytes:
+    def tamper(runtime: Runtime, mine: Connection, _: Connection) -> bytes:
         place = replace(mine.credential, **elsewhere)  # type: ignore[arg-type]
-        value = services.store.open(mine.credential)
-        return services.store.vault.seal_json(
+        value = runtime.store.open(mine.credential)
+        return runtime.store.vault.seal_json(
             value,
             environment=place.environment,
             table=place.table,
@@ -74,11 +74,11 @@ async def test_a_tampered_credential_is_refused_and_nothing_is_sent(
 ) -> None:
     for name in ("c1", "c2"):
         await running.imported(tracker.grant(), name)
-    get = running.services.store.connections.get
+    get = running.runtime.store.connections.get
     mine, other = [await get(ConnectionRef("dev", "tracker", name)) for name in ("c1", "c2")]
     assert mine is not None
     assert other is not None
-    tampered = CASES[case](running.services, mine, other)
+    tampered = CASES[case](running.runtime, mine, other)
     assert await asyncio.to_thread(_write, running.folder / "gateway.db", mine.uid, tampered) == 1
     asked = tracker.calls.total()
     async with running.proxied("c1") as answer:

@@ -52,7 +52,7 @@ def _as_it_was(request: pytest.FixtureRequest) -> Iterator[None]:
     if "stage" in request.fixturenames:
         stage: Stage = request.getfixturevalue("stage")
         stage.tracker.answer, stage.tracker.callback_extra = None, {}
-        stage.gateway.services.serving = True
+        stage.gateway.runtime.serving = True
 
 
 def plays(code: Code) -> Callable[[Play], Play]:
@@ -192,7 +192,7 @@ async def _(stage: Stage) -> None:
 async def _(stage: Stage) -> None:
     bound = {"integration_id": "keyed", "connection_id": "gone"}
     defaults: dict[str, Any] = {"tags": {}, "defaults": {}, "overrides": {}}
-    token, _ = await stage.gateway.services.sessions.open("dev", "", **bound, **defaults)
+    token, _ = await stage.gateway.runtime.sessions.open("dev", "", **bound, **defaults)
     typed = "/api-auth/api-key/keyed?connect_session_token="
     body = await stage.refused("invalid_connection", 400, "POST", typed + token, headers={}, json={"apiKey": "k"})
     assert "Connect again" in body["message"]
@@ -563,9 +563,9 @@ async def _(stage: Stage) -> None:
 
 @plays("not_ready")
 async def _(stage: Stage) -> None:
-    stage.gateway.services.serving = False
+    stage.gateway.runtime.serving = False
     await stage.refused("not_ready", 503, "GET", "/ready", headers={})
-    stage.gateway.services.serving = True
+    stage.gateway.runtime.serving = True
     await stage.fine("GET", "/ready", headers={})
 
 
@@ -581,12 +581,12 @@ async def _(stage: Stage) -> None:
 
 @plays("credential_unreadable")
 async def _(stage: Stage) -> None:
-    services = stage.gateway.services
+    runtime = stage.gateway.runtime
 
     async def stored(as_what: str) -> None:
         statement = text(f"UPDATE connections SET credential = {as_what} WHERE integration_id = 'keyed'")
-        await services.store._transactions.write(lambda db: db.execute(statement))
-        services.live.forget(ConnectionRef("dev", "keyed", "c1"))
+        await runtime.store._transactions.write(lambda db: db.execute(statement))
+        runtime.live.forget(ConnectionRef("dev", "keyed", "c1"))
 
     await stored("CAST(credential || x'00' AS BLOB)")
     result = await stage.refused("credential_unreadable", 500, "GET", "/proxy/list", **stage.on_behalf("keyed"))
@@ -597,7 +597,7 @@ async def _(stage: Stage) -> None:
 
 @plays("generic_error_support")
 async def _(stage: Stage) -> None:
-    sessions: Any = stage.gateway.services.sessions
+    sessions: Any = stage.gateway.runtime.sessions
 
     async def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("a fault of ours")

@@ -57,27 +57,27 @@ async def telling(settings: dict[str, Any], tmp_path: Path) -> AsyncIterator[Run
 async def renew(gateway: RunningGateway, connection_id: str = "c1") -> None:
     """Ask the token endpoint now, whatever it says."""
     ref = ConnectionRef("dev", "tracker", connection_id)
-    row = await gateway.services.store.connections.get(ref)
+    row = await gateway.runtime.store.connections.get(ref)
     assert row is not None
     with suppress(GatewayError):
-        await gateway.services.renewer.renewed(row, force=True)
+        await gateway.runtime.renewer.renewed(row, force=True)
 
 
 async def log_of(gateway: RunningGateway, **what: Any) -> list[Delivery]:
     """Deliveries, the oldest first."""
-    return (await gateway.services.store.event_log.list(EventFilter(environment="dev", **what)))[::-1]
+    return (await gateway.runtime.store.event_log.list(EventFilter(environment="dev", **what)))[::-1]
 
 
 async def settled(gateway: RunningGateway, attempts: int) -> Delivery:
     """The newest event, once it was tried so often and that is written down."""
     async with asyncio.timeout(PATIENCE_S):
         while (found := await log_of(gateway))[-1].attempts < attempts:
-            await gateway.services.deliverer.idle()
+            await gateway.runtime.deliverer.idle()
             await asyncio.sleep(0)
     return found[-1]
 
 
 async def on(gateway: RunningGateway) -> None:
     """Send what is due by now, and wait until that is over."""
-    await gateway.services.deliverer.once()
-    await gateway.services.deliverer.idle()
+    await gateway.runtime.deliverer.once()
+    await gateway.runtime.deliverer.idle()

@@ -44,13 +44,13 @@ async def test_a_receiver_that_was_down_gets_each_event_once_in_order_and_can_ve
     assert receiver.taken == []
     receiver.answer = taking
     later(1100)
-    telling.services.deliverer.wake()
+    telling.runtime.deliverer.wake()
     got = await receiver.until_taken(7)
     await on(telling)
     by_name = {name: [event for one, event in receiver.events() if one == name] for name in ("c1", "c2")}
     flaps = ["connection.degraded", "connection.recovered"] * 2
     assert by_name == {"c1": ["connection.created", *flaps], "c2": ["connection.created", "connection.deleted"]}
-    (key,) = await telling.services.store.signing_keys.of("dev", now=clock.now())
+    (key,) = await telling.runtime.store.signing_keys.of("dev", now=clock.now())
     library, shown = Webhook(key.key.reveal()), key.key.reveal().encode()
     moved_s = clock.now().timestamp() - int(got[-1].headers["webhook-timestamp"])
     assert abs(moved_s) < 300
@@ -96,7 +96,7 @@ async def test_a_later_event_of_a_connection_waits_for_the_one_before_and_others
     assert {one.event["event"] for one in receiver.got if one.event["connectionId"] == "c1"} == {"connection.created"}
     receiver.answer = taking
     later(120)
-    telling.services.deliverer.wake()
+    telling.runtime.deliverer.wake()
     await receiver.until_taken(3)
     assert receiver.events()[1:] == [("c1", "connection.created"), ("c1", "connection.deleted")]
 
@@ -115,7 +115,7 @@ async def test_a_target_that_hangs_holds_up_no_other(
     await gateway.imported(tracker.grant(), "quick")
     await receiver.until_taken(1)
     assert receiver.events() == [("quick", "connection.created")]
-    assert gateway.services.deliverer._paces["dev", stuck.url].running == delivery.AT_ONCE
+    assert gateway.runtime.deliverer._paces["dev", stuck.url].running == delivery.AT_ONCE
     stuck.hold.set()
     await stuck.until_taken(2 * delivery.AT_ONCE)
     await gateway.stop()
@@ -135,9 +135,9 @@ async def test_an_event_is_given_up_after_a_day_and_kept(
     assert (found.state, found.status, found.due_at) == (DeliveryState.DEAD, 500, None)
     assert found.detail == "given up after a day: the receiver answered 500"
     assert 20 <= found.attempts <= 26
-    await telling.services.store.prune(clock.now() + timedelta(days=28))
+    await telling.runtime.store.prune(clock.now() + timedelta(days=28))
     assert len(await log_of(telling)) == 1
-    await telling.services.store.prune(clock.now() + timedelta(days=31))
+    await telling.runtime.store.prune(clock.now() + timedelta(days=31))
     assert await log_of(telling) == []
 
 
@@ -177,14 +177,14 @@ async def test_a_process_that_dies_between_delivery_and_note_repeats_it_under_th
         return True
 
     with monkeypatch.context() as patch:
-        patch.setattr(telling.services.store.deliveries, "settle", die)
+        patch.setattr(telling.runtime.store.deliveries, "settle", die)
         await telling.imported(tracker.grant())
         await died.wait()
     assert len(receiver.taken) == 1
     await on(telling)
     assert len(receiver.taken) == 1, "its lease has not run out"
     later(delivery.LEASE.total_seconds() + 1)
-    telling.services.deliverer.wake()
+    telling.runtime.deliverer.wake()
     first, second = await receiver.until_taken(2)
     assert first.headers["webhook-id"] == second.headers["webhook-id"]
     assert (await settled(telling, 1)).state is DeliveryState.DELIVERED
@@ -215,7 +215,7 @@ async def test_what_waits_at_a_stop_goes_out_after_the_next_start(
     receiver.hold.clear()
     await telling.imported(tracker.grant())
     async with asyncio.timeout(PATIENCE_S):
-        while not telling.services.deliverer._sending:
+        while not telling.runtime.deliverer._sending:
             await asyncio.sleep(0)
     await telling.stop()
     assert receiver.taken == []
@@ -240,7 +240,7 @@ async def test_a_reload_sends_what_waits_to_the_new_address(
     receiver.answer = taking
     assert await gateway.reload(telling.app, changed)
     later(10)
-    telling.services.deliverer.wake()
+    telling.runtime.deliverer.wake()
     (one,) = await receiver.until_taken(1)
     assert one.path == "/moved"
 

@@ -135,7 +135,7 @@ async def test_an_integration_that_was_made_tells_once_of_each_of_its_connection
     await receiver.until_taken(4)
     await telling.json("DELETE", "/integrations/made", expect=200)
     await receiver.until_taken(7)
-    await telling.services.deliverer.idle()
+    await telling.runtime.deliverer.idle()
     counts = Counter(
         (one.event["providerConfigKey"], one.event["connectionId"], one.event["event"]) for one in receiver.taken
     )
@@ -170,7 +170,7 @@ async def test_where_nobody_listens_nothing_is_kept(running: RunningGateway, tra
     from gateway.store import EventFilter
 
     await running.imported(tracker.grant())
-    assert await running.services.store.event_log.list(EventFilter(environment="dev")) == []
+    assert await running.runtime.store.event_log.list(EventFilter(environment="dev")) == []
 
 
 @pytest.mark.parametrize("answer", [301, 307, 404, 429, 500])
@@ -184,7 +184,7 @@ async def test_what_is_not_taken_is_sent_again_under_the_same_id_and_no_redirect
     receiver.answer = lambda _path, _body: web.Response(status=200)
     await settled(telling, 1)
     later(10)
-    telling.services.deliverer.wake()
+    telling.runtime.deliverer.wake()
     await receiver.until_taken(1)
     first, second = receiver.got
     assert {first.path, second.path} == {"/events"}

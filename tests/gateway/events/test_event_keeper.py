@@ -54,7 +54,7 @@ async def test_a_renewal_that_fails_is_reported_where_and_of_whom_its_connection
     body = {"connection_id": "c1", "integration_id": "tracker"}
     links = [(await telling.json("POST", "/connect/sessions/reconnect", json=body, expect=201))["data"]["token"]]
     session = {"connection_id": "c1", "integration_id": "tracker", "allowed_integrations": ("tracker",)}
-    links.append((await telling.services.sessions.open("dev", "", **session))[0])  # as a failed call hands it out
+    links.append((await telling.runtime.sessions.open("dev", "", **session))[0])  # as a failed call hands it out
     tracker.callback_extra = {"error": "access_denied"}
     for token in links:
         assert (await arrive(telling, token))[0] == 400
@@ -94,7 +94,7 @@ async def test_an_end_in_sight_is_reported_fourteen_and_three_days_before(
     days = []
     for day in range(30):
         before = len(await log_of(gateway))
-        await gateway.services.keeper.once()
+        await gateway.runtime.keeper.once()
         days += [day] * (len(await log_of(gateway)) - before)
         later(86_400)
     await on(gateway)
@@ -112,7 +112,7 @@ async def test_a_rotated_key_signs_at_once_and_the_former_one_beside_it_for_a_da
 ) -> None:
     await telling.imported(tracker.grant())
     await receiver.until_taken(1)
-    former = (await telling.services.store.signing_keys.of("dev", now=clock.now()))[0].key.reveal()
+    former = (await telling.runtime.store.signing_keys.of("dev", now=clock.now()))[0].key.reveal()
     address = "/environment/webhook-signing-key/rotate"
     body = (await telling.json("POST", address, json={}, expect=200))["data"]
     await telling.imported(tracker.grant())
@@ -149,13 +149,13 @@ async def test_metrics_tell_of_attempts_and_of_what_waits(
     for name in ("c1", "c2"):
         await telling.imported(tracker.grant(), name)
     await receiver.until(lambda: len(receiver.got) >= 2)
-    await telling.services.deliverer.idle()
+    await telling.runtime.deliverer.idle()
     later(100)
-    await telling.services.keeper.once()
-    result = {key: number for key, number in gauges(telling.services) if key[0].startswith("gateway_events")}
+    await telling.runtime.keeper.once()
+    result = {key: number for key, number in gauges(telling.runtime) if key[0].startswith("gateway_events")}
     assert result["gateway_events_pending", "dev"] == 1
     assert 100 <= result["gateway_events_oldest_seconds", "dev"] < 160
-    counted = {key: numbers[0] for key, numbers in telling.services.metrics._page.read()}
+    counted = {key: numbers[0] for key, numbers in telling.runtime.metrics._page.read()}
     assert counted["gateway_event_deliveries_total", "dev", "delivered"] == 1
     assert counted["gateway_event_deliveries_total", "dev", "failed"] >= 1
 

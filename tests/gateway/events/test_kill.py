@@ -38,7 +38,7 @@ async def test_an_event_that_was_taken_when_the_process_was_killed_comes_again_u
     await on(gateway)
     assert len(receiver.got) == 1, "the dead process's lease holds"
     later(LEASE.total_seconds() + 1)
-    gateway.services.deliverer.wake()
+    gateway.runtime.deliverer.wake()
     first, second = await receiver.until_taken(2)
     await on(gateway)
     await gateway.stop()

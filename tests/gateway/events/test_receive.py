@@ -136,7 +136,7 @@ async def test_an_integration_made_through_the_api_says_it_too(hooked: RunningGa
     assert body["data"]["allow_unsigned_webhooks"] is True
     assert (await post(hooked, "/webhook/dev/made", b"{}"))[0] == 200
     await receiver.until_taken(1)
-    stored = await hooked.services.store.integrations.get("dev", "made")
+    stored = await hooked.runtime.store.integrations.get("dev", "made")
     assert stored is not None
     assert stored.allow_unsigned_webhooks is True
 
@@ -210,7 +210,7 @@ async def test_what_is_for_no_connection_goes_out_once_as_it_came(hooked: Runnin
     (one,) = await receiver.until_taken(1)
     assert one.body == body
     assert one.headers["webhook-id"].startswith("msg_")
-    (key,) = await hooked.services.store.signing_keys.of("dev", now=hooked.services.started_at)
+    (key,) = await hooked.runtime.store.signing_keys.of("dev", now=hooked.runtime.started_at)
     shown = key.key.reveal().encode()
     assert one.headers["X-Nango-Hmac-Sha256"] == hmac.new(shown, body, hashlib.sha256).hexdigest()
 

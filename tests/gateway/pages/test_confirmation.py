@@ -222,7 +222,7 @@ async def test_a_reconnect_shows_no_uuid(running: RunningGateway, lang: str) -> 
     end_user = {"id": str(uuid.uuid4())}
     await arrive(running, await running.session_token(end_user=end_user))
     (row,) = await connections(running)
-    connection = await running.services.store.connections.get(ConnectionRef("dev", "tracker", row["connection_id"]))
+    connection = await running.runtime.store.connections.get(ConnectionRef("dev", "tracker", row["connection_id"]))
     assert connection is not None
     wish = {"connection_id": row["connection_id"], "integration_id": "tracker"}
     made = (await running.json("POST", "/connect/sessions/reconnect", json=wish))["data"]

@@ -66,7 +66,7 @@ async def test_an_unknown_provider_is_a_page_too(running: RunningGateway) -> Non
 
 
 async def test_every_provider_has_a_guide(running: RunningGateway) -> None:
-    for name in running.services.generation.catalog.providers:
+    for name in running.runtime.generation.catalog.providers:
         status, text, _ = await page(running, name)
         assert status == 200, name
         assert "A call" in text, name

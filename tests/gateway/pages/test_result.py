@@ -112,8 +112,8 @@ async def test_done_leads_to_the_application_with_a_signed_result(running: Runni
 
 
 async def signing_key(running: RunningGateway) -> str:
-    services = running.services
-    return (await signing_keys(services.generation.config, services.store, "dev"))[0].reveal()
+    runtime = running.runtime
+    return (await signing_keys(runtime.generation.config, runtime.store, "dev"))[0].reveal()
 
 
 async def test_cancel_leads_there_too(running: RunningGateway, tracker: Tracker) -> None:

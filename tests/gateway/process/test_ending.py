@@ -39,7 +39,7 @@ async def test_a_stop_amid_a_refresh_waits_for_it(tracker: Tracker, tmp_path: Pa
     assert list((tmp_path / "gateway.db-refresh-journal").iterdir()) == []
     after = RunningGateway(tmp_path, config)
     await after.start()
-    row = await after.services.store.connections.get(REF)
+    row = await after.runtime.store.connections.get(REF)
     assert row is not None
     assert (row.state.value, row.version, row.intent) == ("active", 2, None)
     await after.stop()

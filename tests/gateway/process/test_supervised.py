@@ -93,7 +93,7 @@ class Expired:
             path = f"/connections/c{number}?provider_config_key=tracker&refresh_token=true"
             async with after.http.get(after.url + path, headers=after.headers) as answer:
                 status = answer.status
-            row = await after.services.store.connections.get(ConnectionRef("dev", "tracker", f"c{number}"))
+            row = await after.runtime.store.connections.get(ConnectionRef("dev", "tracker", f"c{number}"))
             assert row is not None
             found.append((status, row.state.value, row.state_reason))
         await after.stop()

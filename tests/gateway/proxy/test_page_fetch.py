@@ -43,7 +43,7 @@ async def calls(list_: Paged, count: int, **options: Any) -> list[PagedReply]:
 
 async def test_twenty_calls_of_large_pages_stay_below_the_bound_and_all_succeed(tmp_path: Path) -> None:
     async with paged(tmp_path, large_pages(3 * MIB)) as list_:
-        memory = list_.gateway.services.page_memory
+        memory = list_.gateway.runtime.page_memory
         memory.limit_bytes = lambda: 64 * MIB
         result = await calls(list_, 20)
         assert [one.status for one in result] == [200] * 20
@@ -54,10 +54,10 @@ async def test_twenty_calls_of_large_pages_stay_below_the_bound_and_all_succeed(
 
 async def test_a_call_that_finds_no_memory_in_time_is_refused_with_a_time_to_come_back(tmp_path: Path) -> None:
     async with paged(tmp_path, large_pages(MIB)) as list_:
-        services = list_.gateway.services
-        services.page_memory.limit_bytes = lambda: 64 * MIB
-        object.__setattr__(services.generation.config.egress.limits, "wait_s", 0.0)
-        held = await services.page_memory.reserve("dev", 32 * MIB, 0)
+        runtime = list_.gateway.runtime
+        runtime.page_memory.limit_bytes = lambda: 64 * MIB
+        object.__setattr__(runtime.generation.config.egress.limits, "wait_s", 0.0)
+        held = await runtime.page_memory.reserve("dev", 32 * MIB, 0)
         answer = await list_.call()
         assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
         assert (answer.error["code"], answer.error["payload"]["reason"]) == ("busy", "too_many_pages")
@@ -67,10 +67,10 @@ async def test_a_call_that_finds_no_memory_in_time_is_refused_with_a_time_to_com
 
 async def test_a_list_that_finds_no_memory_for_a_later_page_ends_with_a_cursor_to_go_on_from(tmp_path: Path) -> None:
     async with paged(tmp_path, large_pages(MIB, 3)) as list_:
-        services = list_.gateway.services
-        services.page_memory.limit_bytes = lambda: 64 * MIB
-        object.__setattr__(services.generation.config.egress.limits, "wait_s", 0.0)
-        reserve = services.page_memory.reserve
+        runtime = list_.gateway.runtime
+        runtime.page_memory.limit_bytes = lambda: 64 * MIB
+        object.__setattr__(runtime.generation.config.egress.limits, "wait_s", 0.0)
+        reserve = runtime.page_memory.reserve
         first = True
 
         async def once(*args: Any) -> Any:
@@ -80,7 +80,7 @@ async def test_a_list_that_finds_no_memory_for_a_later_page_ends_with_a_cursor_t
             first = False
             return await reserve(*args)
 
-        services.page_memory.reserve = once  # type: ignore[method-assign]
+        runtime.page_memory.reserve = once  # type: ignore[method-assign]
         answer = await list_.call()
         assert answer.status == 200
         assert answer.trailer["error"]["code"] == "busy"
@@ -89,13 +89,13 @@ async def test_a_list_that_finds_no_memory_for_a_later_page_ends_with_a_cursor_t
 
 async def test_one_key_cannot_starve_another(tmp_path: Path) -> None:
     async with paged(tmp_path, large_pages(MIB)) as list_:
-        services = list_.gateway.services
-        services.page_memory.limit_bytes = lambda: 64 * MIB
+        runtime = list_.gateway.runtime
+        runtime.page_memory.limit_bytes = lambda: 64 * MIB
         made = await list_.gateway.json(
             "POST", "/environment/api-keys", json={"display_name": "other", "scopes": ["environment:proxy"]}
         )
         other = made["data"]["secret"]
-        hog = [await services.page_memory.reserve("dev", 32 * MIB, 0)]
+        hog = [await runtime.page_memory.reserve("dev", 32 * MIB, 0)]
         waiting = asyncio.create_task(list_.call())
         answer = await list_.call(headers={"Authorization": f"Bearer {other}"})
         assert answer.trailer["complete"]

@@ -248,7 +248,7 @@ async def test_a_page_that_is_silent_is_asked_for_again_and_then_given_up(tmp_pa
 
 async def test_a_page_that_takes_too_long_in_all_is_given_up(tmp_path: Path) -> None:
     async with paged(tmp_path, then_silent) as list_:
-        list_.gateway.services.generation.egress.timeouts = replace(Timeouts(), total_s=1.0)
+        list_.gateway.runtime.generation.egress.timeouts = replace(Timeouts(), total_s=1.0)
         answer = await list_.call()
     assert answer.trailer["error"]["code"] == "upstream_timeout"
     assert "total_s" in answer.trailer["error"]["message"]
@@ -263,8 +263,8 @@ async def test_a_caller_who_reads_nothing_for_too_long_is_cut_off(tmp_path: Path
         return web.json_response({"items": [{"n": number, "fill": "x" * 1_000_000}], "next": str(number + 1)})
 
     async with paged(tmp_path, page) as list_:
-        list_.gateway.services.generation.egress.timeouts = replace(Timeouts(), idle_s=1.0)
-        list_.gateway.services.request_log.note = lambda exchange: (noted.append(exchange), done.set())  # type: ignore[method-assign,assign,return-value]
+        list_.gateway.runtime.generation.egress.timeouts = replace(Timeouts(), idle_s=1.0)
+        list_.gateway.runtime.request_log.note = lambda exchange: (noted.append(exchange), done.set())  # type: ignore[method-assign,assign,return-value]
         async with list_.gateway.proxied("c1", "/list", headers={"Gateway-Paginate": "all"}):
             async with asyncio.timeout(PATIENCE_S):
                 await done.wait()
@@ -354,7 +354,7 @@ async def test_a_token_that_ends_meanwhile_is_renewed(
             else:  # while this page is on its way; what was opened is looked at again, as it is every minute
                 later = clock.now() + timedelta(hours=2)
                 monkeypatch.setattr("gateway.clock.now", lambda: later)
-                gateway.services.live.forget(ConnectionRef("dev", "tracker", "c1"))
+                gateway.runtime.live.forget(ConnectionRef("dev", "tracker", "c1"))
         answer = await asked(request)
         if answer.status != 200:
             return answer
@@ -400,7 +400,7 @@ async def test_a_connection_that_is_deleted_meanwhile_ends_the_list(tmp_path: Pa
 async def test_the_log_names_what_broke_it_off(tmp_path: Path) -> None:
     noted: list[Any] = []
     async with paged(tmp_path, failing(2, refusal(500))) as list_:
-        log = list_.gateway.services.request_log
+        log = list_.gateway.runtime.request_log
         note, log.note = log.note, lambda exchange: (noted.append(exchange), note(exchange))[1]  # type: ignore[method-assign]
         await list_.call()
     assert [(exchange.status, exchange.error_code) for exchange in noted] == [(200, "page_failed")]

@@ -139,7 +139,7 @@ async def test_a_provider_that_is_silent_shows_as_upstream_in_our_504(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     await running.imported(tracker.grant())
-    running.services.generation.egress.timeouts = Timeouts(first_byte_s=0.05)
+    running.runtime.generation.egress.timeouts = Timeouts(first_byte_s=0.05)
     tracker.hold_api.clear()
     async with running.proxied("c1") as answer:
         assert (answer.status, answer.headers["Gateway-Error"]) == (504, "upstream_timeout")
@@ -159,7 +159,7 @@ async def test_the_record_of_a_call_has_the_same_split(
 ) -> None:
     await running.imported(tracker.grant())
     noted = []
-    monkeypatch.setattr(running.services.request_log, "note", noted.append)
+    monkeypatch.setattr(running.runtime.request_log, "note", noted.append)
     result = await timing(running)
     await running.json("GET", "/connections", expect=200)
     call, listed = noted

@@ -46,7 +46,7 @@ async def called(running: RunningGateway) -> tuple[int, str]:
 
 
 async def row_of(running: RunningGateway) -> Connection:
-    row = await running.services.store.connections.get(REF)
+    row = await running.runtime.store.connections.get(REF)
     assert row is not None
     return row
 
@@ -54,8 +54,8 @@ async def row_of(running: RunningGateway) -> Connection:
 async def left_open(running: RunningGateway) -> Connection:
     """As a gateway leaves it that was killed amid the call; the row."""
     row = await row_of(running)
-    digest = running.services.renewer._redeemer._digest(row)
-    claim = running.services.store.refreshes.lease_refresh
+    digest = running.runtime.renewer._redeemer._digest(row)
+    claim = running.runtime.store.refreshes.lease_refresh
     assert await claim(REF, owner="killed", ttl=timedelta(0), seen=row, intent=digest)
     return await row_of(running)
 
@@ -69,8 +69,8 @@ async def cut_off(running: RunningGateway, tracker: Tracker, later: Any) -> Entr
 
 
 async def entry_of(running: RunningGateway, row: Connection) -> Entry:
-    await running.services.store.journal.prepare("dev")
-    entry = running.services.store.journal.entry(row)
+    await running.runtime.store.journal.prepare("dev")
+    entry = running.runtime.store.journal.entry(row)
     assert entry is not None
     return entry
 
@@ -156,7 +156,7 @@ async def test_an_exchange_that_is_lost_leaves_what_it_recorded(
     await running.imported(tracker.grant())
     later(EXPIRED_S)
     tracker.ttl_s = 2 * EXPIRED_S
-    ask = running.services.exchange.ask
+    ask = running.runtime.exchange.ask
 
     async def lost(*args: Any, **options: Any) -> Reply:
         """The reply is in the journal, and nobody hears of it."""
@@ -212,8 +212,8 @@ async def test_a_call_that_a_dead_process_was_at_is_not_waited_for(
     tracker.ttl_s = 2 * EXPIRED_S
     assert (await called(running))[0] == 200
     assert tracker.calls["refresh_token"] == 1
-    store = running.services.store
-    await store.journal.sweep(store.connections.get, running.services.exchange.released)
+    store = running.runtime.store
+    await store.journal.sweep(store.connections.get, running.runtime.exchange.released)
     assert not file.path.exists()
 
 
@@ -223,7 +223,7 @@ async def test_the_lease_of_a_dead_process_of_this_machine_is_claimed_from_it_at
 ) -> None:
     await running.imported(tracker.grant())
     later(EXPIRED_S)
-    row, store = await row_of(running), running.services.store
+    row, store = await row_of(running), running.runtime.store
     dead, living = ProcessMarker(folder(running)), ProcessMarker(folder(running))
     name, other = await dead.name(), await living.name()
     for owner in (f"{other}.one", f"{name}.one", f"local.{other}.one"):

@@ -17,7 +17,7 @@ def ref(name: str) -> ConnectionRef:
 
 
 def kept(running: RunningGateway, name: str) -> Kept:
-    found = running.services.live._kept.get(ref(name))
+    found = running.runtime.live._kept.get(ref(name))
     assert found is not None
     return found
 
@@ -26,7 +26,7 @@ async def used(running: RunningGateway, name: str) -> float | None:
     """When its renewal is begun, once it has been used."""
     async with running.proxied(name) as answer:
         assert answer.status == 200
-    while ref(name) in running.services.live.feed.unread:  # its import is being looked at, beside which it was loaded
+    while ref(name) in running.runtime.live.feed.unread:  # its import is being looked at, beside which it was loaded
         await asyncio.sleep(0.01)
     return kept(running, name).renew_at
 
@@ -60,9 +60,9 @@ async def test_a_renewal_of_our_own_is_not_read_back(
     running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live, changes, connections = (
-        running.services.live,
-        running.services.store.changes,
-        running.services.store.connections,
+        running.runtime.live,
+        running.runtime.store.changes,
+        running.runtime.store.connections,
     )
     marks, asked, woken = connections.marks, list[ConnectionRef](), list[None]()
     result: dict[ConnectionRef, Mark | None] = {}
@@ -106,4 +106,4 @@ async def test_what_cannot_be_renewed_or_is_far_ahead_takes_no_slot(running: Run
     await running.imported({"access_token": grant["access_token"], "expires_in": 3600}, "c1")
     await running.imported({**tracker.grant(), "expires_in": 8 * 3600}, "c2")
     assert [await used(running, name) for name in ("c1", "c2")] == [None, None]
-    assert len(running.services.live._slots) == 0
+    assert len(running.runtime.live._slots) == 0

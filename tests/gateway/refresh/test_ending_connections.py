@@ -37,12 +37,12 @@ def without(grant: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 async def keeper(gateway: RunningGateway) -> KeepAlive:
     """The keep-alive of another node; this one's own has let go."""
-    services = gateway.services
+    runtime = gateway.runtime
     for task in asyncio.all_tasks():
         if task.get_name() == "keep_alive":
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-    return KeepAlive(services.store, services.renewer, services.current)
+    return KeepAlive(runtime.store, runtime.renewer, runtime.current)
 
 
 async def states(gateway: RunningGateway) -> dict[str, str]:
@@ -51,7 +51,7 @@ async def states(gateway: RunningGateway) -> dict[str, str]:
 
 
 async def life_of(gateway: RunningGateway, name: str = "c1") -> Lifespan:
-    row = await gateway.services.store.connections.get(ConnectionRef("dev", "tracker", name))
+    row = await gateway.runtime.store.connections.get(ConnectionRef("dev", "tracker", name))
     assert row is not None
     return row.life
 
@@ -127,7 +127,7 @@ async def test_rows_of_earlier_versions_are_found(running: RunningGateway, track
     await running.imported(without(tracker.grant()))
     for number in range(3):
         await running.imported(tracker.grant(), f"renewable-{number}")
-    keep_alive, store = await keeper(running), running.services.store
+    keep_alive, store = await keeper(running), running.runtime.store
     old = update(connections).values(end_settled=None, dies_at=None)
     await store._transactions.write(lambda db: db.execute(old))
     later(3601)
@@ -141,7 +141,7 @@ async def test_rows_of_earlier_versions_are_found(running: RunningGateway, track
 async def test_a_damaged_row_stands_in_nobodys_way(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     await running.imported(without(tracker.grant()), "damaged")
     await running.imported(without(tracker.grant()))
-    keep_alive, store = await keeper(running), running.services.store
+    keep_alive, store = await keeper(running), running.runtime.store
     damage = update(connections).where(connections.c.connection_id == "damaged").values(credential=b"x" * 80)
     await store._transactions.write(lambda db: db.execute(damage))
     later(3601)
@@ -151,7 +151,7 @@ async def test_a_damaged_row_stands_in_nobodys_way(running: RunningGateway, trac
 
 async def test_what_is_being_renewed_is_left_alone(running: RunningGateway, tracker: Tracker, later: Any) -> None:
     await running.imported(without(tracker.grant()))
-    keep_alive, refreshes = await keeper(running), running.services.store.refreshes
+    keep_alive, refreshes = await keeper(running), running.runtime.store.refreshes
     later(3601)
     ref = ConnectionRef("dev", "tracker", "c1")
     assert await refreshes.lease_refresh(ref, owner="a", ttl=timedelta(seconds=30))

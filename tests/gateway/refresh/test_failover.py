@@ -109,9 +109,9 @@ async def test_newer_tokens_in_memory_are_written_back_before_anybody_refreshes(
     assert [answer.get("error") for answer in answers] == [None] * COUNT
     assert not any(grant.revoked for grant in tracker.grants)
     assert [await called(one, connection_id) for connection_id in IDS] == [200] * COUNT
-    written = one.services.live.written_back + other.services.live.written_back
+    written = one.runtime.live.written_back + other.runtime.live.written_back
     assert written == {("dev", "tracker"): COUNT}
-    assert await events(one.services.store, "c0") == ["authorized", "failover"]
+    assert await events(one.runtime.store, "c0") == ["authorized", "failover"]
 
 
 async def _until_answered(node: RunningGateway, connection_id: str) -> Any:
@@ -150,7 +150,7 @@ async def test_a_row_that_is_older_than_in_memory_is_noticed_without_a_failover(
     """As after a crash of a server that had not written its last commits, or a restored copy."""
     await running.imported(tracker.grant())
     assert await called(running, "c1") == 200
-    store = running.services.store
+    store = running.runtime.store
     async with store._transactions.read() as db:
         former = dict((await db.execute(select(connections))).mappings().one())
     assert "error" not in await refreshed(running, "c1")
@@ -161,7 +161,7 @@ async def test_a_row_that_is_older_than_in_memory_is_noticed_without_a_failover(
 
     await store._transactions.write(put_back)
     async with asyncio.timeout(PATIENCE_S):
-        while not running.services.live.written_back:
+        while not running.runtime.live.written_back:
             await asyncio.sleep(0.02)
     row = await store.connections.get(REF)
     assert row is not None

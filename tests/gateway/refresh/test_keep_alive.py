@@ -34,15 +34,15 @@ async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGate
 
 async def keeper(running: RunningGateway) -> KeepAlive:
     """The one of a node of its own; those that run by themselves have let go."""
-    services = running.services
+    runtime = running.runtime
     task = next(task for task in asyncio.all_tasks() if task.get_name() == "keep_alive")
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    return KeepAlive(services.store, services.renewer, services.current)
+    return KeepAlive(runtime.store, runtime.renewer, runtime.current)
 
 
 async def row_of(running: RunningGateway, name: str = "c1") -> Connection:
-    row = await running.services.store.connections.get(ConnectionRef("dev", "tracker", name))
+    row = await running.runtime.store.connections.get(ConnectionRef("dev", "tracker", name))
     assert row is not None
     return row
 
@@ -83,8 +83,8 @@ async def test_one_node_does_it_and_another_takes_over_when_it_is_gone(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())
-    first, services = await keeper(running), running.services
-    second = KeepAlive(services.store, services.renewer, services.current)
+    first, runtime = await keeper(running), running.runtime
+    second = KeepAlive(runtime.store, runtime.renewer, runtime.current)
     assert await first.once() == 0
     later(80 * DAY_S)
     await first.once()
@@ -128,7 +128,7 @@ async def test_connections_from_before_the_limit_was_known_get_their_time(
 ) -> None:
     await running.imported(tracker.grant())
     row = await row_of(running)
-    await running.services.store.keep_alive.plan([(row, type(row.life)())])
+    await running.runtime.store.keep_alive.plan([(row, type(row.life)())])
     assert (await row_of(running)).life.dies_at is None
     await (await keeper(running)).once()
     assert (await row_of(running)).life.dies_at == row.last_refreshed_at + timedelta(days=90)  # type: ignore[operator]
@@ -143,7 +143,7 @@ async def test_the_list_can_be_narrowed_to_those_that_die_soon(
     later(30 * DAY_S)
     await running.imported(tracker.grant(), "young")
     soon = ListFilter(dies_before=clock.now() + timedelta(days=70))
-    assert [one.ref.connection_id for one in await running.services.store.connections.list("dev", soon)] == ["old"]
+    assert [one.ref.connection_id for one in await running.runtime.store.connections.list("dev", soon)] == ["old"]
 
 
 def provider(**policy: Any) -> Provider:

@@ -81,22 +81,22 @@ answers = st.dictionaries(st.one_of(st.sampled_from(FIELDS), st.text(max_size=8)
 
 async def renewed(running: RunningGateway, tracker: Tracker, number: int, beside: str) -> Connection:
     """The row after a refresh whose answer is a new pair and `beside`, members as JSON text."""
-    row = await running.services.store.connections.get(REF)
+    row = await running.runtime.store.connections.get(REF)
     if row is None:
         await running.imported(tracker.grant())
-        row = await running.services.store.connections.get(REF)
+        row = await running.runtime.store.connections.get(REF)
         assert row is not None
     tokens = f'"access_token":"new-{number}","refresh_token":"fresh-{number}"'
     body = f"{{{beside}{',' if beside else ''}{tokens}}}".encode("utf-8", "surrogatepass")
     tracker.answer = web.Response(body=body, content_type="application/json")
-    await running.services.renewer.renewed(row, force=True)
-    now = await running.services.store.connections.get(REF)
+    await running.runtime.renewer.renewed(row, force=True)
+    now = await running.runtime.store.connections.get(REF)
     assert now is not None
     return now
 
 
 async def assert_stored(running: RunningGateway, tracker: Tracker, row: Connection, number: int) -> None:
-    held = running.services.store.open(row.credential)
+    held = running.runtime.store.open(row.credential)
     assert (held["access_token"], held["refresh_token"]) == (f"new-{number}", f"fresh-{number}")
     assert row.failure is None
     tracker.grants[0].access_tokens.add(f"new-{number}")
@@ -119,14 +119,14 @@ async def test_an_odd_value_in_any_field_does_not_cost_a_rotated_pair(
 
 async def test_bytes_that_are_no_utf_8_do_not_cost_a_rotated_pair(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
-    row = await running.services.store.connections.get(REF)
+    row = await running.runtime.store.connections.get(REF)
     assert row is not None
     tracker.answer = web.Response(
         body=b'\xef\xbb\xbf{"user":"J\xfcrgen","access_token":"new-0","refresh_token":"fresh-0"}',
         content_type="application/json",
     )
-    await running.services.renewer.renewed(row, force=True)
-    now = await running.services.store.connections.get(REF)
+    await running.runtime.renewer.renewed(row, force=True)
+    now = await running.runtime.store.connections.get(REF)
     assert now is not None
     await assert_stored(running, tracker, now, 0)
 
@@ -140,10 +140,10 @@ async def test_a_rotated_pair_is_stored_whatever_stands_beside_it(
 ) -> None:
     beside = {name: value for name, value in beside.items() if name not in {"access_token", "refresh_token"}}
     row = await renewed(running, tracker, number, json.dumps(beside)[1:-1])
-    held = running.services.store.open(row.credential)
+    held = running.runtime.store.open(row.credential)
     assert (held["access_token"], held["refresh_token"]) == (f"new-{number}", f"fresh-{number}")
     assert row.failure is None
-    await running.services.live.opened(*REF)
+    await running.runtime.live.opened(*REF)
 
 
 @pytest.mark.parametrize("value", ODD, ids=lambda value: value[:30])

@@ -51,7 +51,7 @@ def beats(monkeypatch: pytest.MonkeyPatch) -> "list[asyncio.Future[None]]":
 
 
 async def row_of(running: RunningGateway) -> Connection:
-    row = await running.services.store.connections.get(REF)
+    row = await running.runtime.store.connections.get(REF)
     assert row is not None
     return row
 
@@ -72,8 +72,8 @@ async def status_of(running: RunningGateway) -> int:
 async def left_open(running: RunningGateway) -> None:
     """As a process leaves it that was killed between intent and commit."""
     row = await row_of(running)
-    redeemer = running.services.renewer._redeemer
-    leased = await running.services.store.refreshes.lease_refresh(
+    redeemer = running.runtime.renewer._redeemer
+    leased = await running.runtime.store.refreshes.lease_refresh(
         REF, owner="killed", ttl=LEASE, seen=row, intent=redeemer._digest(row)
     )
     assert leased
@@ -81,7 +81,7 @@ async def left_open(running: RunningGateway) -> None:
 
 async def reasons(running: RunningGateway) -> list[tuple[str, str]]:
     row = await row_of(running)
-    return [(change.state.value, change.reason) for change in await running.services.store.history.of(row.id)]
+    return [(change.state.value, change.reason) for change in await running.runtime.store.history.of(row.id)]
 
 
 def test_the_token_call_ends_before_the_lease_and_the_lease_is_renewed_well_before_that() -> None:
@@ -161,13 +161,13 @@ async def test_a_slow_token_endpoint_gets_one_request_since_the_lease_is_renewed
 
 def stalling(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """What lets its saves go on; until then each has its answer and stands still."""
-    wake, save = asyncio.Event(), running.services.store.refreshes.save_refreshed
+    wake, save = asyncio.Event(), running.runtime.store.refreshes.save_refreshed
 
     async def stall(*args: Any, **kwargs: Any) -> Any:
         await wake.wait()
         return await save(*args, **kwargs)
 
-    monkeypatch.setattr(running.services.store.refreshes, "save_refreshed", stall)
+    monkeypatch.setattr(running.runtime.store.refreshes, "save_refreshed", stall)
     return wake
 
 
@@ -178,7 +178,7 @@ async def test_what_a_stalled_holder_got_is_found_on_the_disk_by_who_comes_next(
     later(EXPIRED_S)
     wake = stalling(running, monkeypatch)
     stalled = asyncio.create_task(status_of(running))
-    folder = running.services.store.journal.folder
+    folder = running.runtime.store.journal.folder
     assert folder is not None
     await until(lambda: [sealed for _, sealed in left(folder) if sealed])
     later(LEASE.total_seconds() + 1)
@@ -196,7 +196,7 @@ async def test_what_a_stalled_holder_got_is_found_on_the_disk_by_who_comes_next(
 def unnoted(running: RunningGateway, other: RunningGateway) -> None:
     """As where a store has no folder: an answer is nowhere but in memory until it is in the database."""
     for one in (running, other):
-        one.services.store.journal.folder = one.services.store.journal._marker = None
+        one.runtime.store.journal.folder = one.runtime.store.journal._marker = None
 
 
 async def test_a_holder_that_stalled_cannot_overwrite_what_another_got_meanwhile(
@@ -257,7 +257,7 @@ async def test_an_open_intent_of_a_dead_process_is_taken_up_at_the_next_start(
     later(LEASE.total_seconds() + 1)
     await running.restart()
     await until(lambda: tracker.calls["refresh_token"])
-    await asyncio.gather(*running.services.renewer._running.values())
+    await asyncio.gather(*running.runtime.renewer._running.values())
     row = await row_of(running)
     assert (row.version, row.intent, row.state) == (2, None, State.ACTIVE)
     assert tracker.calls["refresh_token"] == 1
@@ -268,7 +268,7 @@ async def test_an_intent_under_a_lease_that_has_not_run_out_is_left_to_its_holde
 ) -> None:
     await running.imported(tracker.grant())
     await left_open(running)
-    store, renewer = running.services.store, running.services.renewer
+    store, renewer = running.runtime.store, running.runtime.renewer
     assert await unfinished(store, renewer, print) == []
     later(LEASE.total_seconds())
     assert [row.ref for row in await unfinished(store, renewer, print)] == [REF]
@@ -281,7 +281,7 @@ async def test_a_journal_that_cannot_be_swept_does_not_end_the_recovery(
     await running.imported(tracker.grant())
     await left_open(running)
     later(LEASE.total_seconds() + 1)
-    store, renewer = running.services.store, running.services.renewer
+    store, renewer = running.runtime.store, running.runtime.renewer
     assert store.journal.folder is not None
     no_file = store.journal.folder / "0123-1.journal"
     no_file.mkdir(parents=True)
@@ -360,10 +360,10 @@ async def test_the_refresh_token_before_is_tried_while_the_provider_takes_it_and
         grant.spent.clear()
         await running.json("GET", address, expect=200)
         assert [sent["refresh_token"] for sent in tracker.token_requests] == ["refresh-0", "refresh-2", "refresh-0"]
-        await running.services.store.prune(clock.now())
+        await running.runtime.store.prune(clock.now())
         assert (await row_of(running)).previous is not None
         later(601)
-        await running.services.store.prune(clock.now())
+        await running.runtime.store.prune(clock.now())
         assert (await row_of(running)).previous is None
     finally:
         await running.stop()

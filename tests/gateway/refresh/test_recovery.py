@@ -106,7 +106,7 @@ async def killed(
     store = await open_store(database, Keyring([base64.b64decode(ENCRYPTION_KEY)]), environments={"dev"})
     row = await store.connections.get(REF)
     assert row is not None
-    owner, digest = await store.holders.new_owner(), first.services.renewer._redeemer._digest(row)
+    owner, digest = await store.holders.new_owner(), first.runtime.renewer._redeemer._digest(row)
     assert await store.refreshes.lease_refresh(REF, owner=owner, ttl=LEASE, seen=row, intent=digest)
     await store.journal.prepare("dev")
     await first.stop()
@@ -133,7 +133,7 @@ async def called(node: RunningGateway) -> tuple[int, Any, str | None]:
 
 
 async def row_of(node: RunningGateway) -> Connection:
-    row = await node.services.store.connections.get(REF)
+    row = await node.runtime.store.connections.get(REF)
     assert row is not None
     return row
 
@@ -181,7 +181,7 @@ async def test_another_machine_waits_for_a_time_and_says_so(
     assert (status, shown["error"]["code"]) == (503, "token_endpoint_unavailable")
     assert shown["error"]["payload"]["reason"] == "refresh_interrupted"
     assert 1 <= int(again or 0) <= FENCE.total_seconds()
-    assert await unfinished(other.services.store, other.services.renewer, print) == []
+    assert await unfinished(other.runtime.store, other.runtime.renewer, print) == []
     assert tracker.calls["refresh_token"] == 0
 
 
@@ -212,7 +212,7 @@ async def test_a_rotating_token_is_not_sent_again_by_another_machine_and_heals_w
     assert (row.version, row.state, row.failure) == (2, State.ACTIVE, None)
     assert (await called(other))[0] == 200
     assert tracker.calls["refresh_token"] == 0
-    events = [change.reason for change in await back.services.store.history.of(row.id)]
+    events = [change.reason for change in await back.runtime.store.history.of(row.id)]
     assert events == ["authorized", "rotation_lost", "renewed"]
 
 
@@ -243,7 +243,7 @@ async def test_a_paused_process_that_returns_after_the_loss_was_reported_stores_
     await known_to_rotate(database)
     await passed(database, LEASE + FENCE)
     assert (await called(other))[0] == 424
-    provider = other.services.generation.catalog.get("tracker")
+    provider = other.runtime.generation.catalog.get("tracker")
     assert provider is not None
     pair = Pair(provider, killed.store.open(killed.row.credential), fresh, datetime.now(UTC) + timedelta(hours=1))
     saved = await rescue(killed.store, killed.row, pair)
@@ -261,7 +261,7 @@ async def test_while_a_machine_does_not_know_what_came_of_its_call_another_does_
     machine, other = await start("a"), await start("b")
     tokens = {name: text for name, text in tracker.grant().items() if name in ("access_token", "refresh_token")}
     await machine.imported({**tokens, "expires_at": LONG_AGO})
-    ask = machine.services.exchange.ask
+    ask = machine.runtime.exchange.ask
 
     async def lost(*args: Any, **options: Any) -> Reply:
         await ask(*args, **options)

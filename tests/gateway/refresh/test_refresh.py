@@ -63,9 +63,9 @@ async def test_inside_the_margin_the_old_token_serves_and_is_renewed_behind(
     while tracker.calls["refresh_token"] == 0:
         await asyncio.sleep(0)
     tracker.hold.set()
-    while (await running.services.store.connections.get(_ref())).version == 1:  # type: ignore[union-attr]
+    while (await running.runtime.store.connections.get(_ref())).version == 1:  # type: ignore[union-attr]
         await asyncio.sleep(0)
-    while running.services.renewer._running:  # the row is there before anyone who wrote it hears of that
+    while running.runtime.renewer._running:  # the row is there before anyone who wrote it hears of that
         await asyncio.sleep(0)
     later(2)
     assert (await call(running))["token"] == "Bearer access-3"
@@ -81,12 +81,12 @@ async def test_a_connection_made_anew_meanwhile_keeps_its_own_credential(
     waiting = asyncio.create_task(call(running))
     while tracker.calls["refresh_token"] == 0:
         await asyncio.sleep(0)
-    await running.services.store.connections.delete(_ref(), now=clock.now())
+    await running.runtime.store.connections.delete(_ref(), now=clock.now())
     again = tracker.grant()
     await running.imported(again)
     tracker.hold.set()
     await asyncio.gather(waiting, return_exceptions=True)
-    while running.services.renewer._running:
+    while running.runtime.renewer._running:
         await asyncio.sleep(0)
     shown = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=200)
     assert shown["credentials"]["access_token"] == again["access_token"]
@@ -219,16 +219,16 @@ async def test_a_token_that_is_still_valid_serves_while_the_store_takes_no_write
         raise refused[-1]
 
     with monkeypatch.context() as full:
-        full.setattr(running.services.store._transactions, "write", crowded)
+        full.setattr(running.runtime.store._transactions, "write", crowded)
         for _ in range(3):
             assert (await call(running))["token"] == "Bearer access-1"
-            while running.services.renewer._running:
+            while running.runtime.renewer._running:
                 await asyncio.sleep(0)
             later(1.5)
     assert refused, "its renewal was tried, and could not be written down"
     assert tracker.calls["refresh_token"] == 0
     assert (await call(running))["token"] == "Bearer access-1"
-    while (await running.services.store.connections.get(_ref())).version == 1:  # type: ignore[union-attr]
+    while (await running.runtime.store.connections.get(_ref())).version == 1:  # type: ignore[union-attr]
         await asyncio.sleep(0)
 
 
@@ -240,7 +240,7 @@ async def test_a_token_that_is_still_valid_serves_while_the_endpoint_is_down(
     later(3600 - 30)
     tracker.answer = BAD_DAYS[day]
     assert (await call(running))["token"] == "Bearer access-1"
-    while (await running.services.store.connections.get(_ref())).failure is None:  # type: ignore[union-attr]
+    while (await running.runtime.store.connections.get(_ref())).failure is None:  # type: ignore[union-attr]
         await asyncio.sleep(0)
     later(2)
     assert (await call(running))["token"] == "Bearer access-1"
@@ -420,7 +420,7 @@ async def test_a_store_that_stumbles_does_not_cost_the_rotated_pair(
 ) -> None:
     await running.imported(tracker.grant())
     later(3601)
-    store = running.services.store.refreshes
+    store = running.runtime.store.refreshes
     save, failures = store.save_refreshed, [RuntimeError("odd"), OSError("full"), ValueError("key")]
 
     async def stumble(*args: Any, **kwargs: Any) -> Any:
@@ -446,7 +446,7 @@ async def test_a_store_in_trouble_does_not_end_the_watch_over_changes(
         for name in ("c1", "c2"):
             async with running.proxied(name) as answer:
                 assert answer.status == 200
-        store = running.services.store.connections
+        store = running.runtime.store.connections
         get, failures = store.get, [RuntimeError("odd"), OSError("gone")]
 
         async def stumble(ref: Any) -> Any:
@@ -472,7 +472,7 @@ async def test_a_credential_is_sealed_again_once_it_is_not_used(
 ) -> None:
     await running.imported(tracker.grant())
     await call(running)
-    live = running.services.live
+    live = running.runtime.live
     assert [kept.opened is not None for _, kept in live._kept.items()] == [True]
     later(61)
     async with asyncio.timeout(PATIENCE_S):
@@ -509,7 +509,7 @@ async def test_a_lifetime_counts_from_the_asking_however_long_the_answer_takes(
     later(100)
     tracker.hold.set()
     await calling
-    row = await running.services.store.connections.get(_ref())
+    row = await running.runtime.store.connections.get(_ref())
     assert row is not None
     assert row.expires_at is not None
     assert row.expires_at - asked_at < timedelta(seconds=3660)

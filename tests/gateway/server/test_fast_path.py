@@ -172,7 +172,7 @@ async def test_an_answer_is_the_same_either_way(tmp_path: Path, says: bytes, met
 async def test_records_are_the_same_either_way(tmp_path: Path) -> None:
     async with raw_provider() as provider, before(provider, tmp_path) as running:
         notes: list[Any] = []
-        running.services.request_log.note = notes.append  # type: ignore[method-assign]
+        running.runtime.request_log.note = notes.append  # type: ignore[method-assign]
         async with dial(port_of(running)) as client:
             response = [await client.ask(get(b"/proxy/a/b?secret=1", b"X-Request-Id: mine\r\n")) for _ in range(2)]
         assert running.fast_path.taken == 1
@@ -278,7 +278,7 @@ async def test_a_body_that_breaks_off_never_ends_cleanly(tmp_path: Path) -> None
     async with raw_provider(torn) as provider, before(provider, tmp_path) as running:
         notes: list[Any] = []
         await warm(running)
-        running.services.request_log.note = notes.append  # type: ignore[method-assign]
+        running.runtime.request_log.note = notes.append  # type: ignore[method-assign]
         async with dial(port_of(running)) as client:
             await client.send(get())
             head = await client.head()
@@ -305,7 +305,7 @@ async def test_a_caller_who_leaves_frees_the_provider(tmp_path: Path) -> None:
     async with raw_provider(endless) as provider, before(provider, tmp_path) as running:
         await warm(running)
         notes: list[Any] = []
-        running.services.request_log.note = notes.append  # type: ignore[method-assign]
+        running.runtime.request_log.note = notes.append  # type: ignore[method-assign]
         async with dial(port_of(running)) as client:
             await client.send(get())
             await began.wait()
@@ -378,7 +378,7 @@ async def test_a_key_that_is_gone_opens_nothing(tmp_path: Path) -> None:
     async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
         for _ in range(2):
             assert (await client.ask(get())).status == 200
-        del running.services.generation.keys._by_digest[digest(SECRET_KEY)]
+        del running.runtime.generation.keys._by_digest[digest(SECRET_KEY)]
         answer = await client.ask(get())
         assert answer.status == 401
         assert len(provider.heads) == 2
@@ -415,7 +415,7 @@ async def test_what_stands_still_for_too_long_is_a_504(tmp_path: Path, monkeypat
             result = await client.answer()
         assert result.status == 504
         assert b"\r\nGateway-Error: upstream_timeout\r\n" in result.head.raw
-        gate = running.services.egress_limits.to(("http", "127.0.0.1", provider.port))
+        gate = running.runtime.egress_limits.to(("http", "127.0.0.1", provider.port))
         assert gate.concurrency.outstanding == 0
 
 

@@ -15,7 +15,7 @@ from tests.gateway.server.test_fast_path import before, dial, get, port_of, warm
 
 
 def counted(running: RunningGateway, name: str) -> dict[tuple[str, ...], float]:
-    metrics = running.services.metrics
+    metrics = running.runtime.metrics
     return {key[1:]: numbers[0] for key, numbers in total([metrics._page]).items() if key[0] == name}
 
 
@@ -33,9 +33,7 @@ async def test_its_requests_are_counted_and_timed(tmp_path: Path, clock: Clock) 
         taken = running.fast_path.taken
         assert taken >= 2
         assert counted(running, "gateway_proxy_requests_total") == {("dev", "lane", "GET", "200", ""): 4}
-        split_ms = next(
-            numbers for key, numbers in total([running.services.metrics._page]).items() if key[0] == "split"
-        )
+        split_ms = next(numbers for key, numbers in total([running.runtime.metrics._page]).items() if key[0] == "split")
     for answer in answers:
         text = split((answer.head.one("server-timing") or b"").decode())
         assert list(text) == ["gateway", "token", "upstream"]
@@ -58,7 +56,7 @@ async def test_what_the_chain_takes_over_has_begun_on_the_lane(tmp_path: Path, c
     async with raw_provider(refusing) as provider, before(provider, tmp_path) as running:
         await warm(running)
         notes = []
-        running.services.request_log.note = notes.append  # type: ignore[method-assign]
+        running.runtime.request_log.note = notes.append  # type: ignore[method-assign]
         async with dial(port_of(running)) as client:
             await client.ask(get(b"/proxy/warm"))
             answer = await client.ask(get())
@@ -81,7 +79,7 @@ async def test_a_reload_counts_from_the_next_request_on(tmp_path: Path) -> None:
             entry = yaml.safe_load((tmp_path / "catalog" / "lane.yaml").read_text())
             entry["proxy"]["base_url"] += "/v2"
             (tmp_path / "catalog" / "lane.yaml").write_text(yaml.safe_dump(entry))
-            assert await gateway.reload(running.app, running.services.generation.config)
+            assert await gateway.reload(running.app, running.runtime.generation.config)
             for _ in range(2):
                 assert (await client.ask(get())).status == 200
             assert provider.request_line() == "GET /v2/x HTTP/1.1"

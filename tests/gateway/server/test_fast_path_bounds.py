@@ -110,7 +110,7 @@ async def test_the_time_for_all_of_it_goes_on_after_a_hand_over(tmp_path: Path, 
 
     async with raw_provider(tardy) as provider, before(provider, tmp_path) as running:
         await warm(running)
-        running.services.generation.egress.timeouts = Timeouts(total_s=20)
+        running.runtime.generation.egress.timeouts = Timeouts(total_s=20)
         async with dial(port_of(running)) as client, asyncio.timeout(PATIENCE_S):
             answer = await client.ask(get(more=b"Retries: 1\r\n"))
         assert answer.status == 504

@@ -162,7 +162,7 @@ async def side(folder: Path, *, fast_path: bool) -> AsyncIterator[Side]:
 
 def noted_in(running: RunningGateway, records: list[ExchangeRecord]) -> Any:
     """Every record goes there too."""
-    context, log = pytest.MonkeyPatch.context(), running.services.request_log
+    context, log = pytest.MonkeyPatch.context(), running.runtime.request_log
     note = log.note
 
     class Patched:
@@ -260,8 +260,8 @@ async def test_whoever_leaves_is_noted_once_and_leaves_nothing_behind(tmp_path: 
                             if not client.writer.transport.is_closing():
                                 client.writer.write(piece)
                             await turns()
-                    (gate,) = running.services.egress_limits
-                    pools = list(running.services.generation.egress._pools.values())
+                    (gate,) = running.runtime.egress_limits
+                    pools = list(running.runtime.generation.egress._pools.values())
                     async with asyncio.timeout(PATIENCE_S):
                         while not records or any(pool.load.busy for pool in pools) or gate.concurrency.outstanding:
                             await asyncio.sleep(0.001)

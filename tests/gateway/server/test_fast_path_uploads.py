@@ -52,7 +52,7 @@ async def test_an_upload_waits_for_a_provider_that_does_not_read(tmp_path: Path,
 
     async with raw_provider(script) as provider, before(provider, tmp_path) as running:
         await warm(running)
-        (pool,) = running.services.generation.egress._pools.values()
+        (pool,) = running.runtime.generation.egress._pools.values()
         (kept,) = pool._idle
         kept.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         async with dial(port_of(running)) as client:
@@ -82,7 +82,7 @@ async def test_an_upload_waits_where_the_one_before_is_still_unread(tmp_path: Pa
 
     async with raw_provider(script) as provider, before(provider, tmp_path) as running:
         await warm(running)
-        (pool,) = running.services.generation.egress._pools.values()
+        (pool,) = running.runtime.generation.egress._pools.values()
         (kept,) = pool._idle
         kept.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         kept.pause_writing()  # as its transport does over what it has not got rid of yet

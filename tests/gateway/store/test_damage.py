@@ -101,9 +101,9 @@ async def test_damage_is_reported_apart_from_an_outage_and_others_do_not_suffer(
 
 async def test_a_key_that_is_not_given_is_no_damage(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
-    row = await running.services.store.connections.get(ConnectionRef("dev", "tracker", "c1"))
+    row = await running.runtime.store.connections.get(ConnectionRef("dev", "tracker", "c1"))
     assert row is not None
-    store = running.services.store
+    store = running.runtime.store
     store.vault._by_id.clear()
     store._keys.locked = frozenset([row.credential.ciphertext[1:9].hex()])
     with structlog.testing.capture_logs() as logged, pytest.raises(Unavailable, match="SIGHUP") as refusal:
@@ -139,29 +139,29 @@ def seal_settings(folder: Path) -> None:
 async def test_why_and_show_say_what_helps(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
     await meanwhile(running, changed)
-    services = running.services
-    row = await services.store.connections.get(ConnectionRef("dev", "tracker", "c1"))
+    runtime = running.runtime
+    row = await runtime.store.connections.get(ConnectionRef("dev", "tracker", "c1"))
     assert row is not None
-    diagnosis = (await state_and_story(services, services.generation, row))["diagnosis"]
+    diagnosis = (await state_and_story(runtime, runtime.generation, row))["diagnosis"]
     assert diagnosis["causes"][0]["cause"] == "credential_unreadable"
     assert diagnosis["action"]["do"] == "restore"
     assert "gateway restore" in diagnosis["action"]["how"]
     assert "authorize again" in diagnosis["action"]["how"]
-    assert shown(services, row)["credential_type"] is None
+    assert shown(runtime, row)["credential_type"] is None
 
 
 async def test_one_damaged_row_keeps_no_other_from_being_kept_alive(running: RunningGateway, tracker: Tracker) -> None:
     for connection_id in ("c1", "c2"):
         await running.imported(tracker.grant(), connection_id)
     await meanwhile(running, changed)
-    services = running.services
-    keep_alive = KeepAlive(services.store, services.renewer, services.current)
+    runtime = running.runtime
+    keep_alive = KeepAlive(runtime.store, runtime.renewer, runtime.current)
     rows = [
         row
         for one in ("c1", "c2")
-        if (row := await services.store.connections.get(ConnectionRef("dev", "tracker", one))) is not None
+        if (row := await runtime.store.connections.get(ConnectionRef("dev", "tracker", one))) is not None
     ]
-    provider = services.generation.catalog.get(rows[0].provider)
+    provider = runtime.generation.catalog.get(rows[0].provider)
     assert provider is not None
     await keep_alive._planned(provider, rows)
 

@@ -160,8 +160,8 @@ async def test_two_steps_are_one_form(page: Any, site: ConnectSite) -> None:
 async def test_an_expired_link_says_what_to_do(page: Any, site: ConnectSite) -> None:
     link = await site.link()
     await page.goto(link)
-    services = site.gateway.services
-    await services.sessions.end(await services.sessions.find(link.rpartition("=")[2]))
+    runtime = site.gateway.runtime
+    await runtime.sessions.end(await runtime.sessions.find(link.rpartition("=")[2]))
     await page.reload()
     assert "Ask the application you came from for a new link." in await page.locator("main").inner_text()
     await looked_at(page, "expired")

@@ -112,9 +112,9 @@ async def test_a_connection_never_travels_under_anothers_certificate(far: Far, s
     async with gateway.proxied("c1") as answer:
         assert answer.status == 200
     # The pool that is open now must not be found by a call that has no certificate to show.
-    services = gateway.services
+    runtime = gateway.runtime
     with pytest.raises(egress_client.EgressError):
-        await services.generation.egress.fetch("GET", f"{url}/api/x", headers={"Authorization": "Bearer bank-1"})
+        await runtime.generation.egress.fetch("GET", f"{url}/api/x", headers={"Authorization": "Bearer bank-1"})
     assert len(seen) == 2
 
 

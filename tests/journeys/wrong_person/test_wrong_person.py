@@ -562,7 +562,7 @@ async def test_a_forged_result(bound: World, bob: Person, forgery: str, monkeypa
         "state": link.state,
     }
     key, header = await bound.signing_key(), {"alg": "HS256", "typ": signing.TYPE}
-    session = await bound.gateway.services.sessions.find(link.token)
+    session = await bound.gateway.runtime.sessions.find(link.token)
     if forgery == "alg none":
         result = unsigned(claims, {**header, "alg": "none"})
     elif forgery == "another key":

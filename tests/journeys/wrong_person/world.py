@@ -143,8 +143,8 @@ class World:
         return await person.go(link.address)
 
     async def signing_key(self, environment: str = "dev") -> str:
-        services = self.gateway.services
-        return (await signing_keys(services.generation.config, services.store, environment))[0].reveal()
+        runtime = self.gateway.runtime
+        return (await signing_keys(runtime.generation.config, runtime.store, environment))[0].reveal()
 
     async def back(self, person: Person, address: str) -> ConnectResult | None:
         """The application when a browser comes back: it completes what its own signed-in user has brought. None: refused."""

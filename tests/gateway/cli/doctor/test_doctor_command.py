@@ -267,7 +267,7 @@ async def test_it_reads_what_the_metrics_of_a_gateway_that_runs_say(
 async def test_it_reports_a_running_gateway_that_cannot_write_its_journal(
     examined: Examined, running: RunningGateway
 ) -> None:
-    running.services.journals.of(running.folder).fault = "no space left"
+    running.runtime.journals.of(running.folder).fault = "no space left"
     (doubt,) = (await examined.report()).of("journal", "warn")
     assert "the gateway that runs here" in doubt["message"]
     assert "refresh_journal_unwritable" in doubt["fix"]
