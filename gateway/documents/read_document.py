@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from gateway.documents import nodes
 from gateway.documents.nodes import MAX_DEPTH, Mapping, Node, Scalar, Sequence, UnreadableText
+from gateway.text import counted
 
 Place: TypeAlias = tuple[str, ...]  # keys, and list indices as text
 
@@ -143,7 +144,7 @@ class _Walk:
         self._values += 1
         if self._values > self._dialect.most_values:
             most = self._dialect.most_values
-            raise UnreadableText(node.line, f"more than {most} values once aliases are filled in")
+            raise UnreadableText(node.line, f"more than {counted(most, 'value')} once aliases are filled in")
 
 
 def _is_unicode(text: str) -> bool:

@@ -164,7 +164,7 @@ def test_a_fault_is_reported_with_its_line(tmp_path: Path, text: str | bytes, re
 def test_aliases_that_multiply_are_stopped(tmp_path: Path) -> None:
     text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
     text += "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12))
-    assert "more than 20000 values once aliases are filled in" in faults(tmp_path, text)[0]
+    assert "more than 20,000 values once aliases are filled in" in faults(tmp_path, text)[0]
 
 
 def test_aliases_that_nest_are_stopped(tmp_path: Path) -> None:

@@ -208,7 +208,7 @@ def test_aliases_cannot_multiply_without_bound(tmp_path: Path) -> None:
     laughs = ["x-0: &a0 [ha, ha, ha, ha, ha, ha, ha, ha, ha]"]
     laughs += [f"x-{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
     [message] = faults(tmp_path, "\n".join(laughs))
-    assert "more than 200000 values once aliases are filled in" in message
+    assert "more than 200,000 values once aliases are filled in" in message
 
 
 def test_merged_aliases_cannot_multiply_either(tmp_path: Path) -> None:
