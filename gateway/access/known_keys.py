@@ -267,7 +267,7 @@ def unknown(kind: Kind) -> Unauthorized:
     """Never minted, revoked and expired look alike."""
     if kind == "capability":
         message = "This capability address leads nowhere: it is unknown, expired or revoked."
-        fix = f"Ask anyone who gave it to you for a new one: {CREATE}."
+        fix = f"Ask the person who gave it to you for a new one: {CREATE}."
     else:
         message = "This secret key opens no environment: it is unknown, expired or revoked."
         fix = f"Use one of environments.<name>.secret_keys in gateway.yaml, or a minted one: {CREATE}."

@@ -39,7 +39,7 @@ LIMIT_BYTES: Final = 4096
 
 
 async def socket(request: web.Request) -> web.StreamResponse:
-    """``connection_ack`` with `ws_client_id`, then ``success`` or ``error``; anyone who connected closes."""
+    """``connection_ack`` with `ws_client_id`, then ``success`` or ``error``; the client closes."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     outcomes, limits = runtime.outcomes, generation.config.connect
     if outcomes.crowded(limits.result_sockets):

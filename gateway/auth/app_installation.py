@@ -1,6 +1,6 @@
 """APP: the end user installs the operator's app; a JWT signed by the app is exchanged for the installation's tokens.
 
-That an installation belongs to anyone who comes back with its number is the provider's word alone, reported in the address of
+That an installation belongs to the person who comes back with its number is the provider's word alone, reported in the address of
 the callback: CUSTOM asks for the end user's own grant besides, which a guessed number does not have.
 """
 

@@ -22,7 +22,7 @@ from gateway.timestamps import iso
 def signed(spec: Jwt, context: Context, credential: Mapping[str, Secret], now: datetime) -> tuple[Secret, datetime]:
     """The token, and when it ends. Claims with a value that is not there are left out.
 
-    Raises TokenRefused where the key cannot be used: only anyone who gave it can fix that.
+    Raises TokenRefused where the key cannot be used: only the person who gave it can fix that.
     """
     known = revealed(context.values(credential))
     moment = Moment(now)

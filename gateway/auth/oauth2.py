@@ -91,7 +91,7 @@ class OAuth2(GrantingMode):
         return code_name(context.provider) in query or "error" in query
 
     def arrive(self, context: Context, kept: Mapping[str, Any], query: Mapping[str, str]) -> Dialogue[Granted]:
-        """Redeem the code (RFC 6749 §4.1.3) at the pinned address, for anyone who RFC 9207 says it comes from."""
+        """Redeem the code (RFC 6749 §4.1.3) at the pinned address, for the server that RFC 9207 says it comes from."""
         provider, to = context.provider, context.toward(kept["token_url"])
         check_response(provider, kept["address"], query)
         reply = yield code_request(

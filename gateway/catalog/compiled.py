@@ -107,7 +107,7 @@ def _trusted(place: Path) -> bool:
 
 
 def _write(place: Path, text: bytes) -> None:
-    """All of it or nothing, anyone who reads or writes it at the same time."""
+    """All of it or nothing, also beside others that read or write it."""
     import tempfile
 
     handle, name = tempfile.mkstemp(dir=place.parent, prefix=f"{_NAME}-")

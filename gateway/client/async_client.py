@@ -398,8 +398,8 @@ class AsyncClient:
             named["provider_config_key"] = key
         if connection_id is not None:
             named["connection_id"] = connection_id
-        fields_ = fields(named)
-        return fields_["Provider-Config-Key"], fields_["Connection-Id"]
+        headers = fields(named)
+        return headers["Provider-Config-Key"], headers["Connection-Id"]
 
     def _keeping(
         self, metadata: Mapping[str, Any], key: str | None, connection_id: str | Sequence[str] | None, *, merge: bool

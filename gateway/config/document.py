@@ -72,7 +72,7 @@ class Finding:
 class ConfigDocument:
     """`tree` is what it says; `lines` tells where, by place: the keys and list indices that lead there.
 
-    `name` is the file as the operator named it, None for a mapping: then a place is reported by its keys.
+    `name` is the file as the operator named it, None for a mapping: then a place is named by its keys.
     """
 
     name: str | None

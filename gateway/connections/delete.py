@@ -73,7 +73,7 @@ class Revoker:
             return []
         how, credential = mode.revocation(held, context), dict(mode.values(held))
         outcomes = await self._dialogues.hold(revoke(context, how, tokens, credential))
-        again = [token for token, reported in zip(tokens, outcomes, strict=True) if reported.outcome == "unavailable"]
+        again = [token for token, one in zip(tokens, outcomes, strict=True) if one.outcome == "unavailable"]
         if not again:
             return outcomes
         await clock.sleep(ASK_AGAIN_S)

@@ -25,7 +25,7 @@ HOP_BY_HOP: Final = frozenset(
 )
 
 FRAMING: Final = frozenset({"host", "content-length", "transfer-encoding", "expect"})
-"""Written by anyone who sends the message, never copied: two opinions on a body's end are how requests are smuggled."""
+"""Written by the sender of the message, never copied: two opinions on a body's end are how requests are smuggled."""
 
 TO_US: Final = frozenset(
     {

@@ -90,7 +90,7 @@ def checked(source: IO[bytes], passphrase: Secret) -> Counts:
         counts.integrations,
         counts.connections,
     ):
-        raise SourceRefused("The bundle was not finished by anyone who wrote it: make it again.")
+        raise SourceRefused("The bundle was not finished: its export broke off. Export it again.")
     return counts
 
 

@@ -320,7 +320,7 @@ class Metrics:
                 self._cells[self._place(key)] = 0.0
         for key, number in values.items():
             at = self._place(checked(key, "gauge", "counter"))
-            if key not in self._begun_with:  # a counter goes on from where anyone who was here before has left it
+            if key not in self._begun_with:  # a counter goes on from where the process before has left it
                 self._begun_with[key] = self._cells[at] if FAMILIES[key[0]].kind == "counter" else 0.0
             self._cells[at] = self._begun_with[key] + number
         self._cells[SEEN_AT] = clock.monotonic()

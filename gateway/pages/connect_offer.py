@@ -51,10 +51,10 @@ def in_words(scope: str, words: PageWords) -> str:
 
 def granted(scopes: Sequence[str], words: PageWords) -> list[tuple[str, tuple[str, ...]]]:
     """Sentences, each with the scopes that it stands for, in their order."""
-    grants_by_text: dict[str, list[str]] = {}
+    scopes_by_sentence: dict[str, list[str]] = {}
     for scope in scopes:
-        grants_by_text.setdefault(in_words(scope, words), []).append(scope)
-    return [(sentence, tuple(names)) for sentence, names in grants_by_text.items()]
+        scopes_by_sentence.setdefault(in_words(scope, words), []).append(scope)
+    return [(sentence, tuple(names)) for sentence, names in scopes_by_sentence.items()]
 
 
 @dataclass(frozen=True, slots=True)

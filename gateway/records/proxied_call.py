@@ -20,7 +20,7 @@ class UpstreamRequest:
     """Where it goes and what it says, without its body.
 
     `target` is the request line's path and query as it will be written, percent-encoding untouched.
-    `headers` holds end-to-end fields only; framing and Host are written by anyone who sends it.
+    `headers` holds end-to-end fields only; framing and Host are written by the sender.
     `base_path` is how `target` begins: links in the answer that lead below it are turned to lead through us.
     `identity` is shown in mutual TLS; connections made with it serve nobody else.
     """

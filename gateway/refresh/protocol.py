@@ -180,7 +180,7 @@ class RefreshProtocol:
         self._metrics = metrics
 
     async def redeem(self, seen: Connection, *, force: bool) -> Connection:
-        """The connection with a newer credential than `seen` has, anyone who got it. Raises GatewayError."""
+        """The connection with a newer credential than `seen` has, no matter which process got it. Raises GatewayError."""
         try:
             self._entry(seen)
         except ReconnectNeeded as fault:

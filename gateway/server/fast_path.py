@@ -138,30 +138,30 @@ class FastPath:
         if route is None or route.generation is not generation:
             route = self._route(opened, generation)
         target = _target(found, known, caller, opened) if route is not None else None
+        if route is None or target is None:
+            return None
         body_at = lines_end + 4
         arrived = _arrived(known, opened, data[body_at:])
-        if route is None or target is None or arrived is None:
+        head = _request_head(found[1], target, route, known, opened)
+        if arrived is None or head is None:
             return None
         body, framed, behind = arrived
-        head = _request_head(found[1], target, route, known, opened)
-        connection = None
-        if head is not None:
-            plan = FastPlan(
-                began,
-                route,
-                known.lines.request_id,
-                opened,
-                found[1].decode(),
-                target,
-                known.lines.options,
-                known.mount,
-                caller.access,
-                body=body,
-                decodes=_decodes(known.lines, opened),
-                declares_body=known.has_body or known.lines.length is not None,
-            )
-            connection = self._connection(plan)
-        if head is None or connection is None:
+        plan = FastPlan(
+            began,
+            route,
+            known.lines.request_id,
+            opened,
+            found[1].decode(),
+            target,
+            known.lines.options,
+            known.mount,
+            caller.access,
+            body=body,
+            decodes=_decodes(known.lines, opened),
+            declares_body=known.has_body or known.lines.length is not None,
+        )
+        connection = self._connection(plan)
+        if connection is None:
             return None
         end = len(data) - len(behind)
         exchange = FastExchange(client, data[:body_at], data[body_at:end], plan, connection, self.departures)

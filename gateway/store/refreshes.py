@@ -99,9 +99,12 @@ RENEWED_AND_NOTED: Final = select(_RENEWED, _NOTED.c.id.label("change_id")).join
 """The whole transaction of a renewal on PostgreSQL: fence of the data key, row, entry in the change log."""
 
 
-def _noted_at_once(columns: Mapping[str, Any], now: datetime) -> dict[str, Any]:
-    """The parameters of RENEWED_AND_NOTED for what it writes."""
-    return {_TO + name: value for name, value in columns.items()} | {"noted_at": now}
+def _renewal(
+    place_and_key: Mapping[str, Any], columns: Mapping[str, Any], now: datetime
+) -> OneStatement[tuple[Connection, int | None] | None]:
+    """A renewal in one statement. Its result: the row, and the id of its entry in the change log."""
+    values = {**place_and_key, **{_TO + name: value for name, value in columns.items()}, "noted_at": now}
+    return OneStatement(RENEWED_AND_NOTED, values, lambda row: (connection_of(row), row["change_id"]), notifies=True)
 
 
 HELD: Final = select(connections).where(_MINE).with_for_update()
@@ -217,12 +220,7 @@ class RefreshStore:
 
         def at_once() -> OneStatement[tuple[Connection, int | None] | None] | None:
             key = self._rows.keys.newest_key(ref.environment)
-            if uid is None or key is None:
-                return None
-            values = {**mine, "row_uid": uid, **key, **_noted_at_once(changed(uid), now)}
-            return OneStatement(
-                RENEWED_AND_NOTED, values, lambda row: (connection_of(row), row["change_id"]), notifies=True
-            )
+            return None if uid is None or key is None else _renewal(mine | key | {"row_uid": uid}, changed(uid), now)
 
         async def write(db: AsyncConnection) -> tuple[Connection, int | None] | None:
             if uid is not None:
@@ -347,13 +345,7 @@ class RefreshStore:
 
         async def write(db: AsyncConnection) -> bool:
             if not self._rehearsed and intent is not None:
-                self._rehearsed = True
-                nobody = {**place(ConnectionRef("", "", "")), "seen_version": 0, "owner": "", "row_uid": ""}
-                if self._transactions.takes_one_statement:
-                    key = {"of": "", "sealing_key": ""}
-                    await db.execute(RENEWED_AND_NOTED, nobody | key | _noted_at_once(SAVED, clock.now()))
-                else:
-                    await db.execute(RENEWED, nobody | SAVED)
+                await self._rehearse(db)
             return (await execute_last(db, claim, values | times())).rowcount == 1
 
         def times() -> dict[str, Any]:
@@ -373,6 +365,16 @@ class RefreshStore:
         return await self._transactions.write(
             write, before=lambda: self._rows.keys.allow(ref.environment), at_once=at_once
         )
+
+    async def _rehearse(self, db: AsyncConnection) -> None:
+        """Have the statement of a save compiled and prepared, by a save that finds no row."""
+        self._rehearsed = True
+        nobody = {**place(ConnectionRef("", "", "")), "seen_version": 0, "owner": "", "row_uid": ""}
+        if self._transactions.takes_one_statement:
+            renewal = _renewal(nobody | {"of": "", "sealing_key": ""}, SAVED, clock.now())
+            await db.execute(renewal.statement, renewal.parameters)
+        else:
+            await db.execute(RENEWED, nobody | SAVED)
 
     async def extend_lease(self, ref: ConnectionRef, *, owner: str, ttl: timedelta) -> bool:
         """Hold the lease for `ttl` from now on, also if it has run out meanwhile. False: it is another's by now."""

@@ -136,11 +136,11 @@ async def test_keys_are_rotated_under_load_without_a_failed_request(tmp_path: Pa
     good = load.outcomes["answered"] + load.outcomes["written"]
     print(
         f"{load.outcomes.total()} requests at {RATE:g}/s, {load.outcomes.total() - good} failed, p99 {load.slower_than(0.99)} "
-        f"ms, slowest {load.slower_than(1)} ms; {sum(one['sealed_again'] for one in done)} values in {took_s:.1f} s"
+        f"ms, slowest {load.slower_than(1)} ms; {sum(one['sealed_anew'] for one in done)} values in {took_s:.1f} s"
     )
     assert load.outcomes.total() == good, load.outcomes.most_common(5)
     assert all(one["left"] == 0 for one in done)
-    assert done[0]["sealed_again"] >= CONNECTIONS
+    assert done[0]["sealed_anew"] >= CONNECTIONS
     assert (result["damaged"], result["without_a_key"]) == ([], 0)
     assert len(result["encryption_keys"]) == len(result["data_keys"]) == 1
     assert not any(grant.revoked for grant in tracker.grants), "a refresh token was used twice"

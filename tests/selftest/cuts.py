@@ -69,7 +69,7 @@ async def cut(place: str, folder: Path, *, forgiving: bool) -> Seen:
         await server.close()
     lost = status != 200
     may_be_lost = place != BEFORE and not forgiving
-    result = f"told as {reason}" if lost else "nothing lost"
+    result = f"reported as {reason}" if lost else "nothing lost"
     fine = (lost and reason == "rotation_lost") if may_be_lost else not lost
     asked = tracker.calls["refresh_token"]
     grace = "has a grace time" if forgiving else "revokes on reuse"

@@ -1,4 +1,4 @@
-"""Bodies that take their time: each piece passes when it comes, and anyone who leaves frees the other side."""
+"""Bodies that take their time: each piece passes when it comes, and a client that leaves frees the provider's connection."""
 
 import asyncio
 

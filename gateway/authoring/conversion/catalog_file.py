@@ -145,7 +145,7 @@ def _converted(
 
 
 def _below(whole: Expanded, shipped: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The entry with its mode known, anyone who says it."""
+    """The entry with its auth mode, in whichever field it is stated."""
     base = shipped.get(whole.unknown or "")
     if base is None:
         return whole.values
@@ -246,7 +246,7 @@ def write(entries: Sequence[Converted], folder: Path, *, source: str, force: boo
 
 
 def text_of(entry: Converted, source: str) -> str:
-    """The file: what was lost as comments above the entry, so that anyone who mends it need not look for that elsewhere."""
+    """The file: what was lost as comments above the entry, where its author needs it."""
     body = yaml.dump(entry.values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=WIDTH)
     return "".join(f"# {line}\n" for line in _head(entry, source)) + body
 

@@ -106,9 +106,9 @@ class Record:
         else:
             self.deleted += 1
         outcomes = deleted.revocation if deleted else ()
-        outcomes_json = [{"token": one.token, "outcome": one.outcome, "detail": one.detail} for one in outcomes]
+        ended = [{"token": one.token, "outcome": one.outcome, "detail": one.detail} for one in outcomes]
         self.alive += sum(one.lives_on for one in outcomes)
-        for row in outcomes_json or [{"token": None, "outcome": None, "detail": None}]:
+        for row in ended or [{"token": None, "outcome": None, "detail": None}]:
             whole = {**place, "deleted": deleted is not None, **row}
             self.rows.append(whole)
             if self._out is not None:

@@ -208,7 +208,7 @@ async def _report(store: "Store", config: "Config", done: "Rotated", took_s: flo
     counts = await store.rotation.counts()
     if as_json:
         report = {
-            "sealed_again": done.sealed,
+            "sealed_anew": done.sealed,
             "new_data_keys": done.new_keys,
             "removed_data_keys": done.removed_keys,
             "kept_data_keys": done.kept_keys,

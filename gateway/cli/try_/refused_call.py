@@ -33,17 +33,17 @@ def explained(client: Client, fault: CallFailed, named: Named | None, target: Ta
         return TrialFailed(str(fault))
     if not fault.request_id:
         return _stranger(str(fault.status), target)
-    help_ = Help()
+    advice = Help()
     with suppress(CallFailed):
-        _help(client, fault, named, target, help_)
+        _help(client, fault, named, target, advice)
     error: dict[str, object] = {"status": fault.status, "code": fault.code, "message": fault.message}
     if fault.payload:
         error["payload"] = dict(fault.payload)
-    error |= {"hints": help_.lines, "request_id": fault.request_id}
-    more: dict[str, Any] = {"known": help_.known, "did_you_mean": help_.near, "connect_url": help_.connect_url}
+    error |= {"hints": advice.lines, "request_id": fault.request_id}
+    more: dict[str, Any] = {"known": advice.known, "did_you_mean": advice.near, "connect_url": advice.connect_url}
     error |= {name: value for name, value in more.items() if value is not None}
     request = [f"request id {fault.request_id}"] if fault.request_id else []
-    return TrialFailed(f"{fault.code or fault.status}: {fault.message}", *help_.lines, *request, report=error)
+    return TrialFailed(f"{fault.code or fault.status}: {fault.message}", *advice.lines, *request, report=error)
 
 
 def check_ours(answer: Stream, target: Target) -> None:
@@ -59,51 +59,51 @@ def _stranger(status: str, target: Target) -> TrialFailed:
     )
 
 
-def _help(client: Client, fault: GatewayError, named: Named | None, target: Target, help_: Help) -> None:
+def _help(client: Client, fault: GatewayError, named: Named | None, target: Target, advice: Help) -> None:
     if fault.status == 401:
-        help_.lines += [
+        advice.lines += [
             f"the key came from {target.key_from}; does it belong to the gateway at {target.url}?",
             "give another one as GATEWAY_SECRET_KEY in the environment, or with --key",
         ]
     elif fault.code == "unknown_provider_config" and named is not None:
         _instead(
-            help_, fault, named.integration, [one["unique_key"] for one in client.list_integrations()], "integrations"
+            advice, fault, named.integration, [one["unique_key"] for one in client.list_integrations()], "integrations"
         )
     elif fault.code == "unknown_connection" and named is not None:
         some = islice(client.list_connections(integrations=[named.integration]), MOST_COMPARED)
         ids = [one["connection_id"] for one in some]
-        _instead(help_, fault, named.connection, ids, f"connections of '{named.integration}', newest first")
-        _link(help_, fault.connect_url, "open this to connect a user:")
+        _instead(advice, fault, named.connection, ids, f"connections of '{named.integration}', newest first")
+        _link(advice, fault.connect_url, "open this to connect a user:")
     elif fault.code == "reconnect_needed" and named is not None:
         link = fault.connect_url
         if link is None:
             with suppress(CallFailed):
                 link = client.create_reconnect_session(named.integration, named.connection)["connect_link"]
-        _link(help_, link, "the user authorizes it again here (the connection keeps its id; good for 30 minutes):")
-        help_.lines.append(
+        _link(advice, link, "the user authorizes it again here (the connection keeps its id; good for 30 minutes):")
+        advice.lines.append(
             f"the whole story: {program()} connections why --integration {named.integration} {named.connection}"
         )
     if fault.retry_at is not None:
-        help_.lines.append(f"not before {fault.retry_at:%Y-%m-%d %H:%M:%S %Z} does it make sense to ask again")
-    help_.lines += [f"{'.'.join(map(str, one.get('path', ())))}: {one.get('message', '')}" for one in fault.errors]
+        advice.lines.append(f"not before {fault.retry_at:%Y-%m-%d %H:%M:%S %Z} does it make sense to ask again")
+    advice.lines += [f"{'.'.join(map(str, one.get('path', ())))}: {one.get('message', '')}" for one in fault.errors]
 
 
-def _instead(help_: Help, fault: GatewayError, wrong: str, known: list[str], what: str) -> None:
-    help_.known = known
+def _instead(advice: Help, fault: GatewayError, wrong: str, known: list[str], what: str) -> None:
+    advice.known = known
     near = nearest(wrong, known) or next((one for one in known if one.startswith(wrong)), None)
     if near is not None:
-        help_.near = near
+        advice.near = near
         if f"'{near}'" not in fault.message:
-            help_.lines.append(f"did you mean '{near}'?")
+            advice.lines.append(f"did you mean '{near}'?")
     if not known:
-        help_.lines.append(f"there are no {what}")
+        advice.lines.append(f"there are no {what}")
         return
-    help_.lines += [f"{what}:", *(f"  {one}" for one in known[:MOST_SHOWN])]
+    advice.lines += [f"{what}:", *(f"  {one}" for one in known[:MOST_SHOWN])]
     if len(known) > MOST_SHOWN:
-        help_.lines.append(f"  … and more: {program()} connections list")
+        advice.lines.append(f"  … and more: {program()} connections list")
 
 
-def _link(help_: Help, link: str | None, words: str) -> None:
+def _link(advice: Help, link: str | None, words: str) -> None:
     if link is not None:
-        help_.connect_url = link
-        help_.lines += [words, link]
+        advice.connect_url = link
+        advice.lines += [words, link]

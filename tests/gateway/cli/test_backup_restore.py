@@ -67,7 +67,7 @@ def test_a_key_is_brought_in_rotated_to_and_taken_out(folder: Path) -> None:
     ]
     assert "`gateway keys rotate`" in before["advice"]
     done = as_json("keys", "rotate", "-c", file)
-    assert (done["sealed_again"], done["left"], done["new_data_keys"], done["removed_data_keys"]) == (3, 0, 1, 1)
+    assert (done["sealed_anew"], done["left"], done["new_data_keys"], done["removed_data_keys"]) == (3, 0, 1, 1)
     after = as_json("keys", "status", "--verify", "-c", file)
     assert [(key["values"], key["may_go"]) for key in after["encryption_keys"]] == [(3, False), (0, True)]
     assert (after["damaged"], after["without_a_key"]) == ([], 0)
