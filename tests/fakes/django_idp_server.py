@@ -2,7 +2,7 @@
 
     python tests/fakes/django_idp_server.py FOLDER REDIRECT_URI
 
-PKCE is required, refresh tokens rotate and a replay revokes their family, access tokens live 2 s, `iss` is sent, and a
+PKCE is required, refresh tokens rotate and a replay revokes their family, access tokens live 3 s, `iss` is sent, and a
 dead token gets 403 where others send 401. It prints ``idp ready on http://127.0.0.1:PORT``. What is ours: a login page
 template, a view behind the token, and a counter of token requests. With the scope `openid` it gives ID tokens.
 """
@@ -22,7 +22,7 @@ from django.conf import settings
 CLIENT_ID, CLIENT_SECRET = "gateway-at-django", "django-client-secret-0123456789"
 USERNAME, PASSWORD = "ada", "correct horse battery staple"
 OTHER_USERNAME = "bob"  # with the same password
-TOKEN_TTL_S = 2
+TOKEN_TTL_S = 3  # the shortest whose last stretch (refresh/schedule.py) covers the second by which servers round
 APPS = ["django.contrib.auth", "django.contrib.contenttypes", "django.contrib.sessions", "oauth2_provider"]
 LOGIN = """<!doctype html><title>Log in</title><form method="post">{% csrf_token %}{{ form.as_p }}
 <input type="hidden" name="next" value="{{ next }}"><input type="submit" value="Log in"></form>"""

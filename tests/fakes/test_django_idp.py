@@ -28,7 +28,7 @@ async def test_the_whole_life_of_a_grant(tmp_path: Path) -> None:
 
             form = {"grant_type": "authorization_code", "code": answer["code"], "redirect_uri": redirect_uri}
             status, first = await _token(session, idp, form | {"code_verifier": VERIFIER})
-            assert (status, first["expires_in"]) == (200, 2)
+            assert (status, first["expires_in"]) == (200, 3)
             headers = {"Authorization": f"Bearer {first['access_token']}"}
             async with session.get(f"{idp.url}/api/whoami", headers=headers) as response:
                 assert (await response.json())["user"] == idp.username

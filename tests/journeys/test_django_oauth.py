@@ -1,6 +1,6 @@
 """The main job at a real OAuth server that nobody here wrote: connect, call, expire, call, restart, call.
 
-Its access tokens live 2 s, its refresh tokens rotate and a replay revokes the family, and it answers 403, not 401, to a
+Its access tokens live 3 s, its refresh tokens rotate and a replay revokes the family, and it answers 403, not 401, to a
 dead token, so that only a gateway that renews by the clock gets through.
 """
 
