@@ -96,7 +96,7 @@ class Stage:
             answered(answer)
 
     async def write_records(self) -> None:
-        log = self.runtime.request_log
+        log = self.runtime.call_queue
         await log._write_lines()
         await log._write_rows()
 
@@ -126,7 +126,7 @@ async def staged(folder: Path, measure: argparse.Namespace) -> None:
     runner = gateway.runner(app)
     await runner.setup()
     for task in asyncio.all_tasks():
-        if task.get_name() == "write_request_log":  # the stage writes the records itself
+        if task.get_name() == "write_call_log":  # the stage writes the records itself
             task.cancel()
     try:
         site = aiohttp.web.TCPSite(runner, "127.0.0.1", 0)

@@ -30,8 +30,9 @@ from gateway.events.delivery import Deliverer
 from gateway.events.event_keeper import Keeper
 from gateway.generation import Current, Generation
 from gateway.integrations.registry import ManagedIntegrations
+from gateway.observe.call_queue import CallQueue
+from gateway.observe.loop_lag import LoopLag
 from gateway.observe.metrics import Metrics
-from gateway.observe.request_log import RequestLogger
 from gateway.refresh.refresher import Refresher
 from gateway.refresh.token_exchange import Journals, TokenExchange
 from gateway.store import Store
@@ -56,7 +57,8 @@ class Runtime:
     retired: RetiredEgress
     page_memory: PageMemory
     metrics: Metrics
-    request_log: RequestLogger
+    call_queue: CallQueue
+    loop_lag: LoopLag
     invalid_keys: InvalidKeys
     journals: Journals
     exchange: TokenExchange

@@ -1,6 +1,11 @@
 """Points in time as credentials spell them: ISO 8601 with a final Z, to the millisecond (docs/compatibility.md#connections)."""
 
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+_SPAN: Final = re.compile(r"([0-9]{1,4})([smhd])")
+_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def iso(when: datetime) -> str:
@@ -20,3 +25,10 @@ def moment(text: object) -> datetime | None:
         return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
     except OverflowError:  # before year 1 or after 9999 in UTC
         return None
+
+
+def ago(text: str, now: datetime) -> datetime | None:
+    """The time that ``30s``, ``10m``, ``2h`` or ``3d`` before `now` was, or an ISO 8601 text; None for all else."""
+    if found := _SPAN.fullmatch(text):
+        return now - timedelta(**{_UNITS[found[2]]: int(found[1])})
+    return moment(text)

@@ -3,13 +3,14 @@
 from typing import Final
 
 from aiohttp import web
+from multidict import istr
 
 from gateway import clock
-from gateway.http.added_fields import SERVER_TIMING, server_timing
+from gateway.http.added_fields import ATTEMPTS, SERVER_TIMING, server_timing
 from gateway.middleware.capability import masked
 from gateway.middleware.chain import Handler
 from gateway.middleware.error_shape import MARK
-from gateway.middleware.facts import ASKED, CONNECTION, ENVIRONMENT, REQUEST_ID, TIMING, UPSTREAM
+from gateway.middleware.facts import ASKED, CALLER, CONNECTION, ENVIRONMENT, REQUEST_ID, RULE, TIMING, UPSTREAM
 from gateway.records.connection import ConnectionRef
 from gateway.records.proxied_call import ExchangeRecord, Timing
 from gateway.runtime import RUNTIME
@@ -19,6 +20,7 @@ PROBES: Final = ("/health", "/ready")
 UNREMARKABLE: Final = (None, "not_ready")
 CUT_OFF: Final = 499  # nginx's word for a client that left before its answer
 STOPPED: Final = 503  # the status that it would have got
+TRACEPARENT: Final = istr("traceparent")
 PATH_LIMIT: Final = 1024  # characters; who looks for a request does not need more of it
 
 
@@ -38,7 +40,8 @@ async def access_log(request: web.Request, handler: Handler) -> web.StreamRespon
     if timing.proxied and not response.prepared:  # an answer of ours, where the provider's was asked for
         timing.head_at = now = clock.monotonic()
         response.headers[SERVER_TIMING] = server_timing(*_split_ms(timing, now))
-    _note(request, timing, response.status, _length(response), _error(request, response))
+    attempts = int(response.headers.get(ATTEMPTS, "0"))
+    _note(request, timing, response.status, _length(response), _error(request, response), attempts)
     return response
 
 
@@ -74,7 +77,14 @@ def _split_ms(timing: Timing, now: float) -> tuple[float, float, float]:
     return timing.gateway_s(now) * 1000, timing.token_s * 1000, timing.upstream_s * 1000
 
 
-def _note(request: web.Request, timing: Timing, status: int, bytes_out: int, error: str | None) -> None:
+def _key_id(request: web.Request) -> int | None:
+    caller = request.get(CALLER)
+    return None if caller is None or caller.key is None else caller.key.id
+
+
+def _note(
+    request: web.Request, timing: Timing, status: int, bytes_out: int, error: str | None, attempts: int = 0
+) -> None:
     environment = request.get(ENVIRONMENT)
     opened = request.get(CONNECTION)
     upstream = request.get(UPSTREAM)
@@ -86,7 +96,7 @@ def _note(request: web.Request, timing: Timing, status: int, bytes_out: int, err
     named = ref or _asked_for(request)
     now = clock.monotonic()
     gateway_ms, token_ms, upstream_ms = _split_ms(timing, now) if timing.proxied else (None, None, None)
-    request.app[RUNTIME].request_log.note(
+    request.app[RUNTIME].call_queue.note(
         ExchangeRecord(
             at=clock.now(),
             request_id=request[REQUEST_ID],
@@ -104,6 +114,10 @@ def _note(request: web.Request, timing: Timing, status: int, bytes_out: int, err
             gateway_ms=gateway_ms,
             token_ms=token_ms,
             upstream_ms=upstream_ms,
+            key_id=_key_id(request),
+            traceparent=request.headers.get(TRACEPARENT),
+            rule=request.get(RULE),
+            attempts=attempts,
         )
     )
 

@@ -10,7 +10,7 @@ from gateway.errors import BodyTooLarge, GatewayError, InvalidRequest, MethodNot
 from gateway.http.abort import cut
 from gateway.middleware.capability import unreferred
 from gateway.middleware.chain import Handler
-from gateway.middleware.facts import REQUEST_ID
+from gateway.middleware.facts import REQUEST_ID, RULE
 from gateway.middleware.pace import paced
 from gateway.middleware.request_id import named
 
@@ -38,6 +38,8 @@ async def error_shape(request: web.Request, handler: Handler) -> web.StreamRespo
             raise  # the client has gone: there is nobody to answer
         log.exception("unhandled", request_id=request[REQUEST_ID], method=request.method)
         shaped = unhandled(request[REQUEST_ID])
+    if shaped.payload is not None and isinstance(rule := shaped.payload.get("rule"), str):
+        request[RULE] = rule
     return unreferred(paced(answer(request, shaped), request), request)
 
 

@@ -17,6 +17,7 @@ TIMING = web.RequestKey("timing", Timing)  # access_log; `connection` and `forwa
 CALLER = web.RequestKey("caller", Caller)  # bearer_key, capability
 ENVIRONMENT = web.RequestKey("environment", Environment)  # bearer_key, capability
 CAPABILITY = web.RequestKey("capability", Capability)  # capability; absent: called by headers
+RULE = web.RequestKey("rule", str)  # policy; error_shape, where one refuses. Absent: the key has no rules
 PACE = web.RequestKey("pace", KeyPace)  # pace; absent: the key has no rate
 CONNECT_SESSION = web.RequestKey("connect_session", ConnectSession)  # session_token
 ASKED = web.RequestKey("asked", ProxyOptions)  # connection

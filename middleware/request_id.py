@@ -10,6 +10,7 @@ from multidict import istr
 
 from gateway.middleware.chain import Handler
 from gateway.middleware.facts import REQUEST_ID
+from gateway.records.operation import request_in_hand
 
 FIT: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 GIVEN: Final = istr("X-Request-Id")
@@ -21,6 +22,7 @@ async def request_id(request: web.Request, handler: Handler) -> web.StreamRespon
     """Learn REQUEST_ID, and put it on the answer; one that is streamed gets it from anyone who prepares it: `named`."""
     if REQUEST_ID not in request:  # an application that is ours altogether has been here already
         request[REQUEST_ID] = fit(request.headers.get(GIVEN)) or new_id()
+    request_in_hand.set(request[REQUEST_ID])
     try:
         response = await handler(request)
     except web.HTTPException as fault:  # a redirect: the only one that `error_shape` lets through

@@ -32,7 +32,7 @@ _SHORT = re.compile(r"`([a-z_]+)\.([a-z_]+)`")
 GONE: Final = frozenset({"courier", "forward", "keys", "lean", "live", "logs", "metrics", "webhooks", "wire"})
 # Names that look like ours and are not: an operator's, an example's, a product's.
 OTHERS: Final = frozenset({
-    "gateway.auth_modes", "gateway.db", "gateway.example", "gateway.lock", "gateway.log", "gateway.service",
+    "gateway.auth_modes", "gateway.calls", "gateway.db", "gateway.example", "gateway.lock", "gateway.log", "gateway.service",
     "gateway.socket", "gateway.yaml",
 })  # fmt: skip
 # In short form, where a package shares its name with a section of gateway.yaml, of a catalog entry, or with an object.

@@ -140,6 +140,8 @@ OVERRIDES: Final = frozenset(
         "x-method-override",
         "x-method",
         "http-method-override",
+        "x-http-verb-override",
+        "x-ms-http-method-override",
         "x-original-method",
         "x-original-url",
         "x-original-uri",
@@ -224,13 +226,21 @@ class Policy:
 
     def breach(self, sent: SentRequest) -> Breach | None:
         """Why this request may not leave; None: it may."""
+        decided = self.decision(sent)
+        return decided if isinstance(decided, Breach) else None
+
+    def decision(self, sent: SentRequest) -> Breach | str:
+        """Why this request may not leave, or the text of the rule that lets it, empty where the key has no rules.
+
+        Of rules that several keys in a line of descent have, the one of the last.
+        """
         if not self.of_requests:
-            return None
+            return ""
         for hosts in self._hosts:
             if not any(_is_host(pattern, sent.host) for pattern in hosts):
                 return Breach("hosts", f"it may not send requests to {sent.host}", hosts)
         if not self._rules:
-            return None
+            return ""
         overrides = sorted(OVERRIDES.intersection(sent.names))
         if overrides:
             return Breach("method_override", f"the header {overrides[0]} may make another request of this one")
@@ -239,12 +249,15 @@ class Policy:
             return Breach("ambiguous_path", f"a path that {fault} can be read in two ways")
         if _MAY_OVERRIDE.search(sent.query) and (name := _override_in(sent.query)):
             return Breach("ambiguous_query", f"the query parameter '{name}' may make another request of this one")
+        allowing = ""
         for rules in self._rules:
-            if not any(rule.fits(sent.method, sent.path) for rule in rules):
+            fitting = next((rule for rule in rules if rule.fits(sent.method, sent.path)), None)
+            if fitting is None:
                 return Breach(
                     "rules", f"no rule of it allows {sent.method} for this path", tuple(rule.text for rule in rules)
                 )
-        return None
+            allowing = fitting.text
+        return allowing
 
 
 def _reaches_integration(limits: KeyLimits, integration_id: str) -> bool:

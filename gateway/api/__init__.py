@@ -3,13 +3,14 @@
 `app/routes.py` has the table of addresses; each handler states its scope (`@needs`). Read one area first:
 
     request_body, shapes, addressed     reads bodies and queries; members that several bodies share; ids in addresses
-    answers                             the models of what is returned
+    answers                             the shapes of what is returned
     connections, connection_json        list, read, change, delete; a connection as JSON
     connection_import, narrow           `POST /connections`; what minted keys may not set for a connection
     integrations, integration_shapes    integrations; what may be sent to make one, and how one is shown
     connect_endpoints, connect_socket   connect sessions; the WebSocket on which a browser learns the outcome
     typed_in, client_metadata           connecting by a form; our OAuth client metadata document
     keys, environment, providers        keys; variables and the signing key; the catalog and its logos
+    logs                                `GET /logs`
     webhooks, health                    providers' webhooks; `/health` and `/ready`
 
 Always true: all faults of a request are reported at once; unknown members are refused; the shapes are those of

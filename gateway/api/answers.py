@@ -1,13 +1,16 @@
-"""What our API answers, as models."""
+"""What our API answers: the shape that a handler returns, that mypy checks there and that the OpenAPI document states.
 
-from typing import Annotated, Any, Literal
+A member that is `NotRequired` is left out rather than null.
+"""
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel
-from pydantic.json_schema import SkipJsonSchema
+from typing import Annotated, Any, Literal, NotRequired
 
-# ── What every model of an answer is made from.
+from pydantic import ConfigDict, Field, with_config
+from typing_extensions import TypeAliasType, TypedDict
 
-Absent = SkipJsonSchema[None]  # a member that is left out rather than null
+from gateway.records.operation import KINDS
+from gateway.records.states import State
+
 Moment = Annotated[
     str,
     Field(
@@ -18,31 +21,26 @@ Moment = Annotated[
 ]
 
 
-class AnswerModel(BaseModel):
-    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
-
-
 # ── What answers of several areas have in common.
 
 
-class Success(AnswerModel):
+class Success(TypedDict):
     success: Literal[True]
 
 
-class Result(AnswerModel):
+class Result(TypedDict):
     result: str
 
 
-class AnyJson(RootModel[dict[str, Any]]):
-    """A JSON object."""
+AnyJson = TypeAliasType("AnyJson", Annotated[dict[str, Any], Field(description="A JSON object.")])
 
 
-class Organization(AnswerModel):
+class Organization(TypedDict):
     id: str
     display_name: str | None
 
 
-class EndUser(AnswerModel):
+class EndUser(TypedDict):
     """Whose connection it is, in the customer's own words."""
 
     id: str
@@ -55,7 +53,7 @@ class EndUser(AnswerModel):
 # ── Errors, as models.
 
 
-class Issue(AnswerModel):
+class Issue(TypedDict):
     """One fault among several."""
 
     code: str
@@ -65,23 +63,23 @@ class Issue(AnswerModel):
     """Where: the names that lead there."""
 
 
-class ErrorDetail(AnswerModel):
+class ErrorDetail(TypedDict):
     code: str
     """API: it does not change."""
     message: str
     """What to do next; it may change."""
-    errors: list[Issue] | Absent = None
-    payload: dict[str, Any] | Absent = None
+    errors: NotRequired[list[Issue]]
+    payload: NotRequired[dict[str, Any]]
     """For programs; what it holds depends on the code."""
 
 
-class Error(AnswerModel):
+class Error(TypedDict):
     """Every answer of ours that is an error, with the code in the header Gateway-Error too."""
 
     error: ErrorDetail
 
 
-class ErrorText(AnswerModel):
+class ErrorText(TypedDict):
     """What a provider gets whose webhook is not signed well."""
 
     error: str
@@ -90,7 +88,7 @@ class ErrorText(AnswerModel):
 # ── How a connection came to be as it is, and what helps.
 
 
-class Change(AnswerModel):
+class Change(TypedDict):
     at: Moment
     state: str
     previous_state: str | None
@@ -98,17 +96,17 @@ class Change(AnswerModel):
     detail: str | None
 
 
-class Cause(AnswerModel):
+class Cause(TypedDict):
     cause: str
     why: str
 
 
-class Action(AnswerModel):
+class Action(TypedDict):
     do: str
     how: str
 
 
-class Happening(AnswerModel):
+class Happening(TypedDict):
     at: Moment
     what: str
     detail: str | None
@@ -116,7 +114,7 @@ class Happening(AnswerModel):
     """Still to come."""
 
 
-class Diagnosis(AnswerModel):
+class Diagnosis(TypedDict):
     """Why it is as it is, and the one action that helps."""
 
     state: str
@@ -129,50 +127,66 @@ class Diagnosis(AnswerModel):
 # ── Connections and their metadata.
 
 
-class Trouble(AnswerModel):
+StateName = Annotated[str, Field(json_schema_extra={"enum": [one.value for one in State]})]
+
+
+class Trouble(TypedDict):
     type: Literal["auth", "sync"]
     log_id: str
 
 
-class Account(AnswerModel):
+class Account(TypedDict):
     """Who authorized, in the provider's words, as far as it tells."""
 
     id: str | None
     label: str | None
 
 
-class _Connection(AnswerModel):
+class AnyConnection(TypedDict):  # pydantic finds docstrings of members in the class itself, not in what extends it
     id: int
     connection_id: str
-    provider_config_key: str
-    """The integration's key."""
+    provider_config_key: Annotated[str, Field(description="The integration's key.")]
     provider: str
-    state: Literal["active", "degraded", "needs_reauth", "incomplete", "revoked"]
-    dies_at: Moment | None
-    """When the refresh token ends if nothing is done."""
-    keep_alive_at: Moment | None
-    """When it is refreshed to prevent that."""
+    state: StateName
+    dies_at: Annotated[Moment | None, Field(description="When the refresh token ends if nothing is done.")]
+    keep_alive_at: Annotated[Moment | None, Field(description="When it is refreshed to prevent that.")]
     account: Account | None
-    errors: list[Trouble]
-    """Trouble that has not passed: the last refresh failed."""
+    errors: Annotated[list[Trouble], Field(description="Trouble that has not passed: the last refresh failed.")]
     end_user: EndUser | None
     tags: dict[str, str]
     metadata: dict[str, Any] | None
 
 
-class ListedConnection(_Connection):
+class ConnectionState(TypedDict):
+    """How a connection is, and nothing else of it: for keys that may make connect sessions and read no connections."""
+
+    connection_id: str
+    provider_config_key: str
+    provider: str
+    state: StateName
+    errors: list[Trouble]
+
+
+class ListedConnection(AnyConnection):
     """One row of the list: never a credential, never a setting."""
 
     created: Moment
 
 
-class ConnectionList(AnswerModel):
+class ConnectionList(TypedDict):
     connections: list[ListedConnection]
-    next_cursor: str | Absent = None
+    next_cursor: NotRequired[str]
     """Stands for the place where the list goes on; absent at its end."""
 
 
-class Connection(_Connection):
+class History(TypedDict):
+    """What include=history adds."""
+
+    history: list[Change]
+    diagnosis: Diagnosis
+
+
+class Connection(AnyConnection):
     """The whole connection. `credentials` is the object of its auth mode, without refresh tokens unless asked for."""
 
     connection_config: dict[str, Any]
@@ -181,19 +195,18 @@ class Connection(_Connection):
     updated_at: Moment
     last_fetched_at: Moment | None
     credentials: dict[str, Any]
-    history: list[Change] | Absent = None
+    history: NotRequired[list[Change]]
     """With include=history."""
-    diagnosis: Diagnosis | Absent = None
+    diagnosis: NotRequired[Diagnosis]
     """With include=history."""
-    warnings: list[Issue] | Absent = None
+    warnings: NotRequired[list[Issue]]
     """What is odd about an import, and was taken all the same."""
 
 
-class Metadata(RootModel[dict[str, Any]]):
-    """Any JSON object."""
+Metadata = TypeAliasType("Metadata", Annotated[dict[str, Any], Field(description="Any JSON object.")])
 
 
-class MetadataOf(AnswerModel):
+class MetadataOf(TypedDict):
     """What was sent."""
 
     connection_id: str | list[str]
@@ -204,90 +217,89 @@ class MetadataOf(AnswerModel):
 # ── What became of something that was deleted, and of its tokens.
 
 
-class Revocation(AnswerModel):
+class Revocation(TypedDict):
     """What became of one token at the provider."""
 
     token: str
     outcome: Literal["revoked", "already_invalid", "unsupported", "failed", "unavailable", "not_offered"]
-    detail: str | Absent | None = None
+    detail: NotRequired[str | None]
 
 
 class DeletedConnection(Success):
     at_provider: bool
     """Whether its tokens were ended at the provider; if not, they live on there until they expire or are revoked."""
-    revocation: list[Revocation] | Absent = None
+    revocation: NotRequired[list[Revocation]]
     """Absent if the provider offers no revocation, or `revoke=false` was sent."""
 
 
-class DeletedConnections(AnswerModel):
+class DeletedConnections(TypedDict):
     deleted: int
     revocation: dict[str, int]
     """How many tokens had which outcome."""
 
 
 class DeletedIntegration(Success):
-    connections: DeletedConnections | Absent = None
+    connections: NotRequired[DeletedConnections]
     """Those that went along; absent where there were none."""
 
 
 # ── An environment's own: what signs its events, and its variables.
 
 
-class SigningKey(AnswerModel):
+class SigningKey(TypedDict):
     webhook_signing_key: str
     previous_key_retires_at: Moment
     """Until then the former key signs too."""
 
 
-class SigningKeyAnswer(AnswerModel):
+class SigningKeyAnswer(TypedDict):
     data: SigningKey
 
 
-class Variable(AnswerModel):
+class Variable(TypedDict):
     name: str
     value: str
 
 
-class Variables(RootModel[list[Variable]]):
-    """A bare array."""
+Variables = TypeAliasType("Variables", Annotated[list[Variable], Field(description="A bare array.")])
 
 
 # ── Integrations.
 
 
-class Integration(AnswerModel):
+class Integration(TypedDict):
     unique_key: str
     """Sent as Provider-Config-Key."""
     provider: str
     display_name: str
     logo: str
     forward_webhooks: bool
-    allowed_hosts: list[str] | Absent = None
+    allowed_hosts: NotRequired[list[str]]
     """Hosts that end users may name and that its client secret may go to; absent where it names none."""
     allow_unsigned_webhooks: bool
     """Whether webhooks that no secret can check are accepted, from anybody who knows the address."""
     created_at: Moment
     updated_at: Moment
-    webhook_url: str | Absent | None = None
+    webhook_url: NotRequired[str | None]
     """With include=webhook: where the provider is to send its webhooks; null where they are not routed."""
-    credentials: dict[str, str | None] | Absent | None = None
+    credentials: NotRequired[dict[str, str | None] | None]
     """With include=credentials: the fields of its type; null where it has none."""
-    custom: dict[str, str] | Absent = None
+    custom: NotRequired[dict[str, str]]
     """With include=credentials, where there are any."""
 
 
-class IntegrationAnswer(AnswerModel):
+class IntegrationAnswer(TypedDict):
     data: Integration
 
 
-class IntegrationList(AnswerModel):
+class IntegrationList(TypedDict):
     data: list[Integration]
 
 
 # ── Minted keys.
 
 
-class Key(AnswerModel):
+class Key(TypedDict):
     """A minted key without the key itself."""
 
     id: int
@@ -295,35 +307,37 @@ class Key(AnswerModel):
     kind: Literal["key", "capability"]
     last_four: str
     scopes: list[str]
-    limits: list[dict[str, Any]]
-    """Its own, and those of the keys that minted it; all of them hold."""
-    rate: int | Absent = None
-    """Calls a minute."""
-    budget: int | Absent = None
-    """Calls at all."""
-    calls: int | Absent = None
-    """Of the budget, so many are used."""
+    limits: Annotated[
+        list[dict[str, Any]], Field(description="Its own, and those of the keys that minted it; all of them hold.")
+    ]
+    rate: NotRequired[Annotated[int, Field(description="Calls a minute.")]]
+    budget: NotRequired[Annotated[int, Field(description="Calls at all.")]]
+    calls: NotRequired[Annotated[int, Field(description="Of the budget, so many are used.")]]
     created_at: Moment
     created_by: str
-    expires_at: Moment | Absent = None
-    revoked_at: Moment | Absent = None
-    last_used_at: Moment | Absent = None
+    expires_at: NotRequired[Moment]
+    revoked_at: NotRequired[Moment]
+    last_used_at: NotRequired[Moment]
 
 
-class NewKey(Key):
-    secret: str
-    """The key itself, shown this once."""
-    base_url: str | Absent = None
-    """Of a capability: what an SDK takes as the provider's address."""
+class KeyItself(TypedDict):
+    secret: Annotated[str, Field(description="The key itself, shown this once.")]
+    base_url: NotRequired[
+        Annotated[str, Field(description="Of a capability: what an SDK takes as the provider's address.")]
+    ]
 
 
-class NewKeyAnswer(AnswerModel):
+class NewKey(Key, KeyItself):
+    pass
+
+
+class NewKeyAnswer(TypedDict):
     data: NewKey
 
 
-class KeyList(AnswerModel):
+class KeyList(TypedDict):
     data: list[Key]
-    next_cursor: str | Absent = None
+    next_cursor: NotRequired[str]
 
 
 class RevokedKeys(Success):
@@ -331,13 +345,58 @@ class RevokedKeys(Success):
     """How many: those that it minted end with it."""
 
 
+# ── The call log.
+
+
+class LoggedOperation(TypedDict):
+    """A call, a refresh, an authorization, a delivery of an event, or a provider's webhook."""
+
+    id: int
+    """Rises with the order in which operations were stored."""
+    kind: Annotated[str, Field(json_schema_extra={"enum": list(KINDS)})]
+    at: Moment
+    request_id: str
+    trace_id: str | None
+    """Of the caller's `traceparent`."""
+    key_id: int | None
+    """Of a minted key."""
+    provider_config_key: str | None
+    connection_id: str | None
+    method: str | None
+    host: str | None
+    path: str | None
+    """Without its query."""
+    status: int | None
+    error: str | None
+    """A code of ours, or `client_left`, `cut`, `stopped`."""
+    rule: str | None
+    """Of the key's rules the one that allowed the call, or the word for what refused it."""
+    duration_ms: float
+    gateway_ms: float | None
+    token_ms: float | None
+    upstream_ms: float | None
+    attempts: int
+    bytes_in: int
+    bytes_out: int
+    detail: dict[str, Any] | None
+    operations: NotRequired[list[dict[str, Any]]]
+    """With include=operations: the others under the same request."""
+
+
+class Logs(TypedDict):
+    data: list[LoggedOperation]
+    """Newest first."""
+    next_cursor: NotRequired[str]
+    searched_to: NotRequired[Moment]
+    """Where the time for a search ran out: how far back it looked; `next_cursor` goes on."""
+
+
 # ── The catalog's entries.
 
 
-class Provider(BaseModel):
+@with_config(ConfigDict(extra="allow"))
+class Provider(TypedDict):
     """An entry of the catalog: these fields, and whatever else its file says."""
-
-    model_config = ConfigDict(extra="allow", use_attribute_docstrings=True)
 
     name: str
     display_name: str
@@ -347,19 +406,19 @@ class Provider(BaseModel):
     docs: str
 
 
-class ProviderAnswer(AnswerModel):
+class ProviderAnswer(TypedDict):
     data: Provider
 
 
-class ProviderList(AnswerModel):
+class ProviderList(TypedDict):
     data: list[Provider]
-    next_cursor: str | Absent = None
+    next_cursor: NotRequired[str]
 
 
 # ── Connecting an end user: sessions, and what comes of them.
 
 
-class ConnectSession(AnswerModel):
+class ConnectSession(TypedDict):
     session_id: str
     """By which the application completes it, and which the result of a return names; no secret."""
     token: str
@@ -370,17 +429,17 @@ class ConnectSession(AnswerModel):
     """Where the key learns what became of it."""
 
 
-class ConnectSessionAnswer(AnswerModel):
+class ConnectSessionAnswer(TypedDict):
     data: ConnectSession
 
 
-class SessionConnection(AnswerModel):
+class SessionConnection(TypedDict):
     provider_config_key: str
     connection_id: str
     is_pending: bool
 
 
-class SessionError(AnswerModel):
+class SessionError(TypedDict):
     type: str
     """As the browser's library names it."""
     code: str
@@ -388,54 +447,53 @@ class SessionError(AnswerModel):
     provider_config_key: str
 
 
-class SessionOutcome(AnswerModel):
+class SessionOutcome(TypedDict):
     status: Literal["pending", "connected", "expired"]
     connections: list[SessionConnection]
-    error: SessionError | Absent = None
+    error: NotRequired[SessionError]
     """Of the last attempt, if that failed; the end user may try again while the session lives."""
-    expires_at: Moment | Absent = None
+    expires_at: NotRequired[Moment]
 
 
-class SessionResult(AnswerModel):
+class SessionResult(TypedDict):
     data: SessionOutcome
 
 
-class CompletedSession(AnswerModel):
+class CompletedSession(TypedDict):
     status: Literal["connected"]
     connections: list[SessionConnection]
 
 
-class CompletionAnswer(AnswerModel):
+class CompletionAnswer(TypedDict):
     data: CompletedSession
 
 
-class Session(AnswerModel):
+class Session(TypedDict):
     """As the published page reads it."""
 
-    endUser: EndUser | None  # noqa: N815
-    connectUISettings: dict[str, Any]  # noqa: N815
-    websocketsPath: str  # noqa: N815
-    allowed_integrations: list[str] | Absent = None
-    integrations_config_defaults: dict[str, Any] | Absent = None
-    overrides: dict[str, Any] | Absent = None
-    isReconnecting: Literal[True] | Absent = None  # noqa: N815
+    endUser: EndUser | None
+    connectUISettings: dict[str, Any]
+    websocketsPath: str
+    allowed_integrations: NotRequired[list[str]]
+    integrations_config_defaults: NotRequired[dict[str, Any]]
+    overrides: NotRequired[dict[str, Any]]
+    isReconnecting: NotRequired[Literal[True]]
 
 
-class SessionAnswer(AnswerModel):
+class SessionAnswer(TypedDict):
     data: Session
 
 
-class Connected(AnswerModel):
-    connectionId: str  # noqa: N815 (as the browser's library reads it)
-    providerConfigKey: str  # noqa: N815
-    isPending: Literal[True] | Absent = None  # noqa: N815
+class Connected(TypedDict):
+    connectionId: str  # as the browser's library reads it
+    providerConfigKey: str
+    isPending: NotRequired[Literal[True]]
     """The application has yet to complete it."""
 
 
-class ClientMetadata(BaseModel):
+@with_config(ConfigDict(extra="allow"))
+class ClientMetadata(TypedDict):
     """RFC 7591 §2."""
-
-    model_config = ConfigDict(extra="allow")
 
     client_id: str
     redirect_uris: list[str]

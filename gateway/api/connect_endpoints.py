@@ -13,6 +13,7 @@ from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model
 from gateway import clock
 from gateway.access.caller import Caller
 from gateway.access.refusals import beyond_limits, no_integration
+from gateway.api import answers
 from gateway.api.connection_json import end_user_json
 from gateway.api.narrow import check_fixed
 from gateway.api.request_body import Strict, number, query_of, read_json
@@ -196,7 +197,7 @@ async def create_session(request: web.Request) -> web.Response:
     query_of(request, ())
     runtime, generation = request.app[RUNTIME], generation_of(request)
     made = await new_session(runtime, generation, request[CALLER], await read_json(request, NewSession))
-    return web.json_response({"data": shown(generation, *made)}, status=201)
+    return web.json_response(answers.ConnectSessionAnswer(data=shown(generation, *made)), status=201)
 
 
 @needs("environment:connect_sessions:write", limits=True)
@@ -206,7 +207,7 @@ async def create_reconnect_session(request: web.Request) -> web.Response:
     query_of(request, ())
     runtime, generation = request.app[RUNTIME], generation_of(request)
     made = await reconnect_session(runtime, generation, request[CALLER], await read_json(request, Reconnect))
-    return web.json_response({"data": shown(generation, *made)}, status=201)
+    return web.json_response(answers.ConnectSessionAnswer(data=shown(generation, *made)), status=201)
 
 
 async def new_session(
@@ -286,7 +287,7 @@ def _fixed(body: NewSession | Reconnect) -> dict[str, Any]:
     }
 
 
-def shown(generation: Generation, token: str, session: ConnectSession) -> dict[str, Any]:
+def shown(generation: Generation, token: str, session: ConnectSession) -> answers.ConnectSession:
     """What its maker is given of a new session."""
     public_url = generation.public_url
     return {
@@ -380,7 +381,7 @@ async def show(request: web.Request) -> web.Response:
     """GET /connect/session (docs/compatibility.md#connect-sessions)."""
     query_of(request, ())
     session, generation = request[CONNECT_SESSION], generation_of(request)
-    body: dict[str, Any] = {
+    body: answers.Session = {
         "endUser": end_user_json(session.end_user),
         "connectUISettings": _settings(generation),
         "websocketsPath": generation.config.server.websocket_path,
@@ -395,7 +396,7 @@ async def show(request: web.Request) -> web.Response:
         body["overrides"] = {key: dict(one) for key, one in session.overrides.items()}
     if session.reconnects:
         body["isReconnecting"] = True
-    return web.json_response({"data": body})
+    return web.json_response(answers.SessionAnswer(data=body))
 
 
 async def end(request: web.Request) -> web.Response:
@@ -414,7 +415,7 @@ async def result(request: web.Request) -> web.Response:
     session = request[CONNECT_SESSION]
     client = client_digest(query.get("client"))
     outcomes = await _awaited(request, session.digest, client, number(query, "wait_s") or 0)
-    return web.json_response({"data": _result_json(outcomes, session.expires_at)})
+    return web.json_response(answers.SessionResult(data=_result_json(outcomes, session.expires_at)))
 
 
 @needs("environment:connect_sessions:write", limits=True)
@@ -430,7 +431,8 @@ async def poll(request: web.Request) -> web.Response:
         session = await runtime.sessions.known(name)  # it may have ended while we waited
     if not mine and not outcomes and not await runtime.store.sessions.ended(name, request[ENVIRONMENT].name):
         raise _unknown()
-    return web.json_response({"data": _result_json(outcomes, session.expires_at if mine and session else None)})
+    expires_at = session.expires_at if mine and session else None
+    return web.json_response(answers.SessionResult(data=_result_json(outcomes, expires_at)))
 
 
 @needs("environment:connect_sessions:write", limits=True)
@@ -453,9 +455,9 @@ async def complete(request: web.Request) -> web.Response:
     if session is None and not pending:
         raise _unknown()
     done = await runtime.session_connections.complete(session, pending, Secret(body.code_verifier))
-    completed = [{"provider_config_key": one.integration_id, "connection_id": one.connection_id} for one in done]
-    connections = [{**one, "is_pending": False} for one in completed]
-    return web.json_response({"data": {"status": "connected", "connections": connections}})
+    connections = [_connection_of(one.integration_id, one.connection_id, is_pending=False) for one in done]
+    completed: answers.CompletedSession = {"status": "connected", "connections": connections}
+    return web.json_response(answers.CompletionAnswer(data=completed))
 
 
 def _unknown() -> NotFound:
@@ -498,32 +500,31 @@ async def _found(runtime: Runtime, session_digest: str, client: str | None) -> S
     return found if client is None else [one for one in found if one.client_digest == client]
 
 
-def _result_json(outcomes: Sequence[Outcome], expires_at: datetime | None) -> dict[str, Any]:
+def _result_json(outcomes: Sequence[Outcome], expires_at: datetime | None) -> answers.SessionOutcome:
     """`expires_at` None: the session has ended. A failure is not the end: the user may try again while it lives."""
     made = _made(outcomes)
     connected = any(not one.is_pending for one in made)
-    body: dict[str, Any] = {
+    body: answers.SessionOutcome = {
         "status": "connected" if connected else "pending" if made or expires_at else "expired",
         "connections": [
-            {
-                "provider_config_key": one.integration_id,
-                "connection_id": one.connection_id,
-                "is_pending": one.is_pending,
-            }
-            for one in made
+            _connection_of(one.integration_id, one.connection_id or "", is_pending=one.is_pending) for one in made
         ],
     }
     if outcomes and not outcomes[-1].succeeded:
         last = outcomes[-1]
         body["error"] = {
-            "type": last.error_type,
-            "code": last.code,
-            "message": last.error_desc,
+            "type": last.error_type or "",
+            "code": last.code or "",
+            "message": last.error_desc or "",
             "provider_config_key": last.integration_id,
         }
     if expires_at is not None:
         body["expires_at"] = iso(expires_at)
     return body
+
+
+def _connection_of(integration_id: str, connection_id: str, *, is_pending: bool) -> answers.SessionConnection:
+    return {"provider_config_key": integration_id, "connection_id": connection_id, "is_pending": is_pending}
 
 
 def _made(outcomes: Sequence[Outcome]) -> list[Outcome]:

@@ -58,7 +58,7 @@ async def import_connection(request: web.Request) -> web.Response:
     revealed = caller.policy.allows(READ_CREDENTIALS)
     shown = whole(runtime.store, connection, credentials=revealed, with_refresh_token=True, zulu=True)
     if warnings:
-        shown["warnings"] = [one.as_json() for one in warnings]
+        shown["warnings"] = [{"code": one.code, "message": one.message, "path": list(one.path)} for one in warnings]
     return web.json_response(shown, status=201)
 
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from gateway import clock
+from gateway.api import answers
 from gateway.connections.diagnosis import ConnectionDiagnosis, story
 from gateway.errors import CredentialUnreadable, Unavailable
 from gateway.generation import Generation
@@ -21,15 +22,20 @@ from gateway.timestamps import iso
 LETTERS: Final = re.compile(r"[^a-z]")
 
 
-def listed(connection: Connection) -> dict[str, Any]:
+def listed(connection: Connection) -> answers.ListedConnection:
     """One row of the list: never a credential, never a setting."""
     return {**_common(connection), "created": stamp(connection.created_at)}
 
 
-def state_of(connection: Connection) -> dict[str, Any]:
-    """How it is, and nothing else of it: for keys that may make connect sessions and read no connections."""
+def state_of(connection: Connection) -> answers.ConnectionState:
     shown = _common(connection)
-    return {name: shown[name] for name in ("connection_id", "provider_config_key", "provider", "state", "errors")}
+    return {
+        "connection_id": shown["connection_id"],
+        "provider_config_key": shown["provider_config_key"],
+        "provider": shown["provider"],
+        "state": shown["state"],
+        "errors": shown["errors"],
+    }
 
 
 def whole(
@@ -39,7 +45,7 @@ def whole(
     credentials: bool = True,
     with_refresh_token: bool = False,
     zulu: bool = False,
-) -> dict[str, Any]:
+) -> answers.Connection:
     """The connection with its settings and, unless `credentials` is false, with its credential.
 
     Without `with_refresh_token` every member that is one, in any spelling and at any depth, is left out. `zulu`: times
@@ -55,7 +61,7 @@ def whole(
         config, held = _without_refresh_tokens(config), _without_refresh_tokens(held)
     when = iso if zulu else stamp
     return {
-        **_common(connection),
+        **_common(connection),  # type: ignore[typeddict-item]  # mypy: it might have more members than its type says
         "connection_config": config,
         "webhook_url_override": connection.webhook_url_override,
         "created_at": when(connection.created_at),
@@ -65,7 +71,7 @@ def whole(
     }
 
 
-def _common(connection: Connection) -> dict[str, Any]:
+def _common(connection: Connection) -> answers.AnyConnection:
     noted, account = connection.failure, connection.account
     return {
         "id": connection.id,
@@ -79,7 +85,7 @@ def _common(connection: Connection) -> dict[str, Any]:
         "end_user": end_user_json(connection.end_user),
         "account": {"id": account.id, "label": account.label} if account.label or account.id else None,
         "tags": dict(connection.tags),
-        "metadata": connection.metadata,
+        "metadata": None if connection.metadata is None else dict(connection.metadata),
     }
 
 
@@ -88,11 +94,11 @@ def stamp(when: datetime) -> str:
     return when.isoformat(timespec="milliseconds")
 
 
-def end_user_json(user: EndUser | None) -> dict[str, Any] | None:
+def end_user_json(user: EndUser | None) -> answers.EndUser | None:
     """As lists of connections and connect sessions show one."""
     if user is None:
         return None
-    organization = None
+    organization: answers.Organization | None = None
     if user.organization_id is not None:
         organization = {"id": user.organization_id, "display_name": user.organization_display_name}
     return {
@@ -119,7 +125,13 @@ def _without_refresh_tokens(value: Any) -> Any:
 # ── The story of a connection as our API and the command line show it.
 
 
-async def state_and_story(runtime: Runtime, generation: Generation, row: Connection) -> dict[str, Any]:
+async def add_history(shown: answers.Connection, runtime: Runtime, generation: Generation, row: Connection) -> None:
+    """What ``include=history`` adds to `shown`."""
+    story = await state_and_story(runtime, generation, row)
+    shown["history"], shown["diagnosis"] = story["history"], story["diagnosis"]
+
+
+async def state_and_story(runtime: Runtime, generation: Generation, row: Connection) -> answers.History:
     """``history``: each change of state, oldest first. ``diagnosis``: time line, causes in order, and what helps."""
     changes = await runtime.store.history.of(row.id)
     provider, now = generation.catalog.get(row.provider), clock.now()
@@ -149,7 +161,7 @@ def _opened(runtime: Runtime, row: Connection) -> tuple[Mapping[str, Any] | None
     return held, True
 
 
-def _change(one: Change) -> dict[str, Any]:
+def _change(one: Change) -> answers.Change:
     return {
         "at": stamp(one.at),
         "state": one.state.value,
@@ -159,7 +171,7 @@ def _change(one: Change) -> dict[str, Any]:
     }
 
 
-def _diagnosis(row: Connection, found: ConnectionDiagnosis) -> dict[str, Any]:
+def _diagnosis(row: Connection, found: ConnectionDiagnosis) -> answers.Diagnosis:
     return {
         "state": row.state.value,
         "since": stamp(row.state_since or row.created_at),

@@ -8,9 +8,10 @@ from pydantic import Field
 from gateway import clock
 from gateway.access.refusals import lacking, with_more
 from gateway.access.scopes import CONNECT
+from gateway.api import answers
 from gateway.api.addressed import in_path, known_ref, ref_of
 from gateway.api.connect_endpoints import check_tags
-from gateway.api.connection_json import listed, state_and_story, state_of, whole
+from gateway.api.connection_json import add_history, listed, state_of, whole
 from gateway.api.narrow import check_webhook
 from gateway.api.request_body import Strict, empty_body, number, parsed, query_of, read_json, truth, wrong_query
 from gateway.api.shapes import (
@@ -25,6 +26,7 @@ from gateway.api.shapes import (
     end_user,
     tags_asked,
 )
+from gateway.auth.revocation import RevocationOutcome
 from gateway.errors import InvalidRequest, Issue, NotFound, ReconnectNeeded, Unavailable, joined_issues
 from gateway.http.ids import CONNECTION_ID
 from gateway.middleware.facts import CALLER, ENVIRONMENT
@@ -64,7 +66,7 @@ async def list_connections(request: web.Request) -> web.Response:
         end_user_id=query.get("endUserId"),
         organization_id=query.get("endUserOrganizationId"),
         integration_ids=tuple(key.strip() for key in query.get("integrationId", "").split(",") if key.strip()),
-        tags=_tags(request),
+        tags=tags_in(request),
         within=request[CALLER].policy.limits,
         limit=(limit or WITHOUT_LIMIT) + 1,
         offset=(page or 0) * (limit or WITHOUT_LIMIT),
@@ -73,7 +75,7 @@ async def list_connections(request: web.Request) -> web.Response:
     runtime = request.app[RUNTIME]
     found = await runtime.store.connections.list(request[ENVIRONMENT].name, wanted)
     shown = found[: limit or WITHOUT_LIMIT]
-    body: dict[str, Any] = {"connections": [listed(one) for one in shown]}
+    body: answers.ConnectionList = {"connections": [listed(one) for one in shown]}
     if len(found) > len(shown):
         body["next_cursor"] = cursor_after(shown[-1])
     return web.json_response(body)
@@ -106,14 +108,14 @@ async def get_connection(request: web.Request) -> web.Response:
         # A copy: the fault itself may be raised for others who waited for the same renewal.
         shown = whole(runtime.store, row, credentials=False)
         if with_history:
-            shown |= await state_and_story(runtime, generation, row)
+            await add_history(shown, runtime, generation, row)
         raise with_more(remedied, {"connection": shown if readable else state_of(row)}) from fault
     headers = {NOT_RENEWED: not_renewed.code} if not_renewed else {}
     if not readable:  # who may only create sessions sees what became of them
         return web.json_response(state_of(connection), headers=headers)
     shown = whole(runtime.store, connection, credentials=revealed, with_refresh_token=with_refresh_token)
     if with_history:
-        shown |= await state_and_story(runtime, generation, connection)
+        await add_history(shown, runtime, generation, connection)
     return web.json_response(shown, headers=headers)
 
 
@@ -131,12 +133,21 @@ async def delete_connection(request: web.Request) -> web.Response:
             "unknown_connection",
             f"Integration '{ref.integration_id}' has no connection '{ref.connection_id}'; nothing was deleted.",
         )
-    outcomes = [one.as_json() for one in deleted.revocation if one.outcome != "not_offered"]
-    body = {"success": True, "at_provider": deleted.at_provider}
-    return web.json_response({**body, **({"revocation": outcomes} if outcomes else {})})
+    outcomes = [_revocation(one) for one in deleted.revocation if one.outcome != "not_offered"]
+    body: answers.DeletedConnection = {"success": True, "at_provider": deleted.at_provider}
+    if outcomes:
+        body["revocation"] = outcomes
+    return web.json_response(body)
 
 
-def _tags(request: web.Request) -> dict[str, str]:
+def _revocation(one: RevocationOutcome) -> answers.Revocation:
+    shown: answers.Revocation = {"token": one.token, "outcome": one.outcome}
+    if one.detail:
+        shown["detail"] = one.detail
+    return shown
+
+
+def tags_in(request: web.Request) -> dict[str, str]:
     """Of ``tags[<key>]=<value>``, keys in lower case. Raises InvalidRequest for what no tag could be."""
     tags: dict[str, str] = {}
     issues: list[Issue] = []
@@ -197,7 +208,7 @@ async def patch_connection(request: web.Request) -> web.Response:
         runtime.live.replace(await runtime.store.edits.edit(ref, wanted, now=clock.now()))
     except UnknownConnection as fault:
         raise _unknown(fault.ref) from fault
-    return web.json_response({"success": True})
+    return web.json_response(answers.Success(success=True))
 
 
 @needs("environment:connections:update", limits=True)
@@ -231,7 +242,12 @@ async def _metadata(request: web.Request, *, merge: bool) -> web.Response:
     named = [ConnectionRef(environment, body.provider_config_key, one) for one in ids]
     refs = [await known_ref(runtime, generation, request[CALLER], ref) for ref in named]
     await _written(runtime, refs, body.metadata, merge=merge)
-    return web.json_response(body.model_dump(), status=200 if merge else 201)
+    sent: answers.MetadataOf = {
+        "connection_id": body.connection_id,
+        "provider_config_key": body.provider_config_key,
+        "metadata": body.metadata,
+    }
+    return web.json_response(sent, status=200 if merge else 201)
 
 
 async def _bare_metadata(request: web.Request, *, merge: bool) -> web.Response:

@@ -5,6 +5,7 @@ from typing import Any, Final
 from aiohttp import hdrs, web
 
 from gateway import clock
+from gateway.api import answers
 from gateway.errors import Code, GatewayError
 from gateway.middleware.error_shape import MARK
 from gateway.runtime import RUNTIME, Runtime
@@ -23,7 +24,7 @@ async def health(request: web.Request) -> web.Response:
     """200 for as long as the process can answer at all; the header says which gateway it is, once it serves."""
     runtime = request.app[RUNTIME]
     headers = {INSTANCE: runtime.store.instance} if runtime.serving else {}
-    return web.json_response({"result": "ok"}, headers=headers)
+    return web.json_response(answers.Result(result="ok"), headers=headers)
 
 
 async def ready(request: web.Request) -> web.Response:

@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from pydantic import AfterValidator, Field, StringConstraints
 
+from gateway.api import answers
 from gateway.api.request_body import Strict
 from gateway.api.shapes import ProviderConfigKey
 from gateway.catalog.provider import Provider
@@ -13,6 +14,7 @@ from gateway.config import values
 from gateway.config import values as key_values
 from gateway.errors import Issue
 from gateway.generation import Generation
+from gateway.private_keys import private_key_in
 from gateway.records.integration import Integration
 from gateway.runtime import Runtime
 from gateway.secret import Secret
@@ -24,11 +26,9 @@ REQUIRED: Final = frozenset({"OAUTH1", "OAUTH2", "APP", "CUSTOM", "INSTALL_PLUGI
 
 def _pem(text: str) -> str:
     """A private key that can be read; what it signs with is tried here and not with the first end user."""
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
     try:
         unfolded = key_values.private_key(text).reveal()
-        load_pem_private_key(unfolded.encode(), None)
+        private_key_in(unfolded)
     except Exception:  # noqa: BLE001 (the library raises half a dozen kinds, and none of them says more)
         raise ValueError("must be a private key in PEM, without a passphrase") from None
     return unfolded
@@ -163,12 +163,12 @@ SHOWN: Final = {
 }
 
 
-def shown(runtime: Runtime, generation: Generation, integration: Integration) -> dict[str, Any]:
+def shown(runtime: Runtime, generation: Generation, integration: Integration) -> answers.Integration:
     """Without its secrets. Of a provider that the catalog has lost, its name stands for what else the entry stated."""
     provider = generation.catalog.get(integration.provider)
     public_url = generation.public_url
     made = integration.made
-    return {
+    body: answers.Integration = {
         "unique_key": integration.integration_id,
         "provider": integration.provider,
         "display_name": integration.display_name or (provider.display_name if provider else integration.provider),
@@ -176,11 +176,13 @@ def shown(runtime: Runtime, generation: Generation, integration: Integration) ->
         if provider
         else f"{public_url}/images/template-logos/{integration.provider}.svg",
         "forward_webhooks": integration.forward_webhooks,
-        **({"allowed_hosts": list(integration.allowed_hosts)} if integration.allowed_hosts else {}),
         "allow_unsigned_webhooks": integration.allow_unsigned_webhooks,
         "created_at": iso(made.created_at if made else runtime.started_at),
         "updated_at": iso(made.updated_at if made else runtime.started_at),
     }
+    if integration.allowed_hosts:
+        body["allowed_hosts"] = list(integration.allowed_hosts)
+    return body
 
 
 def credentials(generation: Generation, integration: Integration) -> dict[str, Any] | None:

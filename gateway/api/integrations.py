@@ -9,6 +9,7 @@ from aiohttp import web
 
 from gateway.access.key_policy import Policy
 from gateway.access.refusals import beyond_limits, lacking
+from gateway.api import answers
 from gateway.api.addressed import unique_key
 from gateway.api.integration_shapes import (
     IntegrationChanges,
@@ -46,7 +47,7 @@ async def list_integrations(request: web.Request) -> web.Response:
         there = [one for one in there if request[CALLER].policy.reaches_integration(one.integration_id)]
     elif session.allowed_integrations:
         there = [one for one in there if one.integration_id in session.allowed_integrations]
-    return web.json_response({"data": [shown(runtime, generation, one) for one in there]})
+    return web.json_response(answers.IntegrationList(data=[shown(runtime, generation, one) for one in there]))
 
 
 @needs("environment:integrations:read", limits=True)
@@ -64,7 +65,7 @@ async def get_integration(request: web.Request) -> web.Response:
         body["credentials"] = credentials(generation, found)
         if found.custom:
             body["custom"] = dict(found.custom)
-    return web.json_response({"data": body})
+    return web.json_response(answers.IntegrationAnswer(data=body))
 
 
 @needs("environment:integrations:create", limits=True)
@@ -96,7 +97,7 @@ async def create_integration(request: web.Request) -> web.Response:
     stored = await runtime.made.add(new)
     if stored is None:
         raise _refusal([_taken(generation, environment, body.unique_key)])
-    return web.json_response({"data": shown(runtime, generation, stored)})
+    return web.json_response(answers.IntegrationAnswer(data=shown(runtime, generation, stored)))
 
 
 @needs("environment:integrations:update", limits=True)
@@ -133,7 +134,7 @@ async def patch_integration(request: web.Request) -> web.Response:
         raise Conflict(
             "conflict", f"Integration '{found.integration_id}' was changed meanwhile. Read it and try again."
         )
-    return web.json_response({"data": shown(runtime, generation, stored)})
+    return web.json_response(answers.IntegrationAnswer(data=shown(runtime, generation, stored)))
 
 
 @needs("environment:integrations:delete", limits=True)
@@ -150,7 +151,7 @@ async def delete_integration(request: web.Request) -> web.Response:
     ended = await runtime.made.end(environment, key)
     if ended is None:
         _unknown(key)
-    body: dict[str, Any] = {"success": True}
+    body: answers.DeletedIntegration = {"success": True}
     if ended.connections:  # published clients know the bare answer
         outcomes = {name: count for name, count in sorted(ended.revocation.items()) if name != "not_offered"}
         body["connections"] = {"deleted": ended.connections, "revocation": outcomes}

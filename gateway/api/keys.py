@@ -1,13 +1,14 @@
 """Keys of the environment: mint, list, revoke (docs/compatibility.md#environment)."""
 
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from aiohttp import web
 from pydantic import AwareDatetime, Field
 
 from gateway import clock
 from gateway.access.key_forms import OVERLAP, RequestedKey
+from gateway.api import answers
 from gateway.api.request_body import Strict, number, query_of, read_json, wrong_query
 from gateway.api.shapes import MOST_NAMED
 from gateway.errors import InvalidRequest, Issue
@@ -63,8 +64,8 @@ async def create_key(request: web.Request) -> web.Response:
     caller = request[CALLER]
     runtime, generation = request.app[RUNTIME], generation_of(request)
     text, key = await runtime.issuer.create(_wish(body), request[ENVIRONMENT].name, _by(caller.key), caller)
-    shown = {**as_json(key), **secret_part(text, key, generation.public_url)}
-    return web.json_response({"data": shown}, headers={"Cache-Control": "no-store"})
+    shown: answers.NewKey = {**as_json(key), **secret_part(text, key, generation.public_url)}
+    return web.json_response(answers.NewKeyAnswer(data=shown), headers={"Cache-Control": "no-store"})
 
 
 @needs("environment:api_keys:list", limits=True)
@@ -82,7 +83,7 @@ async def list_keys(request: web.Request) -> web.Response:
         before_id=number(query, "cursor"),
         limit=limit + 1,
     )
-    shown: dict[str, Any] = {"data": [as_json(key) for key in found[:limit]]}
+    shown: answers.KeyList = {"data": [as_json(key) for key in found[:limit]]}
     if len(found) > limit:
         shown["next_cursor"] = str(found[limit - 1].id)
     return web.json_response(shown)
@@ -96,33 +97,38 @@ async def revoke_key(request: web.Request) -> web.Response:
     key_id = (await read_json(request, GoneKeyBody)).key_id if named is None else _id(named)
     caller = request[CALLER]
     revoked = await request.app[RUNTIME].issuer.revoke(request[ENVIRONMENT].name, key_id, _by(caller.key), caller)
-    return web.json_response({"success": True, "revoked": revoked})
+    return web.json_response(answers.RevokedKeys(success=True, revoked=revoked))
 
 
-def as_json(key: MintedKey) -> dict[str, Any]:
+def as_json(key: MintedKey) -> answers.Key:
     """A key as the API and the command line show it: never the key itself, of which there are four characters."""
-    shown: dict[str, Any] = {
+    shown: answers.Key = {
         "id": key.id,
         "display_name": key.name,
         "kind": key.kind,
         "last_four": key.last_four,
         "scopes": list(key.scopes),
         "limits": [one.as_json() for one in key.limits],
-        "rate": key.rate,
-        "budget": key.budget,
-        "calls": key.calls if key.budget is not None else None,
         "created_at": iso(key.created_at),
         "created_by": key.created_by,
-        "expires_at": _iso(key.expires_at),
-        "revoked_at": _iso(key.revoked_at),
-        "last_used_at": _iso(key.last_used_at),
     }
-    return {name: value for name, value in shown.items() if value is not None}
+    if key.rate is not None:
+        shown["rate"] = key.rate
+    if key.budget is not None:
+        shown["budget"] = key.budget
+        shown["calls"] = key.calls
+    if key.expires_at is not None:
+        shown["expires_at"] = iso(key.expires_at)
+    if key.revoked_at is not None:
+        shown["revoked_at"] = iso(key.revoked_at)
+    if key.last_used_at is not None:
+        shown["last_used_at"] = iso(key.last_used_at)
+    return shown
 
 
-def secret_part(text: Secret, key: MintedKey, public_url: str) -> dict[str, str]:
+def secret_part(text: Secret, key: MintedKey, public_url: str) -> answers.KeyItself:
     """What is returned once: the key, and for a capability the address that it makes."""
-    shown = {"secret": text.reveal()}
+    shown: answers.KeyItself = {"secret": text.reveal()}
     if key.kind == "capability":
         shown["base_url"] = f"{public_url}/c/{text.reveal()}"
     return shown
@@ -164,7 +170,3 @@ def _id(text: str) -> int:
 
 def _by(above: MintedKey | None) -> str:
     return "a key of gateway.yaml" if above is None else f"key {above.id} ({above.name})"
-
-
-def _iso(at: datetime | None) -> str | None:
-    return None if at is None else iso(at)

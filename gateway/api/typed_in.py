@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from gateway.api import answers
 from gateway.api.request_body import wrong_query
 from gateway.auth.pasted_keys import CERTIFICATE, PRIVATE_KEY
 from gateway.authorization.connect_sessions import check_offered
@@ -50,7 +51,7 @@ class Form:
         typed = self._typed(await request.read(), provider)
         params = members(request.query, "params")
         connection = await runtime.typed_in.connect(session, integration, typed, params, request[REQUEST_ID])
-        body: dict[str, Any] = {
+        body: answers.Connected = {
             "connectionId": connection.ref.connection_id,
             "providerConfigKey": integration.integration_id,
         }

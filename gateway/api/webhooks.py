@@ -9,8 +9,9 @@ from aiohttp import web
 from gateway import clock
 from gateway.errors import NotFound
 from gateway.middleware.error_shape import MARK
-from gateway.middleware.facts import REQUEST_ID
+from gateway.middleware.facts import REQUEST_ID, TIMING
 from gateway.middleware.read_body import read_within
+from gateway.records.operation import Operation
 from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import Secret
 
@@ -63,7 +64,9 @@ async def take_webhook(request: web.Request) -> web.Response:
             return web.Response(status=204)
         came = await receive(runtime.store, integration, provider, message, handling, limits)
     except SignatureRefused as refusal:
+        runtime.call_queue.note_refused(_operation(request, 401, "invalid_webhook_signature", refusal.why))
         return _refused(request, refusal.why)
+    runtime.call_queue.note_operation(_operation(request, 200, None, "queued" if came.queued else "taken"))
     if came.queued:
         runtime.deliverer.wake()
     return web.json_response(came.reply)
@@ -86,6 +89,23 @@ async def confirm_webhook(request: web.Request) -> web.Response:
     if not challenge or (name == "hub.challenge" and token not in integration.webhook_secrets):
         raise NotFound("not_found", NO_CHALLENGE)
     return web.Response(text=challenge[:1024], headers={"X-Content-Type-Options": "nosniff"})
+
+
+def _operation(request: web.Request, status: int, code: "Code | None", what: str) -> Operation:
+    """For the call log."""
+    return Operation(
+        "webhook",
+        clock.now(),
+        request[REQUEST_ID],
+        request.match_info["environment"],
+        request.match_info["unique_key"],
+        method=request.method,
+        status=status,
+        error_code=code,
+        duration_ms=(clock.monotonic() - request[TIMING].began) * 1000,
+        bytes_in=request.content.total_bytes,
+        detail={"what": what},
+    )
 
 
 def _refused(request: web.Request, why: str) -> web.Response:

@@ -16,15 +16,28 @@ def gauges(runtime: Runtime) -> Iterator[Sample]:
     """Several samples of one key are to be added up."""
     yield ("gateway_live_connections",), runtime.live.kept
     yield ("gateway_clock_offset_seconds",), clock.offset.seconds
-    yield ("gateway_request_log_dropped_total",), runtime.request_log.dropped
+    yield ("gateway_request_log_dropped_total",), runtime.call_queue.dropped
     for (environment, table), number in runtime.store.unreadable.counts.items():
         yield ("gateway_stored_secrets_unreadable_total", environment, table), number
     for (environment, integration), number in runtime.live.written_back.items():
         yield ("gateway_tokens_written_back_total", environment, integration), number
     yield ("gateway_refresh_journal_unwritable",), not runtime.journal_writable
+    yield ("gateway_store_away",), runtime.live.feed.away_s is not None
+    yield ("gateway_event_loop_lag_seconds",), runtime.loop_lag.longest_s
+    yield from _connections(runtime)
     yield from _pools(runtime)
     yield from _gates(runtime)
     yield from _events(runtime)
+
+
+def _connections(runtime: Runtime) -> Iterator[Sample]:
+    for counted in runtime.keeper.connections:
+        environment = counted.environment
+        yield ("gateway_connections", environment, counted.state), counted.connections
+        for days, number in counted.ending.items():
+            yield ("gateway_connections_ending", environment, str(days)), number
+        overdue_s = 0.0 if counted.overdue_since is None else (clock.now() - counted.overdue_since).total_seconds()
+        yield ("gateway_keep_alive_overdue_seconds", environment, counted.state), max(overdue_s, 0.0)
 
 
 def _events(runtime: Runtime) -> Iterator[Sample]:

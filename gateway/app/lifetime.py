@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import timedelta
 from typing import Any, Final
 
 import structlog
@@ -20,7 +19,7 @@ from gateway.authorization.reconnect_links import ReconnectLinks
 from gateway.authorization.session_connections import SessionConnections, expire_pending
 from gateway.authorization.typed_credentials import TypedIn
 from gateway.background import end_background, start_background
-from gateway.config.model import EgressConfig
+from gateway.config.model import CallLogConfig, EgressConfig
 from gateway.connections.api_integrations import ApiIntegrations, go_on
 from gateway.connections.cache import ConnectionCache
 from gateway.connections.create import Creator
@@ -34,8 +33,9 @@ from gateway.events.event_keeper import Keeper
 from gateway.generation import Current, Generation
 from gateway.integrations.registry import ManagedIntegrations
 from gateway.journal.place import EFFECT, NO_FOLDER
+from gateway.observe.call_queue import CallQueue
+from gateway.observe.loop_lag import LoopLag
 from gateway.observe.metrics import INVALID_KEYS, Metrics, MetricsPage
-from gateway.observe.request_log import RequestLogger
 from gateway.refresh.auth_exchange import Dialogues
 from gateway.refresh.exchange_message import EgressRoute
 from gateway.refresh.keep_alive import KeepAlive
@@ -45,10 +45,11 @@ from gateway.refresh.through_parent import ParentLink, ThroughParent
 from gateway.refresh.token_exchange import InProcess, Journals, TokenExchange
 from gateway.runtime import Runtime
 from gateway.store import LogPosition, Store, open_store
+from gateway.store.call_log.call_log_store import CallLogBounds
 from gateway.vault import Keyring
 
 PRUNE_EVERY_S: Final = 600.0
-PRUNE_REQUEST_LOG_EVERY_S: Final = 20.0
+PRUNE_CALL_LOG_EVERY_S: Final = 20.0
 
 log = structlog.get_logger(__name__)
 
@@ -73,12 +74,13 @@ def assembled(
         return current.generation.integrations.has(environment, integration_id)
 
     metrics = Metrics(known, page)
-    request_log = RequestLogger(observe=metrics.observe, stored=config.request_log.enabled)
+    calls = CallQueue(observe=metrics.observe)
+    _log_calls(config.call_log, calls, store)
     egress_limits, retired = EgressLimits(concurrency_settings(config.egress)), RetiredEgress()
 
     def replaced(before: Generation, after: Generation) -> None:
         metrics.ask_again()
-        request_log.stored = after.config.request_log.enabled
+        _log_calls(after.config.call_log, calls, store)
         egress_limits.limit(concurrency_settings(after.config.egress))
         if after.egress is not before.egress:
             retired.add(before.egress)
@@ -91,13 +93,13 @@ def assembled(
     else:
         exchange = ThroughParent(parent, lambda: _route(current.generation.config.egress))
     dialogues = Dialogues(current, exchange)
-    deliverer = Deliverer(store, current, metrics)
+    deliverer = Deliverer(store, current, metrics, calls.note_operation)
     sessions = ConnectSessions(store, current)
     links = ReconnectLinks(store, sessions, current)
-    renewer = Refresher(store, current, dialogues, metrics)
+    renewer = Refresher(store, current, dialogues, metrics, calls.note_operation)
     live = ConnectionCache(store, current, managed, renewer, followers=(minted, links), heard=deliverer.wake)
     creator = Creator(store, current, live, dialogues)
-    outcomes, revoker = Outcomes(store), Revoker(current, dialogues)
+    outcomes, revoker = Outcomes(store, calls.note_operation), Revoker(current, dialogues)
     session_connections = SessionConnections(store, current, creator, outcomes, revoker)
     deleter = Deleter(store, current, live, revoker)
     return Runtime(
@@ -110,7 +112,8 @@ def assembled(
         retired=retired,
         page_memory=PageMemory(lambda: current.generation.config.egress.page_memory_bytes),
         metrics=metrics,
-        request_log=request_log,
+        call_queue=calls,
+        loop_lag=LoopLag(),
         invalid_keys=InvalidKeys(lambda: metrics.add(INVALID_KEYS)),
         journals=journals,
         exchange=exchange,
@@ -177,10 +180,11 @@ def _background(runtime: Runtime, since: LogPosition) -> list["asyncio.Task[None
         "keep_events": runtime.keeper.run(),
         "prune": _prune(store),
         "expire_pending": expire_pending(runtime.session_connections),
-        "prune_request_log": _prune_request_log(store, current),
+        "prune_call_log": _prune_call_log(store),
         "end_integrations": go_on(runtime.made),
         "write_key_use": runtime.minted.write(),
-        "write_request_log": runtime.request_log.write_to(store.request_log),
+        "measure_loop_lag": runtime.loop_lag.measure(),
+        "write_call_log": runtime.call_queue.write_to(store.call_log),
     }
     return [start_background(one, name) for name, one in work.items()]
 
@@ -190,7 +194,7 @@ async def _closed(runtime: Runtime, tasks: Sequence["asyncio.Task[None]"]) -> No
         end.push_async_callback(runtime.store.close)
         end.push_async_callback(runtime.retired.close)
         end.push_async_callback(runtime.generation.egress.close)
-        end.push_async_callback(runtime.request_log.close)
+        end.push_async_callback(runtime.call_queue.close)
         end.push_async_callback(runtime.deliverer.close)
         end.push_async_callback(runtime.minted.close)
         end.push_async_callback(end_background, tasks)
@@ -214,15 +218,21 @@ async def _prune(store: Store) -> None:
         await asyncio.sleep(PRUNE_EVERY_S)
 
 
-async def _prune_request_log(store: Store, current: Current) -> None:
-    """Often, since it is bounded by its number of rows, and a busy gateway writes thousands a second."""
+async def _prune_call_log(store: Store) -> None:
+    """Often, since it is bounded by its size, and a busy gateway writes thousands of rows a second."""
     while True:
-        bounds = current.generation.config.request_log
+        now = clock.now()
         try:
-            await store.request_log.prune(clock.now() - timedelta(days=bounds.keep_days), max_rows=bounds.max_rows)
+            await store.call_log.prune(now)
+            await store.former_log.prune(store.call_log.bounds.oldest(now))
         except Exception as fault:  # noqa: BLE001 (whatever it was, the next time may do better)
-            _prune_failed(fault, "request log")
-        await asyncio.sleep(PRUNE_REQUEST_LOG_EVERY_S)
+            _prune_failed(fault, "call log")
+        await asyncio.sleep(PRUNE_CALL_LOG_EVERY_S)
+
+
+def _log_calls(config: CallLogConfig, calls: CallQueue, store: Store) -> None:
+    calls.stored, calls.sample = config.enabled, config.sample
+    store.call_log.bounds = CallLogBounds(config.keep_days, config.max_bytes, config.max_rows)
 
 
 def _prune_failed(fault: Exception, what: str) -> None:

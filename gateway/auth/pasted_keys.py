@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from gateway.auth.credential_form import CredentialForm
 from gateway.catalog.provider import Provider
+from gateway.private_keys import private_key_in, rsa_key_in
 
 if TYPE_CHECKING:  # loaded by who has a key to read: few workers ever do, and it costs each 3 MB
     from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
@@ -54,10 +55,11 @@ def signing_key(text: str, alg: str, encoding: str | None = None) -> "SigningKey
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SecurityWarning)  # how long its keys are is the provider's to decide
             if text.lstrip().startswith("{"):
-                return kind.import_key(json.loads(text))
+                given = json.loads(text)
+                return jwk.RSAKey.import_key(rsa_key_in(given)) if kind is jwk.RSAKey else kind.import_key(given)
             if kind is jwk.OctKey:
                 return jwk.OctKey.import_key(hmac_secret(text, encoding))
-            return kind.import_key(pem(text))
+            return kind.import_key(private_key_in(pem(text)))  # type: ignore[arg-type]  # of that kind, or refused
     except (ValueError, TypeError, KeyError, JoseError) as fault:
         raise BadKey(f"the private key cannot be read as one for {alg}; paste it whole, as PEM or JWK") from fault
 
@@ -78,14 +80,13 @@ def hmac_secret(text: str, encoding: str | None) -> bytes:
 def check_identity(certificate: str, private_key: str) -> None:
     """Raises BadKey where these are not a certificate and the private key that belongs to it (RFC 8705 §2)."""
     from cryptography import x509
-    from cryptography.hazmat.primitives import serialization
 
     try:
         shown = x509.load_pem_x509_certificates(certificate.encode())[0]
     except (ValueError, IndexError) as fault:
         raise BadKey("the client certificate cannot be read; paste it whole, as PEM") from fault
     try:
-        key = serialization.load_pem_private_key(private_key.encode(), password=None)
+        key = private_key_in(private_key)
     except (ValueError, TypeError) as fault:
         raise BadKey("the client's private key cannot be read; paste it whole, as PEM without a passphrase") from fault
     if shown.public_key() != key.public_key():

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from gateway.auth.context import Context
 from gateway.auth.mode import Dialogue, RevocableToken, TokenRevocation
@@ -35,9 +35,6 @@ class RevocationOutcome:
     def lives_on(self) -> bool:
         """Whether the token may still work."""
         return self.outcome not in {"revoked", "already_invalid"}
-
-    def as_json(self) -> dict[str, Any]:
-        return {"token": self.token, "outcome": self.outcome, **({"detail": self.detail} if self.detail else {})}
 
 
 def revocable(context: Context, tokens: Sequence[RevocableToken]) -> list[RevocableToken]:

@@ -206,7 +206,7 @@ class Flows:
         request_id: str = "",
     ) -> None:
         """Tell anyone who waits that nothing was begun."""
-        log_failure(
+        said = log_failure(
             fault,
             environment=session.environment,
             integration=integration_id,
@@ -223,7 +223,8 @@ class Flows:
                 error_desc=fault.message,
                 code=fault.code,
                 at=clock.now(),
-            )
+            ),
+            said,
         )
 
     async def _begin(self, session: ConnectSession, integration_id: str, asked: FlowOptions) -> Departure:

@@ -98,6 +98,6 @@ class Grants:
             name = returned.context.provider.display_name
             raise InvalidRequest(
                 "token_request_failed",
-                f"{name} did not exchange the code for a token: {short(str(fault))}. Start again; if "
+                f"{name} did not exchange the code for a token ({short(str(fault))}). Start again; if "
                 "it happens again, the integration's client ID, client secret or callback address is wrong.",
             ) from fault

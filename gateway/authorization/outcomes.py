@@ -27,6 +27,7 @@ from gateway.observe.masking import masked_text
 from gateway.records.connecting import Flow, Outcome, PendingAuthorization
 from gateway.records.connection import ConnectionRef
 from gateway.records.event import Event
+from gateway.records.operation import NoteOperation, Operation, request_in_hand
 from gateway.secret import digest
 from gateway.store import Store
 from gateway.text import counted
@@ -47,8 +48,9 @@ def log_failure(
     request_id: str,
     connection_id: str | None = None,
     query: Mapping[str, str] | None = None,
-) -> None:
-    """`query`: of the callback, where a provider says no (RFC 6749 §4.1.2.1). A provider's words are masked and bounded."""
+) -> Mapping[str, str]:
+    """What the log says of it. `query`: of the callback, where a provider says no (RFC 6749 §4.1.2.1). A provider's words
+    are masked and bounded."""
     fields = {
         "environment": environment,
         "integration": _fit(integration),
@@ -58,8 +60,9 @@ def log_failure(
         "detail": _fit(fault.message) if isinstance(fault, GatewayError) else type(fault).__name__,
         "request_id": request_id,
     }
-    fields = {name: text for name, text in fields.items() if text is not None}
-    log.warning("authorization_failed", **fields)
+    known = {name: text for name, text in fields.items() if text is not None}
+    log.warning("authorization_failed", **known)
+    return known
 
 
 def _said(fault: Exception, query: Mapping[str, str]) -> dict[str, str | None]:
@@ -108,8 +111,9 @@ class WaitingWindow:
 class Outcomes:
     """Nothing is asked of the store while nobody waits here."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, note: NoteOperation = lambda _: None) -> None:
         self._store = store
+        self._note = note
         self._waiting: dict[str, set[WaitingWindow]] = {}
         self._count = 0
         self._sockets: Counter[str] = Counter()  # by client
@@ -163,8 +167,12 @@ class Outcomes:
             if not self._waiting:
                 self._looked_at = None
 
-    async def tell(self, outcome: Outcome) -> None:
-        """Store it and wake anyone who waits. A store that fails costs the other nodes the news, never the connection."""
+    async def tell(self, outcome: Outcome, failure: Mapping[str, str] | None = None) -> None:
+        """Store it and wake anyone who waits. A store that fails costs the other nodes the news, never the connection.
+
+        `failure`: what the log says of an authorization that failed.
+        """
+        self._note(_operation(outcome, failure or {}))
         try:
             await self._store.flow_results.add(outcome)
         except GatewayError as fault:
@@ -190,6 +198,25 @@ class Outcomes:
         for key in (outcome.client_digest, outcome.session_digest):
             for one in list(self._waiting.get(key, ()) if key else ()):
                 one.resolve(outcome)
+
+
+def _operation(outcome: Outcome, failure: Mapping[str, str]) -> Operation:
+    """For the call log."""
+    detail: dict[str, Any] = {
+        name: failure[name] for name in ("provider_error", "provider_description", "detail") if name in failure
+    }
+    if outcome.is_pending:
+        detail["pending"] = True
+    return Operation(
+        "authorization",
+        outcome.at,
+        failure.get("request_id") or request_in_hand.get(),
+        outcome.environment,
+        outcome.integration_id,
+        outcome.connection_id or failure.get("connection_id", ""),
+        error_code=None if outcome.succeeded else outcome.code,
+        detail=detail,
+    )
 
 
 def client_digest(ws_client_id: str | None) -> str | None:
@@ -254,7 +281,7 @@ class Telling:
 
     async def failure(self, flow: Flow, pending: PendingAuthorization, fault: Exception, back: Back) -> None:
         """It came to nothing; what is no GatewayError is reported without its words."""
-        log_failure(
+        said = log_failure(
             fault,
             environment=flow.environment,
             integration=flow.integration_id,
@@ -270,7 +297,7 @@ class Telling:
             error_desc=known.message if known else "The gateway failed. Its log has the details.",
             code=known.code if known else "generic_error_support",
         )
-        await self._outcomes.tell(outcome)
+        await self._outcomes.tell(outcome, said)
 
 
 def _outcome(flow: Flow, pending: PendingAuthorization, **what: Any) -> Outcome:

@@ -59,14 +59,14 @@ class TypedIn:
             connection = await self._connected(session, integration, typed, params, browser)
         except GatewayError as fault:
             failed = replace(outcome, error_type=error_type(fault), error_desc=fault.message, code=fault.code)
-            log_failure(
+            said = log_failure(
                 fault,
                 environment=session.environment,
                 integration=integration.integration_id,
                 request_id=request_id,
                 connection_id=session.connection_id,
             )
-            await self._outcomes.tell(failed)
+            await self._outcomes.tell(failed, said)
             raise
         is_pending = isinstance(connection, PendingConnection)
         made = replace(outcome, connection_id=connection.ref.connection_id, is_pending=is_pending, at=clock.now())

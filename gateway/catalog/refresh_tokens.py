@@ -30,10 +30,10 @@ def what_brings_one(provider: Provider, asked: Collection[str]) -> str:
         return f"See {name}'s documentation{page} for what brings one: often a scope such as {OFFLINE}."
     if "consent" not in params.get("prompt", "").split():
         return (
-            f"{done[0].upper()}{done[1:]} was asked for already: some providers also need prompt=consent, which belongs "
-            "in authorization_params of the entry."
+            f"Each authorization asks for {done}: some providers also need prompt=consent, which belongs in "
+            "authorization_params of the entry. An import has to bring its refresh_token."
         )
     return (
-        f"{done[0].upper()}{done[1:]} and prompt=consent were asked for already: check at {name} that this app may use "
-        "refresh tokens."
+        f"Each authorization asks for {done} and prompt=consent: check at {name} that this app may use refresh tokens. "
+        "An import has to bring its refresh_token."
     )

@@ -20,6 +20,8 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from gateway.private_keys import private_key_in
+
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
@@ -86,10 +88,9 @@ def _ed25519_sign(message: str, pem: str) -> str:
 
 def _private_key(pem: str) -> "PrivateKeyTypes":
     from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
     try:
-        return load_pem_private_key(pem.encode(), password=None)
+        return private_key_in(pem)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise BadArgument("must be a private key in PEM, without a password") from None
 

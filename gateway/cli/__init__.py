@@ -7,6 +7,7 @@
     init, init_answers, demo                      a configuration of one's own; the gateway beside its sandbox
     try_                                          one call through a running gateway, shown in full
     connections, keys, events, catalog            what their names say
+    logs                                          `gateway logs`: the call log, searched or followed
     backup_restore                                `gateway backup` and `gateway restore`
 
 A new command is a module with a click command and one line in `COMMANDS` below.
@@ -29,6 +30,7 @@ COMMANDS = {
         "gateway.cli.doctor.doctor_command:doctor", "find what is wrong around a gateway before a user does"
     ),
     "connections": Command("gateway.cli.connections:connections", "look at connections, renew, end and move them"),
+    "logs": Command("gateway.cli.logs:logs", "what happened: calls, refreshes, authorizations, deliveries, webhooks"),
     "events": Command("gateway.cli.events:events", "events sent to your application, and sending it again"),
     "keys": Command("gateway.cli.keys:keys", "secret keys and capability addresses, and the keys that seal everything"),
     "backup": Command("gateway.cli.backup_restore:backup", "copy the database while gateways serve from it"),

@@ -28,6 +28,11 @@ _PORTS: Final = {"http": 80, "https": 443}
 _ADDRESSES: Final = ("token_url", "refresh_url", "base_url")  # browsers open authorization_url; egress does not
 
 
+RENAMED: Final = (
+    "request_log is now call_log, with max_bytes in place of max_rows; what stands here is obeyed as before"
+)
+
+
 def unusable(config: "Config") -> Iterator[Fault]:
     """What `gateway serve` would refuse, in the same words."""
     from gateway.store.preflight import usable
@@ -66,6 +71,8 @@ def doubtful(config: "Config", catalog: "Catalog") -> Iterator[Fault]:
             yield from _addresses(config, place, integration, catalog, guard)
             if environment.webhook_url is not None or integration.allow_unsigned_webhooks:
                 yield from _webhooks(config, place, integration, catalog)
+    if "request_log" in config.document.tree:
+        yield Fault(config.where("request_log"), RENAMED)
     if not config.environments:
         yield Fault(config.where("environments"), "no environment is declared, so nobody can call this gateway")
     for index, allowed in enumerate(config.egress.allow):

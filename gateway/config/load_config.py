@@ -248,7 +248,7 @@ def _built(
             timeouts=_made(model.TimeoutsConfig, shape.egress.timeouts),
             limits=_made(model.LimitsConfig, shape.egress.limits),
         ),
-        request_log=_made(model.RequestLogConfig, shape.request_log),
+        call_log=_call_log(shape),
         webhooks=_made(model.WebhooksConfig, shape.webhooks),
         branding=_made(
             model.BrandingConfig, shape.branding, logo=Path(os.path.normpath(base / logo)) if logo else None
@@ -256,6 +256,18 @@ def _built(
         connect=_made(model.ConnectConfig, shape.connect),
         path=path,
         document=document,
+    )
+
+
+def _call_log(shape: GatewayShape) -> model.CallLogConfig:
+    """What the former spelling says counts, where it says something."""
+    former, now = shape.request_log, shape.call_log
+    return model.CallLogConfig(
+        enabled=now.enabled if former.enabled is None else former.enabled,
+        keep_days=now.keep_days if former.keep_days is None else former.keep_days,
+        max_bytes=now.max_bytes,
+        sample=now.sample,
+        max_rows=former.max_rows,
     )
 
 

@@ -182,12 +182,15 @@ class EgressConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestLogConfig:
-    """Whether calls are recorded in the store, and what is kept of these records: the stricter of both bounds."""
+class CallLogConfig:
+    """Whether calls are logged, and what is kept of the log: the strictest of its bounds. `max_rows` None: no such bound.
+    `sample`: the share of calls that went well that is logged; all others are."""
 
     enabled: bool
     keep_days: float
-    max_rows: int
+    max_bytes: int
+    sample: float
+    max_rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +203,7 @@ class Config:
     catalog: tuple[Path, ...]
     environments: Mapping[str, EnvironmentConfig]
     egress: EgressConfig
-    request_log: RequestLogConfig
+    call_log: CallLogConfig
     webhooks: WebhooksConfig
     branding: BrandingConfig
     connect: ConnectConfig

@@ -213,10 +213,19 @@ class ConnectShape(Section):
     result_sockets_per_address: Whole = Field(_CONNECT.result_sockets_per_address, ge=1, le=1_000_000)
 
 
-class RequestLogShape(Section):
+class CallLogShape(Section):
     enabled: Truth = True
     keep_days: Number = Field(7, gt=0, le=3650)
-    max_rows: Whole = Field(1_000_000, ge=1, le=1_000_000_000)
+    max_bytes: Whole = Field(1 << 30, ge=16 << 20, le=1 << 44)
+    sample: Number = Field(1, ge=0, le=1)
+
+
+class RequestLogShape(Section):
+    """`call_log` as releases before 0.3 spelled it. What is None is that of `call_log`."""
+
+    enabled: Truth | None = None
+    keep_days: Number | None = Field(None, gt=0, le=3650)
+    max_rows: Whole | None = Field(None, ge=1, le=1_000_000_000)
 
 
 _WEBHOOKS: Final = WebhooksConfig()
@@ -242,6 +251,7 @@ class GatewayShape(Section):
     catalog: list[Text | None] = []
     environments: dict[EnvironmentName, EnvironmentShape] = {}
     egress: EgressShape = EgressShape()
+    call_log: CallLogShape = CallLogShape()
     request_log: RequestLogShape = RequestLogShape()
     webhooks: WebhooksShape = WebhooksShape()
     branding: BrandingShape = BrandingShape()
@@ -260,9 +270,13 @@ SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
     ("egress",): EgressShape,
     ("egress", "timeouts"): TimeoutsShape,
     ("egress", "limits"): LimitsShape,
+    ("call_log",): CallLogShape,
     ("request_log",): RequestLogShape,
     ("webhooks",): WebhooksShape,
     ("branding",): BrandingShape,
     ("connect",): ConnectShape,
 }
 """Where each shape stands; ``*`` is a name that the operator chooses."""
+
+FORMER: Final = frozenset({("request_log",)})
+"""Sections that are obeyed and not documented any more, each spelled otherwise now."""

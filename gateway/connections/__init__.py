@@ -12,6 +12,7 @@ change feed. Read in this order:
     rejected_credentials   what follows when an API rejects a credential: an early refresh, then a report
     delete                 deletes a connection here first, then its tokens at the provider
     api_integrations       integrations made, changed and deleted through the API
+    operation_search       which connections a search of the call log is about
     diagnosis              why a connection is as it is: time line, causes, the action that helps
 
 Always true: a call reads the cache alone and makes no SQL statement while it is fresh; a deleted connection is refused at

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gateway.egress.egress_errors import EgressError
+from gateway.private_keys import private_key_in
 from gateway.records.provider_call import ClientIdentity
 
 SESSIONS: Final = 1024
@@ -127,7 +128,7 @@ def _load(context: ssl.SSLContext, identity: ClientIdentity) -> None:
 
     from cryptography.hazmat.primitives import serialization  # both here: few workers ever show a certificate
 
-    key = serialization.load_pem_private_key(identity.private_key.reveal().encode(), password=None)
+    key = private_key_in(identity.private_key.reveal())
     passphrase = secrets.token_bytes(32).hex().encode()
     locked = key.private_bytes(
         serialization.Encoding.PEM,

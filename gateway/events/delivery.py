@@ -33,6 +33,7 @@ from gateway.http.retry import seconds_until
 from gateway.observe.metrics import DELIVERIES, Metrics
 from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.records.event import PRIMARY, SECONDARY, Delivery, DeliveryOutcome, DeliveryState
+from gateway.records.operation import NoteOperation, Operation
 from gateway.records.proxied_call import UpstreamRequest
 from gateway.store import Store
 from gateway.vault import VaultError
@@ -197,8 +198,9 @@ log = structlog.get_logger(__name__)
 class Deliverer:
     """One a process. `wake` may be called by anyone who has written an event, as often as they like."""
 
-    def __init__(self, store: Store, current: Current, metrics: Metrics) -> None:
+    def __init__(self, store: Store, current: Current, metrics: Metrics, note: NoteOperation = lambda _: None) -> None:
         self._store = store
+        self._note = note
         self._current = current
         self._metrics = metrics
         self._keys = KnownKeys(store, current)
@@ -297,8 +299,9 @@ class Deliverer:
         except VaultError as fault:  # another attempt may find the key, but not soon
             await self._judge(delivery, ReceiverAnswer(None, f"what is stored cannot be opened: {fault}"), TargetPace())
             return
+        began = clock.monotonic()
         answer = await send(self._current.generation.egress, url, body, fields, clock.now())
-        await self._judge(delivery, answer, pace)
+        await self._judge(delivery, answer, pace, (clock.monotonic() - began) * 1000)
 
     async def _message(self, delivery: Delivery) -> tuple[bytes, dict[str, str]]:
         """Body and header fields as they are sent now. Raises VaultError."""
@@ -309,17 +312,38 @@ class Deliverer:
         keys = await self._keys.of(delivery.environment)
         return body, fields | signed(body, delivery.message_id, int(clock.now().timestamp()), keys)
 
-    async def _judge(self, delivery: Delivery, answer: ReceiverAnswer, pace: TargetPace) -> None:
+    async def _judge(self, delivery: Delivery, answer: ReceiverAnswer, pace: TargetPace, took_ms: float = 0.0) -> None:
         if pace.note(answer, clock.monotonic()):
             log.info("webhook_target_back", environment=delivery.environment, target=_kind(delivery.target))
             await self._store.deliveries.hurry((delivery.environment, delivery.target), clock.now())
-        await self._settle(delivery, outcome(delivery, answer, clock.now()))
+        await self._settle(delivery, outcome(delivery, answer, clock.now()), took_ms)
 
-    async def _settle(self, delivery: Delivery, came: DeliveryOutcome) -> None:
+    async def _settle(self, delivery: Delivery, came: DeliveryOutcome, took_ms: float = 0.0) -> None:
         if not await self._store.deliveries.settle(delivery, came, owner=self._owner, now=clock.now()):
             return
         word = "failed" if came.state is DeliveryState.PENDING else came.state.value
         self._metrics.add(DELIVERIES, delivery.environment, word)
+        self._note(
+            Operation(
+                "delivery",
+                clock.now(),
+                "",
+                delivery.environment,
+                delivery.integration_id,
+                delivery.connection_id or "",
+                status=came.status or 0,
+                error_code=None if came.state is DeliveryState.DELIVERED else "event_not_delivered",
+                duration_ms=took_ms,
+                attempts=delivery.attempts + 1,
+                detail={
+                    "what": delivery.event,
+                    "webhook_id": delivery.message_id,
+                    "target": _kind(delivery.target),
+                    "state": came.state.value,
+                    "message": came.detail,
+                },
+            )
+        )
         if came.state is DeliveryState.DELIVERED:
             return
         log.warning(

@@ -7,6 +7,7 @@ from json.scanner import py_make_scanner  # type: ignore[attr-defined]  # the st
 from typing import Any, Final
 
 from gateway.events.signatures import OWN
+from gateway.http.fields import plain
 from gateway.records.event import FORWARD, Content, Delivery
 
 FROM: Final = "nango"  # what published clients look for
@@ -90,7 +91,8 @@ def message(delivery: Delivery, content: Content, auth_mode: str | None) -> tupl
 
 
 def passes(name: str) -> bool:
-    """Whether a header field of a provider's webhook travels on; `name` in lower case."""
+    """Whether a header field of a provider's webhook travels on, however it is spelled (`plain`)."""
+    name = plain(name)
     return name not in OWN and name not in _HOP_BY_HOP and not name.startswith(_KEPT_BACK)
 
 

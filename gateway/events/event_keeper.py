@@ -12,12 +12,14 @@ from gateway import clock
 from gateway.errors import GatewayError
 from gateway.store import Store
 from gateway.store.deliveries import Backlog
+from gateway.store.due_connections import ConnectionCount
 
 TASK: Final = "events"
 EVERY_S: Final = 30.0
 HELD: Final = timedelta(seconds=90)
 DAYS_AHEAD: Final = (14, 3)  # `connection.expiring` comes so many days before the end
 AT_ONCE: Final = 100
+RARER: Final = 100  # counting takes at most that part of the time
 
 log = structlog.get_logger(__name__)
 
@@ -25,7 +27,8 @@ log = structlog.get_logger(__name__)
 class Keeper:
     """`environments` gives those that are declared now; `wake` is called where there is something to send.
 
-    `backlog` is empty in every process but the one that counts, so that sums over processes and nodes are right.
+    `backlog` and `connections` are empty in every process but the one that counts, so that sums over processes and nodes are
+    right.
     """
 
     def __init__(self, store: Store, environments: Callable[[], Collection[str]], wake: Callable[[], None]) -> None:
@@ -34,6 +37,8 @@ class Keeper:
         self._wake = wake
         self._owner = uuid.uuid4().hex
         self.backlog: Sequence[Backlog] = ()
+        self.connections: Sequence[ConnectionCount] = ()
+        self._count_at = 0.0
 
     async def run(self) -> None:
         """For as long as the gateway runs."""
@@ -54,12 +59,16 @@ class Keeper:
     async def once(self) -> None:
         """Do it, if it is ours to do."""
         if not await self._store.tasks.hold(TASK, owner=self._owner, now=clock.now(), ttl=HELD):
-            self.backlog = ()
+            self.backlog = self.connections = ()
             return
         for environment in sorted(self._environments()):
             for days in sorted(DAYS_AHEAD):  # what ends in two days is not said to end within fourteen too
                 await self._tell(environment, days)
         self.backlog = await self._store.deliveries.backlog()
+        begun = clock.monotonic()
+        if begun >= self._count_at:
+            self.connections = await self._store.expiring.counts(clock.now())
+            self._count_at = clock.monotonic() + RARER * (clock.monotonic() - begun)  # a million rows take a second
 
     async def _tell(self, environment: str, days: int) -> None:
         tell = self._store.expiring.tell

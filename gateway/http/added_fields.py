@@ -38,6 +38,9 @@ def vary(theirs: Sequence[str]) -> str:
     return ", ".join((*names.values(), *(name for name in CALLED_BY if name.lower() not in names)))
 
 
+ATTEMPTS: Final = istr("Gateway-Attempts")
+"""How often the call was sent to the provider."""
+
 # ── ``Server-Timing``: where the time of a proxied call went (W3C Server Timing, §4).
 
 SERVER_TIMING: Final = istr("Server-Timing")

@@ -14,7 +14,7 @@ from gateway.http.retry import MAX_RETRIES
 from gateway.http.url import has_dot_segment
 
 _COUNT: Final = re.compile(r"[0-9]{1,9}")
-_STATUSES: Final = re.compile(r"[0-9]+(,[0-9]+)*")
+_STATUSES: Final = re.compile(r"[0-9]{1,3}(,[0-9]{1,3})*")
 _SECONDS: Final = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,3})?")
 _MAX_CHARS: Final = 255
 NAMING: Final = ("Provider-Config-Key", "Connection-Id")

@@ -4,7 +4,8 @@
     logs           log lines on stderr: JSON, or readable ones on a terminal
     metrics        every metric by name, kind and labels; numbers in memory that workers share (ADR 15)
     metrics_text   the numbers of all workers as Prometheus text
-    request_log    the queue behind `access_log`: records of proxied calls on their way to the database
+    loop_lag       how long the event loop kept others waiting
+    call_queue     the queues behind `access_log`: records on their way to stderr and to the call log
 
 Always true: no secret, query, header value or body is written; a request never waits for its own record; a new metric is
 one entry in `metrics`, and docs/operations.md is tested against it.

@@ -50,6 +50,8 @@ REQUESTS: Final = "gateway_proxy_requests_total"
 DURATION: Final = "gateway_proxy_duration_seconds"
 OTHERS: Final = "gateway_api_requests_total"
 REFRESHES: Final = "gateway_token_refreshes_total"
+REFRESH_DURATION: Final = "gateway_token_refresh_seconds"
+REFRESH_FAILURES: Final = "gateway_token_refresh_failures_total"
 REJECTED_CREDENTIALS: Final = "gateway_rejected_credentials_total"
 RELOADS: Final = "gateway_config_reloads_total"
 DELIVERIES: Final = "gateway_event_deliveries_total"
@@ -78,6 +80,12 @@ FAMILIES: Final[dict[str, Family]] = {
         (*WHOSE, "outcome"),
         "Refreshes of tokens: renewed, refused (for good), unavailable (tried again), failed (here).",
     ),
+    REFRESH_FAILURES: Family(
+        "counter",
+        (*WHOSE, "reason"),
+        "Refreshes that did not bring a token, by the token endpoint's error code or by ours.",
+    ),
+    REFRESH_DURATION: Family("histogram", WHOSE, "Time that the token endpoint and the database took for a refresh."),
     REJECTED_CREDENTIALS: Family(
         "counter",
         (*WHOSE, "state"),
@@ -126,6 +134,24 @@ FAMILIES: Final[dict[str, Family]] = {
         (),
         "Workers whose token endpoints' replies cannot be journalled: a process that is killed may lose a token.",
     ),
+    "gateway_connections": Family("gauge", ("environment", "state"), "End users' connections, by state."),
+    "gateway_connections_ending": Family(
+        "gauge",
+        ("environment", "within_days"),
+        "Connections that end within so many days, and no refresh prevents it: 1, 7 and 30, each with those before.",
+    ),
+    "gateway_keep_alive_overdue_seconds": Family(
+        "gauge",
+        ("environment", "state"),
+        "How long the connection has waited that is to be kept alive by a refresh and is furthest behind.",
+    ),
+    "gateway_store_away": Family("gauge", (), "1 while the shared database does not answer.", largest=True),
+    "gateway_event_loop_lag_seconds": Family(
+        "gauge",
+        (),
+        "The longest that a worker's event loop kept others waiting in a quarter of a minute, of the slowest worker.",
+        largest=True,
+    ),
     "gateway_client_connections": Family("gauge", (), "Connections from clients that are open."),
     TURNED_AWAY: Family(
         "counter", (), "Connections of clients refused because as many were open as server.limits.connections allows."
@@ -145,7 +171,14 @@ FAMILIES: Final[dict[str, Family]] = {
     "gateway_process_cpu_seconds_total": Family("counter", (), "CPU time of these processes, user and system."),
     "gateway_process_resident_memory_bytes": Family("gauge", (), "Resident memory of these processes."),
     "gateway_process_open_fds": Family("gauge", (), "Open file descriptors of these processes."),
+    "gateway_process_max_fds": Family("gauge", (), "How many they may have open, together."),
+    "gateway_workers_wanted": Family("gauge", (), "Processes that are to serve."),
     "gateway_start_time_seconds": Family("gauge", (), "When the gateway started, in seconds since 1970."),
+    "process_cpu_seconds_total": Family("counter", (), "As gateway_process_cpu_seconds_total."),
+    "process_resident_memory_bytes": Family("gauge", (), "As gateway_process_resident_memory_bytes."),
+    "process_open_fds": Family("gauge", (), "As gateway_process_open_fds."),
+    "process_max_fds": Family("gauge", (), "As gateway_process_max_fds."),
+    "process_start_time_seconds": Family("gauge", (), "As gateway_start_time_seconds."),
     "gateway_build_info": Family("gauge", ("version", "python", "aiohttp"), "Always 1; the labels tell what runs."),
 }
 
@@ -304,6 +337,12 @@ class Metrics:
     def add(self, name: str, *labels: str) -> None:
         """One more of a counter that is not counted for every request. `name` is one of FAMILIES."""
         self._cells[self._place(checked((name, *labels), "counter"))] += 1.0
+
+    def measure(self, name: str, took_ms: float, *labels: str) -> None:
+        """One more in a histogram that is not measured for every request."""
+        at = self._place(checked((name, *labels), "histogram"), HISTOGRAM)
+        self._cells[at + bisect_left(BOUNDS_MS, took_ms)] += 1.0
+        self._cells[at + BUCKETS] += took_ms
 
     def watch(self, read: Callable[[], Iterable[Sample]]) -> None:
         """Ask `read` whenever the numbers are wanted: for gauges, and for counters of this process that others keep."""

@@ -7,7 +7,6 @@ from typing import Final
 from gateway import clock
 from gateway.observe.metrics import (
     BOUNDS_MS,
-    BUCKETS,
     DURATION,
     FAMILIES,
     HISTOGRAM,
@@ -54,6 +53,8 @@ def exposition(numbers: Mapping[Key, Sequence[float]]) -> str:
     for key in sorted(numbers):
         if key[0] == SPLIT:
             samples[DURATION] += _split(key[1:], numbers[key])
+        elif FAMILIES[key[0]].kind == "histogram":
+            samples[key[0]] += _histogram(key[0], key[1:], numbers[key])
         else:
             name, *labels = key
             samples[name].append(f"{name}{_labels(name, labels)} {_number(numbers[key][0])}")
@@ -67,16 +68,21 @@ def exposition(numbers: Mapping[Key, Sequence[float]]) -> str:
 
 def _split(whose: Key, numbers: Sequence[float]) -> Iterator[str]:
     for n, part in enumerate(PARTS):
-        *counts, sum_ms = numbers[n * HISTOGRAM : n * HISTOGRAM + BUCKETS + 1]
-        if not any(counts):
-            continue
-        labels = _labels(DURATION, (*whose, part))
-        begin = f"{DURATION}_bucket{labels[:-1]},le="
-        reached = 0.0
-        for bound, reached in zip(BOUNDS, accumulate(counts), strict=True):
-            yield f'{begin}"{bound}"}} {_number(reached)}'
-        yield f"{DURATION}_sum{labels} {_number(sum_ms / 1000)}"
-        yield f"{DURATION}_count{labels} {_number(reached)}"
+        yield from _histogram(DURATION, (*whose, part), numbers[n * HISTOGRAM : (n + 1) * HISTOGRAM])
+
+
+def _histogram(name: str, values: Key, numbers: Sequence[float]) -> Iterator[str]:
+    """Its buckets, sum and count; nothing where nothing was measured."""
+    *counts, sum_ms = numbers
+    if not any(counts):
+        return
+    labels = _labels(name, values)
+    begin = f"{name}_bucket{labels[:-1]},le="
+    reached = 0.0
+    for bound, reached in zip(BOUNDS, accumulate(counts), strict=True):
+        yield f'{begin}"{bound}"}} {_number(reached)}'
+    yield f"{name}_sum{labels} {_number(sum_ms / 1000)}"
+    yield f"{name}_count{labels} {_number(reached)}"
 
 
 def _labels(name: str, values: Iterable[str]) -> str:

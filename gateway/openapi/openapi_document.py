@@ -8,21 +8,24 @@ from functools import lru_cache
 from importlib.metadata import version
 from typing import Any, Final
 
-from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
+from pydantic import ConfigDict, TypeAdapter, with_config
+from pydantic.json_schema import JsonSchemaMode
+from typing_extensions import is_typeddict
 
+from gateway.api import answers
 from gateway.api.answers import Error, ErrorText
 from gateway.catalog.listing import ListingBody
 from gateway.errors import Code
 from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY
 from gateway.openapi.codes import ANYWHERE, STATUS, WEBHOOK_SIGNATURE, WITH_JSON, WITH_KEY, WITH_SESSION
 from gateway.openapi.import_models import IMPORTED, either
-from gateway.openapi.operations import OPERATIONS, Operation, Param
+from gateway.openapi.operations import OPERATIONS, Operation, Param, Shape
 
 REF: Final = "#/components/schemas/{model}"
 ANY: Final = ("get", "post", "put", "patch", "delete")
 JSON: Final = "application/json"
 HTML: Final = "text/html"
+ANSWER: Final = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 # A generator that does not know */* takes the second, for bytes.
 ANYTHING: Final[Mapping[str, Any]] = {
     "*/*": {},
@@ -98,19 +101,27 @@ class Shared:
 
 
 def components() -> dict[str, Any]:
-    """The schema of every model that an operation names, by the model's name."""
-    requests: list[type[BaseModel]] = [one.body for one in OPERATIONS if one.body is not None]
-    answered: list[type[BaseModel]] = [one.answer for one in OPERATIONS if one.answer is not None]
-    answered += [Error, ErrorText]
-    wanted: list[tuple[type[BaseModel], Any]] = [
-        (model, "validation") for model in dict.fromkeys((*requests, *IMPORTED))
-    ]
-    wanted += [(model, "serialization") for model in dict.fromkeys(answered) if model not in requests]
-    _, defined = models_json_schema(wanted, ref_template=REF)
+    """The schema of every model and shape that an operation names, by its name."""
+    _close_answers()
+    wanted: dict[Any, JsonSchemaMode] = {}
+    wanted |= {shape: "serialization" for one in OPERATIONS if (shape := one.answer) is not None}
+    wanted |= {Error: "serialization", ErrorText: "serialization"}
+    wanted |= {shape: "validation" for one in OPERATIONS if (shape := one.body) is not None}
+    wanted |= dict.fromkeys(IMPORTED, "validation")
+    _, defined = TypeAdapter.json_schemas(
+        [(one.__name__, mode, TypeAdapter(one)) for one, mode in wanted.items()], ref_template=REF
+    )
     schemas: dict[str, Any] = defined["$defs"]
     _say_defaults(schemas)
     schemas["Import"]["properties"]["credentials"] = either(REF)
     return dict(sorted(schemas.items()))
+
+
+def _close_answers() -> None:
+    """A shape of an answer that says nothing else is closed, and its members' docstrings describe them."""
+    for shape in vars(answers).values():
+        if is_typeddict(shape) and not hasattr(shape, "__pydantic_config__"):
+            with_config(ANSWER)(shape)
 
 
 def _say_defaults(part: Any) -> None:
@@ -222,6 +233,6 @@ def _named(codes: list[Code]) -> str:
     return ", ".join(f"`{code}`" for code in codes)
 
 
-def _ref(model: type[BaseModel] | None) -> dict[str, str]:
+def _ref(model: Shape | None) -> dict[str, str]:
     assert model is not None
     return {"$ref": REF.format(model=model.__name__)}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel
+from typing_extensions import TypeAliasType
 
 from gateway.api import answers, typed_in
 from gateway.api.connect_endpoints import Completion, NewSession, Reconnect, Telemetry
@@ -14,10 +14,12 @@ from gateway.api.integration_shapes import IntegrationChanges, NewIntegration
 from gateway.api.keys import GoneKeyBody, NewKeyBody
 from gateway.errors import Code
 from gateway.openapi.codes import MAKING, PROXIED, WEBHOOK_SIGNATURE
+from gateway.records.operation import KINDS
 
 # ── One route as documented.
 
 Who = Literal["key", "session", "open"]
+Shape = type[Any] | TypeAliasType  # a model of a request, or what gateway/api/answers.py declares
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,8 @@ class Operation:
     path: str
     summary: str
     group: str
-    answer: type[BaseModel] | None = None
-    body: type[BaseModel] | None = None
+    answer: Shape | None = None
+    body: Shape | None = None
     query: tuple[Param, ...] = ()
     headers: tuple[Param, ...] = ()
     errors: tuple[Code | tuple[Code, int], ...] = ()
@@ -72,6 +74,7 @@ INTEGRATIONS: Final = "Integrations"
 CONNECTIONS: Final = "Connections"
 SESSIONS: Final = "Connecting end users"
 ENVIRONMENT: Final = "Environment"
+LOGS: Final = "Logs"
 PROXY: Final = "Proxy"
 WEBHOOKS: Final = "Webhooks of providers"
 HEALTH: Final = "Health and pages"
@@ -145,6 +148,46 @@ ON_BEHALF: Final = (
     Param("Gateway-Paginate-From", "The cursor of such an answer."),
 )
 BY_ADDRESS: Final = ON_BEHALF[2:]
+SEARCH_LOGS: Final = (
+    Param("from", "From then on: ISO 8601, or a span before now such as `2h`."),
+    Param("to", "Before then."),
+    Param("kind", "Of this kind only.", {"type": "string", "enum": list(KINDS)}),
+    Param("integrationId", "Of this integration."),
+    Param("connectionId", "Of this connection, also one that is deleted."),
+    Param("endUserId", "Of this end user's connections."),
+    LIST[5],
+    Param("keyId", "By this minted key.", {"type": "integer", "minimum": 1}),
+    Param(
+        "status",
+        "A status such as `404`, or a class such as `4xx`.",
+        {"type": "string", "pattern": "^([1-5][xX]{2}|[0-9]{3})$"},
+    ),
+    Param("failed", "With an error or a status from 400, or without.", {"type": "string", "enum": ["true", "false"]}),
+    Param("code", "With this error code."),
+    Param("method", "With this method."),
+    Param("path", "Whose path begins so."),
+    Param(
+        "text", "With this in path, code or detail, in any case.", {"type": "string", "minLength": 2, "maxLength": 200}
+    ),
+    Param("requestId", "Under this request id."),
+    Param("traceId", "Of this trace."),
+    Param("limit", "How many at most; 100 if left out.", {"type": "integer", "minimum": 1, "maximum": 1000}),
+    Param(
+        "cursor",
+        "Where to go on: `next_cursor` of the last answer.",
+        {"type": "string", "pattern": "^[1-9][0-9]{0,17}$"},
+    ),
+    Param(
+        "after",
+        "Stored after the operation with this id: to follow the log.",
+        {"type": "string", "pattern": "^[1-9][0-9]{0,17}$"},
+    ),
+    Param(
+        "include",
+        "`operations`: with the others under each one's request; at most 20 then.",
+        {"type": "string", "enum": ["operations"]},
+    ),
+)
 WAIT: Final = Param(
     "wait_s", "Wait so long for the first outcome, in seconds.", {"type": "integer", "minimum": 0, "maximum": 30}
 )
@@ -225,6 +268,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("POST", "/auth/oauth-outbound/{integration_id}", "Refused as yet: no provider's own side installs us", SESSIONS, answers.Connected, errors=("unknown_provider_config", "unknown_provider_template", "invalid_auth_mode", ("integration_not_allowed", 400), "invalid_query_params"), who="session"),
 
     Operation("POST", "/environment/webhook-signing-key/rotate", "Sign events with a new key", ENVIRONMENT, answers.SigningKeyAnswer, scope=f"{SCOPE}:webhook_signing_key:rotate", more="The former key signs beside it for a while. Not where `gateway.yaml` names the key.", errors=("conflict",)),
+    Operation("GET", "/logs", "Search the call log", LOGS, answers.Logs, query=SEARCH_LOGS, scope=f"{SCOPE}:logs:read", more="Calls, refreshes, authorizations, deliveries of events and webhooks, newest first. A key that is limited to connections sees theirs only.", errors=("store_unavailable",)),
     Operation("GET", "/environment/api-keys", "List the keys", ENVIRONMENT, answers.KeyList, query=(Param("limit", "How many at most.", {"type": "integer", "minimum": 1, "maximum": 1000}), Param("cursor", "Where to go on: `next_cursor` of the last answer.", {"type": "string", "pattern": "^[1-9][0-9]{0,17}$"}), Param("include", "`ended`: those too that are revoked or have expired.", {"type": "string", "enum": ["ended"]})), scope=f"{SCOPE}:api_keys:list", more="Those that `gateway.yaml` names are not among them."),
     Operation("POST", "/environment/api-keys", "Mint a key or a capability address", ENVIRONMENT, answers.NewKeyAnswer, NewKeyBody, errors=("unknown_provider_config", "unknown_connection", "not_found", "conflict"), scope=f"{SCOPE}:api_keys:create", example={"display_name": "agent", "scopes": ["environment:proxy"], "limits": {"rules": ["GET /ex/*/rest/api/3/search*"]}, "expires_in_s": 3600}, more="It may never do more than the key that mints it."),
     Operation("DELETE", "/environment/api-keys", "Revoke a key, named in the body", ENVIRONMENT, answers.RevokedKeys, GoneKeyBody, errors=("not_found",), scope=f"{SCOPE}:api_keys:delete"),

@@ -29,6 +29,14 @@ DEAD_S: Final = 60.0  # and where all have been silent for so long, a new start 
 MARK: Final = "Gateway-Error"
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 PROCESS: Final = Path("/proc/self")
+STANDARD: Final = {
+    "process_cpu_seconds_total": "gateway_process_cpu_seconds_total",
+    "process_resident_memory_bytes": "gateway_process_resident_memory_bytes",
+    "process_open_fds": "gateway_process_open_fds",
+    "process_max_fds": "gateway_process_max_fds",
+    "process_start_time_seconds": "gateway_start_time_seconds",
+}
+"""The names by which stock dashboards know them, of all processes together."""
 
 
 class Admin:
@@ -81,6 +89,8 @@ class Admin:
         self._metrics.publish()
         numbers = total(self._board.pages)
         numbers |= {key: [float(number)] for key, number in about(self._started_at)}
+        numbers["gateway_workers_wanted",] = [float(len(self._board.pages) - 1)]  # the last is the parent's
+        numbers |= {(name,): numbers[ours,] for name, ours in STANDARD.items() if (ours,) in numbers}
         text = await asyncio.to_thread(exposition, numbers)  # a thousand integrations make a long one
         response = web.Response(body=text.encode(), headers={hdrs.CONTENT_TYPE: CONTENT_TYPE})
         response.enable_compression()
@@ -117,4 +127,5 @@ def process() -> Iterator[Sample]:
     yield ("gateway_process_cpu_seconds_total",), used.ru_utime + used.ru_stime
     if PROCESS.exists():
         yield ("gateway_process_resident_memory_bytes",), int((PROCESS / "statm").read_text().split()[1]) * PAGE_BYTES
+        yield ("gateway_process_max_fds",), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         yield ("gateway_process_open_fds",), len(os.listdir(PROCESS / "fd"))  # noqa: PTH208 (half of what iterdir takes)

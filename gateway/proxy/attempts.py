@@ -87,7 +87,10 @@ async def sign(request: web.Request, upload: CallerBody) -> None:
     body: bytes | None = b""
     if request.body_exists:
         body = await upload.gathered(HELD_BYTES) if signer.wants_body(upstream) else None
-    signer.sign(upstream, body)
+    if body is not None and len(body) > INLINE_BYTES:
+        await off_loop(signer.sign, upstream, body)
+    else:
+        signer.sign(upstream, body)
 
 
 IDEMPOTENCY_KEY: Final = "Idempotency-Key"

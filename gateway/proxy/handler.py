@@ -7,6 +7,7 @@ from aiohttp import hdrs, web
 from gateway.access.scopes import PROXY
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.provider_exchange import ProviderExchange
+from gateway.http.added_fields import ATTEMPTS
 from gateway.http.content_coding import CodingError
 from gateway.http.headers import MalformedAnswer
 from gateway.http.websocket import asked_for
@@ -18,7 +19,7 @@ from gateway.proxy.exchange_watch import ExchangeWatch, StoodStill, first_byte_s
 from gateway.proxy.no_answer import heard_by_caller
 from gateway.proxy.page_fetch import PageAttempts
 from gateway.proxy.paged_answer import page_stream, pass_pages
-from gateway.proxy.passed_answer import ATTEMPTS, AnswerBody, PassedAnswer, answer_of, body_of, signed, switched
+from gateway.proxy.passed_answer import AnswerBody, PassedAnswer, answer_of, body_of, signed, switched
 from gateway.proxy.upgrade_tunnel import Tunnel
 from gateway.runtime import generation_of
 

@@ -13,7 +13,7 @@ from gateway import clock
 from gateway.access.caller import Caller
 from gateway.egress.provider_exchange import ProviderExchange
 from gateway.errors import GatewayError, UpstreamFailed
-from gateway.http.added_fields import NOT_RENDERED
+from gateway.http.added_fields import ATTEMPTS, NOT_RENDERED
 from gateway.http.fields import Fields
 from gateway.http.paging.next_page import Circle, PageTurn, Place, place_of, taken_apart
 from gateway.http.paging.page_document import NO_RECORDS, Records
@@ -77,7 +77,6 @@ def error_of(fault: GatewayError) -> dict[str, Any]:
 
 # ── Page after page, until there is no more, the caller has enough, or something breaks: then the trailer says what.
 
-ATTEMPTS: Final = "Gateway-Attempts"
 CURSOR_CHARS: Final = 12_000  # it comes back in a header field, of which the server takes 16 KiB
 _CONDITIONS: Final = ("If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since")  # of the first page
 

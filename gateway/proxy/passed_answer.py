@@ -12,7 +12,7 @@ from gateway import clock
 from gateway.connections.opened import Opened
 from gateway.egress.provider_exchange import ProviderExchange
 from gateway.http.abort import cut
-from gateway.http.added_fields import SERVER_TIMING, guarded, server_timing
+from gateway.http.added_fields import ATTEMPTS, SERVER_TIMING, guarded, server_timing
 from gateway.http.content_coding import Decoder
 from gateway.http.fields import Fields
 from gateway.http.headers import MalformedAnswer, decoded_fields, response_fields
@@ -159,7 +159,6 @@ def is_live(fields: Fields) -> bool:
 
 # ── An answer's head on its way to the caller.
 
-ATTEMPTS: Final = "Gateway-Attempts"
 UNBUFFERED: Final = ("X-Accel-Buffering", "no")
 """On an answer that is sent bit by bit: nginx in front of us would hold events back."""
 

@@ -140,16 +140,17 @@ class Paging:
 class ExchangeRecord(NamedTuple):
     """`path` has no query; of a proxied request it is what the caller wrote after ``/proxy``, and `host` the provider's.
 
-    A request to our own API has no integration, connection or host: these are empty. Only those that name a connection
-    are stored. `error_code` is ours, ``client_left``, ``cut``, or ``stopped`` where the gateway stopped and could not
-    wait; None where the answer went out as it came.
+    A request to our own API has no integration, connection or host: these are empty. `error_code` is ours,
+    ``client_left``, ``cut``, or ``stopped`` where the gateway stopped and could not wait; None where the answer went out as
+    it came.
 
     `gateway_ms`, `token_ms` and `upstream_ms` say how the time until the head of a proxied call's answer was spent: in
     the gateway, waiting for the store or a token endpoint, waiting for the provider. None for every other request.
+    `key_id`: of a minted key. `traceparent`: as the caller sent it (W3C Trace Context §3.2). `rule`: of the key's rules the
+    one that allows the call, or what refused it. `attempts`: sent to the provider.
     """
 
-    # A tuple, and the stored members first, in the order of their columns: one is made for each request, and a row is a
-    # slice of it.
+    # A tuple, since one is made for each request.
 
     at: datetime
     request_id: str
@@ -163,7 +164,11 @@ class ExchangeRecord(NamedTuple):
     duration_ms: float
     bytes_in: int
     bytes_out: int
-    error_code: str | None = None  # the last that is stored
+    error_code: str | None = None
     gateway_ms: float | None = None
     token_ms: float | None = None
     upstream_ms: float | None = None
+    key_id: int | None = None
+    traceparent: str | None = None
+    rule: str | None = None
+    attempts: int = 1

@@ -23,8 +23,9 @@ from gateway.errors import GatewayError, InvalidRequest, NotFound, ReconnectNeed
 from gateway.generation import Current
 from gateway.journal import Recorded
 from gateway.oauth.token_answers import GRANT_GONE, TokenRefused, TokenUnavailable
-from gateway.observe.metrics import REFRESHES, Metrics
+from gateway.observe.metrics import OTHER, REFRESH_DURATION, REFRESH_FAILURES, REFRESHES, Metrics
 from gateway.records.connection import Connection, ConnectionRef, RefreshFailure
+from gateway.records.operation import NoteOperation, Operation, request_in_hand
 from gateway.records.provider_call import scrubbed
 from gateway.records.states import REJECTED, Happening
 from gateway.refresh import backoff, decision
@@ -37,6 +38,14 @@ from gateway.secret import digest
 from gateway.store import Store
 from gateway.store.journal_recovery import Left
 from gateway.store.refreshes import AT_ONCE
+
+# The reasons that metrics name: of RFC 6749 §5.2, and ours. A provider's own words could be any number.
+KNOWN_REASONS: Final = frozenset(
+    {
+        *("invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type"),
+        *("invalid_scope", ROTATION_LOST, backoff.NOT_RENEWABLE, "token_endpoint_unavailable"),
+    }
+)
 
 # ── The facts about a connection's refresh by which `gateway.refresh.decision` decides: its row, this machine, this
 # node.
@@ -172,9 +181,12 @@ class RefreshProtocol:
     Settings are read once its turn has come and the lease is there: what is not declared any more is not asked for.
     """
 
-    def __init__(self, store: Store, current: Current, dialogues: Dialogues, metrics: Metrics) -> None:
+    def __init__(
+        self, store: Store, current: Current, dialogues: Dialogues, metrics: Metrics, note: NoteOperation
+    ) -> None:
         self._store = store
         self._current = current
+        self._note_operation = note
         self._asker = TokenSource(store, dialogues)
         self.standing = Standing(store, current)
         self._metrics = metrics
@@ -276,7 +288,9 @@ class RefreshProtocol:
         if saved is not None:
             took_ms = round((clock.monotonic() - started) * 1000)
             self._metrics.add(REFRESHES, *row.ref[:2], "renewed")
+            self._metrics.measure(REFRESH_DURATION, took_ms, *row.ref[:2])
             log.info("token_refreshed", **who(row.ref), version=saved.version, duration_ms=took_ms)
+            self._note(row, None, {"version": saved.version}, took_ms)
         return saved
 
     async def _failed(self, row: Connection, owner: str, fault: TokenRefused | TokenUnavailable) -> Connection | None:
@@ -324,8 +338,24 @@ class RefreshProtocol:
             return
         why = {"reason": failure.code, "final": failure.final, "detail": failure.message}
         log.warning("token_refresh_failed", **who(row.ref), **why)
+        self._note(row, failure.code, {"final": failure.final, "message": failure.message})
         self._metrics.add(REFRESHES, *row.ref[:2], "refused" if failure.final else "unavailable")
+        self._metrics.add(REFRESH_FAILURES, *row.ref[:2], failure.code if failure.code in KNOWN_REASONS else OTHER)
         raise backoff.refusal(after, failure, now)
+
+    def _note(self, row: Connection, code: str | None, detail: Mapping[str, Any], took_ms: float = 0.0) -> None:
+        """Into the call log, under the request that first asked for this refresh."""
+        self._note_operation(
+            Operation(
+                "refresh",
+                clock.now(),
+                request_in_hand.get(),
+                *row.ref,
+                error_code=code,
+                duration_ms=took_ms,
+                detail=detail,
+            )
+        )
 
     async def _ended(self, seen: Connection, fault: ReconnectNeeded) -> None:
         """Note that a token without a refresh token has come to its end: its state says so from now on."""

@@ -19,6 +19,7 @@ from gateway.errors import GatewayError, Unavailable
 from gateway.generation import Current
 from gateway.observe.metrics import REFRESHES, Metrics
 from gateway.records.connection import Connection, ConnectionRef
+from gateway.records.operation import NoteOperation
 from gateway.refresh.auth_exchange import Dialogues
 from gateway.refresh.decision import RefreshStep
 from gateway.refresh.protocol import RefreshProtocol
@@ -151,9 +152,16 @@ log = structlog.get_logger(__name__)
 class Refresher:
     """Shared by everything that needs a fresh token."""
 
-    def __init__(self, store: Store, current: Current, dialogues: Dialogues, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        store: Store,
+        current: Current,
+        dialogues: Dialogues,
+        metrics: Metrics,
+        note: NoteOperation = lambda _: None,
+    ) -> None:
         self.metrics = metrics
-        self._redeemer = RefreshProtocol(store, current, dialogues, metrics)
+        self._redeemer = RefreshProtocol(store, current, dialogues, metrics, note)
         self._turns = RefreshQueue()
         self._running: dict[ConnectionRef, asyncio.Task[Connection]] = {}
 

@@ -434,12 +434,12 @@ class ClientProtocol(RequestHandler):
         return response
 
     def _note(self, request: web.BaseRequest, refusal: GatewayError, response: web.StreamResponse) -> None:
-        """Into the request log and the metrics: no chain has seen it. What could not be read has no method and no path."""
+        """Into the log lines and the metrics: no chain has seen it. What could not be read has no method and no path."""
         runtime = self._server.app.get(RUNTIME)
         if runtime is None:  # a host's application, which has ours somewhere below
             return
         known = request.method != "UNKNOWN"  # of aiohttp's stand-in
-        runtime.request_log.note(
+        runtime.call_queue.note(
             ExchangeRecord(
                 at=clock.now(),
                 request_id=request[REQUEST_ID],

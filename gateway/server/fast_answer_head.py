@@ -6,7 +6,7 @@ from typing import Final
 from aiohttp import HttpVersion11
 from aiohttp.helpers import rfc822_formatted_time
 
-from gateway.http.added_fields import SERVER_TIMING, guarded, server_timing
+from gateway.http.added_fields import ATTEMPTS, SERVER_TIMING, guarded, server_timing
 from gateway.http.answer_head import AnswerHead
 from gateway.http.fields import Fields
 from gateway.http.headers import decoded_fields
@@ -15,7 +15,6 @@ from gateway.middleware.capability import REFERRER_POLICY
 from gateway.middleware.pace import pace_fields
 from gateway.middleware.request_id import HEADER, new_id
 from gateway.proxy.passed_answer import (
-    ATTEMPTS,
     UNBUFFERED,
     is_live,
     passed_fields,

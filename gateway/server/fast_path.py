@@ -76,21 +76,25 @@ class KnownHead:
         self.framing = _framing(lines)
 
 
-def may_send(caller: Caller, known: KnownHead, opened: Opened, method: str, target: str) -> bool:
-    """Whether a minted key may send this, by the decision that the chain would make; what it counts, `Meter.count` does."""
+def may_send(caller: Caller, known: KnownHead, opened: Opened, method: str, target: str) -> str | None:
+    """The rule by which a key may send this, empty where it has none; None: it may not, or the chain is to say why.
+
+    The decision is the one that the chain would make; what a key counts, `Meter.count` does.
+    """
     access = caller.access
     if access is None:
-        return True
+        return ""
     policy = access.policy
     is_key, reached = access.key.kind == "key", policy.reaches(*opened.connection.ref[1:])
     if is_key is not (known.mount == MOUNT) or not policy.may_proxy or not reached:
-        return False
+        return None
     if policy.of_tags and not policy.fits(opened.connection.tags):
-        return False
+        return None
     if not policy.of_requests:
-        return True
+        return ""
     path, _, query = target.partition("?")
-    return policy.breach(SentRequest(method, opened.base.host, path, query, known.lines.names)) is None
+    decided = policy.decision(SentRequest(method, opened.base.host, path, query, known.lines.names))
+    return decided if isinstance(decided, str) else None
 
 
 class FastPath:
@@ -137,9 +141,10 @@ class FastPath:
         route: FastRoute | None = opened.fast_route[0] if opened.fast_route else None
         if route is None or route.generation is not generation:
             route = self._route(opened, generation)
-        target = _target(found, known, caller, opened) if route is not None else None
-        if route is None or target is None:
+        way = _target(found, known, caller, opened) if route is not None else None
+        if route is None or way is None:
             return None
+        target, rule = way
         body_at = lines_end + 4
         arrived = _arrived(known, opened, data[body_at:])
         head = _request_head(found[1], target, route, known, opened)
@@ -159,6 +164,8 @@ class FastPath:
             body=body,
             decodes=_decodes(known.lines, opened),
             declares_body=known.has_body or known.lines.length is not None,
+            traceparent=known.lines.traceparent,
+            rule=rule or None,
         )
         connection = self._connection(plan)
         if connection is None:
@@ -274,18 +281,19 @@ class FastPath:
             passed_head.forget()
 
 
-def _target(found: re.Match[bytes], known: KnownHead, caller: Caller, opened: Opened) -> str | None:
-    """The provider's path and query. None: it cannot be joined, or the key may not send it."""
+def _target(found: re.Match[bytes], known: KnownHead, caller: Caller, opened: Opened) -> tuple[str, str] | None:
+    """The provider's path and query, and the rule that allows it. None: it cannot be joined, or the key may not send it."""
     placement = opened.placement
     try:
         target = url.join(opened.base.path, url.rest_of(found[2].decode("ascii"), known.mount))
     except GatewayError:
         return None
-    if caller.access is not None and not may_send(caller, known, opened, found[1].decode(), target):
+    rule = "" if caller.access is None else may_send(caller, known, opened, found[1].decode(), target)
+    if rule is None:
         return None
     if placement.query_slots or placement.query_defaults:
         target = url.with_query(target, placement.query_slots, placement.query_defaults)
-    return target
+    return target, rule
 
 
 def _arrived(known: KnownHead, opened: Opened, rest: bytes) -> tuple[RequestBody | None, bytes, bytes] | None:

@@ -52,7 +52,7 @@ class FastPlan:
     """`began`: monotonic seconds. `request_id`: the caller's name for it, if fit. `options`: what the caller asks of us. `mount`:
     ``/proxy``, or the capability's address that it was asked below. `access`: of a minted key. `pace`: of its rate. `body`:
     None where the request has none. `decodes`: the answer is wanted decoded. `declares_body`: its head frames a body, if only one
-    of no bytes.
+    of no bytes. `rule`: of the key's rules the one that allows it.
     """
 
     began: float
@@ -68,6 +68,8 @@ class FastPlan:
     body: RequestBody | None = None
     decodes: bool = False
     declares_body: bool = False
+    traceparent: str | None = None
+    rule: str | None = None
 
     def refused(self, status: int) -> None:
         """The provider refuses the credential, or what is asked with it."""
@@ -98,7 +100,7 @@ class FastPlan:
         ref, base = self.opened.connection.ref, self.opened.base
         self.route.gate.budget.requests += 1
         # By position, which costs a third of what names do.
-        self.route.runtime.request_log.note(
+        self.route.runtime.call_queue.note(
             ExchangeRecord(
                 clock.now(),
                 self.request_id or new_id(),
@@ -116,5 +118,8 @@ class FastPlan:
                 (sent_at - began) * 1000,
                 0.0,
                 ((head_at or now) - sent_at) * 1000,
+                None if self.access is None else self.access.key.id,
+                self.traceparent,
+                self.rule,
             )
         )

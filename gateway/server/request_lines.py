@@ -48,7 +48,10 @@ LENGTH: Final = 5
 CODING: Final = 6
 CONNECTION: Final = 7
 REQUEST_ID: Final = 8  # travels on, and may name the exchange
-MINTED: Final = 9  # ``Nango-Proxy-X``
+TRACE: Final = 9  # ``traceparent``, which travels on and is logged
+MINTED: Final = 10  # ``Nango-Proxy-X``
+
+TRACEPARENT: Final = "traceparent"
 
 
 class LineName(NamedTuple):
@@ -77,6 +80,7 @@ class RequestLines:
     length: int | None
     chunked: bool
     last: bool
+    traceparent: str | None = None
 
     @property
     def names(self) -> frozenset[str]:
@@ -86,7 +90,7 @@ class RequestLines:
 class _Said:
     """What the lines say that do not simply travel on."""
 
-    __slots__ = ("chunked", "host", "key", "last", "length", "minted", "options", "request_id")
+    __slots__ = ("chunked", "host", "key", "last", "length", "minted", "options", "request_id", "traceparent")
 
     def __init__(self) -> None:
         self.options: list[bytes] = []
@@ -94,6 +98,7 @@ class _Said:
         self.host: bytes | None = None
         self.length: int | None = None
         self.request_id: str | None = None
+        self.traceparent: str | None = None
         self.chunked = self.last = self.minted = False
 
     @property
@@ -123,6 +128,9 @@ class _Said:
             return option in (b"close", b"keep-alive", b"")
         if kind == REQUEST_ID:
             self.request_id = value.decode() if self.request_id is None else self.request_id
+            return True
+        if kind == TRACE:
+            self.traceparent = value.decode() if self.traceparent is None else self.traceparent
             return True
         if kind == MINTED:
             self.minted = True
@@ -171,7 +179,7 @@ class LineReader:
         except (GatewayError, ValueError):
             return None
         request_id = None if said.request_id is None else fit(said.request_id)
-        return RequestLines(key, options, passing, request_id, said.length, said.chunked, said.last)
+        return RequestLines(key, options, passing, request_id, said.length, said.chunked, said.last, said.traceparent)
 
     def _taken(self, block: bytes) -> tuple[Passing, _Said] | None:
         """Each line by itself; None where one of them is for the chain."""
@@ -256,7 +264,7 @@ def _meaning(name: bytes) -> LineName | None:
         return LineName(MINTED, spelled, lower)
     if for_us(spelled):
         return LineName(STAYS, spelled, lower)
-    kind = REQUEST_ID if lower == GIVEN.lower() else PASSES
+    kind = REQUEST_ID if lower == GIVEN.lower() else TRACE if lower == TRACEPARENT else PASSES
     return LineName(kind, spelled, lower)
 
 

@@ -14,7 +14,8 @@
     pending_authorizations, pending_connections     what lives while an end user connects
     outbox, deliveries, received_webhooks           events out; webhooks in
     event_signing_keys, minted_keys                 keys of both kinds
-    stored_integrations, request_log_rows           integrations made by API; the call log
+    stored_integrations                             integrations made by API
+    call_log, former_log                            the log of calls, apart from the rest; its table in former releases
 
 Always true: a write is one transaction with its change log entry and its events; secrets are sealed before they get here.
 """
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from gateway.store.opening import open_store
     from gateway.store.pending_authorizations import FlowStore, SessionStore
     from gateway.store.preflight_checks import StoreRefused
-    from gateway.store.request_log_rows import RequestLog
     from gateway.store.store import Store
 
 __all__ = [
@@ -43,7 +43,6 @@ __all__ = [
     "FlowStore",
     "ListFilter",
     "LogPosition",
-    "RequestLog",
     "SessionStore",
     "Store",
     "StoreRefused",
@@ -61,7 +60,6 @@ _HOMES: Final = {
     "FlowStore": "pending_authorizations",
     "ListFilter": "connection_rows",
     "LogPosition": "changes",
-    "RequestLog": "request_log_rows",
     "SessionStore": "pending_authorizations",
     "Store": "store",
     "StoreRefused": "preflight_checks",

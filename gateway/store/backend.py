@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.journal.segment import sync_folder
+from gateway.store.call_log.call_log_store import CallLogStore
 from gateway.store.transactions import Transactions
 
 # ── How a process learns that another one has changed something: the part that differs by database.
@@ -84,9 +85,11 @@ class Backend:
     transactions: Transactions
     watch: ChangeWatch
     alone: Callable[[Upgrade], Awaitable[Any]]
+    call_log: CallLogStore
     journal: Path | None = None
     node: str = NONE
 
     async def close(self) -> None:
+        await self.call_log.close()
         await self.watch.close()
         await self.transactions.close()

@@ -1,11 +1,12 @@
 """Connections that need something soon: whose end is in sight, or whose refresh token dies of disuse."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, and_, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, case, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.records.connection import Connection, Lifespan, RefreshFailure
@@ -23,6 +24,21 @@ from gateway.store.transactions import Transactions
 
 FRESH: Final = timedelta(days=1)  # connections this young were announced with their end
 AT_ONCE: Final = 25  # in one transaction, which others wait for
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionCount:
+    """Of one environment and state. `ending`: how many end within so many days, and nothing prevents that. `overdue_since`: the
+    time at which the one was due that has waited longest to be kept alive by a refresh; None where none is due."""
+
+    environment: str
+    state: str
+    connections: int
+    ending: Mapping[int, int]
+    overdue_since: datetime | None
+
+
+ENDING_DAYS: Final = (1, 7, 30)
 
 
 class ExpiringStore:
@@ -60,6 +76,25 @@ class ExpiringStore:
             if (await db.execute(wanted.limit(1))).first() is None:
                 return 0
         return await self._transactions.write(write)
+
+    async def counts(self, now: datetime) -> list[ConnectionCount]:
+        """All connections, by environment and state: reads each row once."""
+        table = connections.c
+        alive = table.state.not_in(sorted(ENDED))
+        ending = [
+            func.count(
+                case((and_(alive, table.keep_alive_at.is_(None), table.dies_at <= now + timedelta(days=days)), 1))
+            )
+            for days in ENDING_DAYS
+        ]
+        overdue = func.min(case((and_(alive, table.keep_alive_at <= now), table.keep_alive_at)))
+        wanted = select(table.environment, table.state, func.count(), *ending, overdue)
+        async with self._transactions.read() as db:
+            rows = (await db.execute(wanted.group_by(table.environment, table.state))).all()
+        return [
+            ConnectionCount(row[0], row[1], row[2], dict(zip(ENDING_DAYS, row[3:6], strict=True)), row[6])
+            for row in rows
+        ]
 
     async def token_ended(self, now: datetime, *, after: Connection | None, limit: int) -> list[Connection]:
         """Those whose access token has ended and was not looked at since, the oldest first, from behind `after` on."""

@@ -18,6 +18,7 @@ from gateway.store.deliveries import DeliveryStore, EventLog
 from gateway.store.due_connections import ExpiringStore, KeepAliveStore
 from gateway.store.edits import EditStore
 from gateway.store.event_signing_keys import SigningKeyStore
+from gateway.store.former_log import FormerLog
 from gateway.store.history import HistoryStore, RejectionStore
 from gateway.store.journal_recovery import RefreshJournal
 from gateway.store.minted_keys import KeyStore
@@ -26,7 +27,6 @@ from gateway.store.pending_authorizations import FlowResults, FlowStore, Session
 from gateway.store.pending_connections import PendingStore
 from gateway.store.received_webhooks import WebhookStore
 from gateway.store.refreshes import RefreshStore
-from gateway.store.request_log_rows import RequestLog
 from gateway.store.sealed_rows import SealedRows
 from gateway.store.stored_integrations import IntegrationStore
 from gateway.vault import Damaged, Keyring, UnknownKey, Vault, instance
@@ -77,7 +77,8 @@ class Store:
         self.flows = FlowStore(transactions, vault, keys)
         self.flow_results = FlowResults(transactions)
         self.changes = ChangeLog(transactions, backend.watch, own, statement_s=statement_s)
-        self.request_log = RequestLog(transactions)
+        self.call_log = backend.call_log
+        self.former_log = FormerLog(transactions)
 
     def open(self, sealed: Sealed | None) -> Mapping[str, Any]:
         """What was sealed; nothing where there is nothing.
@@ -177,6 +178,7 @@ class Store:
         await asyncio.shield(asyncio.ensure_future(self._close()))
 
     async def _close(self) -> None:
+        await self.call_log.close()
         await self.changes.close()
         await self._transactions.close()
         self.journal.close()

@@ -183,7 +183,7 @@ def application(
         live=live,
         links=NoLinks(),
         egress_limits=egress_limits or EgressLimits(),
-        request_log=SimpleNamespace(note=lambda _: None),
+        call_queue=SimpleNamespace(note=lambda _: None),
         current=SimpleNamespace(generation=generation),
     )
     app[RUNTIME] = runtime

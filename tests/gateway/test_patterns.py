@@ -46,6 +46,7 @@ LIMITS: Final[Mapping[str, int]] = {
     "gateway.catalog.value": 8192,
     "gateway.catalog.render": HEAD,
     "gateway.catalog.pagination": FIELD,
+    "gateway.timestamps": FIELD,
     "gateway.cli": OPERATOR,
     "gateway.client": OPERATOR,  # runs in the application, on addresses that it writes
     "gateway.config": OPERATOR,

@@ -49,7 +49,7 @@ def app(noted: Noted) -> web.Application:
     application = web.Application()
     seated: Any = SimpleNamespace(config=SimpleNamespace(server=SimpleNamespace(limits=ClientLimitsConfig())))
     application[SEATED] = seated
-    runtime: Any = SimpleNamespace(request_log=noted)
+    runtime: Any = SimpleNamespace(call_queue=noted)
     application[RUNTIME] = runtime
     return application
 

@@ -14,7 +14,7 @@ LONG = "x" * 20_000
 def noted(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> list[ExchangeRecord]:
     """What the request log takes, and through it the metrics."""
     seen: list[ExchangeRecord] = []
-    monkeypatch.setattr(running.runtime.request_log, "_observe", seen.append)
+    monkeypatch.setattr(running.runtime.call_queue, "_observe", seen.append)
     return seen
 
 

@@ -28,6 +28,7 @@ def error_of(answer: bytes) -> dict[str, object]:
         ((KEY, "Connection-Id: " + "x" * 256), ["connection-id"]),
         ((KEY, "Connection-Id: é"), ["connection-id"]),
         ((KEY, CONNECTION, "Retries: -1", "Retry-On: 4xx", "Decompress: yes"), ["retries", "retry-on", "decompress"]),
+        ((KEY, CONNECTION, f"Retry-On: {'9' * 5000}"), ["retry-on"]),
         ((KEY, CONNECTION, "Base-Url-Override: api.example.com"), ["base-url-override"]),
         ((KEY, CONNECTION, "Forward-Headers-On-Redirect: 1"), ["forward-headers-on-redirect"]),
         ((KEY, CONNECTION, "Decompress: true", "Decompress: true"), ["decompress"]),

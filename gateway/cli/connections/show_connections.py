@@ -166,8 +166,8 @@ def show(file: Path, environment: str | None, integration: str | None, connectio
 def _connection_json(runtime: "Runtime", row: "Connection") -> dict[str, Any]:
     from gateway.api.connection_json import stamp, whole
 
-    shown = whole(runtime.store, row, credentials=False)
-    shown.pop("credentials")
+    shown = dict(whole(runtime.store, row, credentials=False))
+    del shown["credentials"]
     noted = row.failure
     return {
         **shown,
@@ -199,8 +199,8 @@ def why(file: Path, environment: str | None, integration: str | None, connection
         row = await the_one(runtime, environment_of(runtime, environment), integration, connection_id)
         if row is None:
             return 1
-        body = {"connection_id": connection_id, "provider_config_key": row.ref.integration_id}
-        body |= await state_and_story(runtime, runtime.generation, row)
+        story = await state_and_story(runtime, runtime.generation, row)
+        body = {"connection_id": connection_id, "provider_config_key": row.ref.integration_id, **story}
         print(json.dumps(body, indent=2) if as_json else _text(body))
         return 0
 

@@ -1,21 +1,19 @@
 """``gateway events replay``: send events again, under the ids they have."""
 
 import json
-import re
 import sys
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
 from gateway.cli.options import as_json, config_file, environment
 from gateway.cli.run_command import environment_of, run
+from gateway.timestamps import ago
 
 if TYPE_CHECKING:
     from gateway.runtime import Runtime
-
-UNITS: Final = {"m": "minutes", "h": "hours", "d": "days"}
 
 
 @click.command()
@@ -63,10 +61,7 @@ def replay(
 
 def _moment(text: str, now: datetime) -> datetime:
     """Raises UsageError."""
-    if found := re.fullmatch(r"([0-9]{1,4})([mhd])", text):
-        return now - timedelta(**{UNITS[found[2]]: int(found[1])})
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise click.UsageError("--since takes a span such as 30m, 2h or 3d, or a date in ISO 8601.") from None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=now.tzinfo)
+    found = ago(text, now)
+    if found is None:
+        raise click.UsageError("--since takes a span such as 30m, 2h or 3d, or a date in ISO 8601.")
+    return found

@@ -41,7 +41,7 @@ def strangers(runtime: "Runtime", environment: str, asked: "KeyLimits") -> Itera
         if name != "*" and not runtime.generation.integrations.has(environment, name):
             hint = did_you_mean(name, known) or f"; it has {', '.join(known) or 'none'}"
             yield (
-                f"environment '{environment}' has no integration '{name}'{hint}. "
+                f"environment '{environment}' has no integration '{name}'{hint}{'' if hint.endswith('?') else '.'} "
                 "The key opens nothing there until one of that name is made"
             )
 

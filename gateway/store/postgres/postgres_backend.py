@@ -23,6 +23,7 @@ from gateway import clock
 from gateway.config import PoolConfig
 from gateway.journal.place import journal_of_node
 from gateway.store.backend import NONE, Backend, Upgrade, node_id
+from gateway.store.call_log.postgres_call_log import PostgresCallLog
 from gateway.store.changes import ChangesMissed
 from gateway.store.database_faults import raised_as_unavailable, unavailable
 from gateway.store.engine import Engines, as_json
@@ -209,4 +210,4 @@ async def open_postgres(url: str, keyring: Keyring, pool: PoolConfig) -> Backend
     place = place_of(url)
     journal = await asyncio.to_thread(journal_of_node, place)
     node = await asyncio.to_thread(node_id, journal.parent) if journal is not None else NONE
-    return Backend(place, transactions, PostgresWatch(url, pool), alone, journal, node)
+    return Backend(place, transactions, PostgresWatch(url, pool), alone, PostgresCallLog(transactions), journal, node)

@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from gateway import clock
 from gateway.journal.place import journal_beside
 from gateway.store.backend import ONLY, Backend
+from gateway.store.call_log.sqlite_call_log import SqliteCallLog, call_log_beside
 from gateway.store.database_faults import cause_of, raised_as_unavailable
 from gateway.store.engine import sqlite_engines, sqlite_watcher
 from gateway.store.preflight_checks import StoreRefused
@@ -135,4 +136,5 @@ async def open_sqlite(url: str, keyring: Keyring, *, busy_s: float) -> Backend:
     transactions = GroupCommit(sqlite_engines(path, busy_s=busy_s), queue_s=QUEUED * busy_s, check=still_there(path))
     watch = SqliteWatch(sqlite_watcher(path, busy_s=busy_s), path)
     # The one writer's lock keeps others waiting.
-    return Backend(str(path), transactions, watch, transactions.write, journal_beside(path), ONLY)
+    call_log = SqliteCallLog(call_log_beside(path))
+    return Backend(str(path), transactions, watch, transactions.write, call_log, journal_beside(path), ONLY)

@@ -112,6 +112,8 @@ FIELDS = (
     ("with underscores", b"X_HTTP_METHOD_OVERRIDE: DELETE\r\n"),
     ("another name of it", b"X-HTTP-Method: DELETE\r\n"),
     ("a third name", b"X-Method-Override: DELETE\r\n"),
+    ("a fourth name", b"X-Http-Verb-Override: DELETE\r\n"),
+    ("a fifth name", b"X-Ms-Http-Method-Override: DELETE\r\n"),
     ("minted by our prefix", b"Nango-Proxy-X-HTTP-Method-Override: DELETE\r\n"),
     ("another path", b"X-Original-URL: /rest/api/3/issue\r\n"),
     ("a rewritten path", b"X-Rewrite-URL: /rest/api/3/issue\r\n"),

@@ -1,13 +1,19 @@
 """What metrics are told of a gateway that serves: its calls, its refreshes, and how its ways out are used."""
 
 import asyncio
+import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import structlog
 from aiohttp import web
+from sqlalchemy import update
 
-from gateway.observe.metrics_text import total
+from gateway import clock
+from gateway.observe.metrics_text import exposition, total
+from gateway.store.tables import connections
+from gateway.timestamps import iso
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
@@ -118,7 +124,7 @@ async def test_requests_that_wait_are_reported(running: RunningGateway, tracker:
 
 
 async def test_records_that_were_dropped_are_reported(running: RunningGateway, tracker: Tracker) -> None:
-    running.runtime.request_log._bound = 0
+    running.runtime.call_queue._bound = 0
     await running.imported(tracker.grant())
     assert numbers(running, "gateway_request_log_dropped_total")[()] >= 1
 
@@ -146,3 +152,68 @@ async def test_a_journal_that_can_be_written_is_counted_so(running: RunningGatew
     assert numbers(running, "gateway_refresh_journal_unwritable") == {}
     async with running.http.get(f"{running.url}/ready") as answer:
         assert await answer.json() == {"result": "ok"}
+
+
+async def test_connections_are_counted_by_state_and_by_their_end(running: RunningGateway, tracker: Tracker) -> None:
+    now = clock.now()
+    for name, ends_in in (
+        ("c1", None),
+        ("c2", timedelta(hours=5)),
+        ("c3", timedelta(days=5)),
+        ("c4", timedelta(days=20)),
+    ):
+        grant = {key: text for key, text in tracker.grant().items() if key not in ("refresh_token", "expires_in")}
+        if ends_in is not None:
+            grant["expires_at"] = iso(now + ends_in)
+        await running.imported(grant, name)
+    await running.json("DELETE", "/connections/c1?provider_config_key=tracker")
+    keeper = running.runtime.keeper
+    keeper._count_at = 0.0
+    await keeper.once()
+    assert numbers(running, "gateway_connections") == {("dev", "active"): 3}
+    assert numbers(running, "gateway_connections_ending") == {("dev", "1"): 1, ("dev", "7"): 2, ("dev", "30"): 3}
+    assert numbers(running, "gateway_keep_alive_overdue_seconds") == {}
+    table = connections.c
+    late = update(connections).where(table.connection_id == "c4").values(keep_alive_at=now - timedelta(hours=2))
+    await running.runtime.store.edits._transactions.write(lambda db: db.execute(late))
+    keeper._count_at = 0.0
+    await keeper.once()
+    ((whose, overdue_s),) = numbers(running, "gateway_keep_alive_overdue_seconds").items()
+    assert whose == ("dev", "active")
+    assert overdue_s >= 7200
+    assert numbers(running, "gateway_connections_ending") == {("dev", "1"): 1, ("dev", "7"): 2, ("dev", "30"): 2}
+
+
+async def test_counting_takes_a_hundredth_of_the_time_at_most(running: RunningGateway) -> None:
+    keeper = running.runtime.keeper
+    await keeper.once()
+    keeper._count_at = clock.monotonic() + 3600
+    before = keeper.connections = [*keeper.connections]
+    await keeper.once()
+    assert keeper.connections is before
+
+
+async def test_a_refresh_is_timed_and_one_that_fails_is_counted_by_its_reason(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    for name in ("c1", "c2"):
+        ended = {key: text for key, text in tracker.grant().items() if key != "expires_in"}
+        await running.imported({**ended, "expires_at": "2020-01-01T00:00:00Z"}, name)
+    assert await called(running) == 200
+    tracker.answer = web.json_response({"error": "invalid_client"}, status=401)
+    assert await called(running, "c2") == 424
+    metrics = running.runtime.metrics
+    text = exposition(total([metrics._page]))
+    assert 'gateway_token_refresh_seconds_count{environment="dev",integration="tracker"} 1' in text
+    assert 'gateway_token_refresh_seconds_bucket{environment="dev",integration="tracker",le="+Inf"} 1' in text
+    failures = numbers(running, "gateway_token_refresh_failures_total")
+    assert failures == {("dev", "tracker", "invalid_client"): 1}
+
+
+async def test_a_loop_that_stood_still_is_reported(running: RunningGateway) -> None:
+    lag = running.runtime.loop_lag
+    async with asyncio.timeout(PATIENCE_S):
+        while lag.longest_s < 0.3:
+            time.sleep(0.4)  # noqa: ASYNC251 (this is what is measured)
+            await asyncio.sleep(0)
+    assert numbers(running, "gateway_event_loop_lag_seconds")[()] >= 0.3

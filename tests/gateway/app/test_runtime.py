@@ -358,7 +358,7 @@ async def test_counters_go_on(telling: RunningGateway, tracker: Tracker) -> None
 async def test_records_that_wait_to_be_written_are_written(telling: RunningGateway, tracker: Tracker) -> None:
     await telling.imported(tracker.grant())
     assert await status(telling) == 200
-    log = telling.runtime.request_log
+    log = telling.runtime.call_queue
     waiting = list(log._rows)
     assert waiting
     await reloaded(telling)
@@ -383,6 +383,14 @@ async def test_invalid_keys_stay_counted(telling: RunningGateway) -> None:
     assert [await guessed() for _ in range(MOST_INVALID_KEYS)] == [401] * MOST_INVALID_KEYS
     await reloaded(telling)
     assert await guessed() == 429
+
+
+async def test_the_lag_of_the_loop_stays_known(telling: RunningGateway) -> None:
+    lag = telling.runtime.loop_lag
+    lag._late.append(7.5)
+    await reloaded(telling)
+    assert telling.runtime.loop_lag is lag
+    assert lag.longest_s == 7.5
 
 
 async def test_a_stop_that_was_announced_stays_announced(telling: RunningGateway) -> None:
@@ -420,7 +428,8 @@ SURVIVES: Final[dict[str, Test]] = {
     "retired": test_a_refresh_under_way_ends_once_and_is_stored,
     "page_memory": test_page_memory_stays_reserved,
     "metrics": test_counters_go_on,
-    "request_log": test_records_that_wait_to_be_written_are_written,
+    "call_queue": test_records_that_wait_to_be_written_are_written,
+    "loop_lag": test_the_lag_of_the_loop_stays_known,
     "invalid_keys": test_invalid_keys_stay_counted,
     "journals": test_a_refresh_under_way_ends_once_and_is_stored,
     "renewer": test_a_refresh_in_the_queue_keeps_its_turn,

@@ -9,8 +9,8 @@ import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from gateway.auth.oauth1 import OAuth1Keys, OAuth1Signer, authorization, base_string, signature_of
-from gateway.errors import InvalidRequest
+from gateway.auth.oauth1 import MOST_PARAMETERS, OAuth1Keys, OAuth1Signer, authorization, base_string, signature_of
+from gateway.errors import BodyTooLarge, InvalidRequest
 from gateway.records.proxied_call import UpstreamRequest
 from gateway.secret import Secret
 
@@ -118,3 +118,11 @@ def test_a_form_is_signed_and_any_other_body_is_not_asked_for() -> None:
     assert signer.wants_body(form)
     form.headers["Content-Type"] = "application/json"
     assert not signer.wants_body(form)
+
+
+def test_a_form_of_too_many_parameters_is_refused_before_it_is_sorted() -> None:
+    signer = OAuth1Signer(keys("t", "s"))
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    signed(signer, body=b"&".join([b"a=b"] * MOST_PARAMETERS), **form)
+    with pytest.raises(BodyTooLarge, match="more than 10000"):
+        signed(signer, body=b"&".join([b"a=b"] * (MOST_PARAMETERS + 1)), **form)

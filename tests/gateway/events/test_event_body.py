@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from gateway.events.event_body import passes
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
@@ -191,3 +192,11 @@ async def test_what_is_not_taken_is_sent_again_under_the_same_id_and_no_redirect
     assert first.headers["webhook-id"] == second.headers["webhook-id"]
     assert first.body == second.body
     assert int(second.headers["webhook-timestamp"]) - int(first.headers["webhook-timestamp"]) >= 10
+
+
+@pytest.mark.parametrize(
+    "name", ["gateway_environment", "Gateway-Integration", "webhook_signature", "webhook-id", "x_forwarded_for"]
+)
+def test_a_provider_cannot_name_what_we_say_of_its_webhook_in_any_spelling(name: str) -> None:
+    assert not passes(name)
+    assert passes("x-github-event")

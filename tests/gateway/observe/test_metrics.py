@@ -245,7 +245,7 @@ def test_only_what_is_in_the_table_can_be_reported(name: str, labels: tuple[str,
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_names_follow_prometheus_habits(name: str) -> None:
-    assert name.startswith("gateway_")
+    assert name.startswith(("gateway_", "process_"))
     assert name.endswith("_total") == (FAMILIES[name].kind == "counter")
 
 

@@ -58,6 +58,9 @@ async def test_requests_are_summed_over_workers_and_outlive_them(tmp_path: Path,
         await exceeds(gateway, "gateway_upstream_connections", 0)
         await exceeds(gateway, "gateway_process_resident_memory_bytes", workers * 10_000_000)
         await exceeds(gateway, "gateway_process_open_fds", workers * 5)
+        await exceeds(gateway, "process_open_fds", workers * 5)
+        await exceeds(gateway, "process_max_fds", workers * 5)
+        assert await total(gateway, "gateway_workers_wanted") == workers
         if workers == 1:
             return
         os.kill(gateway.workers()[0], signal.SIGKILL)

@@ -146,6 +146,8 @@ async def test_a_replacement_runs_what_was_accepted_last_though_the_file_is_brok
         await gateway.logged("reloaded")
         files.path.write_text("server: {port: nonsense}\n")
         (tmp_path / "catalog" / "up.yaml").write_text("nonsense: [")
+        gateway.signal(signal.SIGHUP)
+        await gateway.logged("reload_refused")  # it begins when the parent has heard of the first one
         (worker,) = gateway.workers()
         os.kill(worker, signal.SIGKILL)
         await gateway.logged("worker_died")

@@ -10,6 +10,7 @@ from gateway.connections.opened import Placement
 from gateway.egress.client import Timeouts
 from gateway.egress.limits import ConcurrencySettings, EgressLimits
 from gateway.proxy.caller_body import KEPT_BYTES
+from tests.fakes.closed_port import closed_port
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.proxy_end import Gateway, gateway_to, opened_at
 from tests.fakes.raw import parsed
@@ -168,10 +169,10 @@ async def test_a_part_of_a_body_is_repeated_and_the_rest_follows_as_it_comes(wai
 
 
 async def test_where_no_byte_was_sent_any_method_is_tried_again(waits: list[float]) -> None:
-    async with raw_provider() as provider:
-        port = provider.port
-    async with gateway_to(opened_at(port)) as gateway:
-        answer = parsed(await gateway.call("/proxy/x", "Retries: 2", "Content-Length: 3", method="POST", body=b"pay"))
+    with closed_port() as port:
+        async with gateway_to(opened_at(port)) as gateway:
+            headers = ("Retries: 2", "Content-Length: 3")
+            answer = parsed(await gateway.call("/proxy/x", *headers, method="POST", body=b"pay"))
     assert (answer.status, answer.headers["gateway-attempts"]) == (502, "3")
     assert len(waits) == 2
 
@@ -362,10 +363,9 @@ async def test_a_provider_that_hangs_fills_its_own_places_alone() -> None:
 
 
 async def test_a_provider_that_is_down_is_left_alone_for_a_while() -> None:
-    async with raw_provider() as provider:
-        port = provider.port
-    async with gateway_to(opened_at(port)) as gateway:
-        response = [parsed(await gateway.call("/proxy/x")) for _ in range(21)]
+    with closed_port() as port:
+        async with gateway_to(opened_at(port)) as gateway:
+            response = [parsed(await gateway.call("/proxy/x")) for _ in range(21)]
     assert [answer.status for answer in response] == [502] * 20 + [503]
     assert response[-1].error["payload"]["reason"] == "provider_unreachable"
     assert response[-1].headers["gateway-attempts"] == "0"

@@ -39,7 +39,7 @@ async def test_a_fresh_request_makes_no_statement(
     for _ in range(20):
         async with running.proxied("c1") as answer:
             assert answer.status == 200
-    behind = {"follow_changes", "recover_refreshes", "keep_alive", "prune", "write_request_log"}
+    behind = {"follow_changes", "recover_refreshes", "keep_alive", "prune", "write_call_log"}
     behind |= {"deliver_events", "keep_events"}
     assert [sql for sql, task in statements if task not in behind] == []
 

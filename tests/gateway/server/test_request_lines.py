@@ -138,7 +138,7 @@ def test_values_of_strangers_fill_no_memory() -> None:
     """They are read before anybody has looked at the key."""
     reader = LineReader()
     for n in range(500):
-        assert reader.read(CALL % n + b"\r\nRetry-On: %d%b" % (1000 + n, b",429" * 3500)) is not None
+        assert reader.read(CALL % n + b"\r\nRetry-On: %d%b" % (100 + n, b",429" * 3500)) is not None
     remembered = [part for said in reader._options for part in said if isinstance(part, bytes)]
     assert sum(map(len, remembered)) <= OPTION_BYTES
 

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.errors import Unavailable
 from gateway.observe import logs
-from gateway.observe.request_log import BATCH, LINES, WHOLE, RequestLogger, as_event, as_line
+from gateway.observe.call_queue import BATCH, LINES, WHOLE, CallQueue, as_event, as_line
 from gateway.records.proxied_call import ExchangeRecord
 from tests.fakes.patience import PATIENCE_S
 
@@ -64,7 +64,7 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return seen
 
 
-async def written(log: RequestLogger, kept: Kept) -> None:
+async def written(log: CallQueue, kept: Kept) -> None:
     """One round of the writing task."""
     kept.asked.clear()
     task = asyncio.create_task(log.write_to(kept, every_s=0))
@@ -76,7 +76,7 @@ async def written(log: RequestLogger, kept: Kept) -> None:
 
 
 async def test_every_exchange_is_a_line_and_those_of_a_connection_are_stored(lines: list[dict[str, Any]]) -> None:
-    log, kept = RequestLogger(), Kept()
+    log, kept = CallQueue(), Kept()
     log.note(exchange(1))
     log.note(exchange(2, connection_id=""))
     await written(log, kept)
@@ -85,7 +85,7 @@ async def test_every_exchange_is_a_line_and_those_of_a_connection_are_stored(lin
 
 
 async def test_a_line_leaves_out_what_is_unknown(lines: list[dict[str, Any]]) -> None:
-    log, kept = RequestLogger(), Kept()
+    log, kept = CallQueue(), Kept()
     log.note(exchange(connection_id=""))
     await log.close()
     assert lines == [
@@ -107,7 +107,7 @@ async def test_a_line_leaves_out_what_is_unknown(lines: list[dict[str, Any]]) ->
 
 
 async def test_batches_have_a_limit_and_keep_the_order() -> None:
-    log, kept = RequestLogger(), Kept()
+    log, kept = CallQueue(), Kept()
     for number in range(BATCH + WHOLE):
         log.note(exchange(number))
     await written(log, kept)
@@ -117,7 +117,7 @@ async def test_batches_have_a_limit_and_keep_the_order() -> None:
 
 
 async def test_a_few_rows_beyond_a_whole_number_wait_for_the_next_time() -> None:
-    log, kept = RequestLogger(), Kept()
+    log, kept = CallQueue(), Kept()
     for number in range(2 * WHOLE + 3):
         log.note(exchange(number))
     await written(log, kept)
@@ -135,7 +135,7 @@ async def test_what_comes_while_rows_are_written_waits_for_the_next_time() -> No
             log.note(exchange(9))
             await super().add_many(exchanges)
 
-    log, kept = RequestLogger(), Busy()
+    log, kept = CallQueue(), Busy()
     log.note(exchange(1))
     await written(log, kept)
     assert kept.ids == ["1"]
@@ -144,7 +144,7 @@ async def test_what_comes_while_rows_are_written_waits_for_the_next_time() -> No
 
 
 async def test_lines_are_written_between_other_work(lines: list[dict[str, Any]]) -> None:
-    log, seen = RequestLogger(), list[int]()
+    log, seen = CallQueue(), list[int]()
 
     async def other() -> None:
         while len(lines) < 3 * LINES:
@@ -160,7 +160,7 @@ async def test_lines_are_written_between_other_work(lines: list[dict[str, Any]])
 
 
 async def test_a_full_queue_drops_and_counts(lines: list[dict[str, Any]]) -> None:
-    log = RequestLogger(bound=2)
+    log = CallQueue(bound=2)
     for number in range(5):
         log.note(exchange(number, connection_id=""))
     await log.close()
@@ -170,7 +170,7 @@ async def test_a_full_queue_drops_and_counts(lines: list[dict[str, Any]]) -> Non
 
 @pytest.mark.parametrize("trouble", [Unavailable("store_unavailable", "x", retry_after_s=1), ValueError("odd")])
 async def test_what_the_store_could_not_take_is_written_later(trouble: Exception) -> None:
-    log, kept = RequestLogger(), Kept()
+    log, kept = CallQueue(), Kept()
     kept.down = trouble
     log.note(exchange(1))
     task = asyncio.create_task(log.write_to(kept, every_s=0))
@@ -187,7 +187,7 @@ async def test_what_the_store_could_not_take_is_written_later(trouble: Exception
 
 
 async def test_closing_writes_what_is_left_and_survives_a_store_that_is_gone() -> None:
-    log, kept = RequestLogger(), Kept()
+    log, kept = CallQueue(), Kept()
     await written_once_empty(log, kept)
     log.note(exchange(1))
     await log.close()
@@ -199,7 +199,7 @@ async def test_closing_writes_what_is_left_and_survives_a_store_that_is_gone() -
 
 
 async def test_closing_while_a_batch_is_on_its_way_stores_nothing_twice() -> None:
-    log, kept = RequestLogger(), Kept()
+    log, kept = CallQueue(), Kept()
     kept.free = asyncio.Event()
     task = asyncio.create_task(log.write_to(kept, every_s=0))
     log.note(exchange(1))
@@ -216,7 +216,7 @@ async def test_closing_while_a_batch_is_on_its_way_stores_nothing_twice() -> Non
     assert kept.ids == ["1", "2"]
 
 
-async def written_once_empty(log: RequestLogger, kept: Kept) -> None:
+async def written_once_empty(log: CallQueue, kept: Kept) -> None:
     """Lets the log know its store."""
     task = asyncio.create_task(log.write_to(kept, every_s=60))
     await asyncio.sleep(0)
@@ -235,7 +235,7 @@ async def test_the_end_waits_for_a_batch_on_its_way_and_writes_none_twice(lines:
             await super().add_many(exchanges)
             await self.go_on.wait()
 
-    log, kept = RequestLogger(), Slow()
+    log, kept = CallQueue(), Slow()
     for number in range(3):
         log.note(exchange(number))
     writing = asyncio.create_task(log.write_to(kept, every_s=0))
@@ -277,6 +277,8 @@ WHOLE_LINE = {
     "upstream_ms": 1.23,
     "bytes_in": 3,
     "bytes_out": 700,
+    "key_id": 7,
+    "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736",
     "error": "cut",
 }
 WHOLE_RECORD = ExchangeRecord(
@@ -296,6 +298,8 @@ WHOLE_RECORD = ExchangeRecord(
     gateway_ms=0.1,
     token_ms=2.0,
     upstream_ms=1.23456,
+    key_id=7,
+    traceparent="00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 )
 
 
@@ -308,6 +312,7 @@ WHOLE_RECORD = ExchangeRecord(
             {"connection_id", "integration", "environment", "host", "path"},
         ),
         ({"error_code": None, "token_ms": 0.0, "upstream_ms": None}, {"error", "token_ms", "upstream_ms"}),
+        ({"key_id": None, "traceparent": "no trace"}, {"key_id", "trace_id"}),
     ],
 )
 def test_a_line_has_its_members_in_order_and_leaves_out_what_is_unknown(
@@ -330,7 +335,7 @@ def test_the_docs_list_the_members_of_a_line() -> None:
 
 
 async def test_without_a_store_for_them_rows_are_not_even_queued(lines: list[dict[str, Any]]) -> None:
-    log, kept = RequestLogger(stored=False), Kept()
+    log, kept = CallQueue(stored=False), Kept()
     writing = asyncio.create_task(log.write_to(kept, every_s=0))
     log.note(exchange(1))
     log.stored = True

@@ -6,6 +6,7 @@ since a write for each would cost a busy gateway more than all else it does abou
 
 import asyncio
 import json
+import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -15,8 +16,10 @@ from typing import Any, Final, Protocol
 
 import structlog
 
+from gateway import clock
 from gateway.errors import GatewayError
 from gateway.observe import logs
+from gateway.records.operation import Operation, trace_id_in
 from gateway.records.proxied_call import ExchangeRecord
 
 BOUND: Final = 30_000
@@ -24,18 +27,20 @@ BATCH: Final = 2000
 WHOLE: Final = 100  # rows; those beyond a multiple of it wait for the next time: a few cost as much as these
 LINES: Final = 100  # turned into text before the event loop gets its turn again
 EVERY_S: Final = 0.5
+REFUSED_EVERY_S: Final = 1.0
 
 log = structlog.get_logger(__name__)
 
 
 class RecordSink(Protocol):
-    async def add_many(self, exchanges: Sequence[ExchangeRecord]) -> None: ...
+    async def add_many(self, records: Sequence[ExchangeRecord | Operation]) -> None: ...
 
 
-class RequestLogger:
+class CallQueue:
     """`observe` is called with every record, kept or not. `dropped` counts the records that found a queue full.
 
-    `stored`: whether records of connections become rows of the store (`request_log.enabled`); lines are written in any case.
+    `stored`: whether proxied calls become rows of the call log (`call_log.enabled`); lines are written in any case. `sample`:
+    the share of those that went well which do; the others always do.
     """
 
     def __init__(
@@ -43,12 +48,15 @@ class RequestLogger:
     ) -> None:
         self._observe = observe
         self._lines: deque[ExchangeRecord] = deque()
-        self._rows: deque[ExchangeRecord] = deque()
+        self._rows: deque[ExchangeRecord | Operation] = deque()
         self._bound = bound
         self._sink: RecordSink | None = None
         self._writing = asyncio.Lock()  # a batch stays queued until it is stored, so only one may be on its way
         self.dropped = 0
         self.stored = stored
+        self.sample = 1.0
+        self._refused_at: dict[tuple[str, str, str], float] = {}
+        self._unwritable = False
 
     def note(self, exchange: ExchangeRecord) -> None:
         """Take a record, or drop it where the writing does not keep up. Both are counted."""
@@ -57,11 +65,30 @@ class RequestLogger:
             self._lines.append(exchange)
         else:
             self.dropped += 1
-        if exchange.connection_id and self.stored:
-            if len(self._rows) < self._bound:
-                self._rows.append(exchange)
-            else:
-                self.dropped += 1
+        if self.stored and (exchange.connection_id or exchange.gateway_ms is not None) and self._wants(exchange):
+            self._store(exchange)
+
+    def note_operation(self, operation: Operation) -> None:
+        """Take what is no request of a caller: a refresh, an authorization, a delivery, a webhook."""
+        if self.stored:
+            self._store(operation)
+
+    def note_refused(self, operation: Operation) -> None:
+        """The same for what strangers can send as often as they like: one a second of each integration."""
+        whose, now = (operation.kind, operation.environment, operation.integration_id), clock.monotonic()
+        if now - self._refused_at.get(whose, -REFUSED_EVERY_S) >= REFUSED_EVERY_S:
+            self._refused_at[whose] = now
+            self.note_operation(operation)
+
+    def _wants(self, exchange: ExchangeRecord) -> bool:
+        well = exchange.status < 400 and exchange.error_code is None
+        return not well or self.sample >= 1 or random.random() < self.sample  # noqa: S311 (nothing depends on it)
+
+    def _store(self, record: ExchangeRecord | Operation) -> None:
+        if len(self._rows) < self._bound:
+            self._rows.append(record)
+        else:
+            self.dropped += 1
 
     async def write_to(self, sink: RecordSink, every_s: float = EVERY_S) -> None:
         """Write batches for as long as the application runs."""
@@ -71,10 +98,11 @@ class RequestLogger:
             await self._write_lines()
             try:
                 await self._write_rows()
-            except GatewayError:
-                pass  # the store tells its trouble itself; what could not be written stays queued
-            except Exception:
-                log.exception("request_log_failed")
+                self._unwritable = False
+            except GatewayError as fault:
+                self._unwritten(fault.message, None)
+            except Exception as fault:  # noqa: BLE001 (the next time may do better)
+                self._unwritten(str(fault), fault)
 
     async def close(self) -> None:
         """Write what is left; a store that cannot take it any more loses records, never requests."""
@@ -82,11 +110,17 @@ class RequestLogger:
             while self._rows and self._sink is not None:
                 await self._write_rows(whole=1)
         except GatewayError as fault:
-            log.warning("request_log_lost", records=len(self._rows), detail=fault.message)
+            log.warning("call_log_lost", records=len(self._rows), detail=fault.message)
         while self._lines:
             await self._write_lines()
         if self.dropped:
-            log.warning("request_log_dropped", records=self.dropped)
+            log.warning("call_log_dropped", records=self.dropped)
+
+    def _unwritten(self, why: str, fault: Exception | None) -> None:
+        """Once, until it can be written again. What could not be written stays queued."""
+        if not self._unwritable:
+            log.warning("call_log_unwritable", detail=why, effect="calls go on and are not logged", exc_info=fault)
+        self._unwritable = True
 
     async def _write_lines(self) -> None:
         due = len(self._lines)
@@ -133,6 +167,8 @@ def as_line(exchange: ExchangeRecord) -> str:
         + (f', "token_ms": {round(token_ms, 2)}' if token_ms else "")
         + (f', "upstream_ms": {round(upstream_ms, 2)}' if upstream_ms is not None else "")
         + f', "bytes_in": {exchange.bytes_in}, "bytes_out": {exchange.bytes_out}'
+        + (f', "key_id": {exchange.key_id}' if exchange.key_id is not None else "")
+        + (f', "trace_id": "{trace_id}"' if (trace_id := trace_id_in(exchange.traceparent)) is not None else "")
         + (f', "error": {_text(exchange.error_code)}}}' if exchange.error_code else "}")
     )
 

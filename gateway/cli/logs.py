@@ -1,0 +1,153 @@
+"""``gateway logs``: what happened, from the call log, once or as it happens."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from gateway.cli.options import as_json, config_file, environment
+from gateway.cli.run_command import environment_of, run, table
+from gateway.records.operation import KINDS
+
+if TYPE_CHECKING:
+    from gateway.records.operation import OperationFilter, StoredOperation
+    from gateway.runtime import Runtime
+
+POLL_S: Final = 1.0
+BEHIND: Final = 1000  # ids that another node may have been given earlier and commit later
+REMEMBERED: Final = 10_000
+COLUMNS: Final = ("AT (UTC)", "KIND", "CONNECTION", "KEY", "METHOD", "PATH", "STATUS", "MS", "ERROR", "REQUEST")
+
+
+@click.command()
+@config_file
+@environment
+@click.option("--since", metavar="WHEN", help="From then on: 10m, 2h, 3d, or a date such as 2026-01-31T08:00+00:00.")
+@click.option("--until", metavar="WHEN", help="Before then.")
+@click.option("--kind", type=click.Choice(KINDS), help="Of this kind only.")
+@click.option("--integration", metavar="ID", help="Of this integration.")
+@click.option("--connection", metavar="ID", help="Of this connection, also one that is deleted.")
+@click.option("--end-user", metavar="ID", help="Of this end user's connections.")
+@click.option("--key", type=click.IntRange(1), metavar="NUMBER", help="By the minted key of this id.")
+@click.option("--status", metavar="STATUS", help="A status such as 404, or a class such as 4xx.")
+@click.option("--failed", is_flag=True, help="With an error, or a status from 400.")
+@click.option("--code", metavar="CODE", help="With this error code.")
+@click.option("--path", metavar="TEXT", help="Whose path begins so.")
+@click.option("--text", metavar="TEXT", help="With this in path, code or detail.")
+@click.option("--request", metavar="ID", help="All that happened under this request id.")
+@click.option("--trace", metavar="ID", help="All of this trace.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most so many.")
+@click.option("--cursor", type=click.IntRange(1), metavar="NUMBER", help="Go on where a search ended.")
+@click.option("--follow", "-f", is_flag=True, help="Go on printing what is stored, until Ctrl-C.")
+@as_json
+def logs(file: Path, environment: str | None, follow: bool, as_json: bool, **given: Any) -> None:
+    """Search the log of calls, refreshes, authorizations, deliveries and webhooks, newest first.
+
+    With --follow the oldest comes first, as in a file that grows.
+    """
+
+    async def work(runtime: "Runtime") -> int:
+        wanted = await _wanted(runtime, environment_of(runtime, environment), given)
+        if follow:
+            await _follow(runtime, wanted, as_json=as_json)
+            return 0
+        return await _print(runtime, wanted, as_json=as_json)
+
+    run(file, work, as_json=as_json)
+
+
+async def _wanted(runtime: "Runtime", environment: str, given: Mapping[str, Any]) -> "OperationFilter":
+    """`given`: the options by their names. Raises UsageError."""
+    from dataclasses import replace
+
+    from gateway import clock
+    from gateway.connections.operation_search import NARROWER, connections_of
+    from gateway.records.operation import OperationFilter, status_range
+    from gateway.timestamps import ago
+
+    now = clock.now()
+    moments = {name: ago(given[name], now) for name in ("since", "until") if given[name]}
+    for name, found in moments.items():
+        if found is None:
+            raise click.UsageError(f"--{name} takes a span such as 30m, 2h or 3d, or a date in ISO 8601.")
+    status = status_range(given["status"]) if given["status"] else None
+    if given["status"] and status is None:
+        raise click.UsageError("--status takes a status such as 404, or a class such as 4xx.")
+    wanted = OperationFilter(
+        environment,
+        since=moments.get("since"),
+        until=moments.get("until"),
+        kind=given["kind"],
+        integration_id=given["integration"],
+        connection_id=given["connection"],
+        key_id=given["key"],
+        status=status,
+        failed=given["failed"] or None,
+        error_code=given["code"],
+        path=given["path"],
+        text=given["text"],
+        request_id=given["request"],
+        trace_id=given["trace"],
+        before=given["cursor"],
+        limit=given["limit"],
+    )
+    if given["end_user"] is None:
+        return wanted
+    reached = await connections_of(runtime.store, wanted, end_user_id=given["end_user"])
+    if reached is None:
+        raise click.UsageError(NARROWER)
+    return replace(wanted, connections=reached)
+
+
+async def _print(runtime: "Runtime", wanted: "OperationFilter", *, as_json: bool) -> int:
+    from gateway.api.logs import shown
+
+    page = await runtime.store.call_log.find(wanted)
+    if as_json:
+        body = {"data": [shown(one) for one in page.operations], "next_cursor": page.following}
+        print(json.dumps(body, indent=2, ensure_ascii=False))
+        return 0
+    table(COLUMNS, [_cells(one) for one in page.operations])
+    if page.searched_until is not None:
+        print(f"searched back to {page.searched_until:%Y-%m-%d %H:%M:%S} UTC", end="; ", file=sys.stderr)
+    if page.following is not None:
+        print(f"there may be more: --cursor {page.following}", file=sys.stderr)
+    return 0
+
+
+async def _follow(runtime: "Runtime", wanted: "OperationFilter", *, as_json: bool) -> None:
+    """One poll a second."""
+    from dataclasses import replace
+
+    from gateway import clock
+    from gateway.api.logs import shown
+
+    seen: dict[int, None] = {}
+    after = 0
+    page = await runtime.store.call_log.find(wanted)
+    while True:
+        for one in reversed(page.operations):
+            if one.id in seen:
+                continue
+            seen[one.id] = None
+            after = max(after, one.id)
+            print(json.dumps(shown(one), ensure_ascii=False) if as_json else "  ".join(_cells(one)), flush=True)
+        for old in list(seen)[:-REMEMBERED]:
+            del seen[old]
+        await clock.sleep(POLL_S)
+        page = await runtime.store.call_log.find(
+            replace(wanted, after=max(0, after - BEHIND), before=None, limit=REMEMBERED)
+        )
+
+
+def _cells(one: "StoredOperation") -> Sequence[str]:
+    it = one.operation
+    whose = f"{it.integration_id}/{it.connection_id}" if it.connection_id else it.integration_id
+    key = "" if it.key_id is None else str(it.key_id)
+    ms = f"{it.duration_ms:.0f}"
+    at = f"{it.at:%m-%d %H:%M:%S}.{it.at.microsecond // 1000:03}"
+    what = it.path or (it.detail or {}).get("what", "") or it.host
+    return (at, it.kind, whose, key, it.method, what, str(it.status or ""), ms, it.error_code or "", it.request_id)

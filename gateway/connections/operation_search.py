@@ -1,0 +1,36 @@
+"""Which connections a search of the call log is about, where it names them by end user, by tag or by a key's limits."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from gateway.records.access import KeyLimits
+from gateway.records.operation import OperationFilter
+from gateway.store import ListFilter, Store
+
+MOST: Final = 1000
+NARROWER: Final = f"More than {MOST} connections fit. Name one, or an integration, or further tags."
+
+
+async def connections_of(
+    store: Store,
+    wanted: OperationFilter,
+    *,
+    end_user_id: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    within: Sequence[KeyLimits] = (),
+) -> frozenset[tuple[str, str]] | None:
+    """(integration, connection) of each that is there now; None where there are more than `MOST`."""
+    found = await store.connections.list(
+        wanted.environment,
+        ListFilter(
+            connection_id=wanted.connection_id,
+            integration_ids=() if wanted.integration_id is None else (wanted.integration_id,),
+            end_user_id=end_user_id,
+            tags=tags or {},
+            within=tuple(within),
+            limit=MOST + 1,
+        ),
+    )
+    if len(found) > MOST:
+        return None
+    return frozenset((one.ref.integration_id, one.ref.connection_id) for one in found)

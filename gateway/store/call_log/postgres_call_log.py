@@ -1,0 +1,267 @@
+"""The call log in a PostgreSQL table partitioned by day: `call_log`, which operators may query as well.
+
+Its partitions are made by whichever node writes the first row of a day, and dropped with their day. A bound of size is kept by
+its number of rows, at `ROW_BYTES` each: what deleted rows leave behind, PostgreSQL uses again without giving it back.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway import clock
+from gateway.records.operation import Operation, OperationFilter, OperationPage, StoredOperation
+from gateway.records.proxied_call import ExchangeRecord
+from gateway.store.call_log.call_log_store import SEARCH_S, CallLogBounds, operations
+from gateway.store.transactions import Transactions
+
+ROW_BYTES: Final = 400  # a row with its share of the indexes
+AT_ONCE: Final = 2000  # rows a statement, after which the event loop has its turn
+DELETED_AT_ONCE: Final = 5000
+DAY: Final = timedelta(days=1)
+LOCK: Final = 5_201_713  # of pg_advisory_xact_lock: one node at a time makes a partition
+NAME: Final = "call_log_%Y%m%d"
+
+COLUMNS: Final = (
+    *("at", "kind", "request_id", "environment", "integration_id", "connection_id", "method", "host", "path", "status"),
+    *(
+        "error_code",
+        "duration_ms",
+        "gateway_ms",
+        "token_ms",
+        "upstream_ms",
+        "bytes_in",
+        "bytes_out",
+        "key_id",
+        "trace_id",
+    ),
+    *("rule", "attempts", "detail"),
+)
+SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS call_log (
+    id bigint GENERATED ALWAYS AS IDENTITY, at timestamptz NOT NULL, kind text NOT NULL, request_id text NOT NULL,
+    environment text NOT NULL, integration_id text NOT NULL, connection_id text NOT NULL, method text NOT NULL,
+    host text NOT NULL, path text NOT NULL, status integer NOT NULL, error_code text, duration_ms real NOT NULL,
+    gateway_ms real, token_ms real, upstream_ms real, bytes_in bigint NOT NULL, bytes_out bigint NOT NULL, key_id bigint,
+    trace_id text, rule text, attempts integer NOT NULL, detail text
+) PARTITION BY RANGE (at)
+"""
+INDEXES: Final = (
+    "CREATE INDEX IF NOT EXISTS call_log_by_id ON call_log (id)",
+    "CREATE INDEX IF NOT EXISTS call_log_by_connection ON call_log (environment, connection_id, id)",
+    "CREATE INDEX IF NOT EXISTS call_log_by_integration ON call_log (environment, integration_id, id)",
+    "CREATE INDEX IF NOT EXISTS call_log_by_key ON call_log (key_id, id) WHERE key_id IS NOT NULL",
+    "CREATE INDEX IF NOT EXISTS call_log_by_status ON call_log (status, id) WHERE status >= 400",
+    "CREATE INDEX IF NOT EXISTS call_log_by_error ON call_log (error_code, id) WHERE error_code IS NOT NULL",
+    "CREATE INDEX IF NOT EXISTS call_log_by_kind ON call_log (kind, id) WHERE kind <> 'call'",
+    "CREATE INDEX IF NOT EXISTS call_log_by_request ON call_log USING hash (request_id)",
+    "CREATE INDEX IF NOT EXISTS call_log_by_trace ON call_log (trace_id) WHERE trace_id IS NOT NULL",
+)
+INSERT: Final = (
+    f"INSERT INTO call_log ({', '.join(COLUMNS)}) VALUES ({', '.join(f'${n}' for n in range(1, len(COLUMNS) + 1))})"
+)
+PARTITIONS: Final = text(
+    "SELECT child.relname FROM pg_inherits JOIN pg_class AS child ON child.oid = inhrelid"
+    " WHERE inhparent = to_regclass('call_log') ORDER BY child.relname DESC"
+)
+
+
+class PostgresCallLog:
+    """Its table is made with the first row."""
+
+    def __init__(self, transactions: Transactions, bounds: CallLogBounds | None = None) -> None:
+        self.bounds = bounds or CallLogBounds()
+        self._transactions = transactions
+        self._days: set[date] = set()  # whose partitions are known to be there
+
+    async def add_many(self, records: Sequence[ExchangeRecord | Operation]) -> None:
+        """Raises Unavailable, with nothing stored."""
+        if not records:
+            return
+        rows = operations(records)
+        values = []
+        for at in range(0, len(rows), AT_ONCE):
+            values.append([_values(one) for one in rows[at : at + AT_ONCE]])
+            await asyncio.sleep(0)
+        days = {one.at.astimezone(UTC).date() for one in rows} - self._days
+
+        async def write(db: AsyncConnection) -> None:
+            if days:
+                await _make(db, days)
+            for some in values:
+                await db.exec_driver_sql(INSERT, some)
+
+        await self._transactions.write(write)
+        self._days |= days
+
+    async def find(self, wanted: OperationFilter) -> OperationPage:
+        """Raises Unavailable."""
+        since = self.bounds.oldest(clock.now())
+        since = since if wanted.since is None else max(since, wanted.since)
+        where, values = _conditions(wanted, since)
+        begun, page = clock.monotonic(), list[StoredOperation]()
+        async with self._transactions.read() as db:
+            days = [_day_of(row[0]) for row in await db.execute(PARTITIONS)]
+            for day in days:
+                if not _overlaps(day, since, wanted.until):
+                    continue
+                statement = text(f"SELECT id, {', '.join(COLUMNS)} FROM {day.strftime(NAME)} WHERE {where} LIMIT :most")
+                found = await db.execute(statement, {**values, "most": wanted.limit + 1 - len(page)})
+                page += [_operation(row) for row in found]
+                if len(page) > wanted.limit:
+                    return OperationPage(page[: wanted.limit], more=True)
+                if clock.monotonic() - begun > SEARCH_S:
+                    first = (await db.execute(text(f"SELECT min(id) FROM {day.strftime(NAME)}"))).scalar_one()
+                    if first is not None:
+                        return OperationPage(page, True, first, _midnight(day))
+        return OperationPage(page)
+
+    async def prune(self, now: datetime) -> int:
+        """Raises Unavailable. The rows of a dropped day are not counted."""
+        oldest = self.bounds.oldest(now).astimezone(UTC).date()
+        async with self._transactions.read() as db:
+            days = [_day_of(row[0]) for row in await db.execute(PARTITIONS)]
+        for day in days:
+            if day < oldest:
+                await self._transactions.write(lambda db, day=day: _dropped(db, day))  # type: ignore[misc]
+                self._days.discard(day)
+        return await self._within_rows([day for day in days if day >= oldest])
+
+    async def close(self) -> None:
+        """Nothing is open but the store's own connections."""
+
+    async def _within_rows(self, days: Sequence[date]) -> int:
+        """`days`: the newest first. What is below the lowest id that is kept is deleted; a whole day below it is dropped."""
+        most = self.bounds.max_bytes // ROW_BYTES
+        most = most if self.bounds.max_rows is None else min(most, self.bounds.max_rows)
+        gone, newest = 0, 0
+        for day in days:
+            name = day.strftime(NAME)
+            async with self._transactions.read() as db:
+                ends = (await db.execute(text(f"SELECT min(id), max(id) FROM {name}"))).one()
+            if ends[1] is None:
+                continue
+            newest = max(newest, ends[1])
+            kept_from = newest - most + 1
+            if ends[1] < kept_from:
+                await self._transactions.write(lambda db, day=day: _dropped(db, day))  # type: ignore[misc]
+                self._days.discard(day)
+                continue
+            for low in range(ends[0], kept_from, DELETED_AT_ONCE):
+                high = min(low + DELETED_AT_ONCE, kept_from)
+                statement = text(f"DELETE FROM {name} WHERE id >= :low AND id < :high")
+                run = {"low": low, "high": high}
+                done = await self._transactions.write(lambda db, run=run, sql=statement: db.execute(sql, run))  # type: ignore[misc]
+                gone += done.rowcount
+        return gone
+
+
+def _day_of(name: str) -> date:
+    return datetime.strptime(name, NAME).replace(tzinfo=UTC).date()
+
+
+def _midnight(day: date) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=UTC)
+
+
+def _overlaps(day: date, since: datetime, until: datetime | None) -> bool:
+    begin = _midnight(day)
+    return begin + DAY > since and (until is None or begin < until)
+
+
+async def _make(db: AsyncConnection, days: set[date]) -> None:
+    await db.execute(text(f"SELECT pg_advisory_xact_lock({LOCK})"))
+    await db.execute(text(SCHEMA))
+    for statement in INDEXES:
+        await db.execute(text(statement))
+    for day in sorted(days):
+        begin = _midnight(day)
+        span = f"FROM ('{begin.isoformat()}') TO ('{(begin + DAY).isoformat()}')"
+        await db.execute(
+            text(f"CREATE TABLE IF NOT EXISTS {day.strftime(NAME)} PARTITION OF call_log FOR VALUES {span}")
+        )
+
+
+async def _dropped(db: AsyncConnection, day: date) -> None:
+    await db.execute(text(f"SELECT pg_advisory_xact_lock({LOCK})"))
+    await db.execute(text(f"DROP TABLE IF EXISTS {day.strftime(NAME)}"))
+
+
+def _values(one: Operation) -> tuple[Any, ...]:
+    """In the order of `COLUMNS`. PostgreSQL takes no NUL in text."""
+    return (
+        one.at,
+        one.kind,
+        one.request_id,
+        one.environment,
+        one.integration_id,
+        one.connection_id,
+        one.method,
+        one.host,
+        one.path.replace("\x00", ""),
+        one.status,
+        one.error_code,
+        one.duration_ms,
+        one.gateway_ms,
+        one.token_ms,
+        one.upstream_ms,
+        one.bytes_in,
+        one.bytes_out,
+        one.key_id,
+        one.trace_id,
+        one.rule,
+        one.attempts,
+        None if one.detail is None else json.dumps(one.detail, default=str),
+    )
+
+
+def _operation(row: Any) -> StoredOperation:
+    known: dict[str, Any] = dict(row._mapping)
+    number = known.pop("id")
+    detail: Mapping[str, Any] | None = None if known["detail"] is None else json.loads(known["detail"])
+    return StoredOperation(number, Operation(**{**known, "detail": detail}))
+
+
+def _conditions(wanted: OperationFilter, since: datetime) -> tuple[str, dict[str, Any]]:
+    """What stands behind WHERE, the order included, and its parameters."""
+    where = ["environment = :environment", "at >= :since"]
+    values: dict[str, Any] = {"environment": wanted.environment, "since": since}
+    for name, condition, value in (
+        ("until", "at < :until", wanted.until),
+        ("before", "id < :before", wanted.before),
+        ("after", "id > :after", wanted.after),
+        ("kind", "kind = :kind AND kind <> 'call'" if wanted.kind != "call" else "kind = :kind", wanted.kind),
+        ("integration_id", "integration_id = :integration_id", wanted.integration_id),
+        ("connection_id", "connection_id = :connection_id", wanted.connection_id),
+        ("key_id", "key_id = :key_id", wanted.key_id),
+        ("method", "method = :method", wanted.method),
+        ("error_code", "error_code = :error_code", wanted.error_code),
+        ("request_id", "request_id = :request_id", wanted.request_id),
+        ("trace_id", "trace_id = :trace_id", wanted.trace_id),
+        ("path", "starts_with(path, :path)", wanted.path),
+        (
+            "words",
+            "strpos(lower(concat_ws(' ', path, error_code, detail)), :words) > 0",
+            wanted.text and wanted.text.lower(),
+        ),
+    ):
+        if value is not None:
+            where.append(condition)
+            values[name] = value
+    if wanted.status is not None:
+        where.append("status BETWEEN :low AND :high" + (" AND status >= 400" if wanted.status[0] >= 400 else ""))
+        values["low"], values["high"] = wanted.status
+    if wanted.failed is not None:
+        failed = "(error_code IS NOT NULL OR status >= 400)"
+        where.append(failed if wanted.failed else f"NOT {failed}")
+    if wanted.connections is not None:
+        where.append(
+            "(integration_id, connection_id) IN (SELECT * FROM unnest(CAST(:integrations AS text[]), CAST(:names AS text[])))"
+        )
+        pairs = sorted(wanted.connections)
+        values["integrations"], values["names"] = [one[0] for one in pairs], [one[1] for one in pairs]
+    return f"{' AND '.join(where)} ORDER BY id DESC", values

@@ -1,0 +1,348 @@
+"""The call log in a SQLite file of its own, in segments: a table is written without an index, and indexed once it is full.
+
+An index costs a writer most, a random page for each row. A full segment gets its indexes in one sorted pass, for a tenth of
+that; the open one is small enough to be read whole. A bound is kept by dropping the oldest segment, whose pages the next one
+takes: the file does not grow, and nothing is deleted row by row.
+"""
+
+import asyncio
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final, TypeVar
+from zlib import crc32
+
+import structlog
+
+from gateway import clock
+from gateway.errors import Unavailable
+from gateway.records.operation import KINDS, Operation, OperationFilter, OperationPage, trace_id_in
+from gateway.records.proxied_call import ExchangeRecord
+from gateway.store.call_log.call_log_store import CallLogBounds
+from gateway.store.call_log.sqlite_search import found
+from gateway.store.call_log.sqlite_segments import (
+    EPOCH,
+    ID_BITS,
+    NEW_SUBJECT,
+    SCHEMA,
+    SEAL,
+    SEGMENT,
+    SEGMENT_ROWS,
+    insert_of,
+    microseconds,
+    run_all,
+)
+
+SEGMENTS: Final = 24  # in what is kept, at least: dropping one takes no more than that part of it
+ROW_BYTES: Final = 160  # a row with its share of the indexes, about
+# Rows a statement. With each statement its thread gives up the interpreter and has to get it back from the event loop's, which
+# under load costs more than to write a hundred rows.
+AT_ONCE: Final = (500, 100, 10, 1)
+BUSY_S: Final = 5.0
+DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+WAL_BYTES: Final = 4 << 20
+RESERVE_BYTES: Final = 128 << 20  # of the disk stay free for what must not be lost
+
+log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+
+def call_log_beside(database: Path) -> Path:
+    """``gateway.db`` ▸ ``gateway.calls.db``."""
+    return database.with_name(f"{database.stem}.calls.db")
+
+
+class SqliteCallLog:
+    """Opened with the first use; several processes may write and read the file. Writes and reads have a thread each."""
+
+    def __init__(self, path: Path, bounds: CallLogBounds | None = None) -> None:
+        self.path = path
+        self.bounds = bounds or CallLogBounds()
+        self._writer = _Thread(path, write=True)
+        self._reader = _Thread(path, write=False)
+        self._subjects: dict[tuple[Any, ...], int] = {}
+        self._segment = 0  # whose subjects those are
+
+    async def add_many(self, records: Sequence[ExchangeRecord | Operation]) -> None:
+        """Raises Unavailable, with nothing stored."""
+        if records:
+            await self._writer.run(lambda db: self._add(db, records))
+
+    async def find(self, wanted: OperationFilter) -> OperationPage:
+        """Raises Unavailable."""
+        if not self.path.exists():
+            return OperationPage()
+        oldest = self.bounds.oldest(clock.now())
+        return await self._reader.run(lambda db: found(db, wanted, oldest))
+
+    async def prune(self, now: datetime) -> int:
+        """Raises Unavailable."""
+        return await self._writer.run(lambda db: self._pruned(db, now)) if self.path.exists() else 0
+
+    async def close(self) -> None:
+        await self._writer.close()
+        await self._reader.close()
+
+    # ── What the writer's thread does.
+
+    def _add(self, db: sqlite3.Connection, records: Sequence[ExchangeRecord | Operation]) -> None:
+        _check_disk(self.path)
+        try:
+            with _transaction(db):
+                segment = self._open_segment(db)
+                top: int = db.execute(
+                    f"SELECT coalesce(max(id), {segment << ID_BITS}) FROM calls_{segment}"
+                ).fetchone()[0]
+                number = self._subject_number(db, segment)
+                ats: list[int] = []
+                for at in range(0, len(records), AT_ONCE[0]):
+                    some = records[at : at + AT_ONCE[0]]  # a millisecond, then others have the interpreter
+                    values = [_row(top + at + n, one, number(one)) for n, one in enumerate(some, 1)]
+                    _insert(db, segment, values)
+                    ats += [one[1] for one in values]
+                db.execute(
+                    "UPDATE segments SET rows = rows + :rows, since_at = min(coalesce(since_at, :since), :since),"
+                    " until_at = max(coalesce(until_at, :until), :until) WHERE id = :id",
+                    {"rows": len(records), "since": min(ats), "until": max(ats), "id": segment},
+                )
+        except BaseException:
+            self._subjects.clear()  # those that were new were not stored
+            raise
+        self._sealed(db)
+        self._within_size(db)
+
+    def _open_segment(self, db: sqlite3.Connection) -> int:
+        """The number of the one that is written; a new one where that is full, or has been written for too long."""
+        row = db.execute("SELECT id, rows, since_at FROM segments ORDER BY id DESC LIMIT 1").fetchone()
+        if row is not None and row[1] < self._segment_rows and not self._too_old(row[2]):
+            return int(row[0])
+        segment = 1 if row is None else row[0] + 1
+        run_all(db, SEGMENT, segment)
+        return segment
+
+    @property
+    def _segment_rows(self) -> int:
+        bounds = self.bounds
+        most = bounds.max_bytes // ROW_BYTES if bounds.max_rows is None else bounds.max_rows
+        return max(1, min(SEGMENT_ROWS, most // SEGMENTS, bounds.max_bytes // ROW_BYTES // SEGMENTS))
+
+    def _too_old(self, since_us: int | None) -> bool:
+        if since_us is None:
+            return False
+        return (
+            clock.now() - (EPOCH + timedelta(microseconds=since_us)) > timedelta(days=self.bounds.keep_days) / SEGMENTS
+        )
+
+    def _subject_number(self, db: sqlite3.Connection, segment: int) -> Callable[[ExchangeRecord | Operation], int]:
+        """Numbers an operation's subject; one that is new to this process gets a row, whether or not others wrote it too."""
+        if segment != self._segment:
+            self._subjects.clear()
+            self._segment = segment
+        known, insert = self._subjects, NEW_SUBJECT.format(segment)
+
+        def number(one: ExchangeRecord | Operation) -> int:
+            subject = (
+                one.environment,
+                one.integration_id,
+                one.connection_id,
+                one.key_id,
+                one.method,
+                one.host,
+                one.rule,
+            )
+            there = known.get(subject)
+            if there is None:
+                there = known[subject] = db.execute(insert, subject).lastrowid or 0
+            return there
+
+        return number
+
+    def _sealed(self, db: sqlite3.Connection) -> None:
+        """Index the segments that are not written any more."""
+        newest = db.execute("SELECT max(id) FROM segments").fetchone()[0]
+        due = [row[0] for row in db.execute("SELECT id FROM segments WHERE NOT sealed AND id < ?", (newest,))]
+        for segment in due:
+            with _transaction(db):
+                if db.execute("SELECT 1 FROM segments WHERE id = ? AND NOT sealed", (segment,)).fetchone() is None:
+                    continue  # another process has done it
+                run_all(db, SEAL, segment)
+
+    def _within_size(self, db: sqlite3.Connection) -> int:
+        bounds, gone = self.bounds, 0
+        while True:
+            segments = db.execute("SELECT id, rows FROM segments ORDER BY id").fetchall()
+            rows = sum(one[1] for one in segments)
+            too_many = bounds.max_rows is not None and rows > bounds.max_rows
+            if len(segments) < 2 or not (too_many or _used_bytes(db) + WAL_BYTES > bounds.max_bytes):
+                return gone
+            gone += _dropped(db, segments[0][0])
+
+    def _pruned(self, db: sqlite3.Connection, now: datetime) -> int:
+        gone, oldest = 0, microseconds(self.bounds.oldest(now))
+        for segment, until_at in db.execute("SELECT id, until_at FROM segments ORDER BY id").fetchall():
+            if until_at is None or until_at >= oldest:
+                break
+            gone += _dropped(db, segment)
+        gone += self._within_size(db)
+        free = db.execute("PRAGMA freelist_count").fetchone()[0] * _page_bytes(db)
+        if free > self.bounds.max_bytes // SEGMENTS * 2:  # a bound was lowered, or much has ended by its age
+            db.executescript("PRAGMA incremental_vacuum")  # `execute` would give back one page
+        return gone
+
+
+class _Thread:
+    """A thread with a connection, both made with the first use. Everything that SQLite refuses is raised as Unavailable."""
+
+    def __init__(self, path: Path, *, write: bool) -> None:
+        self._path, self._write = path, write
+        self._pool: ThreadPoolExecutor | None = None
+        self._db: sqlite3.Connection | None = None
+
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, f"call-log-{'write' if self._write else 'read'}")
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._run, work)
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            await asyncio.get_running_loop().run_in_executor(self._pool, self._close)
+            self._pool.shutdown(wait=False)
+            self._pool = None
+
+    def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            if self._db is None:
+                self._db = _connected(self._path, write=self._write)
+            return work(self._db)
+        except sqlite3.Error as fault:
+            if fault.sqlite_errorcode in DAMAGED:
+                self._close()
+                if self._write:
+                    _put_aside(self._path, str(fault))
+            raise _unavailable(str(fault)) from fault
+        except OSError as fault:
+            raise _unavailable(fault.strerror or str(fault)) from fault
+
+    def _close(self) -> None:
+        if self._db is not None:
+            with suppress(sqlite3.Error):
+                self._db.close()
+            self._db = None
+
+
+def _unavailable(why: str) -> Unavailable:
+    return Unavailable("store_unavailable", f"The call log cannot be used: {why}.", retry_after_s=5)
+
+
+def _connected(path: Path, *, write: bool) -> sqlite3.Connection:
+    if write and not path.exists():
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    mode = "rw" if write else "ro"
+    db = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=BUSY_S, isolation_level=None)
+    try:
+        if write:
+            db.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = NORMAL")
+            db.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
+            with _transaction(db):
+                run_all(db, SCHEMA)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _put_aside(path: Path, why: str) -> None:
+    """Keep a damaged log beside the new one that is begun. What it held is not searched any more; calls go on."""
+    aside = path.with_name(f"{path.name}.damaged")
+    with suppress(OSError):
+        path.replace(aside)
+        for suffix in ("-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+        log.error("call_log_damaged", kept_as=aside.name, detail=why)
+
+
+@contextmanager
+def _transaction(db: sqlite3.Connection) -> Iterator[None]:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        with suppress(sqlite3.Error):
+            db.execute("ROLLBACK")
+        raise
+    db.execute("COMMIT")
+
+
+def _check_disk(path: Path) -> None:
+    """Raises OSError: what the disk has left is for tokens."""
+    space = os.statvfs(path.parent)
+    if space.f_bavail * space.f_frsize < RESERVE_BYTES:
+        raise OSError(0, f"less than {RESERVE_BYTES >> 20} MiB are free on its disk")
+
+
+def _page_bytes(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA page_size").fetchone()[0])
+
+
+def _used_bytes(db: sqlite3.Connection) -> int:
+    pages: int = db.execute("PRAGMA page_count").fetchone()[0] - db.execute("PRAGMA freelist_count").fetchone()[0]
+    return pages * _page_bytes(db)
+
+
+def _dropped(db: sqlite3.Connection, segment: int) -> int:
+    """Drop it, unless another process was first. Returns how many rows it had."""
+    with _transaction(db):
+        row = db.execute("SELECT rows FROM segments WHERE id = ?", (segment,)).fetchone()
+        if row is None:
+            return 0
+        for name in ("calls", "subjects"):
+            db.execute(f"DROP TABLE {name}_{segment}")
+        db.execute("DELETE FROM counts WHERE segment = ?", (segment,))
+        db.execute("DELETE FROM segments WHERE id = ?", (segment,))
+    return int(row[0])
+
+
+def _insert(db: sqlite3.Connection, segment: int, rows: Sequence[tuple[Any, ...]]) -> None:
+    at = 0
+    for size in AT_ONCE:
+        while len(rows) - at >= size:
+            db.execute(insert_of(segment, size), list(chain.from_iterable(rows[at : at + size])))
+            at += size
+
+
+def _row(number: int, one: ExchangeRecord | Operation, subject: int) -> tuple[Any, ...]:
+    """In the order of `COLUMNS`."""
+    if isinstance(one, Operation):
+        kind, trace_id, detail = KINDS.index(one.kind), one.trace_id, one.detail
+    else:
+        kind, trace_id, detail = 0, trace_id_in(one.traceparent), None
+    gateway_ms, token_ms, upstream_ms = one.gateway_ms, one.token_ms, one.upstream_ms
+    return (
+        number,
+        microseconds(one.at),
+        kind,
+        subject,
+        one.request_id,
+        crc32(one.request_id.encode()),
+        trace_id,
+        one.path,
+        one.status,
+        one.error_code,
+        int(one.duration_ms * 1000),
+        None if gateway_ms is None else int(gateway_ms * 1000),
+        None if token_ms is None else int(token_ms * 1000),
+        None if upstream_ms is None else int(upstream_ms * 1000),
+        one.attempts,
+        one.bytes_in,
+        one.bytes_out,
+        None if detail is None else json.dumps(detail, ensure_ascii=False, default=str),
+    )

@@ -1,0 +1,224 @@
+"""Finding operations in the SQLite call log: segment by segment, the newest first, until there is enough or time is over."""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+from gateway import clock
+from gateway.records.operation import KINDS, Operation, OperationFilter, OperationPage, StoredOperation
+from gateway.store.call_log.call_log_store import SEARCH_S
+from gateway.store.call_log.sqlite_segments import COLUMNS, EPOCH, ID_BITS, SEGMENT_ROWS, SUBJECT, microseconds
+
+FAILED: Final = "(c.error_code IS NOT NULL OR c.status >= 400)"
+SEARCHED: Final = "c.path || ' ' || coalesce(c.error_code, '') || ' ' || coalesce(c.detail, '')"
+FEW_SUBJECTS: Final = 300  # whose rows are looked up; where there are more, a segment is read from its end
+
+
+class _Segment(NamedTuple):
+    """`counted`: of a sealed one, how many of its rows have the wanted status class, code or kind, the smallest of these."""
+
+    id: int
+    sealed: bool
+    since_at: int
+    until_at: int
+    counted: int | None = None
+
+
+def found(db: sqlite3.Connection, wanted: OperationFilter, oldest: datetime) -> OperationPage:
+    since = microseconds(max(oldest, wanted.since) if wanted.since is not None else oldest)
+    until = None if wanted.until is None else microseconds(wanted.until)
+    begun = clock.monotonic()
+    page: list[StoredOperation] = []
+    db.execute("BEGIN")  # one moment's view of the segments and what is in them
+    try:
+        if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'segments'").fetchone() is None:
+            return OperationPage()  # its first writer is about to lay it out
+        for segment in _segments(db, wanted, since, until):
+            left = wanted.limit + 1 - len(page)
+            page += _in_segment(db, segment, wanted, since, until, left)
+            if len(page) > wanted.limit:
+                return OperationPage(page[: wanted.limit], more=True)
+            if clock.monotonic() - begun > SEARCH_S:
+                until_at = EPOCH + timedelta(microseconds=segment.since_at)
+                return OperationPage(page, True, segment.id << ID_BITS, until_at)
+        return OperationPage(page)
+    finally:
+        db.execute("ROLLBACK")
+
+
+def _segments(db: sqlite3.Connection, wanted: OperationFilter, since: int, until: int | None) -> list[_Segment]:
+    """Those that can hold what is wanted, by their times and by what was counted when they were sealed."""
+    rows = [
+        _Segment(*row)
+        for row in db.execute(
+            "SELECT id, sealed, since_at, until_at FROM segments WHERE since_at IS NOT NULL ORDER BY id DESC"
+        )
+    ]
+    if wanted.before is not None:
+        rows = [one for one in rows if one.id << ID_BITS < wanted.before]
+    if wanted.after is not None:
+        rows = [one for one in rows if one.id >= wanted.after >> ID_BITS]
+    rows = [one for one in rows if one.until_at >= since and (until is None or one.since_at < until)]
+    for what, values in _counted_values(wanted):
+        marks = ", ".join("?" * len(values))
+        statement = f"SELECT segment, sum(rows) FROM counts WHERE what = ? AND value IN ({marks}) GROUP BY segment"
+        have: dict[int, int] = dict(db.execute(statement, (what, *values)).fetchall())
+        rows = [
+            one._replace(counted=min(have.get(one.id, 0), SEGMENT_ROWS if one.counted is None else one.counted))
+            if one.sealed
+            else one
+            for one in rows
+        ]
+    return [one for one in rows if one.counted != 0]
+
+
+def _counted_values(wanted: OperationFilter) -> Iterator[tuple[str, Sequence[int | str]]]:
+    if wanted.status is not None:
+        yield "status", range(wanted.status[0] // 100, wanted.status[1] // 100 + 1)
+    if wanted.error_code is not None:
+        yield "error", (wanted.error_code,)
+    if wanted.kind is not None:
+        yield "kind", (KINDS.index(wanted.kind),)
+
+
+def _in_segment(
+    db: sqlite3.Connection, segment: _Segment, wanted: OperationFilter, since: int, until: int | None, most: int
+) -> list[StoredOperation]:
+    where, values, index = _row_conditions(wanted, segment, since, until)
+    subject, subject_values = _subject_conditions(wanted)
+    by_index = f"INDEXED BY calls_{segment.id}_{index}" if segment.sealed and index is not None else "NOT INDEXED"
+    at_once = segment.sealed and index in ("request", "trace")
+    if not at_once and (len(subject_values) > 1 or wanted.connections is not None):  # more than the environment
+        numbers = _subjects(db, segment.id, wanted)
+        if not numbers:
+            return []
+        if len(numbers) <= FEW_SUBJECTS and (segment.counted is None or _fewer(db, segment, numbers)):
+            where.append(f"c.subject IN ({', '.join('?' * len(numbers))})")
+            values += numbers
+            by_index = f"INDEXED BY calls_{segment.id}_subject" if segment.sealed else by_index
+    columns = ", ".join([*(f"c.{name}" for name in COLUMNS), *(f"s.{name}" for name in SUBJECT)])
+    statement = (
+        f"SELECT {columns} FROM calls_{segment.id} AS c {by_index} CROSS JOIN subjects_{segment.id} AS s ON s.id = c.subject"
+        f" WHERE {' AND '.join([*where, *subject])} ORDER BY c.id DESC LIMIT ?"
+    )
+    # Which connections fit is decided row by row below, so the limit counts only what has passed that.
+    rows = db.execute(statement, (*values, *subject_values, most if wanted.connections is None else -1))
+    try:
+        return [_operation(row) for row in islice((row for row in rows if _reached(row, wanted)), most)]
+    finally:
+        rows.close()
+
+
+def _fewer(db: sqlite3.Connection, segment: _Segment, subjects: Sequence[int]) -> bool:
+    """Whether fewer rows have one of these subjects than `segment.counted`."""
+    rows = f"SELECT 1 FROM calls_{segment.id} WHERE subject IN ({', '.join('?' * len(subjects))}) LIMIT ?"
+    return bool(
+        db.execute(f"SELECT count(*) < ? FROM ({rows})", (segment.counted, *subjects, segment.counted)).fetchone()[0]
+    )
+
+
+def _row_conditions(
+    wanted: OperationFilter, segment: _Segment, since: int, until: int | None
+) -> tuple[list[str], list[Any], str | None]:
+    """Conditions on a row, their values, and the index that finds it best, if one does: the last of those that are asked."""
+    kind = None if wanted.kind is None else KINDS.index(wanted.kind)
+    low, high = wanted.status or (None, None)
+    of_trouble = low is not None and low >= 400
+    words = None if wanted.text is None else wanted.text.lower()
+    hashed = None if wanted.request_id is None else crc32(wanted.request_id.encode())
+    asked: list[tuple[str, tuple[Any, ...], str | None]] = [
+        ("c.id < ?", (wanted.before,), None),
+        ("c.id > ?", (wanted.after,), None),
+        ("c.at >= ?", (since if since > segment.since_at else None,), None),
+        ("c.at < ?", (until if until is not None and until <= segment.until_at else None,), None),
+        ("c.kind = ? AND c.kind > 0" if kind else "c.kind = ?", (kind,), "kind" if kind else None),
+        ("c.status BETWEEN ? AND ?", (low, high), None),
+        ("c.status >= 400", () if of_trouble else (None,), "status"),
+        (f"{FAILED} = ?", (wanted.failed,), None),
+        ("c.error_code = ?", (wanted.error_code,), "error"),
+        ("c.trace_id = ?", (wanted.trace_id,), "trace"),
+        ("c.request_hash = ? AND c.request_id = ?", (hashed, wanted.request_id), "request"),
+        ("substr(c.path, 1, ?) = ?", (wanted.path and len(wanted.path), wanted.path), None),
+        (f"instr(lower({SEARCHED}), ?)", (words,), None),
+    ]
+    asked = [one for one in asked if None not in one[1]]
+    indexes = [index for _, _, index in asked if index is not None]
+    values = [value for _, some, _ in asked for value in some]
+    return ["1", *(condition for condition, _, _ in asked)], values, indexes[-1] if indexes else None
+
+
+def _subject_conditions(wanted: OperationFilter) -> tuple[list[str], list[Any]]:
+    where = ["s.environment = ?"]
+    values: list[Any] = [wanted.environment]
+    for name, value in (
+        ("integration_id", wanted.integration_id),
+        ("connection_id", wanted.connection_id),
+        ("key_id", wanted.key_id),
+        ("method", wanted.method),
+    ):
+        if value is not None:
+            where.append(f"s.{name} = ?")
+            values.append(value)
+    return where, values
+
+
+def _subjects(db: sqlite3.Connection, segment: int, wanted: OperationFilter) -> list[int]:
+    """The numbers of the subjects that fit; one more than `FEW_SUBJECTS` stands for many."""
+    where, values = _subject_conditions(wanted)
+    if wanted.connections is None:
+        statement = f"SELECT s.id FROM subjects_{segment} AS s WHERE {' AND '.join(where)} LIMIT {FEW_SUBJECTS + 1}"
+        return [row[0] for row in db.execute(statement, values)]
+    names = sorted({connection for _, connection in wanted.connections})
+    numbers: list[int] = []
+    for at in range(0, len(names), 500):
+        some = names[at : at + 500]
+        statement = (
+            f"SELECT s.id, s.integration_id, s.connection_id FROM subjects_{segment} AS s"
+            f" WHERE {' AND '.join(where)} AND s.connection_id IN ({', '.join('?' * len(some))})"
+        )
+        numbers += [row[0] for row in db.execute(statement, (*values, *some)) if (row[1], row[2]) in wanted.connections]
+    return numbers
+
+
+def _reached(row: tuple[Any, ...], wanted: OperationFilter) -> bool:
+    width = len(COLUMNS)
+    return wanted.connections is None or (row[width + 1], row[width + 2]) in wanted.connections
+
+
+def _operation(row: tuple[Any, ...]) -> StoredOperation:
+    known = dict(zip((*COLUMNS, *SUBJECT), row, strict=True))
+
+    def ms(name: str) -> float | None:
+        return None if known[name] is None else known[name] / 1000
+
+    return StoredOperation(
+        known["id"],
+        Operation(
+            kind=KINDS[known["kind"]],
+            at=EPOCH + timedelta(microseconds=known["at"]),
+            request_id=known["request_id"],
+            environment=known["environment"],
+            integration_id=known["integration_id"],
+            connection_id=known["connection_id"],
+            method=known["method"],
+            host=known["host"],
+            path=known["path"],
+            status=known["status"],
+            error_code=known["error_code"],
+            duration_ms=known["duration_us"] / 1000,
+            gateway_ms=ms("gateway_us"),
+            token_ms=ms("token_us"),
+            upstream_ms=ms("upstream_us"),
+            bytes_in=known["bytes_in"],
+            bytes_out=known["bytes_out"],
+            key_id=known["key_id"],
+            trace_id=known["trace_id"],
+            rule=known["rule"],
+            attempts=known["attempts"],
+            detail=None if known["detail"] is None else json.loads(known["detail"]),
+        ),
+    )

@@ -1,0 +1,173 @@
+"""The alerts that are shipped: each names series that exist, and fires on what it is about, by Prometheus's own tool."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gateway.observe.metrics import FAMILIES
+from tests.fakes.processes import ROOT
+
+FILE = ROOT / "deploy" / "prometheus" / "rules.yaml"
+RULES: dict[str, dict[str, Any]] = {
+    rule["alert"]: rule for group in yaml.safe_load(FILE.read_text())["groups"] for rule in group["rules"]
+}
+PROMTOOL = shutil.which("promtool")
+WHOSE = 'environment="dev",integration="jira"'
+
+# Of each alert the series that make it fire, a value a minute, and some of the labels that it then has.
+FIRES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "GatewayRefreshesRefused": (
+        {f'gateway_token_refreshes_total{{{WHOSE},outcome="refused"}}': "0+1x90"},
+        {"environment": "dev", "integration": "jira"},
+    ),
+    "GatewayClientSecretRefused": (
+        {f'gateway_token_refresh_failures_total{{{WHOSE},reason="invalid_client"}}': "0x30 1x60"},
+        {"environment": "dev", "integration": "jira"},
+    ),
+    "GatewayRotationLost": (
+        {f'gateway_token_refresh_failures_total{{{WHOSE},reason="rotation_lost"}}': "0x30 1x60"},
+        {"environment": "dev", "integration": "jira"},
+    ),
+    "GatewayRefreshesSlow": (
+        {
+            f'gateway_token_refresh_seconds_bucket{{{WHOSE},le="10.0"}}': "0x90",
+            f'gateway_token_refresh_seconds_bucket{{{WHOSE},le="30.0"}}': "0+5x90",
+            f'gateway_token_refresh_seconds_bucket{{{WHOSE},le="+Inf"}}': "0+5x90",
+        },
+        {"environment": "dev", "integration": "jira"},
+    ),
+    "GatewayRefreshesOverdue": (
+        {'gateway_keep_alive_overdue_seconds{environment="dev",state="active"}': "90000x90"},
+        {"environment": "dev"},
+    ),
+    "GatewayConnectionsEnding": (
+        {'gateway_connections_ending{environment="dev",within_days="7"}': "3x90"},
+        {"environment": "dev"},
+    ),
+    "GatewayConnectionsDead": (
+        {
+            'gateway_connections{environment="dev",state="needs_reauth"}': "10x90",
+            'gateway_connections{environment="dev",state="active"}': "90x90",
+        },
+        {"environment": "dev"},
+    ),
+    "GatewayCredentialsRejected": (
+        {f'gateway_rejected_credentials_total{{{WHOSE},state="needs_reauth"}}': "0+1x90"},
+        {"environment": "dev", "integration": "jira"},
+    ),
+    "GatewayJournalUnwritable": ({"gateway_refresh_journal_unwritable": "1x90"}, {}),
+    "GatewayTokensWrittenBack": ({f"gateway_tokens_written_back_total{{{WHOSE}}}": "0+1x90"}, {}),
+    "GatewaySecretsUnreadable": (
+        {'gateway_stored_secrets_unreadable_total{environment="dev",table="connections"}': "0+1x90"},
+        {"environment": "dev"},
+    ),
+    "GatewayProviderLeftAlone": ({'gateway_upstream_breakers_open{provider="jira"}': "1x90"}, {"provider": "jira"}),
+    "GatewayRateLimited": (
+        {f'gateway_proxy_requests_total{{{WHOSE},method="GET",status="429",error=""}}': "0+5x90"},
+        {"environment": "dev", "integration": "jira"},
+    ),
+    "GatewaySlow": (
+        {
+            f'gateway_proxy_duration_seconds_bucket{{{WHOSE},part="gateway",le="0.01"}}': "0x90",
+            f'gateway_proxy_duration_seconds_bucket{{{WHOSE},part="gateway",le="0.05"}}': "0+100x90",
+            f'gateway_proxy_duration_seconds_bucket{{{WHOSE},part="gateway",le="+Inf"}}': "0+100x90",
+        },
+        {},
+    ),
+    "GatewayInvalidKeys": ({"gateway_invalid_keys_total": "0+50x90"}, {}),
+    "GatewayEventsWait": ({'gateway_events_oldest_seconds{environment="dev"}': "1000x90"}, {"environment": "dev"}),
+    "GatewayEventsDead": (
+        {'gateway_event_deliveries_total{environment="dev",outcome="dead"}': "0+1x90"},
+        {"environment": "dev"},
+    ),
+    "GatewayWorkersMissing": (
+        {'gateway_workers{instance="a"}': "1x90", 'gateway_workers_wanted{instance="a"}': "2x90"},
+        {"instance": "a"},
+    ),
+    "GatewayStoreAway": ({"gateway_store_away": "1x90"}, {}),
+    "GatewayClockOff": ({'gateway_clock_offset_seconds{instance="a"}': "-5x90"}, {"instance": "a"}),
+    "GatewayLoopLag": ({'gateway_event_loop_lag_seconds{instance="a"}': "0.5x90"}, {"instance": "a"}),
+    "GatewayFileDescriptors": (
+        {
+            'process_open_fds{instance="a"}': "900x90",
+            'process_max_fds{instance="a"}': "1000x90",
+            'gateway_build_info{instance="a"}': "1x90",
+        },
+        {"instance": "a"},
+    ),
+    "GatewayClientsTurnedAway": ({"gateway_client_connections_refused_total": "0+1x90"}, {}),
+    "GatewayReloadRefused": ({'gateway_config_reloads_total{outcome="refused"}': "0+1x90"}, {}),
+    "GatewayCallLogDropped": ({"gateway_request_log_dropped_total": "0+1x90"}, {}),
+}
+
+
+def test_each_alert_is_provoked_below() -> None:
+    assert FIRES.keys() == RULES.keys()
+
+
+def check_names(expr: str) -> None:
+    """Whether its series exist, and have the labels that it asks for."""
+    named = re.findall(r"\b((?:gateway|process)_\w+)(?:\{([^}]*)\})?", expr)
+    assert named
+    for series, labels in named:
+        family = FAMILIES[series.removesuffix("_bucket")]
+        assert set(re.findall(r"(\w+)(?:=~?|!=)\"", labels)) <= set(family.labels), series
+    grouped = {label.strip() for some in re.findall(r"by \(([^)]*)\)", expr) for label in some.split(",")}
+    families = [FAMILIES[series.removesuffix("_bucket")] for series, _ in named]
+    assert grouped <= {"le", "instance", *(label for family in families for label in family.labels)}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_an_alert_names_series_and_labels_that_exist(name: str) -> None:
+    check_names(RULES[name]["expr"])
+    assert RULES[name]["annotations"].keys() == {"summary", "fix"}
+
+
+def test_the_dashboard_names_series_and_labels_that_exist() -> None:
+    dashboard = json.loads((ROOT / "deploy" / "grafana" / "gateway.json").read_text())
+    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
+    assert len(expressions) == 20
+    for expr in expressions:
+        check_names(expr)
+
+
+def proved(tmp_path: Path, quiet: bool) -> subprocess.CompletedProcess[str]:
+    """What promtool says of all alerts on their series; `quiet`: on none."""
+    tests = []
+    for name, (series, labels) in FIRES.items():
+        rule = RULES[name]
+        values = "0x90" if quiet else None
+        fired = {"exp_labels": {**rule["labels"], **labels}}
+        tests.append(
+            {
+                "interval": "1m",
+                "input_series": [{"series": one, "values": values or text} for one, text in series.items()],
+                "alert_rule_test": [{"eval_time": "80m", "alertname": name, "exp_alerts": [] if quiet else [fired]}],
+            }
+        )
+    rules = yaml.safe_load(FILE.read_text())
+    for group in rules["groups"]:
+        for rule in group["rules"]:
+            del rule["annotations"]  # they hold values
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rules))
+    file = tmp_path / "tests.yaml"
+    file.write_text(yaml.safe_dump({"rule_files": ["rules.yaml"], "tests": tests}))
+    assert PROMTOOL is not None
+    return subprocess.run([PROMTOOL, "test", "rules", file], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="needs promtool, of the Debian package prometheus")
+def test_prometheus_takes_the_rules_and_each_alert_fires_and_only_then(tmp_path: Path) -> None:
+    assert PROMTOOL is not None
+    checked = subprocess.run([PROMTOOL, "check", "rules", FILE], capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stderr
+    fired = proved(tmp_path, quiet=False)
+    assert fired.returncode == 0, fired.stdout + fired.stderr
+    quiet = proved(tmp_path, quiet=True)
+    assert quiet.returncode == 0, quiet.stdout + quiet.stderr

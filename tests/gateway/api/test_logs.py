@@ -1,0 +1,197 @@
+"""``GET /logs``: what happened is found, by whom it may be seen, and with all that belongs to it."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from gateway.observe import call_queue
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.tracker import Tracker
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+HEADERS = {"Provider-Config-Key": "tracker", "Connection-Id": "c1"}
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_queue, "EVERY_S", 0.02)
+
+
+def expired(tracker: Tracker) -> dict[str, Any]:
+    grant = {name: text for name, text in tracker.grant().items() if name != "expires_in"}
+    return {**grant, "expires_at": "2020-01-01T00:00:00Z"}
+
+
+async def logged(running: RunningGateway, query: str = "", *, least: int = 1, key: str = "") -> list[dict[str, Any]]:
+    """The operations, as soon as so many are there. `key`: another than the environment's."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            found = await shown(running, query, key)
+            if len(found) >= least:
+                return found
+
+
+async def shown(running: RunningGateway, query: str, key: str, *, expect: int = 200) -> Any:
+    headers = {"Authorization": f"Bearer {key}"} if key else running.headers
+    async with running.http.get(f"{running.url}/logs{query}", headers=headers) as answer:
+        body = await answer.json()
+        assert answer.status == expect, body
+        return body["data"] if expect == 200 else body["error"]
+
+
+async def minted(running: RunningGateway, limits: dict[str, Any], *scopes: str) -> dict[str, Any]:
+    body = {"display_name": f"agent {limits}", "scopes": scopes, "limits": limits}
+    made: dict[str, Any] = (await running.json("POST", "/environment/api-keys", json=body, expect=200))["data"]
+    return made
+
+
+async def call(running: RunningGateway, path: str = "/proxy/me", **headers: str) -> int:
+    async with running.http.get(running.url + path, headers={**running.headers, **HEADERS, **headers}) as answer:
+        await answer.read()
+        return answer.status
+
+
+async def test_a_call_is_found_with_its_trace_and_without_its_query(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    names = {"X-Request-Id": "one", "traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
+    assert await call(running, "/proxy/me?secret=1", **names) == 200
+    assert await call(running, "/proxy/me?secret=1", **{**names, "X-Request-Id": "two"}) == 200
+    two, one = await logged(running, f"?kind=call&traceId={TRACE}", least=2)
+    for entry, request_id in ((one, "one"), (two, "two")):  # the first through the chain, the second on the fast path
+        assert (entry["request_id"], entry["trace_id"], entry["path"], entry["status"]) == (
+            request_id,
+            TRACE,
+            "/me",
+            200,
+        )
+        assert (entry["provider_config_key"], entry["connection_id"], entry["attempts"]) == ("tracker", "c1", 1)
+        assert entry["upstream_ms"] > 0
+        assert (entry["key_id"], entry["rule"], entry["error"]) == (None, None, None)
+
+
+async def test_the_rule_that_allowed_and_the_one_that_refused(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    limits = {"connections": ["tracker/c1"], "rules": ["GET /me", "GET /items/*"]}
+    made = await minted(running, limits, "environment:proxy")
+    key = {"Authorization": f"Bearer {made['secret']}"}
+    for path, status in (("/proxy/me", 200), ("/proxy/me", 200), ("/proxy/else", 403)):
+        assert await call(running, path, **key) == status
+    refused, *allowed = await logged(running, f"?keyId={made['id']}", least=3)
+    assert [one["rule"] for one in allowed] == ["GET /me", "GET /me"]
+    assert (refused["rule"], refused["error"], refused["status"], refused["attempts"]) == ("rules", "forbidden", 403, 0)
+
+
+async def test_a_refresh_is_found_under_the_call_that_waited_for_it(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(expired(tracker))
+    assert await call(running, **{"X-Request-Id": "waited"}) == 200
+    entries = await logged(running, "?requestId=waited", least=2)
+    assert {one["kind"] for one in entries} == {"call", "refresh"}
+    refresh = next(one for one in entries if one["kind"] == "refresh")
+    assert (refresh["connection_id"], refresh["error"], refresh["detail"]) == ("c1", None, {"version": 2})
+    (whole,) = (await running.json("GET", "/logs?kind=call&include=operations"))["data"]
+    assert [one["kind"] for one in whole["operations"]] == ["refresh"]
+
+
+async def test_a_key_sees_the_operations_of_its_connections_alone(running: RunningGateway, tracker: Tracker) -> None:
+    for name, team in (("c1", "red"), ("c2", "blue")):
+        await running.imported(tracker.grant(), name, tags={"team": team})
+        assert await call(running, **{"Connection-Id": name}) == 200
+    await logged(running, "?kind=call", least=2)
+    for limits, seen in (
+        ({"connections": ["tracker/c2"]}, {"c2"}),
+        ({"tags": {"team": "red"}}, {"c1"}),
+        ({"integrations": ["tracker"]}, {"c1", "c2"}),
+    ):
+        key = (await minted(running, limits, "environment:logs:read"))["secret"]
+        assert {one["connection_id"] for one in await logged(running, key=key)} == seen
+        assert await shown(running, "?connectionId=c3", key) == []
+    without = await minted(running, {}, "environment:proxy")
+    refusal = await shown(running, "", without["secret"], expect=403)
+    assert refusal["payload"]["required"] == ["environment:logs:read"]
+
+
+async def test_by_end_user_and_by_tag(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant(), "c1", end_user={"id": "ann"}, tags={"team": "red"})
+    await running.imported(tracker.grant(), "c2", end_user={"id": "bob"}, tags={"team": "blue"})
+    for name in ("c1", "c2"):
+        assert await call(running, **{"Connection-Id": name}) == 200
+    await logged(running, "?kind=call", least=2)
+    for query, name in (("endUserId=ann", "c1"), ("tags[team]=blue", "c2")):
+        assert {one["connection_id"] for one in await logged(running, f"?{query}")} == {name}
+    assert (await running.json("GET", "/logs?endUserId=nobody"))["data"] == []
+
+
+async def test_page_by_page_and_after(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    for number in range(7):
+        assert await call(running, f"/proxy/items/{number}") == 200
+    every = [one["id"] for one in await logged(running, "?kind=call", least=7)]
+    assert every == sorted(every, reverse=True)
+    paged: list[int] = []
+    cursor = ""
+    while True:
+        body = await running.json("GET", f"/logs?kind=call&limit=3{cursor}")
+        paged += [one["id"] for one in body["data"]]
+        if "next_cursor" not in body:
+            break
+        cursor = f"&cursor={body['next_cursor']}"
+    assert paged == every
+    assert [one["id"] for one in await logged(running, f"?kind=call&after={every[2]}", least=2)] == every[:2]
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("status=abc", "status"),
+        ("from=yesterday", "from"),
+        ("kind=calls", "kind"),
+        ("failed=maybe", "failed"),
+        ("cursor=x", "cursor"),
+        ("limit=0", "limit"),
+        ("include=all", "include"),
+        ("text=x", "text"),
+        ("surprise=1", "surprise"),
+    ],
+)
+async def test_wrong_filters_are_named(running: RunningGateway, query: str, names: str) -> None:
+    answer = await running.json("GET", f"/logs?{query}", expect=400)
+    assert names in answer["error"]["message"]
+
+
+async def test_no_more_is_logged_where_it_is_off_and_less_where_it_is_sampled(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await running.imported(tracker.grant())
+    calls = running.runtime.call_queue
+    calls.sample = 0.0
+    assert await call(running) == 200
+    tracker.forbidden.add("/nowhere")
+    assert await call(running, "/proxy/nowhere") == 403
+    (only,) = await logged(running, "?kind=call")
+    assert only["status"] == 403
+    calls.stored = False
+    assert await call(running, "/proxy/nowhere") == 403
+    assert len(await logged(running, "?kind=call")) == 1
+
+
+async def test_no_secret_of_a_journey_is_in_the_log(running: RunningGateway, tracker: Tracker) -> None:
+    grant = expired(tracker)
+    await running.imported(grant)
+    await call(running, "/proxy/me?token=SECRET-QUERY", **{"X-Secret": "SECRET-HEADER"})
+    await call(running, "/proxy/me?token=SECRET-QUERY", **{"X-Secret": "SECRET-HEADER"})
+    await logged(running, "?kind=call", least=2)
+    await running.stop()
+    held = b"".join(path.read_bytes() for path in running.folder.glob("*.calls.db*"))
+    assert b"/me" in held
+    tokens = {
+        grant["access_token"],
+        grant["refresh_token"],
+        tracker.grants[0].refresh_token,
+        *tracker.grants[0].access_tokens,
+    }
+    assert len(tokens) == 4
+    for marker in ("SECRET-QUERY", "SECRET-HEADER", *tokens):
+        assert marker.encode() not in held
+    await running.start()

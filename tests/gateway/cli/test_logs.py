@@ -1,0 +1,98 @@
+"""``gateway logs``: the log as a table, as JSON, and as it grows; beside a gateway that runs."""
+
+import asyncio
+import json
+import sys
+from datetime import UTC, datetime
+
+import pytest
+
+from gateway.records.operation import Operation
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.processes import ROOT
+from tests.gateway.cli.command import Ran, ran
+from tests.gateway.cli.examined import Examined
+
+
+def operation(number: int, **fields: object) -> Operation:
+    plain = Operation(
+        "call", datetime.now(UTC), f"r{number}", "dev", "tracker", f"c{number}", "GET", path=f"/items/{number}"
+    )
+    return plain._replace(**{"status": 200, **fields})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+async def filled(running: RunningGateway, examined: Examined) -> Examined:
+    examined.write()
+    rows = [
+        operation(1),
+        operation(2, status=502, error_code="upstream_timeout"),
+        operation(3, kind="refresh", path=""),
+    ]
+    await running.runtime.store.call_log.add_many(rows)
+    return examined
+
+
+async def logs(of: Examined, *words: str) -> Ran:
+    return await asyncio.to_thread(ran, "logs", "-c", str(of.file), *words)
+
+
+async def test_a_table_newest_first(filled: Examined) -> None:
+    shown = await logs(filled)
+    assert shown.exit_code == 0, shown.stderr
+    head, *lines = shown.stdout.splitlines()
+    assert head.split()[:4] == ["AT", "(UTC)", "KIND", "CONNECTION"]
+    assert [line.split()[2:4] for line in lines] == [
+        ["refresh", "tracker/c3"],
+        ["call", "tracker/c2"],
+        ["call", "tracker/c1"],
+    ]
+
+
+async def test_filters_and_json(filled: Examined) -> None:
+    for words, ids in (
+        (("--failed",), ["r2"]),
+        (("--status", "5xx"), ["r2"]),
+        (("--code", "upstream_timeout"), ["r2"]),
+        (("--kind", "refresh"), ["r3"]),
+        (("--connection", "c1"), ["r1"]),
+        (("--request", "r1"), ["r1"]),
+        (("--text", "ITEMS/2"), ["r2"]),
+        (("--since", "1h", "--limit", "2"), ["r3", "r2"]),
+        (("--until", "1h"), []),
+    ):
+        shown = await logs(filled, "--json", *words)
+        assert shown.exit_code == 0, shown.stderr
+        assert [one["request_id"] for one in json.loads(shown.stdout)["data"]] == ids, words
+
+
+async def test_where_there_is_more_the_way_on_is_named(filled: Examined) -> None:
+    shown = await logs(filled, "--limit", "2")
+    cursor = shown.stderr.rpartition("--cursor ")[2].strip()
+    rest = await logs(filled, "--cursor", cursor, "--json")
+    assert [one["request_id"] for one in json.loads(rest.stdout)["data"]] == ["r1"]
+
+
+@pytest.mark.parametrize("words", [("--status", "abc"), ("--since", "yesterday")])
+async def test_wrong_filters_are_named(filled: Examined, words: tuple[str, str]) -> None:
+    refused = await logs(filled, *words)
+    assert refused.exit_code == 2
+    assert words[0] in refused.stderr
+
+
+async def test_what_is_stored_meanwhile_is_followed(running: RunningGateway, filled: Examined) -> None:
+    command = (sys.executable, "-m", "gateway", "logs", "-c", str(filled.file), "--follow", "--json")
+    following = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, cwd=ROOT)
+    assert following.stdout is not None
+    seen = []
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            for number in range(1, 6):
+                if number > 3:
+                    await running.runtime.store.call_log.add_many([operation(number)])
+                seen.append(json.loads(await following.stdout.readline())["request_id"])
+    finally:
+        following.terminate()
+        await following.wait()
+    assert seen == ["r1", "r2", "r3", "r4", "r5"]

@@ -1,0 +1,267 @@
+"""What both call logs promise: what is added is found as it was, by each filter, newest first, within bounds."""
+
+import random
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from gateway import clock
+from gateway.records.operation import KINDS, Operation, OperationFilter, StoredOperation
+from gateway.records.proxied_call import ExchangeRecord
+from gateway.store import Store
+from gateway.store.call_log import sqlite_call_log, sqlite_search
+from gateway.store.call_log.call_log_store import CallLogBounds
+
+START = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+@pytest.fixture(autouse=True)
+def today(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "now", lambda: START + timedelta(hours=1))
+
+
+@pytest.fixture(params=[7, 10**9], ids=["sealed", "open"])
+def small_segments(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of SQLite: most rows in segments that are full and indexed, or all in the one that is written."""
+    monkeypatch.setattr(sqlite_call_log, "SEGMENT_ROWS", request.param)
+
+
+def operation(number: int = 0, **fields: Any) -> Operation:
+    plain = Operation(
+        kind="call",
+        at=START + timedelta(seconds=number),
+        request_id=f"r{number}",
+        environment="dev",
+        integration_id="jira",
+        connection_id="u1",
+        method="GET",
+        host="api.example.com",
+        path=f"/issues/{number}",
+        status=200,
+        duration_ms=12.5,
+        gateway_ms=0.5,
+        token_ms=0.0,
+        upstream_ms=12.0,
+        bytes_in=3,
+        bytes_out=2**40,
+        attempts=2,
+    )
+    return plain._replace(**fields)
+
+
+async def found(store: Store, **wanted: Any) -> list[Operation]:
+    page = await store.call_log.find(OperationFilter("dev", **wanted))
+    return [one.operation for one in page.operations]
+
+
+async def test_what_is_stored_is_found_as_it_was(store: Store) -> None:
+    full = operation(
+        1, key_id=7, trace_id=TRACE, rule="GET /issues/*", error_code="cut", detail={"message": "Grüße", "final": True}
+    )
+    bare = Operation("refresh", START, "", "dev")
+    await store.call_log.add_many([bare, full])
+    await store.call_log.add_many([])
+    assert await found(store) == [full, bare]
+
+
+async def test_a_proxied_call_becomes_an_operation_with_its_trace(store: Store) -> None:
+    exchange = ExchangeRecord(
+        *(START, "r1", "dev", "jira", "u1", "GET", "api.example.com", "/x", 502, 12.5, 0, 7, "upstream_unreachable"),
+        *(0.5, 0.0, 12.0, 7, f"00-{TRACE}-00f067aa0ba902b7-01", "GET /x", 3),
+    )
+    await store.call_log.add_many([exchange])
+    assert await found(store) == [
+        Operation(
+            *("call", START, "r1", "dev", "jira", "u1", "GET", "api.example.com", "/x", 502, "upstream_unreachable"),
+            *(12.5, 0.5, 0.0, 12.0, 0, 7, 7, TRACE, "GET /x", 3),
+        )
+    ]
+
+
+CASES: list[dict[str, Any]] = [
+    {},
+    {"since": START + timedelta(seconds=40)},
+    {"until": START + timedelta(seconds=40)},
+    {"since": START + timedelta(seconds=10), "until": START + timedelta(seconds=90)},
+    {"kind": "call"},
+    {"kind": "refresh"},
+    {"kind": "webhook"},
+    {"integration_id": "jira"},
+    {"integration_id": "nothing"},
+    {"connection_id": "u1"},
+    {"connection_id": "u2", "integration_id": "slack"},
+    {"connections": frozenset({("jira", "u1"), ("slack", "u2")})},
+    {"connections": frozenset()},
+    {"connections": frozenset({("jira", "u1")}), "status": (500, 599)},
+    {"key_id": 7},
+    {"key_id": 7, "status": (400, 499)},
+    {"status": (404, 404)},
+    {"status": (200, 299)},
+    {"status": (403, 403)},
+    {"failed": True},
+    {"failed": False},
+    {"error_code": "cut"},
+    {"error_code": "cut", "connection_id": "u1"},
+    {"error_code": "never"},
+    {"method": "POST"},
+    {"path": "/issues/1"},
+    {"text": "ISSUES/12"},
+    {"text": "cut"},
+    {"text": "words of the provider"},
+    {"request_id": "r17"},
+    {"request_id": "r17", "connection_id": "nobody"},
+    {"trace_id": TRACE},
+]
+
+
+def fits(one: Operation, wanted: OperationFilter) -> bool:
+    """The filter, written once more and as plainly as can be."""
+    failed = one.error_code is not None or one.status >= 400
+    text = f"{one.path} {one.error_code} {(one.detail or {}).get('message')}".lower()
+    return all(
+        (
+            one.environment == wanted.environment,
+            wanted.since is None or one.at >= wanted.since,
+            wanted.until is None or one.at < wanted.until,
+            wanted.kind in (None, one.kind),
+            wanted.integration_id in (None, one.integration_id),
+            wanted.connection_id in (None, one.connection_id),
+            wanted.connections is None or (one.integration_id, one.connection_id) in wanted.connections,
+            wanted.key_id in (None, one.key_id),
+            wanted.status is None or wanted.status[0] <= one.status <= wanted.status[1],
+            wanted.failed in (None, failed),
+            wanted.error_code in (None, one.error_code),
+            wanted.method in (None, one.method),
+            wanted.path is None or one.path.startswith(wanted.path),
+            wanted.text is None or wanted.text.lower() in text,
+            wanted.request_id in (None, one.request_id),
+            wanted.trace_id in (None, one.trace_id),
+        )
+    )
+
+
+def made_up() -> list[Operation]:
+    drawn = random.Random(5)
+    made = []
+    for number in range(120):
+        status = drawn.choice((200, 200, 201, 404, 429, 500))
+        made.append(
+            operation(
+                number,
+                kind=drawn.choice((*KINDS[:2], "call", "call")),
+                environment=drawn.choice(("dev", "dev", "prod")),
+                integration_id=drawn.choice(("jira", "slack")),
+                connection_id=drawn.choice(("u1", "u2", "u3")),
+                key_id=drawn.choice((None, 7, 8)),
+                method=drawn.choice(("GET", "POST")),
+                status=status,
+                error_code="cut" if drawn.random() < 0.2 else None,
+                trace_id=TRACE if drawn.random() < 0.1 else None,
+                detail={"message": "words of the provider"} if drawn.random() < 0.1 else None,
+            )
+        )
+    return made
+
+
+async def test_each_filter_finds_what_fits_and_nothing_else(store: Store, small_segments: None) -> None:
+    made = made_up()
+    for at in range(0, len(made), 5):
+        await store.call_log.add_many(made[at : at + 5])
+    for case in CASES:
+        wanted = OperationFilter("dev", **case, limit=1000)
+        page = await store.call_log.find(wanted)
+        assert [one.operation for one in page.operations] == [one for one in made[::-1] if fits(one, wanted)], case
+        assert not page.more
+        few = await paged(store, replace(wanted, limit=3))
+        assert few == page.operations, case
+
+
+async def paged(store: Store, wanted: OperationFilter) -> list[StoredOperation]:
+    """All that fit, page by page."""
+    every: list[StoredOperation] = []
+    while True:
+        page = await store.call_log.find(wanted)
+        every += page.operations
+        if not page.more:
+            return every
+        assert len(page.operations) == wanted.limit
+        wanted = replace(wanted, before=page.operations[-1].id)
+
+
+async def test_following_finds_each_row_once_and_in_order(store: Store, small_segments: None) -> None:
+    seen: list[Operation] = []
+    after = 0
+    for number in range(40):
+        await store.call_log.add_many([operation(number)])
+        page = await store.call_log.find(OperationFilter("dev", after=after))
+        seen += [one.operation for one in page.operations[::-1]]
+        after = max((one.id for one in page.operations), default=after)
+    assert seen == [operation(number) for number in range(40)]
+
+
+async def test_a_search_that_takes_too_long_says_how_far_it_came(
+    store: Store, small_segments: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(40):
+        await store.call_log.add_many([operation(number)])
+    monkeypatch.setattr(sqlite_search, "SEARCH_S", -1.0)
+    monkeypatch.setattr("gateway.store.call_log.postgres_call_log.SEARCH_S", -1.0)
+    every: list[int] = []
+    wanted = OperationFilter("dev", limit=100)
+    for _ in range(50):
+        page = await store.call_log.find(wanted)
+        every += [int(one.operation.request_id[1:]) for one in page.operations]
+        if page.searched_to is None:
+            break
+        assert page.more
+        assert page.searched_until is not None
+        assert page.searched_until <= START + timedelta(seconds=min(every))
+        wanted = replace(wanted, before=page.searched_to)
+    assert every == list(range(39, -1, -1))
+
+
+async def test_a_search_that_ends_goes_on_behind_a_day_without_rows(
+    store: Store, small_segments: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.call_log.bounds = CallLogBounds(max_rows=24)
+    await store.call_log.add_many([operation(0)])
+    late = [operation(at=START + timedelta(hours=30), request_id="late")]
+    monkeypatch.setattr(clock, "now", lambda: START + timedelta(hours=31))
+    await store.call_log.add_many(late)
+    if store.call_log.__class__.__name__ == "PostgresCallLog":
+        await store.former_log._transactions.write(lambda db: db.exec_driver_sql("DELETE FROM call_log WHERE id > 1"))
+    monkeypatch.setattr(sqlite_search, "SEARCH_S", -1.0)
+    monkeypatch.setattr("gateway.store.call_log.postgres_call_log.SEARCH_S", -1.0)
+    ids: list[str] = []
+    wanted = OperationFilter("dev")
+    for _ in range(4):
+        page = await store.call_log.find(wanted)
+        ids += [one.operation.request_id for one in page.operations]
+        wanted = replace(wanted, before=page.searched_to)
+        if page.searched_to is None:
+            break
+    assert ids[-1] == "r0"
+
+
+async def test_what_is_too_old_is_neither_found_nor_kept(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.call_log.bounds = CallLogBounds(keep_days=2)
+    old = operation(at=START - timedelta(days=3))
+    await store.call_log.add_many([old])
+    assert await found(store) == []
+    await store.call_log.add_many([operation(1)])
+    await store.call_log.prune(clock.now())
+    store.call_log.bounds = CallLogBounds(keep_days=365)
+    assert await found(store) == [operation(1)]
+
+
+async def test_no_more_rows_are_kept_than_a_former_bound_says(store: Store) -> None:
+    store.call_log.bounds = CallLogBounds(max_rows=24)
+    for number in range(60):
+        await store.call_log.add_many([operation(number)])
+    await store.call_log.prune(clock.now())
+    numbers = [int(one.request_id[1:]) for one in await found(store)]
+    assert numbers == list(range(59, 59 - len(numbers), -1))
+    assert 20 <= len(numbers) <= 24

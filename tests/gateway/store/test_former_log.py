@@ -1,0 +1,62 @@
+"""Rows of former releases leave by age; what cannot be pruned keeps nothing else."""
+
+import asyncio
+from datetime import datetime, timedelta
+
+import pytest
+from sqlalchemy import func, insert, select
+
+from gateway.errors import Unavailable
+from gateway.store import Store
+from gateway.store.changes import AT_ONCE
+from gateway.store.tables import request_log
+from tests.gateway.store.conftest import NOW
+
+
+async def fill(store: Store, seconds: int, rows: int) -> None:
+    row = {"request_id": "r1", "environment": "dev", "integration_id": "jira", "connection_id": "u1", "method": "GET"}
+    row |= {"host": "api.example.com", "path": "/x", "status": 200, "duration_ms": 1.5, "bytes_in": 0, "bytes_out": 7}  # type: ignore[dict-item]
+    rows_ = [{**row, "at": NOW + timedelta(seconds=seconds)}] * rows
+    await store.former_log._transactions.write(lambda db: db.execute(insert(request_log), rows_))
+
+
+async def count(store: Store) -> int:
+    async with store.former_log._transactions.read() as db:
+        rows: int = (await db.execute(select(func.count()).select_from(request_log))).scalar_one()
+        return rows
+
+
+async def test_what_is_older_is_pruned_however_much_it_is(store: Store) -> None:
+    await fill(store, 0, 2 * AT_ONCE + 1)
+    await fill(store, 10, 3)
+    assert await store.former_log.prune(NOW + timedelta(seconds=10)) == 2 * AT_ONCE + 1
+    assert await count(store) == 3
+
+
+async def test_other_writes_come_between_while_much_is_removed(store: Store) -> None:
+    await fill(store, 0, 10 * AT_ONCE)
+    pruning = asyncio.create_task(store.former_log.prune(NOW + timedelta(seconds=1)))
+    between = 0
+    while not pruning.done():
+        await fill(store, 10, 1)
+        between += not pruning.done()
+    assert await pruning == 10 * AT_ONCE
+    assert between >= 5
+
+
+async def test_what_cannot_be_pruned_keeps_nothing_else(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(_now: datetime) -> None:
+        raise Unavailable("store_unavailable", "the statement took too long", retry_after_s=1)
+
+    pruned = []
+
+    async def noted(_now: datetime) -> None:
+        pruned.append(True)
+
+    monkeypatch.setattr(store.sessions, "prune", broken)
+    monkeypatch.setattr(store.changes, "prune", broken)
+    monkeypatch.setattr(store.refreshes, "forget_previous", noted)
+    with pytest.raises(ExceptionGroup) as refusal:
+        await store.prune(NOW)
+    assert [fault.__notes__ for fault in refusal.value.exceptions] == [["connect sessions"], ["changes"]]
+    assert pruned == [True]
