@@ -16,7 +16,7 @@ MOST_DETAIL: Final = 4000  # characters of a record's `detail` as JSON
 MOST_TEXT: Final = 500  # characters of one text in it
 
 
-class Action(StrEnum):
+class AuditAction(StrEnum):
     """Everything that is recorded. The value is what records, filters and exports show."""
 
     meaning: str
@@ -56,7 +56,7 @@ ACTOR_KINDS: Final[tuple[ActorKind, ...]] = get_args(ActorKind)
 
 
 @dataclass(frozen=True, slots=True)
-class Actor:
+class AuditActor:
     """Who acts.
 
     ``key``: a minted key, with its id, its name and the ids of the keys above it, the nearest first. ``configured_key``: one
@@ -89,8 +89,8 @@ class Actor:
         return {name: value for name, value in members.items() if value not in (None, "", [])}
 
 
-SYSTEM: Final = Actor("system")
-acting: ContextVar[Actor] = ContextVar("acting", default=SYSTEM)
+SYSTEM: Final = AuditActor("system")
+acting: ContextVar[AuditActor] = ContextVar("acting", default=SYSTEM)
 """Who acts now: set for a request to the API and for a command, else the gateway itself."""
 
 
@@ -102,9 +102,9 @@ class AuditEntry:
     digest, never the id itself. `environment` empty: it concerns the whole store.
     """
 
-    action: Action
+    action: AuditAction
     at: datetime
-    actor: Actor
+    actor: AuditActor
     environment: str = ""
     integration_id: str = ""
     connection_id: str = ""
@@ -115,7 +115,7 @@ class AuditEntry:
     detail: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, action: Action, environment: str = "", at: datetime | None = None, **members: Any) -> "AuditEntry":
+    def of(cls, action: AuditAction, environment: str = "", at: datetime | None = None, **members: Any) -> "AuditEntry":
         """By whom `acting` says, under the request in hand, now."""
         return cls(
             action=action,

@@ -10,7 +10,7 @@ from typing import Any, Final
 from sqlalchemy import Row, RowMapping, and_, bindparam, delete, exists, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.records.audit import Action, AuditEntry
+from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connecting import SessionTerms
 from gateway.records.connection import MOVED, Connection, ConnectionRef, Mark, NewConnection, Past, Sealed
 from gateway.records.event import Event
@@ -130,7 +130,7 @@ class ConnectionStore:
         `terms`: of the session that makes it, which counts it. Raises Forbidden, and stores nothing, where that session has
         made as many as it may. Without a session it is an import.
         """
-        entry = about(Action.CONNECTION_IMPORTED, new.ref, now)
+        entry = about(AuditAction.CONNECTION_IMPORTED, new.ref, now)
         digest = None if terms is None else terms.session_digest
 
         async def write(db: AsyncConnection) -> tuple[Connection, bool]:
@@ -160,7 +160,7 @@ class ConnectionStore:
             its = select(connect_sessions.c.key_id).where(connect_sessions.c.digest == session_digest)
             key_id = (await db.execute(its)).scalar()
             entry = entry.with_session(session_digest, int(key_id) if key_id else None)
-            action = Action.CONNECTION_CREATED if created else Action.CONNECTION_RECONNECTED
+            action = AuditAction.CONNECTION_CREATED if created else AuditAction.CONNECTION_RECONNECTED
             entry = replace(entry, action=action)
         await self._note(db, replace(entry, detail=_what(new, created=created)), written)
         await note_change(db, new.ref, now)
@@ -184,7 +184,7 @@ class ConnectionStore:
         None, and nothing is written, where it held something and `over` is false. The application gets no event: to
         it, nothing is new.
         """
-        entry = about(Action.CONNECTION_IMPORTED, new.ref, now)
+        entry = about(AuditAction.CONNECTION_IMPORTED, new.ref, now)
 
         async def write(db: AsyncConnection) -> tuple[Connection, bool] | None:
             created = await self._claim_row(db, new, now)
@@ -243,7 +243,7 @@ class ConnectionStore:
             connect_sessions.c.connection_id == ref.connection_id,
         )
 
-        entry = about(Action.CONNECTION_DELETED, ref, now)
+        entry = about(AuditAction.CONNECTION_DELETED, ref, now)
         its = select(connections.c.id, connections.c.end_user_id).where(at(ref))
 
         async def write(db: AsyncConnection) -> bool:
@@ -265,7 +265,7 @@ class ConnectionStore:
         """Note that the connection was read through the API (`last_fetched_at`); no other process need know at once."""
         await self._rows.update(update(connections).where(at(ref)).values(last_fetched_at=now))
 
-    async def note_read(self, rows: Sequence[Connection], action: Action, *, now: datetime, **detail: Any) -> None:
+    async def note_read(self, rows: Sequence[Connection], action: AuditAction, *, now: datetime, **detail: Any) -> None:
         """Record that the credentials of these are about to leave. Raises Unavailable: then they must not."""
         entries = [replace(about(action, row.ref, now), detail=detail) for row in rows]
         ids = tuple(row.end_user.id if row.end_user else None for row in rows)
@@ -342,7 +342,7 @@ class ConnectionStore:
         return found
 
 
-def about(action: Action, ref: ConnectionRef, now: datetime) -> AuditEntry:
+def about(action: AuditAction, ref: ConnectionRef, now: datetime) -> AuditEntry:
     """A record of the audit trail on a connection, by whoever acts now."""
     return AuditEntry.of(
         action, ref.environment, now, integration_id=ref.integration_id, connection_id=ref.connection_id

@@ -13,7 +13,7 @@ from typing import Any, Final
 from sqlalchemy import ColumnElement, and_, delete, exists, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.records.audit import Action, AuditEntry
+from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connection import ConnectionRef, Sealed
 from gateway.records.event import Content, Delivery, DeliveryOutcome, DeliveryState
 from gateway.store.audit.audit_trail import AuditTrail
@@ -228,7 +228,7 @@ class EventLog:
         again = {"state": DeliveryState.PENDING.value, "attempts": 0, "due_at": now, "give_up_at": now + TRIED_FOR}
         again |= {"ended_at": None, **NO_LEASE}
         changed = update(deliveries).where(*_conditions(wanted), idle).values(again)
-        entry = AuditEntry.of(Action.EVENTS_REPLAYED, wanted.environment, now)
+        entry = AuditEntry.of(AuditAction.EVENTS_REPLAYED, wanted.environment, now)
 
         async def write(db: AsyncConnection) -> int:
             returned = changed.returning(table.integration_id, table.connection_id)

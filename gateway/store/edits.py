@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.records.audit import Action, AuditEntry
+from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connection import Connection, ConnectionRef, EndUser
 from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.changes import note_change
@@ -45,7 +45,7 @@ class EditStore:
         """The connection as it is afterwards."""
         fields = [name for name in ("end_user", "tags", "webhook_url_override") if getattr(wanted, name) is not None]
         where = {"integration_id": ref.integration_id, "connection_id": ref.connection_id}
-        entry = AuditEntry.of(Action.CONNECTION_CHANGED, ref.environment, now, **where, detail={"fields": fields})
+        entry = AuditEntry.of(AuditAction.CONNECTION_CHANGED, ref.environment, now, **where, detail={"fields": fields})
 
         async def write(db: AsyncConnection) -> Connection:
             held = await _held(db, ref)

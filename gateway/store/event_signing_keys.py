@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import delete, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.records.audit import Action, AuditEntry
+from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connection import Sealed
 from gateway.secret import Secret
 from gateway.store.audit.audit_trail import AuditTrail
@@ -60,7 +60,7 @@ class SigningKeyStore:
     async def rotate(self, environment: str, key: Secret, *, now: datetime, retires_at: datetime) -> None:
         """Let `key` be in force; the one before signs beside it until `retires_at`, older ones no more."""
         table = signing_keys.c
-        entry = AuditEntry.of(Action.EVENT_KEY_ROTATED, environment, now)
+        entry = AuditEntry.of(AuditAction.EVENT_KEY_ROTATED, environment, now)
 
         async def write(db: AsyncConnection) -> None:
             await self._trail.note(db, entry)

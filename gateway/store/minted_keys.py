@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import Conflict, NotFound
 from gateway.records.access import KeyLimits, Kind, MintedKey
-from gateway.records.audit import Action, Actor, AuditEntry
+from gateway.records.audit import AuditAction, AuditActor, AuditEntry
 from gateway.records.connection import ConnectionRef
 from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.changes import note_change
@@ -77,7 +77,7 @@ class KeyStore:
 
     async def add(self, new: NewMintedKey, *, now: datetime) -> MintedKey:
         """Store it. Raises Conflict where another living key has its name, NotFound where it replaces none."""
-        entry = AuditEntry.of(Action.KEY_CREATED, new.environment, now, detail=_as_detail(new))
+        entry = AuditEntry.of(AuditAction.KEY_CREATED, new.environment, now, detail=_as_detail(new))
 
         async def write(db: AsyncConnection) -> MintedKey:
             if new.replaces is not None:
@@ -102,7 +102,7 @@ class KeyStore:
 
     async def revoke(self, environment: str, key_id: int, *, now: datetime) -> Sequence[str]:
         """End it and all that it minted, directly or not. The digests of those that lived until now."""
-        entry = AuditEntry.of(Action.KEY_REVOKED, environment, now)
+        entry = AuditEntry.of(AuditAction.KEY_REVOKED, environment, now)
 
         async def write(db: AsyncConnection) -> Sequence[str]:
             ended: dict[int, str] = {}
@@ -128,7 +128,7 @@ class KeyStore:
 
     async def touch(self, digests: Sequence[str], *, now: datetime) -> None:
         """Note that they were used, and record of each for which that is the first time."""
-        entry = AuditEntry.of(Action.KEY_FIRST_USED, "", now)
+        entry = AuditEntry.of(AuditAction.KEY_FIRST_USED, "", now)
         for at in range(0, len(digests), MOST_AT_ONCE):
             some = keys.c.digest.in_(digests[at : at + MOST_AT_ONCE])
             await self._transactions.write(partial(self._touch, some=some, entry=entry))
@@ -137,7 +137,7 @@ class KeyStore:
         used = update(keys).where(some).values(last_used_at=entry.at)
         first = used.where(keys.c.last_used_at.is_(None)).returning(keys.c.id, keys.c.environment, keys.c.name)
         for key in (await db.execute(first)).all():
-            by = Actor("key", key_id=key.id, name=key.name, address=entry.actor.address)
+            by = AuditActor("key", key_id=key.id, name=key.name, address=entry.actor.address)
             first_use = dataclasses.replace(entry, environment=key.environment, key_id=key.id, actor=by)
             await self._trail.note(db, first_use)
         await db.execute(used)

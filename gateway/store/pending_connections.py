@@ -10,7 +10,7 @@ from sqlalchemy import RowMapping, and_, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import GatewayError
-from gateway.records.audit import Action
+from gateway.records.audit import AuditAction
 from gateway.records.connecting import PendingConnection, SessionTerms
 from gateway.records.connection import (
     Account,
@@ -163,7 +163,7 @@ class PendingStore:
         new, table = pending.new, pending_connections.c
         assert new is not None
         waits = table.uid == pending.uid, table.sealed.is_not(None), table.expires_at > now
-        entry = about(Action.CONNECTION_CREATED, pending.ref, now)
+        entry = about(AuditAction.CONNECTION_CREATED, pending.ref, now)
 
         async def write(db: AsyncConnection) -> tuple[Connection, bool] | None:
             done = update(pending_connections).where(*waits).values(sealed=None)

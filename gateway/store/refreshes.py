@@ -29,7 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway import clock
-from gateway.records.audit import Action, AuditEntry
+from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connection import Connection, ConnectionRef, Lease, Lifespan, RefreshFailure
 from gateway.records.states import REJECTED, Happening, State, of_failure
 from gateway.store.audit.audit_trail import AuditTrail
@@ -431,4 +431,4 @@ class RefreshStore:
 def _recorded(ref: ConnectionRef, now: datetime) -> AuditEntry:
     """For the audit trail. Whose connection it is, the record of its creation says."""
     where = {"integration_id": ref.integration_id, "connection_id": ref.connection_id}
-    return AuditEntry.of(Action.CONNECTION_REFRESHED, ref.environment, now, **where)
+    return AuditEntry.of(AuditAction.CONNECTION_REFRESHED, ref.environment, now, **where)

@@ -18,7 +18,7 @@ from sqlalchemy import Column, LargeBinary, bindparam, delete, exists, func, sel
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import Unavailable
-from gateway.records.audit import Action, AuditEntry
+from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connection import Sealed
 from gateway.store.audit.audit_records import SIGNING_KEY_OF, locked_state
 from gateway.store.audit.audit_trail import AuditTrail
@@ -230,7 +230,7 @@ class Rotation:
         counts = {"sealed": rotated.sealed, "new_keys": rotated.new_keys, "removed_keys": rotated.removed_keys}
         detail = {**counts, "left": rotated.left, "first_key": self._keys.keyring.first_id}
         outcome = "ok" if not rotated.left and not rotated.damaged else "failed"
-        await self._trail.write(AuditEntry.of(Action.ENCRYPTION_KEYS_ROTATED, outcome=outcome, detail=detail))
+        await self._trail.write(AuditEntry.of(AuditAction.ENCRYPTION_KEYS_ROTATED, outcome=outcome, detail=detail))
         return rotated
 
     async def verify(self, step: Step) -> list[str]:

@@ -10,7 +10,7 @@ import structlog
 from sqlalchemy import ColumnElement, RowMapping, Select, and_, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.records.audit import Action, AuditEntry
+from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connection import ConnectionRef, Sealed
 from gateway.records.integration import Integration, Made
 from gateway.secret import Secret
@@ -64,7 +64,7 @@ class IntegrationStore:
         """`new` as it is stored; None where its key is taken."""
         made = Made(uuid.uuid4().hex, 1, now, now)
         stored = replace(new, made=made)
-        entry = _entry(Action.INTEGRATION_CREATED, new, now, provider=new.provider)
+        entry = _entry(AuditAction.INTEGRATION_CREATED, new, now, provider=new.provider)
 
         async def write(db: AsyncConnection) -> bool:
             row = {**self._columns(stored, made), "uid": made.uid, "created_at": now}
@@ -89,7 +89,7 @@ class IntegrationStore:
             integrations.c.version == before.made.version,
             integrations.c.ending_at.is_(None),
         )
-        entry = _entry(Action.INTEGRATION_CHANGED, after, now, fields=_changed(before, after))
+        entry = _entry(AuditAction.INTEGRATION_CHANGED, after, now, fields=_changed(before, after))
 
         async def write(db: AsyncConnection) -> bool:
             if after.integration_id != before.integration_id and await _barred(db, before, after):
@@ -106,7 +106,7 @@ class IntegrationStore:
 
     async def note_read(self, integration: Integration, *, now: datetime) -> None:
         """Record that its client secret is about to leave. Raises Unavailable: then it must not."""
-        await self._trail.write(_entry(Action.CLIENT_SECRET_READ, integration, now))
+        await self._trail.write(_entry(AuditAction.CLIENT_SECRET_READ, integration, now))
 
     async def has_connections(self, environment: str, integration_id: str) -> bool:
         async with self._transactions.read() as db:
@@ -116,7 +116,7 @@ class IntegrationStore:
         """From here on it is gone for every node; its connections are still there, and deleted next."""
         assert integration.made is not None
         its = and_(integrations.c.uid == integration.made.uid, integrations.c.ending_at.is_(None))
-        entry = _entry(Action.INTEGRATION_DELETED, integration, now)
+        entry = _entry(AuditAction.INTEGRATION_DELETED, integration, now)
 
         async def write(db: AsyncConnection) -> bool:
             if (await db.execute(update(integrations).where(its).values(ending_at=now))).rowcount == 0:
@@ -184,7 +184,7 @@ class IntegrationStore:
         )
 
 
-def _entry(action: Action, integration: Integration, now: datetime, **detail: Any) -> AuditEntry:
+def _entry(action: AuditAction, integration: Integration, now: datetime, **detail: Any) -> AuditEntry:
     where = {"integration_id": integration.integration_id, "detail": detail}
     return AuditEntry.of(action, integration.environment, now, **where)
 

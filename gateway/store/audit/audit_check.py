@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from gateway.records.audit import Action, AuditFilter
+from gateway.records.audit import AuditAction, AuditFilter
 from gateway.store.audit.audit_records import AuditRecords
-from gateway.store.audit.chain import MOST_FAULTS, ChainCheck, Checkpoint, Fault, Verdict, iso
+from gateway.store.audit.chain import MOST_FAULTS, ChainCheck, ChainFault, Checkpoint, Verdict, iso
 
 
 async def verified(
@@ -33,28 +33,28 @@ async def verified(
                 faults.append(_of(one, "is kept in the store and has no good signature: it was edited"))
     if start is not None and not start.proven_by(public_keys):
         faults.append(
-            Fault(begun, "start", f"the records up to {begun} were removed, without a signature that covers it")
+            ChainFault(begun, "start", f"the records up to {begun} were removed, without a signature that covers it")
         )
     check = ChainCheck((begun, digest), good)
     pruned = False
     async for page in records.pages(AuditFilter(after=begun)):
         check.feed(page)
         pruned = pruned or any(
-            one.columns.action == Action.AUDIT_PRUNED and one.as_json().get("detail", {}).get("to_hash") == digest
+            one.columns.action == AuditAction.AUDIT_PRUNED and one.as_json().get("detail", {}).get("to_hash") == digest
             for one in page
         )
     verdict = check.end()
     if start is not None and not pruned:
         faults.append(
-            Fault(begun, "start", f"the records up to {begun} were removed, and no record of a pruning says so")
+            ChainFault(begun, "start", f"the records up to {begun} were removed, and no record of a pruning says so")
         )
     if not verdict.faults and (verdict.last, verdict.last_hash) != (end.sequence, end.hash):
         text = f"the chain ends at record {verdict.last}, and the store says that it should end at {end.sequence}"
-        faults.append(Fault(verdict.last + 1, "truncated", f"{text}: records were removed or added by hand"))
+        faults.append(ChainFault(verdict.last + 1, "truncated", f"{text}: records were removed or added by hand"))
     verdict.faults = sorted([*faults, *verdict.faults], key=lambda one: one.sequence)[:MOST_FAULTS]
     verdict.unsealed = await records.waiting()
     return verdict
 
 
-def _of(one: Checkpoint, text: str) -> Fault:
-    return Fault(one.sequence, "checkpoint", f"the checkpoint of {iso(one.at)} on record {one.sequence} {text}")
+def _of(one: Checkpoint, text: str) -> ChainFault:
+    return ChainFault(one.sequence, "checkpoint", f"the checkpoint of {iso(one.at)} on record {one.sequence} {text}")

@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Row, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.records.audit import (
-    Action,
+    AuditAction,
     AuditColumns,
     AuditEntry,
     AuditFilter,
@@ -165,7 +165,7 @@ class AuditRecords:
 
     async def new_key(self, *, now: datetime) -> str:
         """Replace the signing key. What the former has signed stays proven by the former public key."""
-        entry = AuditEntry.of(Action.AUDIT_KEY_CREATED, at=now)
+        entry = AuditEntry.of(AuditAction.AUDIT_KEY_CREATED, at=now)
 
         async def work(db: AsyncConnection) -> str:
             await locked_state(db)
@@ -175,7 +175,7 @@ class AuditRecords:
 
     async def _signing_key(self, db: AsyncConnection, state: Row[Any], now: datetime) -> Ed25519PrivateKey:
         if state.key_id is None:
-            return await self._make_key(db, AuditEntry.of(Action.AUDIT_KEY_CREATED, at=now))
+            return await self._make_key(db, AuditEntry.of(AuditAction.AUDIT_KEY_CREATED, at=now))
         stored = WrappedKey(state.key_id, SIGNING_KEY_OF, state.master_key_id, bytes(state.wrapped))
         return Ed25519PrivateKey.from_private_bytes(self._keys.keyring.unwrap(stored))
 
@@ -247,7 +247,7 @@ class AuditRecords:
         The checkpoint at which the chain then begins is kept in the store; it is named by a record of its own, which is in
         the chain before anything is removed. Raises VaultError where the signing key cannot be opened.
         """
-        entry = AuditEntry.of(Action.AUDIT_PRUNED, at=now)
+        entry = AuditEntry.of(AuditAction.AUDIT_PRUNED, at=now)
 
         async def begin(db: AsyncConnection) -> Checkpoint | None:
             state = await locked_state(db)
@@ -269,6 +269,13 @@ class AuditRecords:
             return 0
         await self.seal()
         return await self._remove(start.sequence)
+
+    async def oldest_before(self, when: datetime) -> bool:
+        """Whether the first record is older than that."""
+        first = select(audit_records.c.at).order_by(audit_records.c.sequence).limit(1)
+        async with self._transactions.read() as db:
+            at = (await db.execute(first)).scalar()
+        return at is not None and at < when
 
     async def finish_pruning(self) -> int:
         """Remove what a pruning that was cut short has left. Returns how many records."""

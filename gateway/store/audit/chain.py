@@ -116,7 +116,7 @@ def iso(at: datetime) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ChainFault:
     """`sequence`: the first record that it concerns. `kind`: ``edited``, ``missing``, ``inserted``, ``order``,
     ``truncated``, ``rewritten``, ``start`` or ``checkpoint``."""
 
@@ -137,7 +137,7 @@ class Verdict:
     proven_to: int = 0
     unsealed: int = 0
     checkpoints: int = 0
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[ChainFault] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
@@ -179,7 +179,8 @@ class ChainCheck:
                 verdict.last + 1,
                 "truncated",
                 f"the chain ends at record {verdict.last}, but a checkpoint of {iso(last.at)} has signed record "
-                f"{last.sequence}: records {verdict.last + 1} to {last.sequence} were removed",
+                f"{last.sequence}: {last.sequence - verdict.last} removed, from the end or, with the rest numbered again, from "
+                f"behind record {verdict.proven_to}",
             )
         verdict.checkpoints = len(self._wanted)
         verdict.faults.sort(key=lambda one: one.sequence)
@@ -250,4 +251,4 @@ class ChainCheck:
         if not self._broken_at:
             self._broken_at = sequence
         if len(self.verdict.faults) < MOST_FAULTS:
-            self.verdict.faults.append(Fault(sequence, kind, message))
+            self.verdict.faults.append(ChainFault(sequence, kind, message))
