@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -182,6 +182,8 @@ class Rotation:
     async def wrap_again(self, only: Collection[str] | None = None) -> int:
         """Wrap every data key, or those of `only`, under the first master key, and touch no value. Returns how many were not."""
 
+        entry = AuditEntry.of(AuditAction.ENCRYPTION_KEYS_ROTATED)
+
         async def write(db: AsyncConnection) -> int:
             await self._wrap_signing_key(db)
             stored = await db.run_sync(stored_keys)
@@ -192,6 +194,8 @@ class Rotation:
                 as_seen = (data_keys.c.id == key.id, data_keys.c.master_key_id == key.master_key_id)
                 changed = {"master_key_id": again.master_key_id, "wrapped": again.wrapped}
                 await db.execute(update(data_keys).where(*as_seen).values(changed))
+            if only is None:
+                await self._trail.note(db, replace(entry, detail={"wrapped": len(others)}))
             return len(others)
 
         return await self._write(write)
