@@ -257,7 +257,7 @@ class RefreshStore:
                 columns = {name: value for name, value in columns.items() if name not in NO_FAILURE}
             written = await note_happening(db, self._outbox, held, happening, columns, now=now, reason=reason)
             saved = connection_of({**held._mapping, **written})
-            entry_of = replace(entry, detail={"state": saved.state.value, "before": held.state})
+            entry_of = replace(entry, detail={"now": saved.state.value, "before": held.state})
             await self._trail.note_refresh(db, entry_of, news="state" in written)
             await note_change(db, ref, now, ends=True)
             return saved, None
@@ -312,7 +312,7 @@ class RefreshStore:
             why = {"reason": failure.code, "detail": failure.message}
             moved = await note_happening(db, self._outbox, row, what, values, now=failure.at, **why)
             written = await stored(db, ref)
-            detail = {"reason": failure.code, "state": written.state.value, "before": row.state}
+            detail = {"reason": failure.code, "now": written.state.value, "before": row.state}
             failed = replace(entry, outcome="failed", detail=detail)
             await self._trail.note_refresh(db, failed, news="state" in moved)
             await note_change(db, ref, failure.at, ends=True)

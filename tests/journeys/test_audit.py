@@ -166,7 +166,7 @@ async def test_records_say_who_from_where_on_whose_behalf(audited: RunningGatewa
     (exported,) = [one for one in by_action["connection.exported"] if one["connection_id"] == "c1"]
     assert (exported["actor"]["kind"], exported["actor"]["command"]) == ("operator", "main connections export")
     (failed,) = by_action["connection.refreshed"]
-    assert (failed["outcome"], failed["detail"]["state"], failed["actor"]) == (
+    assert (failed["outcome"], failed["detail"]["now"], failed["actor"]) == (
         "failed",
         "needs_reauth",
         {"kind": "system"},

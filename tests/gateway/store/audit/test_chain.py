@@ -223,3 +223,11 @@ def test_a_chain_that_begins_behind_pruned_records_is_checked_from_there() -> No
     verdict = check.end()
     assert verdict.ok
     assert (verdict.first, verdict.last, verdict.proven_to) == (21, 60, 60)
+
+
+def test_the_page_lists_every_action_with_its_meaning() -> None:
+    from pathlib import Path
+
+    page = (Path(__file__).parents[4] / "docs" / "audit.md").read_text()
+    table = page[page.index("| `action` | when |") :].partition("\n\n")[0].splitlines()[2:]
+    assert table == [f"| `{one}` | {one.meaning} |" for one in AuditAction]
