@@ -53,20 +53,17 @@ class UseStore:
         of = (table.integration_id, table.connection_id, table.key_id)
         sums = select(*of, func.sum(table.calls).label("calls"), func.sum(table.failed).label("failed"))
         grouped = sums.where(*conditions).group_by(*of).subquery()
-        most = select(grouped).order_by(grouped.c.calls.desc(), *(grouped.c[one.name] for one in of))
-        everything = select(
-            func.coalesce(func.sum(grouped.c.calls), 0),
-            func.coalesce(func.sum(grouped.c.failed), 0),
-            func.count(),
+        # The sums of all beside each line: they are added up in one pass.
+        whole = [func.sum(grouped.c.calls).over(), func.sum(grouped.c.failed).over(), func.count().over()]
+        most = select(
+            grouped, *(one.label(name) for one, name in zip(whole, ("all_calls", "all_failed", "lines"), strict=True))
         )
+        most = most.order_by(grouped.c.calls.desc(), *(grouped.c[one.name] for one in of))
         async with self._transactions.read() as db:
             rows = (await db.execute(most.limit(wanted.limit))).all()
-            whole = len(rows) < wanted.limit
-            calls, failed, number = (
-                (sum(row.calls for row in rows), sum(row.failed for row in rows), len(rows))
-                if whole
-                else (await db.execute(everything)).one()
-            )
+        if not rows:
+            return UsePage([], 0, 0, 0)
+        first = rows[0]
         uses = [
             (
                 UseKey(wanted.environment, row.integration_id, row.connection_id, row.key_id),
@@ -75,7 +72,7 @@ class UseStore:
             )
             for row in rows
         ]
-        return UsePage(uses, int(calls), int(failed), int(number))
+        return UsePage(uses, int(first.all_calls), int(first.all_failed), int(first.lines))
 
     async def prune(self, before: datetime) -> int:
         """Remove the hours that ended by then. Returns how many rows."""
