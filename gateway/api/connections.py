@@ -40,6 +40,7 @@ from gateway.off_loop import INLINE_BYTES
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.runtime import RUNTIME, Runtime, generation_of
 from gateway.store import Edit, ListFilter, MetadataUnfit, UnknownConnection, cursor_after
+from gateway.text import counted
 
 FILTERS: Final = (
     "connectionId",
@@ -339,7 +340,7 @@ def _too_large(size: int, path: tuple[str, ...], connection_id: str | None = Non
         if connection_id is None
         else f"Together with what connection '{connection_id}' has, its metadata"
     )
-    message = f"{whose} would have {size} bytes as JSON; at most {FREE_BYTES} are taken. Nothing was changed."
+    message = f"{whose} would have {counted(size, 'byte')} as JSON; at most {FREE_BYTES:,} are taken. Nothing was changed."
     return InvalidRequest("invalid_body", message, errors=[Issue("too_big", message, path)])
 
 

@@ -11,6 +11,7 @@ from gateway.config import values
 from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY
 from gateway.http.url import has_dot_segment
 from gateway.records.connection import EndUser
+from gateway.text import counted
 
 EMAIL: Final = re.compile(r"[^@\s]++@[^@\s][^@\s.]*+\.[^@\s]++")
 TAG_KEY: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_./-]{0,63}")
@@ -82,7 +83,7 @@ def json_bytes(value: Any) -> int:
 
 def _small(value: Any) -> Any:
     if (size := json_bytes(value)) > FREE_BYTES:
-        raise ValueError(f"has {size} bytes as JSON; at most {FREE_BYTES} are taken")
+        raise ValueError(f"has {counted(size, 'byte')} as JSON; at most {FREE_BYTES:,} are taken")
     return value
 
 

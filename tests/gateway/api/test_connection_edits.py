@@ -47,7 +47,7 @@ async def test_metadata_has_a_limit_also_when_it_is_merged(running: RunningGatew
     bare = {"x": "y" * 65_536}
     headers = {**running.headers, "Provider-Config-Key": "tracker"}
     async with running.http.post(f"{running.url}/connection/c1/metadata", json=bare, headers=headers) as answer:
-        assert (answer.status, "65544 bytes" in await answer.text()) == (400, True)
+        assert (answer.status, "65,544 bytes" in await answer.text()) == (400, True)
 
 
 WRONG_METADATA: list[tuple[dict[str, Any], list[str]]] = [

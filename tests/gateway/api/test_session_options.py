@@ -92,17 +92,17 @@ async def test_a_reconnect_session_has_the_same_options(running: RunningGateway,
         (
             {"integrations_config_defaults": {"tracker": {"authorization_params": {"a": "x" * 65_536}}}},
             "integrations_config_defaults",
-            "at most 65536",
+            "at most 65,536",
         ),
         (
             {"integrations_config_defaults": {"tracker": {"connection_config": {"a": ["x"] * 30_000}}}},
             "integrations_config_defaults",
-            "at most 65536",
+            "at most 65,536",
         ),
         (
             {"overrides": {f"t{n}": {"docs_connect": "https://x.example/" + "y" * 2000} for n in range(40)}},
             "overrides",
-            "at most 65536",
+            "at most 65,536",
         ),
     ],
 )
