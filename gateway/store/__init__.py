@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gateway.store.connection_rows import ListFilter, cursor_after
     from gateway.store.connection_store import ConnectionStore
     from gateway.store.deliveries import EventFilter
-    from gateway.store.edits import Edit, UnknownConnection
+    from gateway.store.edits import Edit, MetadataUnfit, UnknownConnection
     from gateway.store.opening import open_store
     from gateway.store.pending_authorizations import FlowStore, SessionStore
     from gateway.store.preflight_checks import StoreRefused
@@ -44,6 +44,7 @@ __all__ = [
     "FlowStore",
     "ListFilter",
     "LogPosition",
+    "MetadataUnfit",
     "SessionStore",
     "Store",
     "StoreRefused",
@@ -61,6 +62,7 @@ _HOMES: Final = {
     "FlowStore": "pending_authorizations",
     "ListFilter": "connection_rows",
     "LogPosition": "changes",
+    "MetadataUnfit": "edits",
     "SessionStore": "pending_authorizations",
     "Store": "store",
     "StoreRefused": "preflight_checks",
