@@ -43,8 +43,9 @@ async def test_filters_narrow_down_and_a_wrong_one_is_named(filled: Examined) ->
         (("--environment", "dev", "--end-user", "ben"), []),
         (("--since", "1h", "--until", "1m"), []),
     ):
-        found = json.loads((await audit(filled, "show", "--json", *words)).out)
-        assert [one["action"] for one in found] == actions, words
+        done = await audit(filled, "show", "--json", *words)
+        assert done.code == 0, (words, done.err)
+        assert [one["action"] for one in json.loads(done.out)] == actions, words
     for words, fault in (
         (("--end-user", "anna"), "needs --environment"),
         (("--since", "soon"), "--since takes a span"),
