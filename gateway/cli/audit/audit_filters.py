@@ -19,7 +19,10 @@ OPTIONS = (
     ),
     click.option("--until", metavar="WHEN", help="Before then."),
     click.option(
-        "--action", type=click.Choice([one.value for one in AuditAction]), metavar="ACTION", help="Only this, such as credential.read."
+        "--action",
+        type=click.Choice([one.value for one in AuditAction]),
+        metavar="ACTION",
+        help="Only this, such as credential.read.",
     ),
     click.option("--environment", metavar="NAME", help="Only of this environment."),
     click.option("--integration", metavar="ID", help="Of this integration."),
