@@ -189,11 +189,11 @@ class AuditColumns(NamedTuple):
 
 
 def columns_of(body: str) -> AuditColumns:
-    """Raises ValueError where `body` is no record."""
+    """Raises ValueError where `body` is no record: somebody may have written it by hand."""
     try:
         members = json.loads(body)
         actor, what = members.get("actor", {}), members.get("object", {})
-        return AuditColumns(
+        found = AuditColumns(
             datetime.fromisoformat(members["at"]),
             members.get("environment", ""),
             members["action"],
@@ -202,8 +202,15 @@ def columns_of(body: str) -> AuditColumns:
             what.get("connection", ""),
             members.get("end_user", ""),
         )
-    except (KeyError, AttributeError, TypeError) as fault:
+        texts = found.environment + found.action + found.integration_id + found.connection_id + found.end_user
+    except (KeyError, AttributeError, TypeError, RecursionError) as fault:
         raise ValueError("not a record of the audit") from fault
+    number = found.key_id
+    if found.at.tzinfo is None or b"\0" in texts.encode():
+        raise ValueError("not a record of the audit")
+    if number is not None and (type(number) is not int or not 0 <= number < 2**63):
+        raise ValueError("not a record of the audit")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

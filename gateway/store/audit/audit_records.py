@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import ColumnElement, Row, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway import clock
 from gateway.records.audit import (
     AuditAction,
     AuditColumns,
@@ -32,6 +33,7 @@ from gateway.vault import WrappedKey
 
 AT_ONCE: Final = 500  # records in one transaction: some ten milliseconds, in which SQLite has no other writer
 PAGE: Final = 1000
+UNREADABLE: Final = "unreadable"
 SIGNING_KEY_OF: Final = "\0audit"  # the environment that the signing key is bound to: no environment can have this name
 CHECKPOINTS_KEPT: Final = 1000  # the newest, beside those that begin a chain; those that left are elsewhere
 
@@ -82,7 +84,7 @@ class AuditRecords:
         for one in waiting:
             sequence += 1
             digest = link(digest, sequence, one.body)
-            columns = columns_of(one.body)._asdict()
+            columns = _columns(one.body)._asdict()
             rows.append({"sequence": sequence, "hash": digest, **columns, "body": one.body})
         await db.execute(insert(audit_records), rows)
         await db.execute(delete(audit_pending).where(audit_pending.c.id.in_([one.id for one in waiting])))
@@ -311,6 +313,14 @@ class AuditRecords:
             if state is not None and state.configuration_digest == digest:
                 return False
         return await self._transactions.write(work)
+
+
+def _columns(body: str) -> AuditColumns:
+    """Of what somebody wrote into `audit_pending` by hand, too: it gets a place, where `verify` reports it, and stops nothing."""
+    try:
+        return columns_of(body)
+    except ValueError:
+        return AuditColumns(clock.now(), "", UNREADABLE, None, "", "", "")
 
 
 async def locked_state(db: AsyncConnection) -> Row[Any]:

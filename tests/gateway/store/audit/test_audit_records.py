@@ -157,6 +157,32 @@ async def test_two_nodes_write_one_chain(opener: Opener, store: Store) -> None:
     assert verdict.unproven == 0
 
 
+AT = '"at":"2026-01-02T03:04:05+00:00"'
+BY_HAND = [
+    "no JSON",
+    "{}",
+    "[]",
+    f'{{"action":1,{AT}}}',
+    '{"action":"x","at":"2026-01-02T03:04:05"}',
+    f'{{"action":"x",{AT},"actor":{{"key_id":true}}}}',
+    f'{{"action":"x",{AT},"actor":{{"key_id":99999999999999999999}}}}',
+    f'{{"action":"x",{AT},"environment":"\\u0000"}}',
+    f'{{"action":"x",{AT},"end_user":"\\ud800"}}',
+]
+
+
+async def test_what_somebody_adds_by_hand_stops_nothing_and_is_found(store: Store) -> None:
+    added = text("INSERT INTO audit_pending (body) VALUES (:body)")
+    for body in BY_HAND:
+        await store._transactions.write(lambda db, body=body: db.execute(added, {"body": body}))  # type: ignore[misc]
+    await filled(store, 2)
+    verdict = await judged(store)
+    assert verdict.last == len(BY_HAND) + 2
+    assert {one.sequence for one in verdict.faults} == set(range(1, len(BY_HAND) + 1))
+    found = await store.audit.find(AuditFilter(action="unreadable"))
+    assert len(found) == len(BY_HAND)
+
+
 TAMPERINGS = int(os.environ.get("GATEWAY_AUDIT_TAMPERINGS", "400")) // 20
 
 
