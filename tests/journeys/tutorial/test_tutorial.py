@@ -52,10 +52,10 @@ class Reader:
         self.application = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
         self.ports = {"8000": str(self.socket.getsockname()[1])}
         self.environ = {**os.environ, "UV_OFFLINE": "1", "VIRTUAL_ENV": ""}
-        self._blocks = blocks()
+        self.blocks = blocks()
 
     def next(self, language: str) -> str:
-        block = next(self._blocks)
+        block = next(self.blocks)
         assert block.language == language, block
         return self.text(block.text)
 
@@ -206,7 +206,7 @@ async def the_application_connects_calls_hears_and_reconnects(reader: Reader) ->
         assert await connection_of_ada(reader) == before, "the connection keeps its id"
         listed = await reader.run(reader.next("sh"))
         assert "connection.reconnected" in listed
-        assert next(reader._blocks, None) is None, "every block of the page is run"
+        assert next(reader.blocks, None) is None, "every block of the page is run"
 
 
 async def ada_connects_and_sees_her_issues(ada: Ada) -> None:
