@@ -20,6 +20,7 @@ from urllib.parse import urljoin
 import aiohttp
 import pytest
 
+from gateway.client import AsyncClient
 from gateway.sandbox.visitor import VisitedPage, browser, visit
 from tests.fakes.gateways import free_socket
 from tests.fakes.pages import BROWSER, to_consent
@@ -185,10 +186,10 @@ async def test_the_tutorial_works_as_it_stands(reader: Reader) -> None:
     await reader.run(check)
     async with reader.demo() as second:
         assert second["connection_id"] == first["connection_id"], "it keeps its connections"
-        await the_application_connects_calls_hears_and_reconnects(reader)
+        await the_application_connects_calls_hears_and_reconnects(reader, second)
 
 
-async def the_application_connects_calls_hears_and_reconnects(reader: Reader) -> None:
+async def the_application_connects_calls_hears_and_reconnects(reader: Reader, ready: dict[str, Any]) -> None:
     install, folder = reader.next("sh").splitlines()
     if (reader.folder / ".venv" / "bin" / "uv").exists():  # all of it is there, so that uv asks no registry
         await reader.run(install)
@@ -200,10 +201,10 @@ async def the_application_connects_calls_hears_and_reconnects(reader: Reader) ->
         await ada_connects_and_sees_her_issues(ada)
         assert await ada.events("connection.created of ada") == json.loads(reader.next("json"))
         assert "not from the gateway" in await reader.run(reader.next("sh"))
-        before = await connection_of_ada(reader)
+        before = await connection_of_ada(ready)
         assert json.loads(await reader.run(reader.next("sh")))["ended"] == 2, "of the demo user and of Ada"
         await ada_reconnects(ada)
-        assert await connection_of_ada(reader) == before, "the connection keeps its id"
+        assert await connection_of_ada(ready) == before, "the connection keeps its id"
         listed = await reader.run(reader.next("sh"))
         assert "connection.reconnected" in listed
         assert next(reader.blocks, None) is None, "every block of the page is run"
@@ -225,8 +226,7 @@ async def ada_reconnects(ada: Ada) -> None:
     await ada.events("connection.reconnected of ada")
 
 
-async def connection_of_ada(reader: Reader) -> str:
-    listed = json.loads(await reader.run(".venv/bin/gateway connections list -c .gateway/gateway.yaml --json"))
-    rows: list[dict[str, Any]] = listed if isinstance(listed, list) else listed["connections"]
-    (found,) = [row["connection_id"] for row in rows if (row["end_user"] or {}).get("id") == "ada"]
+async def connection_of_ada(ready: dict[str, Any]) -> str:
+    async with AsyncClient(ready["url"], ready["secret_key"]) as client:
+        (found,) = [row["connection_id"] async for row in client.list_connections(end_user_id="ada")]
     return str(found)
