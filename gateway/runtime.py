@@ -26,6 +26,7 @@ from gateway.connections.delete import Deleter
 from gateway.egress.client import RetiredEgress
 from gateway.egress.limits import EgressLimits
 from gateway.egress.page_memory import PageMemory
+from gateway.events.audit_keeper import AuditKeeper
 from gateway.events.delivery import Deliverer
 from gateway.events.event_keeper import Keeper
 from gateway.generation import Current, Generation
@@ -76,6 +77,7 @@ class Runtime:
     made: ApiIntegrations
     deliverer: Deliverer
     keeper: Keeper
+    audit_keeper: AuditKeeper
     reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
     serving: bool = False
 

@@ -194,6 +194,21 @@ class CallLogConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditConfig:
+    """`refreshes`: whether each is recorded or only those that change a connection's state. `keep_days` 0: records are kept
+    for ever. `uses_days`: days that counts of the use of credentials are kept. A checkpoint is made after so many records or
+    minutes, whichever comes first, and goes to the log, to `checkpoint_file` and to `checkpoint_url`."""
+
+    refreshes: Literal["changes", "all"]
+    keep_days: float
+    uses_days: float
+    checkpoint_records: int
+    checkpoint_minutes: float
+    checkpoint_file: Path | None
+    checkpoint_url: str | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """All of it. `catalog` holds the operator's own folders; `path` is the file's, None for a mapping."""
 
@@ -204,6 +219,7 @@ class Config:
     environments: Mapping[str, EnvironmentConfig]
     egress: EgressConfig
     call_log: CallLogConfig
+    audit: AuditConfig
     webhooks: WebhooksConfig
     branding: BrandingConfig
     connect: ConnectConfig

@@ -228,6 +228,16 @@ class RequestLogShape(Section):
     max_rows: Whole | None = Field(None, ge=1, le=1_000_000_000)
 
 
+class AuditShape(Section):
+    refreshes: Literal["changes", "all"] = "changes"
+    keep_days: Number = Field(0, ge=0, le=36_500)
+    uses_days: Number = Field(90, gt=0, le=3650)
+    checkpoint_records: Whole = Field(1000, ge=1, le=1_000_000)
+    checkpoint_minutes: Number = Field(5, gt=0, le=10_080)
+    checkpoint_file: Text | None = None
+    checkpoint_url: WebhookUrl | None = None
+
+
 _WEBHOOKS: Final = WebhooksConfig()
 
 
@@ -253,6 +263,7 @@ class GatewayShape(Section):
     egress: EgressShape = EgressShape()
     call_log: CallLogShape = CallLogShape()
     request_log: RequestLogShape = RequestLogShape()
+    audit: AuditShape = AuditShape()
     webhooks: WebhooksShape = WebhooksShape()
     branding: BrandingShape = BrandingShape()
     connect: ConnectShape = ConnectShape()
@@ -272,6 +283,7 @@ SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
     ("egress", "limits"): LimitsShape,
     ("call_log",): CallLogShape,
     ("request_log",): RequestLogShape,
+    ("audit",): AuditShape,
     ("webhooks",): WebhooksShape,
     ("branding",): BrandingShape,
     ("connect",): ConnectShape,

@@ -181,6 +181,18 @@ async def test_what_waits_to_be_delivered_stays_counted(
     assert [one.pending for one in keeper.backlog] == [1]
 
 
+async def test_the_audit_goes_on_in_one_chain(telling: RunningGateway, tracker: Tracker) -> None:
+    await telling.imported(tracker.grant())
+    keeper = telling.runtime.audit_keeper
+    await keeper.once()
+    before = await telling.runtime.store.audit.end()
+    assert before.sequence > 0
+    await reloaded(telling)
+    await telling.imported(tracker.grant(), "c2")
+    await keeper.once()
+    assert (await telling.runtime.store.audit.end()).sequence > before.sequence
+
+
 async def test_an_open_breaker_stays_open_under_other_limits(telling: RunningGateway, tracker: Tracker) -> None:
     await telling.imported(tracker.grant())
     parts = urlsplit(tracker.url)
@@ -441,6 +453,7 @@ SURVIVES: Final[dict[str, Test]] = {
     "deleter": test_a_deletion_under_way_ends,
     "made": test_an_integration_that_is_being_deleted_is_deleted_once,
     "deliverer": test_a_delivery_in_retry_and_one_under_way_arrive_once,
+    "audit_keeper": test_the_audit_goes_on_in_one_chain,
     "keeper": test_what_waits_to_be_delivered_stays_counted,
     "reloading": test_two_reloads_at_once_follow_one_another,
     "serving": test_a_stop_that_was_announced_stays_announced,
