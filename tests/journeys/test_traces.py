@@ -204,9 +204,7 @@ async def test_a_delivery_links_to_the_span_that_caused_it(
 # ── What names the trace.
 
 
-async def test_errors_name_the_trace_that_begins_here(
-    tracker: Tracker, tmp_path: Path, collector: Collector
-) -> None:
+async def test_errors_name_the_trace_that_begins_here(tracker: Tracker, tmp_path: Path, collector: Collector) -> None:
     async with traced(tracker, tmp_path) as running:
         async with running.proxied("none") as answer:
             trace_id = (await answer.json())["error"]["trace_id"]
@@ -443,5 +441,3 @@ async def test_what_turns_tracing_off(
             assert running.runtime.tracing is None
     told = [one["detail"] for one in lines if one["event"] == "tracing_off"]
     assert [says in one for one in told] == [True] if says else told == []
-
-
