@@ -7,7 +7,8 @@ docs/architecture.md shows how the packages fit together and which may import wh
     secret, clock, timestamps              values that print as asterisks; the time, settable by tests; its spelling
     text, resources                        text for people; where catalog and templates lie
     private_keys                           private keys in PEM and JWK, read in a millisecond
-    off_loop, background, pauses           CPU work outside the event loop; background tasks; growing pauses between attempts
+    off_loop, part_by_part                 CPU work outside the event loop; what is dear to read, a part in each turn of it
+    background, pauses                     background tasks; growing pauses between attempts
     generation                             one configuration with all that is made of it; a reload replaces it whole
     runtime, services                      all that lives as long as the process (ADR 46); the names of before for it
     __main__                               ``python -m gateway``

@@ -168,6 +168,11 @@ class Caller:
         return None if self.access is None else self.access.key
 
     @property
+    def share(self) -> str:
+        """Under which it takes its share of what all have in common: the minted key, or the keys of one environment."""
+        return self.environment.name if self.access is None else str(self.access.key.id)
+
+    @property
     def key_id(self) -> str:
         """Under which the key's connect sessions are counted; empty for all keys of gateway.yaml together."""
         return "" if self.access is None else str(self.access.key.id)

@@ -23,6 +23,7 @@ from gateway.api.shapes import (
     EndUserBody,
     OrganizationBody,
     ProviderConfigKey,
+    SmallAsSent,
     Tags,
     WebhookUrl,
     derived_tags,
@@ -160,6 +161,10 @@ class Override(Strict):
     docs_connect: Annotated[str, StringConstraints(max_length=2048), AfterValidator(_page)] | None = None
 
 
+AllDefaults = Annotated[dict[str, IntegrationDefaults], Field(max_length=MOST_NAMED), SmallAsSent]
+Overrides = Annotated[dict[str, Override], Field(max_length=MOST_NAMED), SmallAsSent]
+
+
 class NewSession(SessionOptions):
     """`end_user` may be left out where `tags` tell whose connection it will be."""
 
@@ -167,8 +172,8 @@ class NewSession(SessionOptions):
     organization: OrganizationBody | None = None
     tags: Tags | None = None
     allowed_integrations: list[ProviderConfigKey] = Field(default_factory=list, max_length=MOST_NAMED)
-    integrations_config_defaults: dict[str, IntegrationDefaults] = Field(default_factory=dict, max_length=MOST_NAMED)
-    overrides: dict[str, Override] = Field(default_factory=dict, max_length=MOST_NAMED)
+    integrations_config_defaults: AllDefaults = Field(default_factory=dict)
+    overrides: Overrides = Field(default_factory=dict)
     webhook_url_override: WebhookUrl | None = None
 
     @model_validator(mode="after")
@@ -186,8 +191,8 @@ class Reconnect(SessionOptions):
     end_user: EndUserBody | None = None
     organization: OrganizationBody | None = None
     tags: Tags | None = None
-    integrations_config_defaults: dict[str, IntegrationDefaults] = Field(default_factory=dict, max_length=MOST_NAMED)
-    overrides: dict[str, Override] = Field(default_factory=dict, max_length=MOST_NAMED)
+    integrations_config_defaults: AllDefaults = Field(default_factory=dict)
+    overrides: Overrides = Field(default_factory=dict)
     webhook_url_override: WebhookUrl | None = None
 
 

@@ -14,7 +14,16 @@ from gateway.api.connect_endpoints import check_tags
 from gateway.api.connection_json import whole
 from gateway.api.narrow import check_webhook
 from gateway.api.request_body import Strict, check_count, issue, parsed, query_of
-from gateway.api.shapes import ConnectionId, EndUserBody, ProviderConfigKey, Tags, WebhookUrl, end_user, tags_asked
+from gateway.api.shapes import (
+    ConnectionId,
+    EndUserBody,
+    FreeMembers,
+    ProviderConfigKey,
+    Tags,
+    WebhookUrl,
+    end_user,
+    tags_asked,
+)
 from gateway.auth import modes
 from gateway.catalog.provider import Provider
 from gateway.connections.create import check_unchanged
@@ -42,8 +51,8 @@ class Import(Strict):
     provider_config_key: ProviderConfigKey
     credentials: dict[str, Any]
     connection_id: ConnectionId | None = None
-    connection_config: dict[str, Any] | None = None
-    metadata: dict[str, Any] | None = None
+    connection_config: FreeMembers | None = None
+    metadata: FreeMembers | None = None
     webhook_url_override: WebhookUrl | None = None
     end_user: EndUserBody | None = None
     tags: Tags | None = None

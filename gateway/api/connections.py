@@ -1,5 +1,7 @@
 """Connections: list, read, change, delete."""
 
+import json
+from dataclasses import replace
 from typing import Annotated, Any, Final
 
 from aiohttp import hdrs, web
@@ -15,15 +17,18 @@ from gateway.api.connection_json import add_history, listed, state_of, whole
 from gateway.api.narrow import check_webhook
 from gateway.api.request_body import Strict, empty_body, number, parsed, query_of, read_json, truth, wrong_query
 from gateway.api.shapes import (
+    FREE_BYTES,
     MAX_TAGS,
     MOST_NAMED,
     TAG_KEY,
     ConnectionId,
     EndUserBody,
+    FreeMembers,
     ProviderConfigKey,
     Tags,
     WebhookUrl,
     end_user,
+    json_bytes,
     tags_asked,
 )
 from gateway.auth.revocation import RevocationOutcome
@@ -31,9 +36,11 @@ from gateway.errors import InvalidRequest, Issue, NotFound, ReconnectNeeded, Una
 from gateway.http.ids import CONNECTION_ID
 from gateway.middleware.facts import CALLER, ENVIRONMENT
 from gateway.middleware.scope import needs
+from gateway.off_loop import INLINE_BYTES
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.runtime import RUNTIME, Runtime, generation_of
-from gateway.store import Edit, ListFilter, UnknownConnection, cursor_after
+from gateway.store import Edit, ListFilter, MetadataUnfit, UnknownConnection, cursor_after
+from gateway.text import counted
 
 FILTERS: Final = (
     "connectionId",
@@ -50,6 +57,9 @@ READ: Final = "environment:connections:read"
 READ_CREDENTIALS: Final = "environment:connections:read_credentials"
 MOST: Final = 2000
 WITHOUT_LIMIT: Final = 10_000
+ROWS_AT_ONCE: Final = 500  # read from the store
+PAGE_BYTES: Final = 16 * 1024 * 1024
+"""A list ends behind the row that reaches it, and goes on at `next_cursor`: rows of today's limits have far less."""
 NOT_RENEWED: Final = "Gateway-Refresh-Failed"  # the answer is 200 all the same: the token in it is still valid
 
 
@@ -68,17 +78,57 @@ async def list_connections(request: web.Request) -> web.Response:
         integration_ids=tuple(key.strip() for key in query.get("integrationId", "").split(",") if key.strip()),
         tags=tags_in(request),
         within=request[CALLER].policy.limits,
-        limit=(limit or WITHOUT_LIMIT) + 1,
+        limit=min((limit or WITHOUT_LIMIT) + 1, ROWS_AT_ONCE),
         offset=(page or 0) * (limit or WITHOUT_LIMIT),
         cursor=query.get("cursor"),
     )
-    runtime = request.app[RUNTIME]
-    found = await runtime.store.connections.list(request[ENVIRONMENT].name, wanted)
-    shown = found[: limit or WITHOUT_LIMIT]
-    body: answers.ConnectionList = {"connections": [listed(one) for one in shown]}
-    if len(found) > len(shown):
-        body["next_cursor"] = cursor_after(shown[-1])
-    return web.json_response(body)
+    store, most = request.app[RUNTIME].store, limit or WITHOUT_LIMIT
+    shown = _Page(most)
+    while True:
+        found = await store.connections.list(request[ENVIRONMENT].name, wanted)
+        for row in found:
+            if shown.is_full:
+                return shown.answer(goes_on=True)
+            shown.add(row)
+            await shown.give_way()
+        if len(found) < wanted.limit:
+            return shown.answer(goes_on=False)
+        wanted = replace(wanted, cursor=cursor_after(found[-1]), offset=0)
+
+
+class _Page:
+    """Rows as JSON: at most `most`, and none behind the one with which they have `PAGE_BYTES`."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._rows: list[bytes] = []
+        self._bytes = self._in_this_turn = 0
+        self._last: Connection | None = None
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._rows) >= self._most or self._bytes >= PAGE_BYTES
+
+    def add(self, row: Connection) -> None:
+        text = json.dumps(listed(row)).encode()
+        self._rows.append(text)
+        self._bytes += len(text)
+        self._in_this_turn += len(text)
+        self._last = row
+
+    async def give_way(self) -> None:
+        """Let others have the event loop's turn, if this one has written enough in its own."""
+        if self._in_this_turn >= INLINE_BYTES:
+            self._in_this_turn = 0
+            await clock.give_way()
+
+    def answer(self, *, goes_on: bool) -> web.Response:
+        # The shape is answers.ConnectionList, put together of rows that are JSON already.
+        end = b"]"
+        if goes_on and self._last is not None:
+            end += b', "next_cursor": ' + json.dumps(cursor_after(self._last)).encode()
+        body = b'{"connections": [' + b", ".join(self._rows) + end + b"}"
+        return web.Response(body=body, content_type="application/json", charset="utf-8")
 
 
 @needs("environment:connections:read", CONNECT, limits=True)
@@ -189,7 +239,7 @@ class NewMetadata(Strict):
 
     connection_id: ConnectionId | Annotated[list[ConnectionId], Field(min_length=1, max_length=MOST_NAMED)]
     provider_config_key: ProviderConfigKey
-    metadata: dict[str, Any]
+    metadata: FreeMembers
 
 
 @needs("environment:connections:update", limits=True)
@@ -264,6 +314,8 @@ async def _bare_metadata(request: web.Request, *, merge: bool) -> web.Response:
         raise InvalidRequest(
             "invalid_body", "The body must be a JSON object.", errors=[Issue("invalid_type", "must be an object")]
         )
+    if json_bytes(metadata) > FREE_BYTES:
+        raise _too_large(json_bytes(metadata), ())
     await _written(runtime, [ref], metadata, merge=merge)
     return web.json_response(metadata, status=200 if request.method == hdrs.METH_PATCH else 201)
 
@@ -271,11 +323,25 @@ async def _bare_metadata(request: web.Request, *, merge: bool) -> web.Response:
 async def _written(runtime: Runtime, refs: list[ConnectionRef], metadata: dict[str, Any], *, merge: bool) -> None:
     rows: list[Connection]
     try:
-        rows = await runtime.store.edits.set_metadata(refs, metadata, merge=merge, now=clock.now())
+        rows = await runtime.store.edits.set_metadata(
+            refs, metadata, merge=merge, fits=lambda merged: json_bytes(merged) <= FREE_BYTES, now=clock.now()
+        )
     except UnknownConnection as fault:
         raise _unknown(fault.ref) from fault
+    except MetadataUnfit as fault:
+        raise _too_large(json_bytes(fault.merged), ("metadata",), fault.ref.connection_id) from fault
     for row in rows:
         runtime.live.replace(row)
+
+
+def _too_large(size: int, path: tuple[str, ...], connection_id: str | None = None) -> InvalidRequest:
+    whose = (
+        "The metadata"
+        if connection_id is None
+        else f"Together with what connection '{connection_id}' has, its metadata"
+    )
+    message = f"{whose} would have {counted(size, 'byte')} as JSON; at most {FREE_BYTES:,} are taken. Nothing was changed."
+    return InvalidRequest("invalid_body", message, errors=[Issue("too_big", message, path)])
 
 
 def _unknown(ref: ConnectionRef) -> NotFound:

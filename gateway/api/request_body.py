@@ -12,6 +12,7 @@ from gateway.documents.pydantic_messages import pydantic_message
 from gateway.errors import Code, InvalidRequest, Issue, joined_issues
 from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, misfit
 from gateway.http.strict_json import parse
+from gateway.middleware.facts import CALLER, CONNECT_SESSION
 from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.text import counted
 
@@ -91,13 +92,20 @@ async def read_json(request: web.Request, model: type[Model]) -> Model:
     raw = await request.read()
     if len(raw) <= INLINE_BYTES:
         return checked(parse(raw), model, "invalid_body")
-    return await off_loop(lambda: checked(parse(raw), model, "invalid_body"))
+    return await off_loop(share_of(request), lambda: checked(parse(raw), model, "invalid_body"))
 
 
 async def parsed(request: web.Request) -> Any:
     """The body's JSON. Raises InvalidRequest ``invalid_json``."""
     raw = await request.read()
-    return parse(raw) if len(raw) <= INLINE_BYTES else await off_loop(parse, raw)
+    return parse(raw) if len(raw) <= INLINE_BYTES else await off_loop(share_of(request), parse, raw)
+
+
+def share_of(request: web.Request) -> str:
+    """For whom the work on a body is done: the key's caller, or the connect session, or the address."""
+    if CALLER in request:
+        return request[CALLER].share
+    return request[CONNECT_SESSION].digest if CONNECT_SESSION in request else request.remote or ""
 
 
 def checked(value: Any, model: type[Model], code: Code) -> Model:

@@ -1,20 +1,25 @@
 """The members that several bodies of our API share (docs/compatibility.md#identifiers)."""
 
+import json
 import re
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
 
 from gateway.api.request_body import Strict
 from gateway.config import values
 from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY
 from gateway.http.url import has_dot_segment
 from gateway.records.connection import EndUser
+from gateway.text import counted
 
 EMAIL: Final = re.compile(r"[^@\s]++@[^@\s][^@\s.]*+\.[^@\s]++")
 TAG_KEY: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9_./-]{0,63}")
 MAX_TAGS: Final = 10
 MOST_NAMED: Final = 1000  # integrations, connections or hosts in one list of a body
+MOST_USER_TAGS: Final = 64
+FREE_BYTES: Final = 65_536
+"""The most that members of the caller's own making may have, as JSON: lists, events and pages carry them along."""
 
 
 def _addressable(text: str) -> str:
@@ -71,13 +76,28 @@ def _email(text: str) -> str:
     return text
 
 
+def json_bytes(value: Any) -> int:
+    """The size of `value` as compact JSON in UTF-8."""
+    return len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass"))
+
+
+def _small(value: Any) -> Any:
+    if (size := json_bytes(value)) > FREE_BYTES:
+        raise ValueError(f"has {counted(size, 'byte')} as JSON; at most {FREE_BYTES:,} are taken")
+    return value
+
+
+SmallAsSent: Final = BeforeValidator(_small)
+FreeMembers = Annotated[dict[str, Any], AfterValidator(_small)]
+
+
 class EndUserBody(Strict):
     """Whose connection it will be, in the customer's own words."""
 
     id: Id
     email: Annotated[str, StringConstraints(min_length=5, max_length=255), AfterValidator(_email)] | None = None
     display_name: Short | None = None
-    tags: dict[str, Short] | None = None
+    tags: Annotated[dict[Short, Short], Field(max_length=MOST_USER_TAGS)] | None = None
 
 
 class OrganizationBody(Strict):

@@ -28,6 +28,7 @@ from gateway.egress.provider_exchange import (
 )
 from gateway.egress.write_batch import WriteBatch
 from gateway.http.answer_head import AnswerHead, Malformed
+from gateway.part_by_part import PART_BYTES, PartByPart, is_dear
 
 # ── A request's body on its way out: framed as declared, no faster than the provider takes it, never more than
 # declared.
@@ -185,6 +186,7 @@ class ProviderConnection(asyncio.Protocol):
         self._behind_switch = b""
         self._keep_s: float | None = None
         self._reading_paused = self._writing_paused = False
+        self._parts: PartByPart | None = None  # of what is dear to read
 
     @property
     def peer(self) -> str | None:
@@ -283,11 +285,14 @@ class ProviderConnection(asyncio.Protocol):
     def may_go_on(self) -> None:
         if self._reading_paused:
             self._reading_paused = False
-            if not self.transport.is_closing():
+            if self._parts is None and not self.transport.is_closing():
                 self.transport.resume_reading()
 
     def switch(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
         transport, behind = self.transport, self._behind_switch
+        if self._parts is not None:
+            behind += self._parts.stop()
+            self._parts = None
         self._stage = _DEAD
         transport.set_protocol(protocol)
         self._gone()
@@ -299,6 +304,19 @@ class ProviderConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
 
     def data_received(self, data: bytes) -> None:
+        if self._parts is not None:
+            self._parts.add(data)
+        elif len(data) > PART_BYTES and is_dear(data):
+            self._parts = PartByPart(data, self._received, self._all_parts_fed, self.transport)
+        else:
+            self._received(data)
+
+    def _all_parts_fed(self) -> None:
+        self._parts = None
+        if not self._reading_paused and not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def _received(self, data: bytes) -> None:
         if self._stage == _ASKED:
             try:
                 self._incoming.feed(data)
@@ -313,12 +331,18 @@ class ProviderConnection(asyncio.Protocol):
             self._refuse(ConnectionLost())  # whose request is still due
 
     def eof_received(self) -> bool:
+        if self._parts is not None:
+            parts, self._parts = self._parts, None
+            self._received(parts.stop())
         if self._stage == _ASKED and self._incoming.until_close and self._closed_cleanly():
             self.ended(b"")
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (how it ended makes no difference any more)
         stage, self._stage = self._stage, _DEAD
+        if self._parts is not None:
+            self._parts.stop()
+            self._parts = None
         if self._upload is not None:
             self._upload.stop()
         if stage == _DUE or (stage == _ASKED and not self._incoming.heard):
@@ -362,7 +386,7 @@ class ProviderConnection(asyncio.Protocol):
             self.transport.pause_reading()
             return
         sink.end()
-        if extra or self._incoming.until_close:
+        if extra or self._incoming.until_close or self._parts is not None:
             self._keep_s = 0.0
         self._stage = _ANSWERED
         if self._upload is None:

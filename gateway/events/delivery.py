@@ -309,7 +309,11 @@ class Deliverer:
         content = await self._store.deliveries.content(delivery)
         entry = self._current.generation.catalog.get(content.provider)
         given = delivery, content, entry.auth_mode if entry is not None else None
-        body, fields = message(*given) if size_of(content) <= INLINE_BYTES else await off_loop(message, *given)
+        body, fields = (
+            message(*given)
+            if size_of(content) <= INLINE_BYTES
+            else await off_loop(delivery.environment, message, *given)
+        )
         keys = await self._keys.of(delivery.environment)
         signatures = signed(body, delivery.message_id, int(clock.now().timestamp()), keys)
         return body, fields | signatures, content.facts.get(CAUSE)

@@ -77,8 +77,9 @@ async def receive(
 ) -> Reception:
     """Take `message`, once. Raises SignatureRefused, Unavailable."""
     given = message, provider.webhook_signature, how.secrets
+    sender = f"{integration.environment}/{integration.integration_id}"
     small = len(message.body) <= INLINE_BYTES
-    routing = how.script(*given) if small else await off_loop(how.script, *given)
+    routing = how.script(*given) if small else await off_loop(sender, how.script, *given)
     done = {"status": "success"}
     if routing.reply is not None:
         return Reception(routing.reply)
@@ -89,7 +90,7 @@ async def receive(
         _kept(message, provider.webhook_signature),
         now=message.received_at,
         origins=_origins(routing),
-        seen=None if routing.seen is None else f"{integration.environment}/{integration.integration_id}/{routing.seen}",
+        seen=None if routing.seen is None else f"{sender}/{routing.seen}",
         waiting=limits.waiting,
         waiting_bytes=limits.waiting_bytes,
     )

@@ -10,6 +10,8 @@ LINE_BYTES: Final = 1024
 TRAILER_BYTES: Final = 16_384
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n")
 _TRAILER: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n")
+_SIZES: Final = {form % size: size for size in range(1, 256) for form in (b"%x", b"%X")}
+_SHORT: Final = 4  # such a size and the end of its line
 _AT_SIZE, _IN_CHUNK, _AFTER_CHUNK, _IN_TRAILER = range(4)
 
 
@@ -36,6 +38,13 @@ class Chunks:
         parts: list[bytes] = []
         at, size = 0, len(data)
         while at < size:
+            if self._stage == _AT_SIZE:  # whole chunks in one go, since there may be very many
+                line = data.find(b"\r\n", at, at + _SHORT)
+                length = _SIZES.get(data[at:line]) if line > 0 else None
+                if length is not None and data[line + 2 + length : line + 4 + length] == b"\r\n":
+                    parts.append(data[line + 2 : line + 2 + length])
+                    at = line + 4 + length
+                    continue
             if self._stage == _IN_CHUNK:
                 part = data[at : at + self._left]
                 parts.append(part)

@@ -78,7 +78,9 @@ async def gather(request: web.Request, upload: CallerBody) -> None:
         )
     if members is not None:
         put = members.put_into
-        upload.replace(put(kind, body) if len(body) <= INLINE_BYTES else await off_loop(put, kind, body))
+        upload.replace(
+            put(kind, body) if len(body) <= INLINE_BYTES else await off_loop(request[CALLER].share, put, kind, body)
+        )
 
 
 async def sign(request: web.Request, upload: CallerBody) -> None:
@@ -91,7 +93,7 @@ async def sign(request: web.Request, upload: CallerBody) -> None:
     if request.body_exists:
         body = await upload.gathered(HELD_BYTES) if signer.wants_body(upstream) else None
     if body is not None and len(body) > INLINE_BYTES:
-        await off_loop(signer.sign, upstream, body)
+        await off_loop(request[CALLER].share, signer.sign, upstream, body)
     else:
         signer.sign(upstream, body)
 

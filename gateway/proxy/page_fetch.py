@@ -192,11 +192,10 @@ class PageReader:
     async def _reserve(self, size: int) -> None:
         """Wait until there is memory for a page of `size` bytes; its provider waits as well. Raises Unavailable ``busy``."""
         runtime, generation, caller = self._request.app[RUNTIME], generation_of(self._request), self._request[CALLER]
-        key = caller.environment.name if caller.key is None else caller.key.id
         wait_s = generation.config.egress.limits.wait_s
         try:
             with self._watch.resting():
-                self._reserved = await runtime.page_memory.reserve(key, FORMS * size, wait_s)
+                self._reserved = await runtime.page_memory.reserve(caller.share, FORMS * size, wait_s)
         except NoPageMemory:
             retry_at = clock.now() + timedelta(seconds=COME_BACK_S)
             payload = {"reason": "too_many_pages", "retry_at": retry_at.isoformat(timespec="milliseconds")}

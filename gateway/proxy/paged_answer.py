@@ -230,16 +230,16 @@ class _Run:
         ways = self._paging.ways if position is None else [position.way]
         if content is None:
             return PageTurn(NO_RECORDS, ways[0], None)
-        large = len(content) > INLINE_BYTES
+        large, share = len(content) > INLINE_BYTES, self._request[CALLER].share
         if not large:
             page = taken_apart(content, headers, ways, at)
         else:
-            page = await off_loop(taken_apart, content, headers, ways, at)
+            page = await off_loop(share, taken_apart, content, headers, ways, at)
             content.clear()  # the records are pieces of the text that was made of it
             self.reader.holds(len(page.records.text))
         digest = ""
         if page.way.type == "offset" and page.records.hold_objects:
-            digest = await off_loop(lambda: page.records.digest) if large else page.records.digest
+            digest = await off_loop(share, lambda: page.records.digest) if large else page.records.digest
         return self._checked(page, digest)
 
     def _checked(self, page: PageTurn, digest: str) -> PageTurn:

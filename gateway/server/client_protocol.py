@@ -27,6 +27,7 @@ from gateway.middleware.capability import masked
 from gateway.middleware.error_shape import MARK, answer, unhandled
 from gateway.middleware.facts import REQUEST_ID, TIMING, UPSTREAM
 from gateway.middleware.request_id import HEADER, new_id
+from gateway.part_by_part import PART_BYTES, PartByPart, is_dear
 from gateway.proxy.attempts import Handed
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.runtime import RUNTIME
@@ -95,6 +96,7 @@ class ClientProtocol(RequestHandler):
         "_held_back",
         "_line",
         "_odd_line",
+        "_parts",
         "_server",
         "_tail",
         "_turned_away",
@@ -126,6 +128,7 @@ class ClientProtocol(RequestHandler):
         self.head_since = 0.0
         self._gone: asyncio.Future[None] | None = None  # set while the client is given time to read
         self._due = b""  # a whole answer from the fast path that leaves before the loop's turn is over
+        self._parts: PartByPart | None = None  # of what is dear to read
         self._held_back = False  # reading is paused, because enough is held
         self._flight: FastExchange | None = None  # a request on the fast path
         self.handed: Handed | None = None  # what has come of the one that the chain takes over from there
@@ -152,6 +155,9 @@ class ClientProtocol(RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         if self._turned_away:
             self._server.turned_away -= 1
+        if self._parts is not None:
+            self._parts.stop()
+            self._parts = None
         if self._flight is not None:
             self._flight.caller_left(stopped=self.stopped)
             self._flight = None
@@ -162,6 +168,9 @@ class ClientProtocol(RequestHandler):
         super().connection_lost(exc)
 
     def eof_received(self) -> None:
+        if self._parts is not None:
+            parts, self._parts = self._parts, None
+            self._received(parts.stop())
         self.depart()  # what follows closes the transport
         super().eof_received()
 
@@ -220,12 +229,29 @@ class ClientProtocol(RequestHandler):
     # ── in ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def data_received(self, data: bytes) -> None:
+        if self._parts is not None and data:
+            self._parts.add(data)
+        elif len(data) > PART_BYTES and not self._upgraded and self.transport is not None and is_dear(data):
+            self._parts = PartByPart(data, self._received, self._all_parts_fed, self.transport)
+        else:
+            self._received(data)
+
+    def _all_parts_fed(self) -> None:
+        self._parts = None
+        if not (self._reading_paused or self._buffer_paused or self._held_back or self._upload_paused):
+            self._resume_transport_reading()
+
+    def _resume_transport_reading(self) -> None:
+        if self._parts is None:
+            super()._resume_transport_reading()
+
+    def _received(self, data: bytes) -> None:
         flight = self._flight
         if flight is not None:
             if flight.waits_for_caller:
                 data = flight.feed_request(data)
                 if self._flight is None and data:  # its answer had left before the end of its body
-                    self.data_received(data)
+                    self._received(data)
                     return
             if data:
                 self._hold(data)
@@ -285,8 +311,8 @@ class ClientProtocol(RequestHandler):
     def resume_upload(self) -> None:
         if self._upload_paused:
             self._upload_paused = False
-            if self.transport is not None and not self._held_back:
-                self.transport.resume_reading()
+            if not self._held_back:
+                self._resume_transport_reading()
 
     def landed(self, *, last: bool) -> None:
         """The flight's answer has left; `last`: it said that the connection ends."""
@@ -348,12 +374,15 @@ class ClientProtocol(RequestHandler):
     def _unhold(self) -> None:
         held, self._held = self._held, b""
         self._resume_held()
-        self.data_received(held)
+        if self._parts is None:
+            self.data_received(held)
+        else:
+            self._parts.put_back(held)
 
     def _resume_held(self) -> None:
         if self._held_back and self.transport is not None:
             self._held_back = False
-            self.transport.resume_reading()
+            self._resume_transport_reading()
 
     def _end_orderly(self) -> None:
         """As `_half_close`, with nobody to wait for it."""

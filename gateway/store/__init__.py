@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gateway.store.connection_rows import ListFilter, cursor_after
     from gateway.store.connection_store import ConnectionStore
     from gateway.store.deliveries import EventFilter
-    from gateway.store.edits import Edit, UnknownConnection
+    from gateway.store.edits import Edit, MetadataUnfit, UnknownConnection
     from gateway.store.opening import open_store
     from gateway.store.pending_authorizations import FlowStore, SessionStore
     from gateway.store.preflight_checks import StoreRefused
@@ -43,6 +43,7 @@ __all__ = [
     "FlowStore",
     "ListFilter",
     "LogPosition",
+    "MetadataUnfit",
     "SessionStore",
     "Store",
     "StoreRefused",
@@ -60,6 +61,7 @@ _HOMES: Final = {
     "FlowStore": "pending_authorizations",
     "ListFilter": "connection_rows",
     "LogPosition": "changes",
+    "MetadataUnfit": "edits",
     "SessionStore": "pending_authorizations",
     "Store": "store",
     "StoreRefused": "preflight_checks",

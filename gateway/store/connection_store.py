@@ -74,7 +74,7 @@ MARKS: Final = select(connections.c.connection_id, connections.c.version, connec
     connections.c.connection_id.in_(bindparam("ids", expanding=True)),
 )
 WRITTEN_BACK: Final = ("version", "expires_at", "config", "rotates", "granted_at", "last_refreshed_at")
-ROWS_AT_ONCE: Final = 200  # turned into records before the event loop gets its turn again
+ROWS_AT_ONCE: Final = 20  # turned into records before the event loop gets its turn again
 
 
 class ConnectionStore:

@@ -1,6 +1,6 @@
 """What is changed of a connection without a new credential: metadata, tags, its end user, where its events go."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -21,6 +21,15 @@ class UnknownConnection(Exception):
     def __init__(self, ref: ConnectionRef) -> None:
         super().__init__(ref.connection_id)
         self.ref = ref
+
+
+class MetadataUnfit(Exception):
+    """`merged`, the metadata that the connection would have had; none of those named was changed."""
+
+    def __init__(self, ref: ConnectionRef, merged: Mapping[str, Any]) -> None:
+        super().__init__(ref.connection_id)
+        self.ref = ref
+        self.merged = merged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,18 +65,29 @@ class EditStore:
         return await self._transactions.write(write)
 
     async def set_metadata(
-        self, refs: Sequence[ConnectionRef], metadata: Mapping[str, Any], *, merge: bool, now: datetime
+        self,
+        refs: Sequence[ConnectionRef],
+        metadata: Mapping[str, Any],
+        *,
+        merge: bool,
+        fits: Callable[[Mapping[str, Any]], bool] = lambda _: True,
+        now: datetime,
     ) -> list[Connection]:
-        """Of all of `refs` or of none. `merge`: top-level members that `metadata` does not name stay."""
+        """Of all of `refs` or of none. `merge`: top-level members that `metadata` does not name stay.
+
+        Raises MetadataUnfit where `fits` refuses what would come of it.
+        """
 
         async def write(db: AsyncConnection) -> list[Connection]:
             # In one order everywhere, so that two who change the same rows never wait for each other.
-            before = {ref: (await _held(db, ref)).metadata for ref in sorted(set(refs))}
+            new: dict[ConnectionRef, Mapping[str, Any]] = {}
+            for ref in sorted(set(refs)):
+                old = (await _held(db, ref)).metadata
+                new[ref] = {**old, **metadata} if merge and old else metadata
+                if not fits(new[ref]):
+                    raise MetadataUnfit(ref, new[ref])
             return [
-                await _written(
-                    db, ref, {"metadata": {**(old or {} if merge else {}), **metadata}, "updated_at": now}, now
-                )
-                for ref, old in before.items()
+                await _written(db, ref, {"metadata": dict(one), "updated_at": now}, now) for ref, one in new.items()
             ]
 
         return await self._transactions.write(write)

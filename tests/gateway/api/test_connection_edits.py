@@ -34,6 +34,22 @@ async def test_metadata_of_all_or_of_none(running: RunningGateway, tracker: Trac
     assert (await running.json("GET", ONE))["metadata"] == {"old": 1}
 
 
+async def test_metadata_has_a_limit_also_when_it_is_merged(running: RunningGateway, tracker: Tracker) -> None:
+    most = {"a": "é" * 30_000, "b": ""}
+    for name in ("c1", "c2"):
+        await running.imported(tracker.grant(), name, metadata={"old": 1} if name == "c1" else most)
+    both = {"connection_id": ["c1", "c2"], "provider_config_key": "tracker", "metadata": {"c": "x" * 6000}}
+    refused = await running.json("PATCH", "/connections/metadata", json=both, expect=400)
+    assert "connection 'c2'" in refused["error"]["message"]
+    assert refused["error"]["errors"][0]["path"] == ["metadata"]
+    assert (await running.json("GET", ONE))["metadata"] == {"old": 1}
+    assert (await running.json("POST", "/connections/metadata", json=both, expect=201)) == both
+    bare = {"x": "y" * 65_536}
+    headers = {**running.headers, "Provider-Config-Key": "tracker"}
+    async with running.http.post(f"{running.url}/connection/c1/metadata", json=bare, headers=headers) as answer:
+        assert (answer.status, "65,544 bytes" in await answer.text()) == (400, True)
+
+
 WRONG_METADATA: list[tuple[dict[str, Any], list[str]]] = [
     ({"connection_id": 1}, ["connection_id"]),
     ({"connection_id": []}, ["connection_id"]),

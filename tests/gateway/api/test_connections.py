@@ -61,6 +61,14 @@ async def test_a_new_credential_alone_keeps_the_connection_where_it_was(
         ({"end_user": {"id": ""}}, 400, "invalid_body", ["end_user", "id"]),
         ({"connection_config": {"subdomain": "nowhere"}}, 400, "connection_validation_failed", None),
         ({"connection_config": {"subdomian": "acme"}}, 400, "connection_validation_failed", None),
+        ({"metadata": {"x": "y" * 65_536}}, 400, "invalid_body", ["metadata"]),
+        ({"connection_config": {"subdomain": "y" * 65_536}}, 400, "invalid_body", ["connection_config"]),
+        (
+            {"end_user": {"id": "u", "tags": {str(n): "y" for n in range(65)}}},
+            400,
+            "invalid_body",
+            ["end_user", "tags"],
+        ),
         ({"credentials": {"type": []}}, 400, "invalid_body", ["credentials", "type"]),
         (
             {"credentials": {"access_token": "a", "expires_at": "9999-12-31T23:59:59-12:00"}},
@@ -143,6 +151,26 @@ async def test_a_list_without_a_limit_ends_too_and_says_where_it_goes_on(
     assert [one["connection_id"] for one in (await running.json("GET", "/connections?page=1"))["connections"]] == ["c0"]
     refused = await running.json("GET", "/connections?limit=5000", expect=400)
     assert "from 1 to 2000" in refused["error"]["message"]
+
+
+async def test_a_list_ends_where_it_has_its_bytes(
+    running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "PAGE_BYTES", 3000)
+    monkeypatch.setattr(connections, "ROWS_AT_ONCE", 2)
+    names = [f"c{n}" for n in range(7)]
+    for name in names:
+        await running.imported(tracker.grant(), name, metadata={"note": "é" * 200})
+    listed: list[str] = []
+    pages, query = 0, "/connections"
+    while query:
+        body = await running.json("GET", query, expect=200)
+        assert 1 <= len(body["connections"]) <= 3
+        listed += [one["connection_id"] for one in body["connections"]]
+        pages += 1
+        query = f"/connections?cursor={body['next_cursor']}" if "next_cursor" in body else ""
+    assert listed == names[::-1]
+    assert pages >= 3
 
 
 @pytest.mark.parametrize(

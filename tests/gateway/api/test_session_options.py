@@ -89,6 +89,21 @@ async def test_a_reconnect_session_has_the_same_options(running: RunningGateway,
         ({"return_url": "https://app.example.com/?x=1&result"}, "return_url", "result"),
         ({"return_url": "https://unregistered.example/"}, "return_url", "connect_origins"),
         ({"return_url": "http://127.0.0.1/", "state": "s" * 513}, "state", "512"),
+        (
+            {"integrations_config_defaults": {"tracker": {"authorization_params": {"a": "x" * 65_536}}}},
+            "integrations_config_defaults",
+            "at most 65,536",
+        ),
+        (
+            {"integrations_config_defaults": {"tracker": {"connection_config": {"a": ["x"] * 30_000}}}},
+            "integrations_config_defaults",
+            "at most 65,536",
+        ),
+        (
+            {"overrides": {f"t{n}": {"docs_connect": "https://x.example/" + "y" * 2000} for n in range(40)}},
+            "overrides",
+            "at most 65,536",
+        ),
     ],
 )
 async def test_wrong_options_are_named(running: RunningGateway, given: dict[str, Any], path: str, says: str) -> None:

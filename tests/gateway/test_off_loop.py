@@ -1,0 +1,45 @@
+"""Work off the event loop: in rotation by share, so that one with much of it delays its own."""
+
+import asyncio
+import threading
+
+import pytest
+
+from gateway.off_loop import FairTurns, off_loop
+
+
+async def test_shares_have_their_turns_in_rotation() -> None:
+    begin, order = threading.Event(), list[str]()
+    first = asyncio.create_task(off_loop("busy", begin.wait, 30))
+    many = [asyncio.create_task(off_loop("busy", order.append, f"busy {n}")) for n in range(3)]
+    others = [asyncio.create_task(off_loop(name, order.append, name)) for name in ("b", "c")]
+    await asyncio.sleep(0)
+    begin.set()
+    await asyncio.gather(first, *many, *others)
+    assert order == ["busy 0", "b", "c", "busy 1", "busy 2"]
+
+
+async def test_what_work_raises_is_raised_and_the_next_has_its_turn() -> None:
+    with pytest.raises(ZeroDivisionError):
+        await off_loop("a", lambda: 1 // 0)
+    assert await off_loop("a", lambda: 1) == 1
+
+
+async def test_who_leaves_the_line_takes_no_turn() -> None:
+    """Before being called up, and in the very moment of it."""
+    turns, order = FairTurns(), list[str]()
+
+    async def take(name: str) -> None:
+        async with turns.turn(name):
+            order.append(name)
+            await asyncio.sleep(0)
+
+    async with turns.turn("x"):
+        tasks = {name: asyncio.create_task(take(name)) for name in "abcd"}
+        await asyncio.sleep(0)
+        tasks["b"].cancel()
+    tasks["a"].cancel()  # called up just now
+    await asyncio.wait(tasks.values())
+    assert order == ["c", "d"]
+    await take("again")
+    assert order[-1] == "again"

@@ -1,0 +1,137 @@
+"""What is dear to read is read in parts, and arrives whole all the same."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from gateway.egress.provider_connection import ProviderConnection
+from gateway.part_by_part import MOST_LINES, PART_BYTES, PartByPart, is_dear
+from gateway.server.client_protocol import ClientProtocol
+from tests.fakes.raw_provider import OK, raw_provider, read_message
+from tests.gateway.server.test_fast_path import NAMES, before, dial, port_of, warm
+
+CONTENT = bytes(range(48, 58)) * 20_000
+CHUNKS = b"".join(b"1\r\n%c\r\n" % byte for byte in CONTENT) + b"0\r\n\r\n"
+
+
+class Transport(asyncio.Transport):
+    aborted = paused = False
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+async def test_others_have_a_turn_between_two_parts() -> None:
+    data, over = b"x" * (3 * PART_BYTES + 1), asyncio.Event()
+    fed: list[bytes] = []
+    PartByPart(data, fed.append, over.set, Transport())
+    turns = 0
+    while not over.is_set():
+        assert len(fed) <= turns + 1
+        await asyncio.sleep(0)
+        turns += 1
+    assert b"".join(fed) == data
+    assert max(map(len, fed)) == PART_BYTES
+    assert turns >= 4
+
+
+async def test_what_is_added_comes_behind_and_what_is_left_can_be_taken_back() -> None:
+    fed: list[bytes] = []
+    parts = PartByPart(b"a" * (PART_BYTES + 1), fed.append, lambda: None, Transport())
+    parts.add(b"b" * PART_BYTES)
+    await asyncio.sleep(0)
+    assert fed == [b"a" * PART_BYTES]
+    assert parts.stop() == b"a" + b"b" * PART_BYTES
+    await asyncio.sleep(0)
+    assert len(fed) == 1
+
+
+async def test_what_was_fed_too_early_comes_again_before_the_rest() -> None:
+    fed: list[bytes] = []
+    over = asyncio.Event()
+
+    def feed(part: bytes) -> None:
+        if not fed and part[:1] == b"a":
+            fed.append(b"")
+            parts.put_back(b"again")
+        else:
+            fed.append(part)
+
+    parts = PartByPart(b"a" * PART_BYTES + b"b", feed, over.set, Transport())
+    await over.wait()
+    assert fed == [b"", b"againb"]
+
+
+async def test_a_part_that_cannot_be_fed_ends_the_connection() -> None:
+    transport = Transport()
+    faults: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context["exception"]))
+
+    def feed(part: bytes) -> None:
+        raise ZeroDivisionError(len(part))
+
+    PartByPart(b"a" * (2 * PART_BYTES), feed, lambda: None, transport)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert transport.paused
+    assert transport.aborted
+    assert list(map(repr, faults)) == ["ZeroDivisionError(16384)"]
+
+
+@pytest.mark.parametrize(
+    ("data", "dear"),
+    [
+        (CHUNKS[:PART_BYTES], False),
+        (CHUNKS[: PART_BYTES + 1], True),
+        (b"x" * (1 << 20), False),
+        (b"x" * (1 << 20) + b"\r\n" * MOST_LINES, False),
+        (b"x" * (1 << 20) + b"\r\n" * (MOST_LINES + 1), True),
+    ],
+)
+def test_many_lines_are_dear(data: bytes, dear: bool) -> None:
+    assert is_dear(data) == dear
+
+
+@pytest.mark.parametrize("fast_path", [True, False], ids=["fast path", "chain"])
+async def test_a_body_in_chunks_of_one_byte_passes_both_ways_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fast_path: bool
+) -> None:
+    arrived: list[bytes] = []
+    parts: dict[type, list[int]] = {ProviderConnection: [], ClientProtocol: []}
+
+    def watch(kind: type) -> None:
+        received = kind._received  # type: ignore[attr-defined]
+
+        def watched(self: object, data: bytes) -> None:
+            parts[kind].append(len(data) if data.count(b"\r\n") > MOST_LINES else 0)
+            received(self, data)
+
+        monkeypatch.setattr(kind, "_received", watched)
+
+    async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, body = await read_message(reader)
+            if b"/warm" in head:
+                writer.write(OK)
+                continue
+            arrived.append(b"".join(line for n, line in enumerate(body.split(b"\r\n")) if n % 2))
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + CHUNKS)
+
+    for kind in parts:
+        watch(kind)
+    async with raw_provider(script) as provider, before(provider, tmp_path, fast_path=fast_path) as running:
+        await warm(running)
+        async with dial(port_of(running)) as client:
+            head = b"POST /proxy/x HTTP/1.1\r\n" + NAMES + b"Transfer-Encoding: chunked\r\n\r\n"
+            await client.send((head + CHUNKS) * 2)
+            for _ in range(2):
+                answer = await client.answer()
+                assert (answer.status, answer.body.data) == (200, CONTENT)
+    assert arrived == [CONTENT, CONTENT]
+    for sizes in parts.values():
+        assert sum(sizes) > len(CHUNKS) // 2  # most came in pieces that are dear
+        assert max(sizes) <= PART_BYTES
