@@ -42,7 +42,11 @@ log = structlog.get_logger(__name__)
 
 
 class BoundedSession(requests.Session):
-    """Reads of an answer what a collector has to say, and no more."""
+    """Reads of an answer what a collector has to say, and no more. Takes no proxy and no password from its surroundings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trust_env = False
 
     def request(self, *args: Any, **options: Any) -> requests.Response:
         """Raises requests.RequestException."""
