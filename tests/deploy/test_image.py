@@ -50,7 +50,7 @@ def test_it_installs_from_the_lock_by_hash_and_as_wheels() -> None:
     assert '"requirements-$EXTRA.lock"' in installs[1]
     assert "--require-hashes --only-binary :all:" in installs[1]
     assert "--no-deps" in installs[2]
-    assert len(installs) == 2
+    assert len(installs) == 3
 
 
 def test_everything_it_copies_is_there() -> None:
