@@ -34,6 +34,7 @@ from gateway.integrations.registry import ManagedIntegrations
 from gateway.observe.call_queue import CallQueue
 from gateway.observe.loop_lag import LoopLag
 from gateway.observe.metrics import Metrics
+from gateway.observe.tracing import Tracing
 from gateway.refresh.refresher import Refresher
 from gateway.refresh.token_exchange import Journals, TokenExchange
 from gateway.store import Store
@@ -45,8 +46,8 @@ class Runtime:
 
     `managed`: the integrations made through the API, as this process knows them. `exchange`: how refreshes call token
     endpoints, in this process or through its parent. `retired`: egress of earlier generations, until the last exchange on
-    it ends. `serving` is what ``/ready`` says: false before the start is complete and again once a stop has begun.
-    `reloading`: held while the generation is replaced.
+    it ends. `tracing` None: it is off. `serving` is what ``/ready`` says: false before the start is complete and again once a
+    stop has begun. `reloading`: held while the generation is replaced.
     """
 
     current: Current
@@ -59,6 +60,7 @@ class Runtime:
     page_memory: PageMemory
     metrics: Metrics
     call_queue: CallQueue
+    tracing: Tracing | None
     loop_lag: LoopLag
     invalid_keys: InvalidKeys
     journals: Journals

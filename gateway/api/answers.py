@@ -72,6 +72,8 @@ class ErrorDetail(TypedDict):
     errors: NotRequired[list[Issue]]
     payload: NotRequired[dict[str, Any]]
     """For programs; what it holds depends on the code."""
+    trace_id: NotRequired[str]
+    """32 hex digits: of the request's `traceparent`, or of the trace that the gateway has begun for it."""
 
 
 class Error(TypedDict):

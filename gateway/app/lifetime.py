@@ -38,6 +38,7 @@ from gateway.journal.place import EFFECT, NO_FOLDER
 from gateway.observe.call_queue import CallQueue
 from gateway.observe.loop_lag import LoopLag
 from gateway.observe.metrics import INVALID_KEYS, Metrics, MetricsPage
+from gateway.observe.tracing import Tracing, start_tracing
 from gateway.records.audit import AuditAction, AuditEntry
 from gateway.refresh.auth_exchange import Dialogues
 from gateway.refresh.exchange_message import EgressRoute
@@ -63,6 +64,7 @@ def assembled(
     managed: ManagedIntegrations,
     parent: ParentLink | None = None,
     page: MetricsPage | None = None,
+    tracing: Tracing | None = None,
 ) -> Runtime:
     """The runtime on an open store, whole. Nothing in it has begun to work by itself.
 
@@ -77,7 +79,7 @@ def assembled(
         return current.generation.integrations.has(environment, integration_id)
 
     metrics = Metrics(known, page)
-    calls = CallQueue(observe=metrics.observe)
+    calls = CallQueue(observe=metrics.observe, tracing=tracing)
     _log_calls(config.call_log, calls, store)
     store.trail.all_refreshes = config.audit.refreshes == "all"
     egress_limits, retired = EgressLimits(concurrency_settings(config.egress)), RetiredEgress()
@@ -118,6 +120,7 @@ def assembled(
         page_memory=PageMemory(lambda: current.generation.config.egress.page_memory_bytes),
         metrics=metrics,
         call_queue=calls,
+        tracing=tracing,
         loop_lag=LoopLag(),
         invalid_keys=InvalidKeys(lambda: metrics.add(INVALID_KEYS)),
         journals=journals,
@@ -168,7 +171,8 @@ async def opened(
         raise
     if store.journal.folder is None:
         log.error("refresh_journal_unwritable", detail=NO_FOLDER, effect=EFFECT)
-    runtime = assembled(given, store, managed, parent, page)
+    tracing = start_tracing(connection_ids=config.tracing.connection_ids) if background else None
+    runtime = assembled(given, store, managed, parent, page, tracing)
     if background:
         await note_configuration(store, config, "start")
     tasks = _background(runtime, since) if background else []
@@ -216,6 +220,8 @@ async def _closed(runtime: Runtime, tasks: Sequence["asyncio.Task[None]"]) -> No
         end.push_async_callback(runtime.store.close)
         end.push_async_callback(runtime.retired.close)
         end.push_async_callback(runtime.generation.egress.close)
+        if runtime.tracing is not None:
+            end.push_async_callback(runtime.tracing.close)
         end.push_async_callback(runtime.call_queue.close)
         end.push_async_callback(runtime.deliverer.close)
         end.push_async_callback(runtime.minted.close)

@@ -20,6 +20,7 @@ from pydantic import (
 from gateway.config import store_url, values
 from gateway.config import values as key_values
 from gateway.config.model import AllowedNetwork, ClientLimitsConfig, ConnectConfig, PoolConfig, WebhooksConfig
+from gateway.records.integration import TraceHeaders
 from gateway.secret import Secret
 
 
@@ -165,6 +166,7 @@ class IntegrationShape(Section):
     webhook_secret_previous: Hidden | None = None
     forward_webhooks: Truth = True
     allow_unsigned_webhooks: Truth = False
+    trace_headers: TraceHeaders | None = None
 
 
 class EnvironmentShape(Section):
@@ -201,6 +203,7 @@ class EgressShape(Section):
     timeouts: TimeoutsShape = TimeoutsShape()
     limits: LimitsShape = LimitsShape()
     page_memory_bytes: Whole = Field(256 << 20, ge=64 << 20, le=1 << 40)
+    trace_headers: TraceHeaders = "pass"
 
 
 _CONNECT: Final = ConnectConfig()
@@ -218,6 +221,10 @@ class CallLogShape(Section):
     keep_days: Number = Field(7, gt=0, le=3650)
     max_bytes: Whole = Field(1 << 30, ge=16 << 20, le=1 << 44)
     sample: Number = Field(1, ge=0, le=1)
+
+
+class TracingShape(Section):
+    connection_ids: Truth = False
 
 
 class RequestLogShape(Section):
@@ -264,6 +271,8 @@ class GatewayShape(Section):
     call_log: CallLogShape = CallLogShape()
     request_log: RequestLogShape = RequestLogShape()
     audit: AuditShape = AuditShape()
+
+    tracing: TracingShape = TracingShape()
     webhooks: WebhooksShape = WebhooksShape()
     branding: BrandingShape = BrandingShape()
     connect: ConnectShape = ConnectShape()
@@ -284,6 +293,7 @@ SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
     ("call_log",): CallLogShape,
     ("request_log",): RequestLogShape,
     ("audit",): AuditShape,
+    ("tracing",): TracingShape,
     ("webhooks",): WebhooksShape,
     ("branding",): BrandingShape,
     ("connect",): ConnectShape,

@@ -20,9 +20,11 @@ import structlog
 from gateway import clock
 from gateway.errors import GatewayError
 from gateway.observe import logs
+from gateway.observe.tracing import Tracing
 from gateway.records.audit import UseCount, UseKey
-from gateway.records.operation import Operation, trace_id_in
+from gateway.records.operation import Operation
 from gateway.records.proxied_call import ExchangeRecord
+from gateway.records.trace import trace_id_in
 
 BOUND: Final = 30_000
 BATCH: Final = 2000
@@ -52,13 +54,19 @@ class CallQueue:
     """`observe` is called with every record, kept or not. `dropped` counts the records that found a queue full.
 
     `stored`: whether proxied calls become rows of the call log (`call_log.enabled`); lines are written in any case. `sample`:
-    the share of those that went well which do; the others always do.
+    the share of those that went well which do; the others always do. `tracing`: makes spans of what is sampled, stored or not.
     """
 
     def __init__(
-        self, bound: int = BOUND, *, observe: Callable[[ExchangeRecord], None] = lambda _: None, stored: bool = True
+        self,
+        bound: int = BOUND,
+        *,
+        observe: Callable[[ExchangeRecord], None] = lambda _: None,
+        stored: bool = True,
+        tracing: Tracing | None = None,
     ) -> None:
         self._observe = observe
+        self._tracing = tracing
         self._lines: deque[ExchangeRecord] = deque()
         self._rows: deque[ExchangeRecord | Operation] = deque()
         self._bound = bound
@@ -79,6 +87,8 @@ class CallQueue:
         self._observe(exchange)
         if exchange.attempts and exchange.gateway_ms is not None and exchange.connection_id:
             self._count_use(exchange)
+        if exchange.trace is not None and self._tracing is not None:
+            self._tracing.note_call(exchange)
         if len(self._lines) < self._bound:
             self._lines.append(exchange)
         else:
@@ -101,6 +111,8 @@ class CallQueue:
 
     def note_operation(self, operation: Operation) -> None:
         """Take what is no request of a caller: a refresh, an authorization, a delivery, a webhook."""
+        if self._tracing is not None:
+            self._tracing.note_operation(operation)
         if self.stored:
             self._store(operation)
 

@@ -10,6 +10,7 @@ from sqlalchemy import Dialect, Executable, RowMapping, Table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import Unavailable
+from gateway.records.trace import cause, cause_in_hand
 from gateway.store.database_faults import DatabaseDamage, raised_as_unavailable, unavailable
 from gateway.store.engine import Engines
 
@@ -42,6 +43,21 @@ Before = Callable[[], Awaitable[Fence | None]]
 TRIES: Final = 8  # however many keys are made by others meanwhile, one of these tries comes between them
 NOTIFIES: Final = "gateway_notifies"  # in a connection's `info`: others are notified once its transaction is committed
 CROWDED: Final = "too many writes are waiting for it"
+
+
+def caused(work: Work[T], by: str | None) -> Work[T]:
+    """`work` with what causes it in hand, whichever task runs it."""
+    if by is None:
+        return work
+
+    async def run(db: AsyncConnection) -> T:
+        before = cause_in_hand.set(by)
+        try:
+            return await work(db)
+        finally:
+            cause_in_hand.reset(before)
+
+    return run
 
 
 class Overtaken(Exception):
@@ -119,6 +135,7 @@ class Transactions:
         goes by the name of the caller's.
         """
         asking = asyncio.current_task()
+        work = caused(work, cause())
         task = asyncio.create_task(self._in_turns(work, before, at_once), name=asking.get_name() if asking else None)
         self._running.add(task)
         task.add_done_callback(self._ended)

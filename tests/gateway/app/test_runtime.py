@@ -28,6 +28,7 @@ from gateway.records.connection import ConnectionRef
 from gateway.records.event import DeliveryState
 from gateway.refresh.auth_exchange import Dialogues
 from gateway.runtime import RUNTIME, Runtime, generation_of
+from tests.fakes.collector import collecting
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.receiver import Receiver
@@ -430,6 +431,22 @@ async def test_the_store_and_its_age_stay(telling: RunningGateway) -> None:
     await runtime.store.ping()
 
 
+async def test_spans_that_wait_are_exported(telling: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "1000000")  # until they are asked for
+    async with collecting() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+        await telling.restart()
+        tracing = telling.runtime.tracing
+        assert await status(telling) == 404
+        await reloaded(telling)
+        assert await status(telling) == 404
+        assert telling.runtime.tracing is tracing
+        assert collector.spans == []
+        await telling.stop()
+        assert [one.name for one in collector.spans] == ["GET /proxy/{path}"] * 2
+    await telling.start()
+
+
 Test = Callable[..., Coroutine[Any, Any, None]]
 SURVIVES: Final[dict[str, Test]] = {
     "started_at": test_the_store_and_its_age_stay,
@@ -441,6 +458,7 @@ SURVIVES: Final[dict[str, Test]] = {
     "page_memory": test_page_memory_stays_reserved,
     "metrics": test_counters_go_on,
     "call_queue": test_records_that_wait_to_be_written_are_written,
+    "tracing": test_spans_that_wait_are_exported,
     "loop_lag": test_the_lag_of_the_loop_stays_known,
     "invalid_keys": test_invalid_keys_stay_counted,
     "journals": test_a_refresh_under_way_ends_once_and_is_stored,
