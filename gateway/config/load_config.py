@@ -254,6 +254,7 @@ def _built(
             model.BrandingConfig, shape.branding, logo=Path(os.path.normpath(base / logo)) if logo else None
         ),
         connect=_made(model.ConnectConfig, shape.connect),
+        console=_made(model.ConsoleConfig, shape.console),
         path=path,
         document=document,
     )

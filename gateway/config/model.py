@@ -194,6 +194,14 @@ class CallLogConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsoleConfig:
+    """Whether there is a console at ``/console``, and how long somebody stays signed in."""
+
+    enabled: bool
+    session_hours: float
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """All of it. `catalog` holds the operator's own folders; `path` is the file's, None for a mapping."""
 
@@ -207,6 +215,7 @@ class Config:
     webhooks: WebhooksConfig
     branding: BrandingConfig
     connect: ConnectConfig
+    console: ConsoleConfig
     path: Path | None
     document: ConfigDocument = field(repr=False, compare=False)
 

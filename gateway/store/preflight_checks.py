@@ -65,6 +65,7 @@ REVISIONS: Final = (
     "0012",
     "0013",
     "0014",
+    "0016",
 )  # oldest first; the last is the one this version needs
 
 VERSION_TABLE: Final = "alembic_version"
