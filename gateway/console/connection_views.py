@@ -22,7 +22,6 @@ ROWS: Final = 50
 FIELDS: Final = ("search", "integration", "end_user", "trouble", "cursor")
 RECENT: Final = 20
 ACTIONS: Final = {
-    "none": "Nothing needs to be done.",
     "wait": "Wait",
     "reconnect": "The end user connects again",
     "fix_integration": "Correct the integration",
@@ -77,7 +76,7 @@ async def connection(request: web.Request, environment: str) -> View:
         "connection": summary(one),
         "expires_at": None if one.expires_at is None else stamp(one.expires_at),
         "diagnosis": story["diagnosis"],
-        "action": ACTIONS.get(story["diagnosis"]["action"]["do"], story["diagnosis"]["action"]["do"]),
+        "action": ACTIONS.get(story["diagnosis"]["action"]["do"]),
         "operations": [row(found) for found in operations.operations],
         "events": [
             {
