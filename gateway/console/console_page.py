@@ -79,7 +79,7 @@ def render(
         section=view.section,
         css=f"{generation.public_url}/console/console.css?v={_style()[1]}",
         icon=f"{generation.public_url}/connect/assets/icon.svg",
-        at=lambda *below, **query: console_path(request, *below, **query),
+        root=lambda *below, **query: console_path(request, *below, **query),
         here=lambda section="", **query: console_path(
             request, *(part for part in (environment or "", section) if part), **query
         ),

@@ -49,7 +49,7 @@ def _shown(generation: Generation, one: Integration) -> dict[str, Any]:
         )
     elif provider.auth_mode == "OAUTH2" and not one.client_id:
         shown["faults"].append("It has no client_id: register an application at the provider, and name its id.")
-    if provider is not None and one.client_secret and not one.allowed_hosts and open_secret_addresses(provider):
+    if provider is not None and one.client_secret and not one.allowed_hosts and any(open_secret_addresses(provider)):
         shown["faults"].append("End users type the host that its client secret would go to: set allowed_hosts.")
     return shown
 
