@@ -7,6 +7,7 @@
     connection_views              connections and one of them: its story, refresh, reconnect link, delete
     call_views                    the call log, and one request with all that happened under it
     key_views, event_views        keys and what they may do, revoke; deliveries and sending again
+    audit_view                    who did what, and which key used which connection how often
     integration_views             integrations and their settings; providers that are in use
     charts                        figures as inline SVG
 

@@ -22,6 +22,7 @@ SECTIONS: Final = {
     "integrations": "Integrations",
     "keys": "Keys",
     "events": "Events",
+    "audit": "Audit",
 }
 """The first of each address below an environment, and its name in the menu."""
 
@@ -52,7 +53,7 @@ class View:
     refresh_s: int | None = None
 
 
-def console_path(request: web.Request, *below: str, **query: str) -> str:
+def console_path(request: web.Request, /, *below: str, **query: str) -> str:
     """The address of a page of the console."""
     path = "/".join((f"{generation_of(request).public_url}/console", *below))
     return f"{path}?{urlencode(query)}" if query else path
@@ -80,7 +81,7 @@ def render(
         css=f"{generation.public_url}/console/console.css?v={_style()[1]}",
         icon=f"{generation.public_url}/connect/assets/icon.svg",
         root=lambda *below, **query: console_path(request, *below, **query),
-        here=lambda section="", **query: console_path(
+        here=lambda section="", /, **query: console_path(
             request, *(part for part in (environment or "", section) if part), **query
         ),
         since=since,

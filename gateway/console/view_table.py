@@ -6,12 +6,23 @@ from typing import Any, Final
 import structlog
 from aiohttp import hdrs, web
 
-from gateway.console import call_views, connection_views, event_views, integration_views, key_views, now_view
+from gateway.console import (
+    audit_view,
+    call_views,
+    connection_views,
+    event_views,
+    integration_views,
+    key_views,
+    now_view,
+)
 from gateway.console.console_page import SignedIn, View, as_json, console_path, render
 from gateway.console.sign_in import acting, refused, signed_in
 from gateway.errors import GatewayError, NotFound
 from gateway.pages.frame import see_other
+from gateway.records.audit import AuditActor
+from gateway.records.audit import acting as acting_now
 from gateway.runtime import generation_of
+from gateway.store.console_sessions import CONSOLE
 
 log = structlog.get_logger(__name__)
 
@@ -29,6 +40,7 @@ VIEWS: Final[dict[str, ViewOf]] = {
     "keys": key_views.keys,
     "key": key_views.key,
     "events": event_views.events,
+    "audit": audit_view.audit,
 }
 ACTS: Final[dict[str, Act]] = {
     "connection/refresh": connection_views.refresh,
@@ -65,7 +77,7 @@ async def act(request: web.Request) -> web.StreamResponse:
         _check_environment(request, environment)
         if what not in ACTS:
             raise NotFound("not_found", "The console has no such form.")
-        done = await ACTS[what](request, who, environment, fields)
+        done = await _by(who, request, ACTS[what](request, who, environment, fields))
     except GatewayError as fault:
         return refused(request, fault)
     shown: dict[str, Any] = {name: value for name, value in fields.items() if len(value) <= 255}
@@ -73,6 +85,15 @@ async def act(request: web.Request) -> web.StreamResponse:
     if isinstance(done, View):
         return render(request, who, done, environment=environment)
     return see_other(done)
+
+
+async def _by(who: SignedIn, request: web.Request, work: Awaitable[View | str]) -> View | str:
+    """`work`, which the audit trail records as done by `who`."""
+    token = acting_now.set(AuditActor("operator", name=who.name, command=CONSOLE, address=request.remote or ""))
+    try:
+        return await work
+    finally:
+        acting_now.reset(token)
 
 
 def _place(request: web.Request, tail: str) -> tuple[str, str]:

@@ -1,6 +1,7 @@
 """Sign-ins to the console, kept by their digests: links that work once, and the sessions that they become."""
 
 import secrets
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -8,11 +9,15 @@ from sqlalchemy import delete, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway import clock
+from gateway.records.audit import AuditAction, AuditActor, AuditEntry
 from gateway.records.console import ROLES, ConsoleRole, ConsoleSession
 from gateway.secret import Secret, digest
+from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.tables import console_sessions
 from gateway.store.transactions import Transactions
 
+CONSOLE: Final = "console"
+"""In the audit trail: by which command an operator at the console acts."""
 LINK: Final = "link"
 SESSION: Final = "session"
 COLUMNS: Final = (console_sessions.c.name, console_sessions.c.role, console_sessions.c.expires_at)
@@ -22,8 +27,9 @@ LINK_LIFE: Final = timedelta(minutes=10)
 
 
 class ConsoleSessionStore:
-    def __init__(self, transactions: Transactions) -> None:
+    def __init__(self, transactions: Transactions, trail: AuditTrail) -> None:
         self._transactions = transactions
+        self._trail = trail
 
     async def add_link(self, digest: str, wish: ConsoleSession) -> None:
         """A link that may be used until `wish.expires_at`. `digest`: of its token, hex SHA-256."""
@@ -34,6 +40,7 @@ class ConsoleSessionStore:
     ) -> ConsoleSession | None:
         """Use the link up for a session until `ends_at`. None where it was used before, has expired or never was."""
         table = console_sessions.c
+        entry = AuditEntry.of(AuditAction.OPERATOR_SIGNED_IN, at=now)
         used = delete(console_sessions).where(table.digest == link_digest, table.kind == LINK).returning(*COLUMNS)
 
         async def write(db: AsyncConnection) -> ConsoleSession | None:
@@ -42,6 +49,8 @@ class ConsoleSessionStore:
                 return None
             session = ConsoleSession(row.name, _role(row.role), ends_at)
             await _add(db, session_digest, SESSION, session)
+            actor = AuditActor("operator", name=row.name, command=CONSOLE, address=entry.actor.address)
+            await self._trail.note(db, replace(entry, actor=actor, detail={"role": row.role}))
             return session
 
         return await self._transactions.write(write)

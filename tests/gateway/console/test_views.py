@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gateway.records.audit import AuditFilter
 from gateway.records.operation import Operation
 from tests.fakes.console import at_console, form_in
 from tests.fakes.gateways import SECRET_KEY, RunningGateway
@@ -156,6 +157,32 @@ async def test_an_integration_that_cannot_work_says_why(running: RunningGateway)
         secret = running.runtime.generation.integrations.get("dev", "tracker").client_secret
         assert secret is not None
         assert secret.reveal() not in await console.page("/dev/integrations")
+
+
+async def test_what_is_done_at_the_console_is_in_the_audit_by_name(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    async with at_console(running, name="ada") as console:
+        where = {"form": form_in(await console.page(ONE)), "integration": "tracker", "id": "c1"}
+        await console.send("/dev/connection/delete", {**where, "typed": "c1"})
+        await running.runtime.audit_keeper.once()
+        data = await console.data("/dev/audit.json?action=connection.deleted")
+        (one,) = data["records"]
+        assert (one["actor"]["kind"], one["actor"]["name"], one["actor"]["command"]) == ("operator", "ada", "console")
+        assert (one["connection_id"], one["address"]) == ("c1", "127.0.0.1")
+        assert "connection.deleted" in await console.page("/dev/audit")
+    (signed_in,) = await running.runtime.store.audit.find(AuditFilter(action="operator.signed_in"))
+    assert signed_in.as_json()["detail"] == {"role": "operator"}
+
+
+async def test_what_a_key_did_is_counted(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    for _ in range(3):
+        async with running.proxied("c1") as answer:
+            await answer.read()
+    await running.runtime.call_queue._write_uses()
+    async with at_console(running) as console:
+        uses = (await console.data("/dev/audit.json"))["uses"]
+        assert (uses["calls"], uses["data"][0]["connection_id"]) == (3, "c1")
 
 
 async def test_no_secret_is_in_any_byte_of_any_page(running: RunningGateway, tracker: Tracker) -> None:
