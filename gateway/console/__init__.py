@@ -1,6 +1,7 @@
 """The console: what operators look at and press, at ``/console`` (docs/console.md). Every page has its data at ``….json``.
 
     lazy_console                  the handlers, loaded with the first request for a page
+    view_table                    which address shows which view, and which form does what
     sign_in                       a link becomes a session; who is signed in, what they may do, forms that only they send
     console_page                  the frame of every page; its data as JSON
     now_view                      what needs a person, and the newest calls in figures

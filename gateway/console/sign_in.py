@@ -16,6 +16,7 @@ from gateway import clock
 from gateway.console.console_page import SignedIn, View, console_path, render
 from gateway.errors import Forbidden, GatewayError, NotFound, Unauthorized
 from gateway.pages.connect_cookie import check_own_form
+from gateway.pages.form_fields import posted
 from gateway.pages.frame import see_other
 from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import Secret, digest
@@ -53,17 +54,10 @@ async def acting(request: web.Request) -> tuple[SignedIn, dict[str, str]]:
     check_own_form(request)
     if not who.may_act:
         raise Forbidden("forbidden", f"{who.name} is signed in as a viewer, who changes nothing.")
-    fields = await form_fields(request)
+    fields = await posted(request, FORM_BYTES)
     if not hmac.compare_digest(who.form.encode(), fields.pop(FORM_FIELD, "").encode()):
         raise Forbidden("forbidden", "This form is not of your session at the console. Load its page again.")
     return who, fields
-
-
-async def form_fields(request: web.Request) -> dict[str, str]:
-    """The last of each name, as text."""
-    if request.content_type != "application/x-www-form-urlencoded" or (request.content_length or 0) > FORM_BYTES:
-        raise Forbidden("forbidden", "Only a form of the console can be sent here.")
-    return {name: value for name, value in (await request.post()).items() if isinstance(value, str)}
 
 
 async def page_or_session(request: web.Request) -> web.StreamResponse:
@@ -71,7 +65,7 @@ async def page_or_session(request: web.Request) -> web.StreamResponse:
     check_enabled(request)
     if request.method == hdrs.METH_POST:
         check_own_form(request)
-        return await _begin(request, Secret((await form_fields(request)).get("link", "")[:LONGEST_LINK]))
+        return await _begin(request, Secret((await posted(request, FORM_BYTES)).get("link", "")[:LONGEST_LINK]))
     link = request.query.get("link", "")[:LONGEST_LINK]
     return render(request, None, _sign_in_view(link))
 
