@@ -24,6 +24,7 @@ from gateway.api import (
 from gateway.api import connections as connection_edits
 from gateway.api import providers as logos
 from gateway.api.connect_socket import WebsocketResource
+from gateway.console import lazy_console
 from gateway.middleware.expectation import no_early_continue
 from gateway.middleware.surfaces import API, CALLED, CAPABILITY, CONNECTING, OPEN, POSTED, PROXY, SHOWN
 from gateway.openapi.openapi_handlers import docs, openapi_json
@@ -74,6 +75,13 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/app-auth/connect", OPEN(lazy_pages.callback)),
     ("GET", "/oauth/client-metadata/{environment}/{integration_id}", OPEN(client_metadata.document)),
     *((method, path, chain) for path, end in typed_in.ENDS for method, chain in _posted(end)),
+    ("GET", "/console", OPEN(lazy_console.view)),
+    ("GET", "/console/sign-in", OPEN(lazy_console.sign_in)),
+    ("POST", "/console/sign-in", OPEN(lazy_console.sign_in)),
+    ("POST", "/console/sign-out", OPEN(lazy_console.sign_out)),
+    ("GET", "/console/console.css", OPEN(lazy_console.style)),
+    ("GET", "/console/{tail:.+}", OPEN(lazy_console.view)),
+    ("POST", "/console/{tail:.+}", OPEN(lazy_console.act)),
     ("GET", "/providers", SHOWN(providers.list_providers)),
     ("OPTIONS", "/providers", CALLED(options)),
     ("GET", "/providers/{provider}", SHOWN(providers.get_provider)),

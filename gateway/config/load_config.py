@@ -259,6 +259,7 @@ def _built(
             model.BrandingConfig, shape.branding, logo=Path(os.path.normpath(base / logo)) if logo else None
         ),
         connect=_made(model.ConnectConfig, shape.connect),
+        console=_made(model.ConsoleConfig, shape.console),
         tracing=_made(model.TracingConfig, shape.tracing),
         path=path,
         document=document,

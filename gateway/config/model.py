@@ -198,6 +198,14 @@ class CallLogConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsoleConfig:
+    """Whether there is a console at ``/console``, and how long somebody stays signed in."""
+
+    enabled: bool
+    session_hours: float
+
+
+@dataclass(frozen=True, slots=True)
 class AuditConfig:
     """`refreshes`: whether each is recorded or only those that change a connection's state. `keep_days` 0: records are kept
     for ever. `uses_days`: days that counts of the use of credentials are kept. A checkpoint is made after so many records or
@@ -234,6 +242,7 @@ class Config:
     webhooks: WebhooksConfig
     branding: BrandingConfig
     connect: ConnectConfig
+    console: ConsoleConfig
     tracing: TracingConfig
     path: Path | None
     document: ConfigDocument = field(repr=False, compare=False)

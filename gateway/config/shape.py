@@ -261,6 +261,11 @@ class BrandingShape(Section):
     color_dark: Color = "#7ab4ff"
 
 
+class ConsoleShape(Section):
+    enabled: Truth = False
+    session_hours: Number = Field(12, gt=0, le=168)
+
+
 class GatewayShape(Section):
     server: ServerShape = ServerShape()
     live: LiveShape = LiveShape()
@@ -276,6 +281,7 @@ class GatewayShape(Section):
     webhooks: WebhooksShape = WebhooksShape()
     branding: BrandingShape = BrandingShape()
     connect: ConnectShape = ConnectShape()
+    console: ConsoleShape = ConsoleShape()
 
 
 SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
@@ -297,6 +303,7 @@ SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
     ("webhooks",): WebhooksShape,
     ("branding",): BrandingShape,
     ("connect",): ConnectShape,
+    ("console",): ConsoleShape,
 }
 """Where each shape stands; ``*`` is a name that the operator chooses."""
 

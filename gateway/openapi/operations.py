@@ -313,6 +313,13 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("GET", "/ready", "Whether it serves", HEALTH, answers.Result, who="open", errors=(), more="503 with the same shape before it does, and from the moment a stop begins."),
     Operation("GET", "/openapi.json", "This description", HEALTH, answers.AnyJson, who="open"),
     Operation("GET", "/docs", "The same as a page", HEALTH, who="open", content=HTML),
+    Operation("GET", "/console", "The console, for operators", HEALTH, who="open", status=303, content=HTML),
+    Operation("GET", "/console/{tail}", "A page of it; its data with `.json` at the end", HEALTH, who="open", content=HTML),
+    Operation("POST", "/console/{tail}", "A form of it", HEALTH, who="open", content=HTML),
+    Operation("GET", "/console/sign-in", "The page behind a link of `gateway console`", HEALTH, who="open", content=HTML),
+    Operation("POST", "/console/sign-in", "Its button", HEALTH, who="open", status=303, content=HTML),
+    Operation("POST", "/console/sign-out", "The end of a session at the console", HEALTH, who="open", status=303, content=HTML),
+    Operation("GET", "/console/console.css", "Its style", HEALTH, who="open", content="text/css"),
     Operation("GET", "/providers/{provider}/guide", "How to set a provider up, as a page", PROVIDERS, who="open", content=HTML, errors=("not_found",)),
     Operation("GET", "/images/template-logos/{name}.svg", "A neutral logo", PROVIDERS, who="open", content="image/svg+xml", errors=("not_found",)),
 )

@@ -14,6 +14,7 @@
     pending_authorizations, pending_connections     what lives while an end user connects
     outbox, deliveries, received_webhooks           events out; webhooks in
     event_signing_keys, minted_keys                 keys of both kinds
+    console_sessions                                sign-ins to the console
     stored_integrations                             integrations made by API
     audit                                           who did what, in a chain of hashes
     call_log, former_log                            the log of calls, apart from the rest; its table in former releases

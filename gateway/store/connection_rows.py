@@ -8,7 +8,19 @@ from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, Final, NoReturn
 
-from sqlalchemy import ColumnElement, RowMapping, Select, and_, bindparam, delete, insert, or_, select
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    RowMapping,
+    Select,
+    and_,
+    bindparam,
+    delete,
+    insert,
+    literal_column,
+    or_,
+    select,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import InvalidRequest, Issue
@@ -27,7 +39,7 @@ from gateway.records.connection import (
     Sealed,
 )
 from gateway.records.states import State
-from gateway.store.tables import connection_tags, connections
+from gateway.store.tables import IN_TROUBLE, connection_tags, connections
 
 # ── An end user as JSON in a column; connections and sessions both carry one.
 
@@ -52,7 +64,7 @@ SEPARATOR = "\x1f"
 class ListFilter:
     """All that is given must hold. `integration_ids` empty means any; `tags` keys count in lower case.
 
-    `within`: the limits of anyone who asks.
+    `in_trouble`: in another state than active. `within`: the limits of anyone who asks.
     `cursor` (from `cursor_after`) and `offset` both skip; a cursor stays right while connections come and go.
     """
 
@@ -63,6 +75,7 @@ class ListFilter:
     integration_ids: tuple[str, ...] = ()
     tags: Mapping[str, str] = field(default_factory=dict)
     dies_before: datetime | None = None
+    in_trouble: bool = False
     within: tuple[KeyLimits, ...] = ()
     limit: int = 10_000
     offset: int = 0
@@ -105,6 +118,8 @@ def _conditions(wanted: ListFilter) -> list[ColumnElement[bool]]:
         conditions.append(table.integration_id.in_(wanted.integration_ids))
     if wanted.dies_before is not None:
         conditions.append(table.dies_at < wanted.dies_before)
+    if wanted.in_trouble:
+        conditions.append(literal_column(IN_TROUBLE.text, Boolean))  # as the index has it
     if wanted.search:
         conditions.append(table.search_text.contains(wanted.search.casefold(), autoescape=True))
     conditions += [table.id.in_(_tagged(key.lower(), value)) for key, value in wanted.tags.items()]

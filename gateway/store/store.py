@@ -16,6 +16,7 @@ from gateway.store.backend import Backend
 from gateway.store.changes import ChangeLog, OwnChanges
 from gateway.store.cluster import Failover, Holders, TaskLeases
 from gateway.store.connection_store import ConnectionStore
+from gateway.store.console_sessions import ConsoleSessionStore
 from gateway.store.data_keys import DataKeys, MissingKeys, UnreadableSecrets, unreadable
 from gateway.store.deliveries import DeliveryStore, EventLog
 from gateway.store.due_connections import ExpiringStore, KeepAliveStore
@@ -83,6 +84,7 @@ class Store:
         self.flows = FlowStore(transactions, vault, keys)
         self.flow_results = FlowResults(transactions)
         self.changes = ChangeLog(transactions, backend.watch, own, statement_s=statement_s)
+        self.console_sessions = ConsoleSessionStore(transactions, trail)
         self.call_log = backend.call_log
         self.former_log = FormerLog(transactions)
 
@@ -151,6 +153,7 @@ class Store:
             ("connect sessions", self.sessions.prune),
             ("flows", self.flows.prune),
             ("keys", self.keys.prune),
+            ("console sessions", self.console_sessions.prune),
             ("flow results", self.flow_results.prune),
             ("changes", self.changes.prune),
             ("events", self.event_log.prune),

@@ -97,6 +97,7 @@ data_keys = Table(
 
 # ── Connections, with their tags and their history.
 
+IN_TROUBLE: Final = text("state <> 'active'")
 UNSETTLED: Final = text("end_settled IS NULL AND expires_at IS NOT NULL")
 
 connections = Table(
@@ -161,6 +162,7 @@ connections = Table(
     # The migration alone has `postgresql_where`, as for `where_set`: naming that dialect here would load it.
     Index("connections_by_token_end", "expires_at", "id", sqlite_where=UNSETTLED),
     where_set("connections_by_site", "site_origin", "environment", "integration_id", "site_origin"),
+    Index("connections_by_trouble", "environment", "created_at", "id", sqlite_where=IN_TROUBLE),
     where_set("connections_by_lease", "lease_until", "lease_until"),
     where_set("connections_by_previous", "previous_refresh_until", "previous_refresh_until"),
     sqlite_autoincrement=True,  # an id is never given twice, so that a cursor stays meaningful
@@ -419,6 +421,19 @@ request_log = Table(
     Column("error_code", Text),
     Index("request_log_by_age", "at"),
     sqlite_autoincrement=True,
+)
+
+
+# ── Sign-ins to the console: `kind` is ``link`` until it is used, then ``session``.
+
+console_sessions = Table(
+    "console_sessions",
+    metadata,
+    Column("digest", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("expires_at", UtcTime, nullable=False),
 )
 
 

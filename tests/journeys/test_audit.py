@@ -18,6 +18,7 @@ from gateway.events.audit_keeper import AuditKeeper
 from gateway.observe import call_queue
 from gateway.records.audit import AuditAction, AuditFilter
 from tests.fakes.commands import Said, said
+from tests.fakes.console import at_console
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.processes import CONNECTION, Files, Serving, serving
@@ -111,7 +112,9 @@ async def provoke_all(running: RunningGateway, tracker: Tracker) -> None:
     await running.json("PATCH", "/integrations/shop", json={"display_name": "Shop"}, expect=200)
     await running.json("DELETE", "/integrations/shop", expect=200)
     await running.json("POST", "/environment/webhook-signing-key/rotate", json={}, expect=200)
-    # By an operator at the command line.
+    # By an operator at the console and at the command line.
+    async with at_console(running):
+        pass
     await command(running, "connections", "export", "--plain", "-o", str(running.folder / "all.bundle"))
     await command(running, "events", "replay", "--since", "1h")
     await command(running, "keys", "rotate", "--data-keys", "-y")

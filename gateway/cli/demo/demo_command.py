@@ -53,6 +53,11 @@ def demo(port: int, sandbox_port: int, state: Path, as_json: bool) -> None:
 def banner(ready: "Ready", state: Path) -> str:
     """For the person at the terminal; the curl command and the link stand alone on their lines, whole."""
     where = "" if state == Path(".gateway") else f" -c {shlex.quote(str(state / 'gateway.yaml'))}"
+    look = f"""Look inside (the link signs in once, for ten minutes; `{program()} console{where}` prints another):
+
+{ready.console_link}
+
+"""
     return f"""
 The gateway is ready on {ready.url}, in front of a fake Jira.
 A demo user has connected through OAuth. Read two of her issues through the gateway:
@@ -65,5 +70,5 @@ Connect one more in a browser (log in as demo@example.com with the password demo
 
 {ready.connect_link}
 
-Keys, database and logs are in {state}/. Ctrl-C ends both.
+{look if ready.console_link else ""}Keys, database and logs are in {state}/. Ctrl-C ends both.
 """

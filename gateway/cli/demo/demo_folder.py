@@ -40,6 +40,8 @@ environments:
         client_id: {CLIENT_ID}
         client_secret: "${{file:sandbox_client_secret}}"
         scopes: ["read:sandbox-user", "read:sandbox-work", "write:sandbox-work", "offline_access"]
+console:
+  enabled: true
 egress:
   allow: ["127.0.0.1/32:${{file:sandbox_port}}"]    # the sandbox, and nothing else on this machine
 """

@@ -2,6 +2,7 @@
 
 import json
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ READY = Ready(
     connection_id="c-1",
     connect_link="http://127.0.0.1:3003/connect?session_token=" + "t" * 300,
     curl="curl -H 'Authorization: Bearer gw_sk_x' " + "x" * 300,
+    console_link="http://127.0.0.1:3003/console/sign-in?link=" + "l" * 43,
 )
 
 
@@ -24,6 +26,8 @@ def test_the_curl_command_and_the_link_stand_whole_on_their_own_lines() -> None:
     lines = banner(READY, Path(".gateway")).splitlines()
     assert READY.curl in lines
     assert READY.connect_link in lines
+    assert READY.console_link in lines
+    assert "Look inside" not in banner(replace(READY, console_link=""), Path(".gateway"))
 
 
 def test_a_busy_port_is_one_line_that_names_the_flag(tmp_path: Path) -> None:
@@ -67,4 +71,5 @@ def test_the_json_line_has_the_promised_names() -> None:
         "connection_id",
         "connect_link",
         "curl",
+        "console_link",
     ]

@@ -1,0 +1,56 @@
+"""``gateway console``: a link by which somebody signs in to the console, once."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gateway.cli.options import as_json, config_file
+from gateway.cli.run_command import on_store
+
+if TYPE_CHECKING:
+    from gateway.config import Config
+    from gateway.store import Store
+
+
+@click.command()
+@config_file
+@click.option("--name", default="operator", metavar="NAME", help="Who signs in, as logs show it.  [default: operator]")
+@click.option("--viewer", is_flag=True, help="Sees everything and changes nothing.")
+@click.option("--sign-out-all", is_flag=True, help="End every session and every link that is not used; print no link.")
+@as_json
+def console(file: Path, name: str, viewer: bool, sign_out_all: bool, as_json: bool) -> None:
+    """Print a link that signs in to the console. It works once, for ten minutes.
+
+    Give it to nobody else: who opens it acts as NAME.
+    """
+    if not (1 <= len(name) <= 64 and name.isprintable()):
+        raise click.UsageError("--name takes 1 to 64 printable characters.")
+
+    async def work(store: "Store", config: "Config") -> int:
+        if sign_out_all:
+            ended = await store.console_sessions.end_all()
+            print(json.dumps({"ended": ended}) if as_json else f"{ended} ended")
+            return 0
+        return await _print_link(store, config, name, viewer=viewer, as_json=as_json)
+
+    on_store(file, work, as_json=as_json)
+
+
+async def _print_link(store: "Store", config: "Config", name: str, *, viewer: bool, as_json: bool) -> int:
+    from gateway.store.console_sessions import new_link
+
+    if not config.console.enabled:
+        place = config.where("console", "enabled")
+        print(f"gateway: the console is off; set console.enabled: true ({place})", file=sys.stderr)
+        return 1
+    token, link = await new_link(store.console_sessions, name, "viewer" if viewer else "operator")
+    url = f"{config.server.public_url}/console/sign-in?link={token.reveal()}"
+    if as_json:
+        print(json.dumps({"url": url, "name": link.name, "role": link.role, "expires_at": link.expires_at.isoformat()}))
+        return 0
+    print(url)
+    print(f"\nSigns in once, until {link.expires_at:%H:%M} UTC, as {link.name} ({link.role}).", file=sys.stderr)
+    return 0

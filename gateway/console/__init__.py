@@ -1,0 +1,18 @@
+"""The console: what operators look at and press, at ``/console`` (docs/console.md). Every page has its data at ``….json``.
+
+    lazy_console                  the handlers, loaded with the first request for a page
+    view_table                    which address shows which view, and which form does what
+    sign_in                       a link becomes a session; who is signed in, what they may do, forms that only they send
+    console_page                  the frame of every page; its data as JSON
+    now_view                      what needs a person, and the newest calls in figures
+    connection_views              connections and one of them: its story, refresh, reconnect link, delete
+    call_views                    the call log, and one request with all that happened under it
+    key_views, event_views        keys and what they may do, revoke; deliveries and sending again
+    audit_view                    who did what, and which key used which connection how often
+    integration_views             integrations and their settings; providers that are in use
+    charts                        figures as inline SVG
+
+A view makes one dictionary of plain values; the page is made of that dictionary and of nothing else, so that page and JSON
+cannot differ. Always true: no page shows a credential; a form that acts is refused unless an operator sent it from here; an
+idle gateway loads none of this.
+"""

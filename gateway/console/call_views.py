@@ -1,0 +1,146 @@
+"""The call log at the console: a search, and one request with all that happened under it."""
+
+import shlex
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, Final
+
+from aiohttp import web
+
+from gateway import clock
+from gateway.api.logs import shown
+from gateway.connections.operation_search import NARROWER, connections_of
+from gateway.console.charts import Part, parts
+from gateway.console.console_page import View
+from gateway.errors import InvalidRequest, NotFound
+from gateway.records.operation import KINDS, OperationFilter, StoredOperation, status_range
+from gateway.runtime import RUNTIME, generation_of
+from gateway.timestamps import ago
+
+ROWS: Final = 50
+LIVE_S: Final = 3
+FIELDS: Final = (
+    *("since", "until", "kind", "integration", "connection", "end_user", "key", "status"),
+    *("failed", "code", "path", "text", "request", "trace", "before", "live"),
+)
+ANY_TIME_APART: Final = timedelta(hours=1)
+
+
+async def calls(request: web.Request, environment: str) -> View:
+    asked = {name: request.query.get(name, "").strip()[:255] for name in FIELDS}
+    wanted = await _wanted(request, environment, asked)
+    page = await request.app[RUNTIME].store.call_log.find(wanted)
+    data = {
+        "title": "Calls",
+        "asked": asked,
+        "kinds": list(KINDS),
+        "operations": [row(one) for one in page.operations],
+        "following": page.following,
+        "searched_to": None if page.searched_until is None else page.searched_until.isoformat(timespec="seconds"),
+    }
+    return View("calls.html", data, "calls", refresh_s=LIVE_S if asked["live"] else None)
+
+
+def row(one: StoredOperation) -> dict[str, Any]:
+    """An operation as the API shows it, with what a list needs besides."""
+    fields: dict[str, Any] = dict(shown(one))
+    detail = fields["detail"] or {}
+    fields["what"] = fields["path"] or detail.get("what") or detail.get("event") or fields["host"] or ""
+    fields["failed"] = bool(fields["error"]) or (fields["status"] or 0) >= 400
+    return fields
+
+
+async def _wanted(request: web.Request, environment: str, asked: dict[str, str]) -> OperationFilter:
+    """Raises InvalidRequest."""
+    now = clock.now()
+    moments = {name: ago(asked[name].replace(" ", "+"), now) for name in ("since", "until") if asked[name]}
+    status = status_range(asked["status"]) if asked["status"] else None
+    numbers = {name: asked[name] for name in ("key", "before") if asked[name]}
+    for name, wrong, form in (
+        ("since", asked["since"] and moments["since"] is None, "30m, 2h, 3d or a time in ISO 8601"),
+        ("until", asked["until"] and moments["until"] is None, "30m, 2h, 3d or a time in ISO 8601"),
+        ("status", asked["status"] and status is None, "a status such as 404, or a class such as 4xx"),
+        ("text", len(asked["text"]) == 1, "two characters or more"),
+        ("kind", asked["kind"] and asked["kind"] not in KINDS, "one of the list"),
+        *(
+            (name, not (text.isascii() and text.isdigit() and len(text) < 19), "a number")
+            for name, text in numbers.items()
+        ),
+    ):
+        if wrong:
+            raise InvalidRequest("invalid_query_params", f"'{name}' takes {form}.")
+    wanted = OperationFilter(
+        environment,
+        since=moments.get("since"),
+        until=moments.get("until"),
+        kind=next((kind for kind in KINDS if kind == asked["kind"]), None),
+        integration_id=asked["integration"] or None,
+        connection_id=asked["connection"] or None,
+        key_id=int(numbers["key"]) if "key" in numbers else None,
+        status=status,
+        failed=True if asked["failed"] else None,
+        error_code=asked["code"] or None,
+        path=asked["path"] or None,
+        text=asked["text"] or None,
+        request_id=asked["request"] or None,
+        trace_id=asked["trace"] or None,
+        before=int(numbers["before"]) if "before" in numbers else None,
+        limit=ROWS,
+    )
+    if not asked["end_user"]:
+        return wanted
+    reached = await connections_of(request.app[RUNTIME].store, wanted, end_user_id=asked["end_user"])
+    if reached is None:
+        raise InvalidRequest("invalid_query_params", NARROWER)
+    return replace(wanted, connections=reached)
+
+
+async def call(request: web.Request, environment: str) -> View:
+    """One operation, by its id, and the others of its request."""
+    text = request.query.get("id", "")
+    if not (text.isascii() and text.isdigit() and 0 < len(text) < 19):
+        raise NotFound("not_found", "An operation's id is a whole number.")
+    log = request.app[RUNTIME].store.call_log
+    found = await log.find(OperationFilter(environment, before=int(text) + 1, after=int(text) - 1, limit=1))
+    if not found.operations:
+        raise NotFound("not_found", f"The call log has no operation {text} any more, or never had one.")
+    one = found.operations[0]
+    at = one.operation.at
+    around = OperationFilter(
+        environment, since=at - ANY_TIME_APART, until=at + ANY_TIME_APART, request_id=one.operation.request_id
+    )
+    others = [] if not one.operation.request_id else (await log.find(around)).operations
+    data = {
+        "title": f"{one.operation.kind} {text}",
+        "operation": row(one),
+        "others": [row(other) for other in reversed(others) if other.id != one.id],
+        "where": parts(_parts(one)),
+        "curl": _curl(request, one),
+    }
+    return View("call.html", data, "calls")
+
+
+def _parts(one: StoredOperation) -> list[Part]:
+    it = one.operation
+    known = [
+        Part("gateway", it.gateway_ms or 0),
+        Part("token", it.token_ms or 0),
+        Part("provider", it.upstream_ms or 0),
+    ]
+    return [part for part in known if part.ms > 0]
+
+
+def _curl(request: web.Request, one: StoredOperation) -> str | None:
+    """The call again, as a dry run that sends nothing: without its query and its body, which are not kept."""
+    it = one.operation
+    if it.kind != "call" or not it.connection_id:
+        return None
+    address = f"{generation_of(request).public_url}/proxy{it.path}"
+    fields = {
+        "Authorization": "Bearer <SECRET_KEY>",
+        "Provider-Config-Key": it.integration_id,
+        "Connection-Id": it.connection_id,
+        "Gateway-Dry-Run": "true",
+    }
+    words = ["curl", "-X", it.method, *(word for name, text in fields.items() for word in ("-H", f"{name}: {text}"))]
+    return shlex.join([*words, address])

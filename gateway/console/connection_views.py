@@ -1,0 +1,172 @@
+"""Connections at the console: find one, see why it is as it is, refresh it, hand out a link, delete it."""
+
+from typing import Any, Final
+
+from aiohttp import web
+
+from gateway import clock
+from gateway.access.caller import Caller
+from gateway.api import connect_endpoints
+from gateway.api.connection_json import listed, stamp, state_and_story
+from gateway.api.request_body import checked
+from gateway.console.call_views import row
+from gateway.console.console_page import SignedIn, View, console_path
+from gateway.errors import GatewayError, InvalidRequest, NotFound
+from gateway.records.access import Environment
+from gateway.records.connection import Connection, ConnectionRef
+from gateway.records.operation import OperationFilter
+from gateway.runtime import RUNTIME, generation_of
+from gateway.store import EventFilter, ListFilter, cursor_after
+
+ROWS: Final = 50
+FIELDS: Final = ("search", "integration", "end_user", "trouble", "cursor")
+RECENT: Final = 20
+ACTIONS: Final = {
+    "wait": "Wait",
+    "reconnect": "The end user connects again",
+    "fix_integration": "Correct the integration",
+    "fix_settings": "Correct the connection's settings",
+    "import": "Import the credential again",
+    "restore": "Restore it",
+}
+
+
+async def connections(request: web.Request, environment: str) -> View:
+    asked = {name: request.query.get(name, "").strip()[:1000] for name in FIELDS}
+    wanted = ListFilter(
+        search=asked["search"] or None,
+        integration_ids=(asked["integration"],) if asked["integration"] else (),
+        end_user_id=asked["end_user"] or None,
+        in_trouble=bool(asked["trouble"]),
+        cursor=asked["cursor"] or None,
+        limit=ROWS + 1,
+    )
+    found = await request.app[RUNTIME].store.connections.list(environment, wanted)
+    data = {
+        "title": "Connections",
+        "asked": asked,
+        "integrations": [one.integration_id for one in generation_of(request).integrations.of(environment)],
+        "connections": [summary(one) for one in found[:ROWS]],
+        "following": cursor_after(found[ROWS - 1]) if len(found) > ROWS else None,
+    }
+    return View("connections.html", data, "connections")
+
+
+def summary(one: Connection) -> dict[str, Any]:
+    """A row of a list: never a credential, never a setting."""
+    return {
+        **listed(one),
+        "reason": one.state_reason,
+        "last_refreshed_at": None if one.last_refreshed_at is None else stamp(one.last_refreshed_at),
+    }
+
+
+async def connection(request: web.Request, environment: str) -> View:
+    runtime = request.app[RUNTIME]
+    one = await _found(request, environment, request.query)
+    ref = one.ref
+    story = await state_and_story(runtime, generation_of(request), one)
+    its = OperationFilter(environment, integration_id=ref.integration_id, connection_id=ref.connection_id, limit=RECENT)
+    operations = await runtime.store.call_log.find(its)
+    events = await runtime.store.event_log.list(
+        EventFilter(environment=environment, connection_id=ref.connection_id, limit=RECENT)
+    )
+    data = {
+        "title": ref.connection_id,
+        "connection": summary(one),
+        "expires_at": None if one.expires_at is None else stamp(one.expires_at),
+        "diagnosis": story["diagnosis"],
+        "action": ACTIONS.get(story["diagnosis"]["action"]["do"]),
+        "operations": [row(found) for found in operations.operations],
+        "events": [
+            {
+                "message_id": event.message_id,
+                "event": event.event,
+                "at": stamp(event.at),
+                "state": event.state.value,
+                "attempts": event.attempts,
+                "status": event.status,
+            }
+            for event in events
+            if event.integration_id == ref.integration_id
+        ],
+        "settings": sorted(one.config),
+    }
+    return View("connection.html", data, "connections")
+
+
+async def _found(request: web.Request, environment: str, named: Any) -> Connection:
+    """Raises NotFound."""
+    ref = ConnectionRef(environment, named.get("integration", ""), named.get("id", ""))
+    one = await request.app[RUNTIME].store.connections.get(ref)
+    if one is None:
+        raise NotFound(
+            "unknown_connection",
+            f"Integration '{ref.integration_id[:255]}' has no connection '{ref.connection_id[:255]}'. The call log may "
+            "still know what became of it.",
+        )
+    return one
+
+
+def _page_of(request: web.Request, ref: ConnectionRef, **more: str) -> str:
+    query = {"integration": ref.integration_id, "id": ref.connection_id, **more}
+    return console_path(request, ref.environment, "connection", **query)
+
+
+async def refresh(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View | str:
+    """Renew its token now. What the provider says is shown."""
+    one = await _found(request, environment, fields)
+    try:
+        await request.app[RUNTIME].live.current(one.ref, force=True)
+    except GatewayError as fault:
+        data = {
+            "title": "The refresh failed",
+            "message": fault.message,
+            "code": fault.code,
+            "back": _page_of(request, one.ref),
+        }
+        return View("outcome.html", data, "connections")
+    return _page_of(request, one.ref)
+
+
+async def link(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
+    """A link by which the end user connects again; shown once, to be sent to that user alone."""
+    one = await _found(request, environment, fields)
+    runtime, generation = request.app[RUNTIME], generation_of(request)
+    wish = checked(
+        {"connection_id": one.ref.connection_id, "integration_id": one.ref.integration_id},
+        connect_endpoints.Reconnect,
+        "invalid_body",
+    )
+    made = await connect_endpoints.reconnect_session(runtime, generation, Caller(Environment(environment)), wish)
+    shown = connect_endpoints.shown(generation, *made)
+    data = {
+        "title": "A link to connect again",
+        "message": "It works for anybody who opens it: send it to this end user alone. It is shown once.",
+        "link": shown["connect_link"],
+        "until": shown["expires_at"],
+        "back": _page_of(request, one.ref),
+    }
+    return View("outcome.html", data, "connections")
+
+
+async def delete(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
+    """Here at once, and its tokens at the provider; the id must be typed again. What became of each is shown."""
+    one = await _found(request, environment, fields)
+    if fields.get("typed", "") != one.ref.connection_id:
+        raise InvalidRequest("invalid_body", f"Nothing was deleted: type the connection's id, {one.ref.connection_id}.")
+    deleted = await request.app[RUNTIME].deleter.delete(one.ref)
+    if deleted is None:
+        raise NotFound("unknown_connection", "Somebody else has just deleted it.")
+    outcomes = [
+        f"{each.token}: {each.outcome}" + (f" ({each.detail})" if each.detail else "") for each in deleted.revocation
+    ]
+    data = {
+        "title": "The connection is deleted",
+        "message": f"{one.ref.connection_id} of {one.ref.integration_id} is gone here"
+        + (", and its grant at the provider." if deleted.at_provider else "; its grant at the provider may remain."),
+        "details": outcomes,
+        "at": clock.now().isoformat(timespec="seconds"),
+        "back": console_path(request, environment, "connections"),
+    }
+    return View("outcome.html", data, "connections")

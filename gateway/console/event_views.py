@@ -1,0 +1,77 @@
+"""Events at the console: what was delivered, what waits, what was given up; sending again."""
+
+from typing import Final
+
+from aiohttp import web
+
+from gateway import clock
+from gateway.api.connection_json import stamp
+from gateway.console.console_page import SignedIn, View, console_path
+from gateway.errors import InvalidRequest
+from gateway.records.event import Delivery, DeliveryState
+from gateway.runtime import RUNTIME
+from gateway.store import EventFilter
+from gateway.text import counted
+
+ROWS: Final = 50
+
+
+async def events(request: web.Request, environment: str) -> View:
+    asked = {name: request.query.get(name, "").strip()[:255] for name in ("state", "connection", "cursor")}
+    state = next((one for one in DeliveryState if one.value == asked["state"]), None)
+    if asked["state"] and state is None:
+        raise InvalidRequest("invalid_query_params", "'state' takes pending, delivered or dead.")
+    if asked["cursor"] and not (asked["cursor"].isascii() and asked["cursor"].isdigit() and len(asked["cursor"]) < 19):
+        raise InvalidRequest("invalid_query_params", "'cursor' takes a number.")
+    wanted = EventFilter(
+        environment=environment,
+        state=state,
+        connection_id=asked["connection"] or None,
+        limit=ROWS + 1,
+        cursor=int(asked["cursor"]) if asked["cursor"] else None,
+    )
+    found = await request.app[RUNTIME].store.event_log.list(wanted)
+    data = {
+        "title": "Events",
+        "asked": asked,
+        "states": [one.value for one in DeliveryState],
+        "deliveries": [delivery(one) for one in found[:ROWS]],
+        "following": found[ROWS - 1].id if len(found) > ROWS else None,
+    }
+    return View("events.html", data, "events")
+
+
+def delivery(one: Delivery) -> dict[str, object]:
+    return {
+        "id": one.id,
+        "message_id": one.message_id,
+        "event": one.event,
+        "at": stamp(one.at),
+        "integration_id": one.integration_id,
+        "connection_id": one.connection_id,
+        "target": one.target,
+        "state": one.state.value,
+        "attempts": one.attempts,
+        "status": one.status,
+        "detail": one.detail,
+        "due_at": None if one.due_at is None else stamp(one.due_at),
+    }
+
+
+async def replay(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
+    """One event by its id, or all that were given up."""
+    message_id, all_dead = fields.get("message_id", ""), bool(fields.get("all_dead"))
+    if bool(message_id) == all_dead:
+        raise InvalidRequest("invalid_body", "Name one event, or all that were given up.")
+    wanted = EventFilter(
+        environment=environment,
+        state=DeliveryState.DEAD if all_dead else None,
+        message_ids=[message_id] if message_id else (),
+    )
+    queued = await request.app[RUNTIME].store.event_log.replay(wanted, clock.now())
+    data = {
+        "title": "Sending again",
+        "message": f"{counted(queued, 'delivery')} will be tried again for a day, under the ids they have.",
+        "back": console_path(request, environment, "events"),
+    }
+    return View("outcome.html", data, "events")

@@ -1,0 +1,117 @@
+"""Which address shows which view, and which form does what."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import structlog
+from aiohttp import hdrs, web
+
+from gateway.console import (
+    audit_view,
+    call_views,
+    connection_views,
+    event_views,
+    integration_views,
+    key_views,
+    now_view,
+)
+from gateway.console.console_page import SignedIn, View, as_json, console_path, render
+from gateway.console.sign_in import acting, refused, signed_in
+from gateway.errors import GatewayError, NotFound
+from gateway.pages.frame import see_other
+from gateway.records.audit import AuditActor
+from gateway.records.audit import acting as acting_now
+from gateway.runtime import generation_of
+from gateway.store.console_sessions import CONSOLE
+
+log = structlog.get_logger(__name__)
+
+ViewOf = Callable[[web.Request, str], Awaitable[View]]
+Act = Callable[[web.Request, SignedIn, str, dict[str, str]], Awaitable[View | str]]
+"""Gives the page to go to, or one that is shown once, such as a link."""
+
+VIEWS: Final[dict[str, ViewOf]] = {
+    "": now_view.now,
+    "connections": connection_views.connections,
+    "connection": connection_views.connection,
+    "calls": call_views.calls,
+    "call": call_views.call,
+    "integrations": integration_views.integrations,
+    "keys": key_views.keys,
+    "key": key_views.key,
+    "events": event_views.events,
+    "audit": audit_view.audit,
+}
+ACTS: Final[dict[str, Act]] = {
+    "connection/refresh": connection_views.refresh,
+    "connection/link": connection_views.link,
+    "connection/delete": connection_views.delete,
+    "key/revoke": key_views.revoke,
+    "events/replay": event_views.replay,
+}
+JSON: Final = ".json"
+
+
+async def view(request: web.Request) -> web.StreamResponse:
+    """GET /console, /console/{environment} and below it; with ``.json`` at the end the data that the page is made of."""
+    tail = request.match_info.get("tail", "")
+    wants_json = tail.endswith(JSON)
+    try:
+        who = await signed_in(request)
+        if not tail:
+            return see_other(console_path(request, _first_environment(request)))
+        environment, section = _place(request, tail.removesuffix(JSON))
+        found = await VIEWS[section](request, environment)
+    except GatewayError as fault:
+        if wants_json:
+            raise
+        return refused(request, fault)
+    return as_json(found.data) if wants_json else render(request, who, found, environment=environment)
+
+
+async def act(request: web.Request) -> web.StreamResponse:
+    """POST /console/{environment}/…: one act, then 303 to where its result is seen."""
+    try:
+        who, fields = await acting(request)
+        environment, _, what = request.match_info["tail"].partition("/")
+        _check_environment(request, environment)
+        if what not in ACTS:
+            raise NotFound("not_found", "The console has no such form.")
+        done = await _by(who, request, ACTS[what](request, who, environment, fields))
+    except GatewayError as fault:
+        return refused(request, fault)
+    shown: dict[str, Any] = {name: value for name, value in fields.items() if len(value) <= 255}
+    log.info("console_act", act=what, environment=environment, name=who.name, fields=shown)
+    if isinstance(done, View):
+        return render(request, who, done, environment=environment)
+    return see_other(done)
+
+
+async def _by(who: SignedIn, request: web.Request, work: Awaitable[View | str]) -> View | str:
+    """`work`, which the audit trail records as done by `who`."""
+    token = acting_now.set(AuditActor("operator", name=who.name, command=CONSOLE, address=request.remote or ""))
+    try:
+        return await work
+    finally:
+        acting_now.reset(token)
+
+
+def _place(request: web.Request, tail: str) -> tuple[str, str]:
+    """Environment and section. Raises NotFound."""
+    environment, _, section = tail.partition("/")
+    _check_environment(request, environment)
+    if section not in VIEWS:
+        raise NotFound("not_found", "The console has no such page.")
+    return environment, section
+
+
+def _check_environment(request: web.Request, environment: str) -> None:
+    if environment not in generation_of(request).config.environments:
+        raise NotFound("not_found", f"There is no environment '{environment[:64]}' in gateway.yaml.")
+
+
+def _first_environment(request: web.Request) -> str:
+    there = generation_of(request).config.environments
+    if not there:
+        raise NotFound("not_found", f"gateway.yaml has no environment yet. {hdrs.METH_GET} /docs shows how to add one.")
+    return next(iter(there))

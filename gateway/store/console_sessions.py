@@ -1,0 +1,100 @@
+"""Sign-ins to the console, kept by their digests: links that work once, and the sessions that they become."""
+
+import secrets
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from sqlalchemy import delete, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway import clock
+from gateway.records.audit import AuditAction, AuditActor, AuditEntry
+from gateway.records.console import ROLES, ConsoleRole, ConsoleSession
+from gateway.secret import Secret, digest
+from gateway.store.audit.audit_trail import AuditTrail
+from gateway.store.tables import console_sessions
+from gateway.store.transactions import Transactions
+
+CONSOLE: Final = "console"
+"""In the audit trail: by which command an operator at the console acts."""
+LINK: Final = "link"
+SESSION: Final = "session"
+COLUMNS: Final = (console_sessions.c.name, console_sessions.c.role, console_sessions.c.expires_at)
+
+
+LINK_LIFE: Final = timedelta(minutes=10)
+
+
+class ConsoleSessionStore:
+    def __init__(self, transactions: Transactions, trail: AuditTrail) -> None:
+        self._transactions = transactions
+        self._trail = trail
+
+    async def add_link(self, digest: str, wish: ConsoleSession) -> None:
+        """A link that may be used until `wish.expires_at`. `digest`: of its token, hex SHA-256."""
+        await self._transactions.write(lambda db: _add(db, digest, LINK, wish))
+
+    async def sign_in(
+        self, link_digest: str, session_digest: str, *, ends_at: datetime, now: datetime
+    ) -> ConsoleSession | None:
+        """Use the link up for a session until `ends_at`. None where it was used before, has expired or never was."""
+        table = console_sessions.c
+        entry = AuditEntry.of(AuditAction.OPERATOR_SIGNED_IN, at=now)
+        used = delete(console_sessions).where(table.digest == link_digest, table.kind == LINK).returning(*COLUMNS)
+
+        async def write(db: AsyncConnection) -> ConsoleSession | None:
+            row = (await db.execute(used)).one_or_none()
+            if row is None or row.expires_at <= now:
+                return None
+            session = ConsoleSession(row.name, _role(row.role), ends_at)
+            await _add(db, session_digest, SESSION, session)
+            actor = AuditActor("operator", name=row.name, command=CONSOLE, address=entry.actor.address)
+            await self._trail.note(db, replace(entry, actor=actor, detail={"role": row.role}))
+            return session
+
+        return await self._transactions.write(write)
+
+    async def get(self, session_digest: str, *, now: datetime) -> ConsoleSession | None:
+        """The session whose token has this digest, unless it has expired."""
+        table = console_sessions.c
+        wanted = select(*COLUMNS).where(table.digest == session_digest, table.kind == SESSION, table.expires_at > now)
+        async with self._transactions.read() as db:
+            row = (await db.execute(wanted)).one_or_none()
+        return None if row is None else ConsoleSession(row.name, _role(row.role), row.expires_at)
+
+    async def end(self, session_digest: str) -> None:
+        mine = delete(console_sessions).where(console_sessions.c.digest == session_digest)
+        await self._transactions.write(lambda db: db.execute(mine))
+
+    async def end_all(self) -> int:
+        """Every session and every unused link; how many."""
+        gone = delete(console_sessions).returning(console_sessions.c.digest)
+
+        async def write(db: AsyncConnection) -> int:
+            return len((await db.execute(gone)).all())
+
+        return await self._transactions.write(write)
+
+    async def prune(self, now: datetime) -> None:
+        over = delete(console_sessions).where(console_sessions.c.expires_at <= now)
+        await self._transactions.write(lambda db: db.execute(over))
+
+
+async def new_link(
+    store: ConsoleSessionStore, name: str, role: ConsoleRole, *, life: timedelta = LINK_LIFE
+) -> tuple[Secret, ConsoleSession]:
+    """The token of a link that signs `name` in, once, and what it stands for."""
+    token = Secret(secrets.token_urlsafe(32))
+    wish = ConsoleSession(name, role, clock.now() + life)
+    await store.add_link(digest(token.reveal()), wish)
+    return token, wish
+
+
+async def _add(db: AsyncConnection, digest: str, kind: str, session: ConsoleSession) -> None:
+    values = {"name": session.name, "role": session.role, "expires_at": session.expires_at}
+    await db.execute(insert(console_sessions).values({**values, "digest": digest, "kind": kind}))
+
+
+def _role(stored: str) -> ConsoleRole:
+    return next(role for role in ROLES if role == stored)

@@ -1,0 +1,70 @@
+"""Somebody at the console: signs in by a link as a browser would, reads pages and their JSON, sends forms."""
+
+import re
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from html import unescape
+from typing import Any
+
+import aiohttp
+
+from gateway.config.model import ConsoleConfig
+from gateway.records.console import ConsoleRole
+from gateway.store.console_sessions import new_link
+from tests.fakes.gateways import RunningGateway
+
+_FORM = re.compile(r'name="form" value="([0-9a-f]{64})"')
+
+
+@dataclass
+class AtConsole:
+    """`http` holds the cookie; addresses are those below ``/console``."""
+
+    running: RunningGateway
+    http: aiohttp.ClientSession
+
+    async def page(self, path: str, *, expect: int = 200) -> str:
+        async with self.http.get(f"{self.running.url}/console{path}") as answer:
+            text = await answer.text()
+            assert answer.status == expect, (answer.status, text)
+            return unescape(text)
+
+    async def data(self, path: str, *, expect: int = 200) -> Any:
+        async with self.http.get(f"{self.running.url}/console{path}") as answer:
+            assert answer.status == expect, await answer.text()
+            return await answer.json()
+
+    async def send(
+        self, path: str, fields: Mapping[str, str], *, expect: int = 200, headers: Mapping[str, str] | None = None
+    ) -> str:
+        address = f"{self.running.url}/console{path}"
+        async with self.http.post(address, data=fields, headers=headers) as answer:
+            text = await answer.text()
+            assert answer.status == expect, (answer.status, text)
+            return unescape(text)
+
+
+def form_in(page: str) -> str:
+    """What the forms of this page hold."""
+    found = _FORM.search(page)
+    assert found is not None, page
+    return found[1]
+
+
+def switch_on(running: RunningGateway, *, session_hours: float = 12) -> None:
+    running.configure(console=ConsoleConfig(enabled=True, session_hours=session_hours))
+
+
+@asynccontextmanager
+async def at_console(
+    running: RunningGateway, role: ConsoleRole = "operator", name: str = "ada"
+) -> AsyncIterator[AtConsole]:
+    """Signed in by a link."""
+    switch_on(running)
+    token, _ = await new_link(running.runtime.store.console_sessions, name, role)
+    jar = aiohttp.CookieJar(unsafe=True)  # of an address without a name
+    async with aiohttp.ClientSession(cookie_jar=jar) as http:
+        async with http.post(f"{running.url}/console/sign-in", data={"link": token.reveal()}) as answer:
+            assert answer.status == 200, await answer.text()
+        yield AtConsole(running, http)

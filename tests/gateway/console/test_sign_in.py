@@ -1,0 +1,156 @@
+"""Who gets into the console, for how long, and whose forms act."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import aiohttp
+import pytest
+
+from gateway.store.console_sessions import new_link
+from tests.fakes.console import AtConsole, at_console, form_in, switch_on
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+
+PAGES = ["", "/dev", "/dev/connections", "/dev/connection?integration=tracker&id=c1", "/dev/calls", "/dev/call?id=1"]
+PAGES += ["/dev/integrations", "/dev/keys", "/dev/key?id=1", "/dev/events"]
+ACTS = ["connection/refresh", "connection/link", "connection/delete", "key/revoke", "events/replay"]
+
+
+@pytest.mark.parametrize("path", [*PAGES, "/sign-in", "/dev.json"])
+async def test_there_is_no_console_until_it_is_configured(running: RunningGateway, path: str) -> None:
+    async with running.http.get(f"{running.url}/console{path}") as answer:
+        text = await answer.text()
+        assert answer.status == 404
+        assert "Sign in" not in text
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_nobody_sees_a_page_without_signing_in(running: RunningGateway, tracker: Tracker, path: str) -> None:
+    switch_on(running)
+    await running.imported(tracker.grant())
+    headers = {"Authorization": running.headers["Authorization"], "Cookie": "gw-console=" + "x" * 43}
+    async with running.http.get(f"{running.url}/console{path}", headers=headers) as answer:
+        text = await answer.text()
+        assert (answer.status, "gateway console" in text, "c1" in text) == (401, True, False)
+    head, _, query = path.partition("?")
+    async with running.http.get(f"{running.url}/console{head or '/dev'}.json?{query}", headers=headers) as answer:
+        assert (answer.status, (await answer.json())["error"]["code"]) == (401, "missing_auth_header")
+
+
+async def test_a_link_works_once_and_only_by_its_button(running: RunningGateway) -> None:
+    switch_on(running)
+    token, _ = await new_link(running.runtime.store.console_sessions, "ada", "operator")
+    address = f"{running.url}/console/sign-in"
+    for _ in range(2):  # a scanner of links looks at it
+        async with running.http.get(address, params={"link": token.reveal()}) as answer:
+            assert (answer.status, "Set-Cookie" in answer.headers) == (200, False)
+    form = {"link": token.reveal()}
+    async with running.http.post(address, data=form, allow_redirects=False) as answer:
+        cookie = answer.headers["Set-Cookie"]
+        assert (answer.status, answer.headers["Location"]) == (303, f"{running.url}/console")
+        assert all(word in cookie for word in ("HttpOnly", "SameSite=Lax", "Path=/", "Max-Age=43200"))
+    async with running.http.post(address, data=form, allow_redirects=False) as answer:
+        assert (answer.status, "Set-Cookie" in answer.headers) == (403, False)
+
+
+async def test_a_link_ends_after_ten_minutes_and_a_session_after_its_hours(
+    running: RunningGateway, later: Callable[[float], None]
+) -> None:
+    switch_on(running, session_hours=1)
+    store = running.runtime.store.console_sessions
+    token, _ = await new_link(store, "ada", "operator")
+    late, _ = await new_link(store, "ada", "operator")
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with aiohttp.ClientSession(cookie_jar=jar) as http:
+        address = f"{running.url}/console/sign-in"
+        async with http.post(address, data={"link": token.reveal()}) as answer:
+            assert answer.status == 200
+        later(660)
+        async with http.post(address, data={"link": late.reveal()}) as answer:
+            assert answer.status == 403
+        console = AtConsole(running, http)
+        await console.page("/dev")
+        later(3600)
+        await console.page("/dev", expect=401)
+
+
+async def test_signing_out_ends_the_session_for_the_cookie_too(running: RunningGateway) -> None:
+    async with at_console(running) as console:
+        kept = {cookie.key: cookie.value for cookie in console.http.cookie_jar}
+        await console.send("/sign-out", {}, expect=200)
+        await console.page("/dev", expect=401)
+        async with running.http.get(f"{running.url}/console/dev", cookies=kept) as answer:
+            assert answer.status == 401
+
+
+async def test_over_https_the_cookie_is_of_this_host_alone(running: RunningGateway) -> None:
+
+    config = running.runtime.generation.config
+    running.configure(server=replace(config.server, public_url="https://gw.example.com"))
+    switch_on(running)
+    token, _ = await new_link(running.runtime.store.console_sessions, "ada", "operator")
+    address = f"{running.url}/console/sign-in"
+    async with running.http.post(address, data={"link": token.reveal()}, allow_redirects=False) as answer:
+        cookie = answer.headers["Set-Cookie"]
+    assert cookie.startswith("__Host-gw-console=")
+    assert "Secure" in cookie
+
+
+async def test_a_viewer_sees_everything_and_changes_nothing(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    where = {"integration": "tracker", "id": "c1"}
+    async with at_console(running) as operator:
+        form = form_in(await operator.page("/dev/connection?integration=tracker&id=c1"))
+    async with at_console(running, "viewer") as viewer:
+        page = await viewer.page("/dev/connection?integration=tracker&id=c1")
+        assert "<button" not in page.partition("<main")[2]
+        for act in ACTS:
+            text = await viewer.send(f"/dev/{act}", {**where, "form": form}, expect=403)
+            assert "changes nothing" in text
+    assert (await running.json("GET", "/connections"))["connections"][0]["connection_id"] == "c1"
+
+
+FORGED: list[tuple[str, dict[str, str], dict[str, str]]] = [
+    ("without the form's value", {}, {}),
+    ("with another's value", {"form": "0" * 64}, {}),
+    ("from another site", {"form": "own"}, {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}),
+    ("from a sandboxed frame", {"form": "own"}, {"Origin": "null", "Sec-Fetch-Site": "cross-site"}),
+]
+
+
+@pytest.mark.parametrize("act", ACTS)
+@pytest.mark.parametrize(("fields", "headers"), [one[1:] for one in FORGED], ids=[one[0] for one in FORGED])
+async def test_a_forged_form_does_nothing(
+    running: RunningGateway, tracker: Tracker, act: str, fields: dict[str, str], headers: dict[str, str]
+) -> None:
+    await running.imported(tracker.grant())
+    async with at_console(running) as console:
+        own = form_in(await console.page("/dev/connection?integration=tracker&id=c1"))
+        given = {"integration": "tracker", "id": "c1", "typed": "c1", "all_dead": "1", **fields}
+        given |= {"form": own} if fields.get("form") == "own" else {}
+        await console.send(f"/dev/{act}", given, headers=headers, expect=403)
+    assert len((await running.json("GET", "/connections"))["connections"]) == 1
+
+
+async def test_json_is_no_form(running: RunningGateway) -> None:
+    async with at_console(running) as console:
+        address = f"{running.url}/console/dev/events/replay"
+        async with console.http.post(address, json={"all_dead": "1"}) as answer:
+            assert answer.status == 400
+
+
+async def test_no_page_may_be_framed_cached_or_leak_its_address(running: RunningGateway) -> None:
+    async with at_console(running) as console, console.http.get(f"{running.url}/console/dev") as answer:
+        headers = answer.headers
+    policy = headers["Content-Security-Policy"]
+    assert "frame-ancestors 'none'" in policy
+    assert "default-src 'none'" in policy
+    assert "script-src" not in policy
+    assert (headers["Cache-Control"], headers["Referrer-Policy"]) == ("no-store", "no-referrer")
+    assert (headers["X-Frame-Options"], headers["X-Content-Type-Options"]) == ("DENY", "nosniff")
+
+
+async def test_all_can_be_signed_out_at_once(running: RunningGateway) -> None:
+    async with at_console(running) as console:
+        assert await running.runtime.store.console_sessions.end_all() == 1
+        await console.page("/dev", expect=401)

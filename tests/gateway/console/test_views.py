@@ -1,0 +1,202 @@
+"""What the console's pages show and do; each page and its JSON are made of the same data."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from gateway.records.audit import AuditFilter
+from gateway.records.operation import Operation
+from tests.fakes.console import at_console, form_in
+from tests.fakes.gateways import SECRET_KEY, RunningGateway
+from tests.fakes.tracker import Tracker
+
+ONE = "/dev/connection?integration=tracker&id=c1"
+
+
+def operation(number: int, **fields: Any) -> Operation:
+    at = datetime.now(UTC) - timedelta(seconds=number)
+    plain = Operation("call", at, f"r{number}", "dev", "tracker", "c1", "GET", path=f"/items/{number}", status=200)
+    return plain._replace(**fields)
+
+
+async def test_an_idle_gateway_needs_nobody(running: RunningGateway) -> None:
+    async with at_console(running) as console:
+        page = await console.page("/dev")
+        assert "Nothing needs you" in page
+        data = await console.data("/dev.json")
+        assert (data["failures"], data["trouble"], data["dead"], data["traffic"]) == ([], [], [], None)
+
+
+async def test_now_groups_failures_and_leads_to_each(running: RunningGateway) -> None:
+    log = running.runtime.store.call_log
+    refused = [operation(n, status=403, error_code="forbidden", key_id=7, rule="rules") for n in range(3)]
+    down = [operation(n, status=502, error_code="upstream_unreachable") for n in range(10, 15)]
+    await log.add_many([*refused, *down, operation(20, upstream_ms=5.0, gateway_ms=0.2), operation(21, status=404)])
+    async with at_console(running) as console:
+        data = await console.data("/dev.json")
+        found = [(one["count"], one["kind"], one["reason"]) for one in data["failures"]]
+        assert found == [(5, "call", "upstream_unreachable"), (3, "call", "forbidden"), (1, "call", "404")]
+        assert data["traffic"]["calls"] == 10
+        assert data["traffic"]["failed_percent"] == 90.0
+        page = await console.page("/dev")
+        assert "code=upstream_unreachable" in page
+        listed = await console.data("/dev/calls.json?kind=call&integration=tracker&code=forbidden&since=24h")
+        assert len(listed["operations"]) == 3
+        assert (await console.data("/dev/calls.json?status=404&failed=1&since=24h"))["operations"][0]["status"] == 404
+
+
+async def test_one_call_with_all_that_happened_under_it(running: RunningGateway) -> None:
+    log = running.runtime.store.call_log
+    await log.add_many(
+        [
+            operation(
+                2, kind="refresh", request_id="r1", path="", method="", token_ms=None, error_code="invalid_grant"
+            ),
+            operation(1, gateway_ms=0.5, token_ms=20.0, upstream_ms=80.0, rule="GET /items/*", key_id=3),
+            operation(3),
+        ]
+    )
+    async with at_console(running) as console:
+        calls = (await console.data("/dev/calls.json?request=r1&kind=call"))["operations"]
+        one = await console.data(f"/dev/call.json?id={calls[0]['id']}")
+        assert one["operation"]["path"] == "/items/1"
+        assert [other["kind"] for other in one["others"]] == ["refresh"]
+        assert [(part["name"], part["ms"]) for part in one["where"]["parts"]] == [
+            ("gateway", 0.5),
+            ("token", 20.0),
+            ("provider", 80.0),
+        ]
+        assert "Gateway-Dry-Run: true" in one["curl"]
+        page = await console.page(f"/dev/call?id={calls[0]['id']}")
+        assert "GET /items/*" in page
+        for path in ("/dev/call?id=0", "/dev/call?id=x", "/dev/call?id=99999999999"):
+            await console.page(path, expect=404)
+
+
+@pytest.mark.parametrize("query", ["since=x", "status=9xx", "key=x", "before=-1", "kind=dance", "text=x"])
+async def test_a_wrong_filter_is_named(running: RunningGateway, query: str) -> None:
+    async with at_console(running) as console:
+        assert f"'{query.partition('=')[0]}' takes" in await console.page(f"/dev/calls?{query}", expect=400)
+
+
+async def test_a_connection_with_its_story_and_its_acts(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant(), end_user={"id": "u1", "display_name": "Ada <b>"})
+    async with at_console(running) as console:
+        page = await console.page(ONE)
+        assert "active: authorized" in page
+        form = form_in(page)
+        where = {"form": form, "integration": "tracker", "id": "c1"}
+        before = await console.data(ONE.replace("?", ".json?"))
+        await console.send("/dev/connection/refresh", where)
+        after = await console.data(ONE.replace("?", ".json?"))
+        assert after["connection"]["last_refreshed_at"] > before["connection"]["last_refreshed_at"]
+        shown = await console.send("/dev/connection/link", where)
+        assert "/connect?session_token=" in shown
+        kept = await console.send("/dev/connection/delete", {**where, "typed": "c2"}, expect=400)
+        assert "type the connection's id" in kept
+        done = await console.send("/dev/connection/delete", {**where, "typed": "c1"})
+        assert "is gone here" in done
+        await console.page(ONE, expect=404)
+
+
+async def test_connections_are_found_and_paged(running: RunningGateway, tracker: Tracker) -> None:
+    for n in range(53):
+        await running.imported(tracker.grant(), f"c{n}")
+    async with at_console(running) as console:
+        first = await console.data("/dev/connections.json")
+        assert (len(first["connections"]), first["connections"][0]["connection_id"]) == (50, "c52")
+        rest = await console.data(f"/dev/connections.json?cursor={first['following']}")
+        assert [one["connection_id"] for one in rest["connections"]] == ["c2", "c1", "c0"]
+        assert (await console.data("/dev/connections.json?trouble=1"))["connections"] == []
+        found = await console.data("/dev/connections.json?search=C51")
+        assert [one["connection_id"] for one in found["connections"]] == ["c51"]
+
+
+async def test_a_connection_that_the_provider_ended_is_in_trouble(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported({**tracker.grant(), "refresh_token": "unknown"})
+    async with at_console(running) as console:
+        where = {"form": form_in(await console.page(ONE)), "integration": "tracker", "id": "c1"}
+        failed = await console.send("/dev/connection/refresh", where)
+        assert "The refresh failed" in failed
+        data = await console.data("/dev.json")
+        assert [(one["connection_id"], one["state"]) for one in data["trouble"]] == [("c1", "needs_reauth")]
+        assert "The end user connects again" in await console.page(ONE)
+
+
+async def test_keys_stand_under_their_makers_and_can_be_asked_and_revoked(running: RunningGateway) -> None:
+    rules = {"display_name": "agent", "limits": {"rules": ["GET /v1/items/*"], "budget": 10}}
+    made = (await running.json("POST", "/environment/api-keys", json=rules, expect=200))["data"]
+    async with at_console(running) as console:
+        page = await console.page(f"/dev/key?id={made['id']}&method=GET&path=/v1/items/5")
+        assert "It passes" in page
+        assert made["secret"] not in page
+        page = await console.page(f"/dev/key?id={made['id']}&method=DELETE&path=/v1/items/5")
+        assert "no rule of it allows DELETE" in page
+        listed = (await console.data("/dev/keys.json"))["keys"]
+        assert [(one["id"], one["depth"], one["budget"]) for one in listed] == [(made["id"], 0, 10)]
+        done = await console.send("/dev/key/revoke", {"form": form_in(page), "id": str(made["id"])})
+        assert "are over" in done
+        assert (await console.data("/dev/keys.json"))["keys"] == []
+        assert (await console.data("/dev/keys.json?ended=1"))["keys"][0]["revoked_at"] is not None
+
+
+@pytest.mark.parametrize(
+    "path", ["/nowhere", "/dev/nothing", "/dev/connection?integration=tracker&id=no", "/dev/key?id=x"]
+)
+async def test_what_is_not_there_is_said_on_a_page(running: RunningGateway, path: str) -> None:
+    async with at_console(running) as console:
+        assert "There is no such page" in await console.page(path, expect=404)
+
+
+async def test_an_integration_that_cannot_work_says_why(running: RunningGateway) -> None:
+    async with at_console(running) as console:
+        (one,) = (await console.data("/dev/integrations.json"))["integrations"]
+        assert (one["key"], one["has_client_secret"], one["faults"]) == ("tracker", True, [])
+        secret = running.runtime.generation.integrations.get("dev", "tracker").client_secret
+        assert secret is not None
+        assert secret.reveal() not in await console.page("/dev/integrations")
+
+
+async def test_what_is_done_at_the_console_is_in_the_audit_by_name(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    async with at_console(running, name="ada") as console:
+        where = {"form": form_in(await console.page(ONE)), "integration": "tracker", "id": "c1"}
+        await console.send("/dev/connection/delete", {**where, "typed": "c1"})
+        await running.runtime.audit_keeper.once()
+        data = await console.data("/dev/audit.json?action=connection.deleted")
+        (one,) = data["records"]
+        assert (one["actor"]["kind"], one["actor"]["name"], one["actor"]["command"]) == ("operator", "ada", "console")
+        assert (one["connection_id"], one["address"]) == ("c1", "127.0.0.1")
+        assert "connection.deleted" in await console.page("/dev/audit")
+    (signed_in,) = await running.runtime.store.audit.find(AuditFilter(action="operator.signed_in"))
+    assert signed_in.as_json()["detail"] == {"role": "operator"}
+
+
+async def test_what_a_key_did_is_counted(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    for _ in range(3):
+        async with running.proxied("c1") as answer:
+            await answer.read()
+    await running.runtime.call_queue._write_uses()
+    async with at_console(running) as console:
+        uses = (await console.data("/dev/audit.json"))["uses"]
+        assert (uses["calls"], uses["data"][0]["connection_id"]) == (3, "c1")
+
+
+async def test_no_secret_is_in_any_byte_of_any_page(running: RunningGateway, tracker: Tracker) -> None:
+    grant = tracker.grant()
+    await running.imported(grant)
+    made = (await running.json("POST", "/environment/api-keys", json={"display_name": "k"}, expect=200))["data"]
+    async with running.proxied("c1") as answer:
+        await answer.read()
+    secrets = [SECRET_KEY, grant["access_token"], grant["refresh_token"], made["secret"]]
+    async with at_console(running) as console:
+        cookies = [cookie.value for cookie in console.http.cookie_jar]
+        await asyncio.sleep(0)
+        for path in ("/dev", "/dev/connections", ONE, "/dev/calls", "/dev/keys", "/dev/key?id=1", "/dev/events"):
+            for address in (path, f"{path.partition('?')[0]}.json?{path.partition('?')[2]}"):
+                async with console.http.get(f"{running.url}/console{address}") as answer:
+                    text = await answer.text()
+                assert not [one for one in (*secrets, *cookies) if one in text], address

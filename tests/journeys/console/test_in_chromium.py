@@ -1,0 +1,143 @@
+"""The console in Chromium: signed in by a link, every view light, dark and on a phone, without JavaScript, by the keyboard.
+
+``GATEWAY_SCREENSHOTS=docs/screenshots`` writes what was seen, for docs/console.md.
+"""
+
+import base64
+import os
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.records.operation import Operation
+from gateway.store.console_sessions import new_link
+from tests.fakes.console import switch_on
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+from tests.journeys.connect_page.browser import launched, violations
+
+VIEWS = {
+    "now": "/dev",
+    "connections": "/dev/connections",
+    "connection": "/dev/connection?integration=tracker&id=anna",
+    "calls": "/dev/calls",
+    "call": "/dev/call?id={call}",
+    "integrations": "/dev/integrations",
+    "keys": "/dev/keys",
+    "key": "/dev/key?id=1&method=DELETE&path=/items/1",
+    "events": "/dev/events",
+    "audit": "/dev/audit",
+}
+SHOTS = os.environ.get("GATEWAY_SCREENSHOTS")
+
+
+@pytest.fixture
+async def busy(running: RunningGateway, tracker: Tracker) -> RunningGateway:
+    """A gateway with something of everything."""
+    switch_on(running)
+    await running.imported(tracker.grant(), "anna", end_user={"id": "u1", "display_name": "Anna"})
+    await running.imported({**tracker.grant(), "refresh_token": "unknown"}, "ben", end_user={"id": "u2"})
+    await running.json("GET", "/connections/ben?provider_config_key=tracker&force_refresh=true")
+    wish = {"display_name": "agent", "limits": {"rules": ["GET /items/*"], "budget": 100}}
+    await running.json("POST", "/environment/api-keys", json=wish, expect=200)
+    now = datetime.now(UTC)
+    rows = []
+    for n in range(200):
+        at = now - timedelta(seconds=n * 7)
+        one = Operation("call", at, f"r{n}", "dev", "tracker", "anna", "GET", "127.0.0.1", f"/items/{n}", 200)
+        one = one._replace(
+            duration_ms=84.0 + n % 9, gateway_ms=0.3, token_ms=0.0, upstream_ms=83.0 + n % 9, bytes_out=512
+        )
+        if n % 13 == 4:
+            one = one._replace(status=502, error_code="upstream_timeout")
+        if n % 31 == 7:
+            one = one._replace(status=403, error_code="forbidden", key_id=1, rule="rules")
+        rows.append(one)
+    rows.append(Operation("refresh", now - timedelta(seconds=3), "r0", "dev", "tracker", "anna", duration_ms=41.0))
+    await running.runtime.store.call_log.add_many(rows)
+    await running.runtime.audit_keeper.once()
+    return running
+
+
+async def signed_in(context: Any, running: RunningGateway) -> Any:
+    """A page of somebody who has opened the link and pressed its button with the keyboard."""
+    token, _ = await new_link(running.runtime.store.console_sessions, "ada", "operator")
+    page = await context.new_page()
+    await page.goto(f"{running.url}/console/sign-in?link={token.reveal()}")
+    await page.locator("button").focus()
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**/console/dev")
+    return page
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Any]:
+    async with launched() as found:
+        yield found
+
+
+async def address(running: RunningGateway, path: str) -> str:
+    from gateway.records.operation import OperationFilter
+
+    page = await running.runtime.store.call_log.find(OperationFilter("dev", kind="call", request_id="r0"))
+    return f"{running.url}/console{path.format(call=page.operations[0].id)}"
+
+
+async def shot(page: Any, file: Path) -> None:
+    devtools = await page.context.new_cdp_session(page)
+    wanted = {"format": "webp", "quality": 70, "captureBeyondViewport": False}
+    file.write_bytes(base64.b64decode((await devtools.send("Page.captureScreenshot", wanted))["data"]))
+    await devtools.detach()
+
+
+@pytest.mark.parametrize("look", ["light", "dark", "phone"])
+async def test_every_view_is_whole_and_axe_finds_nothing(busy: RunningGateway, browser: Any, look: str) -> None:
+    size = {"width": 390, "height": 844} if look == "phone" else {"width": 1280, "height": 860}
+    context = await browser.new_context(viewport=size, color_scheme="dark" if look == "dark" else "light")
+    page = await signed_in(context, busy)
+    said: list[str] = []
+    page.on("console", lambda one: said.append(one.text))
+    for name, path in VIEWS.items():
+        answer = await page.goto(await address(busy, path))
+        assert answer.status == 200, name
+        assert len(await answer.body()) <= 40_000, name
+        assert await violations(page) == [], name
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+        if SHOTS:
+            await shot(page, Path(SHOTS) / f"console-{name}-{look}.webp")
+    assert said == []
+
+
+async def test_everything_is_done_without_javascript(busy: RunningGateway, browser: Any) -> None:
+    context = await browser.new_context(java_script_enabled=False)
+    page = await signed_in(context, busy)
+    await page.get_by_role("link", name="tracker/ben").first.click()
+    assert "needs reauth" in await page.locator("h1").inner_text()
+    await page.get_by_role("button", name="Make a link to connect again").click()
+    assert "/connect?session_token=" in await page.locator("pre").inner_text()
+    await page.get_by_role("link", name="Back").click()
+    await page.locator("summary").click()
+    await page.fill("input[name=typed]", "ben")
+    await page.get_by_role("button", name="Delete", exact=True).click()
+    assert "The connection is deleted" in await page.locator("h1").inner_text()
+    await page.get_by_role("link", name="Keys").click()
+    await page.get_by_role("link", name="1 agent").click()
+    await page.get_by_role("button", name="Revoke it and every key that it minted").click()
+    assert "The key is revoked" in await page.locator("h1").inner_text()
+    await page.get_by_role("link", name="Calls").click()
+    await page.fill("input[name=code]", "upstream_timeout")
+    await page.get_by_role("button", name="Find").click()
+    assert await page.locator("tbody tr").count() == 15
+    await page.get_by_role("button", name="Sign out").click()
+    assert "gateway console" in await page.locator("main").inner_text()
+
+
+async def test_the_first_tab_leads_to_the_content(busy: RunningGateway, browser: Any) -> None:
+    page = await signed_in(await browser.new_context(), busy)
+    await page.keyboard.press("Tab")
+    assert await page.evaluate("document.activeElement.textContent") == "To the content"
+    await page.keyboard.press("Enter")
+    assert await page.evaluate("document.activeElement.id") == "main"
