@@ -28,6 +28,7 @@ GROUPS: Final = (
         "pre_connection_deletion_script", "connection_configuration", "connection_config", "alternatives", "credentials",
         "assertion_option",
     ),
+    ("account",),
     ("proxy",),
     ("webhook_user_defined_secret", "webhook_signature"),
     ("provenance", "review", "sources"),
