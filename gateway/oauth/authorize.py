@@ -76,17 +76,20 @@ def authorization_url(
     client_id: str,
     redirect_uri: str,
     scopes: Sequence[str],
-    state: str,
+    state: str | None,
     code_challenge: str | None,
     params: Mapping[str, str],
 ) -> str:
     """`address` (the entry's `authorization_url`, settings filled in) with the request in its query.
 
     What belongs to the protocol is written last, so neither the entry nor a caller can replace it. `params` are the
-    entry's and the caller's extra parameters; a query that `address` already has is kept.
+    entry's and the caller's extra parameters; a query that `address` already has is kept. `state` None: the query of
+    `redirect_uri` carries it.
     """
     query = dict(params)
-    query |= {"response_type": "code", "client_id": client_id, "redirect_uri": redirect_uri, "state": state}
+    query |= {"response_type": "code", "client_id": client_id, "redirect_uri": redirect_uri}
+    if state is not None:
+        query["state"] = state
     if scopes:
         query["scope"] = (provider.scope_separator or " ").join(scopes)
     if code_challenge is not None:
