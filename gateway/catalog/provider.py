@@ -118,7 +118,7 @@ class Provider(Shape):
     disable_pkce: bool | None = None
     """True for a provider that breaks on PKCE parameters; all others get S256."""
     scope_separator: str | None = None
-    """What stands between scopes; a blank if absent."""
+    """What stands between scopes; a blank if absent. `+` stands unencoded in the address."""
     default_scopes: list[str] | None = None
     """Scopes asked for when the integration names none."""
     available_scopes: list[str] | None = None

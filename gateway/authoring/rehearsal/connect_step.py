@@ -169,7 +169,7 @@ def authorization_checks(
         own["client_id"] = samples.client_id
     scopes = provider.default_scopes or ([] if provider.auth_mode.startswith("MCP") else SCOPES)
     if scopes:
-        own["scope"] = (provider.scope_separator or " ").join(scopes)
+        own["scope"] = (provider.scope_separator or " ").replace("+", " ").join(scopes)
     for name, value in own.items():
         spelt = provider.authorization_param_renames.get(name, name)
         place = ("authorization_param_renames", name) if spelt != name else ("authorization_url",)

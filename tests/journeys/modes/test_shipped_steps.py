@@ -169,7 +169,7 @@ async def test_a_token_of_facebook_is_exchanged_at_once(there: Internet, start: 
         asked.append(dict(request.query))
         return web.json_response({"access_token": "long", "token_type": "bearer"})
 
-    there.on("https://graph.facebook.com/v22.0/oauth/access_token", token)
+    there.on("https://graph.facebook.com/v25.0/oauth/access_token", token)
     gateway = await start("facebook", **CLIENT)
     one = await shown(gateway, await connected(gateway))
     assert one["credentials"]["access_token"] == "long"
