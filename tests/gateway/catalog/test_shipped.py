@@ -39,6 +39,7 @@ def test_a_sunset_names_entries_that_are_there_and_last(catalog: Catalog) -> Non
         sunset = catalog.providers[name].sunset
         assert sunset is not None
         assert set(sunset.replaced_by) <= set(catalog.providers) - ending
+        assert catalog.shown(name, "https://gw.example.com")["sunset"]["source"] == sunset.source
 
 
 def test_lint_finds_no_fault_and_misses_nothing_but_proofs_of_credentials() -> None:
