@@ -10,6 +10,7 @@ from gateway.connections.opened import Opened, Placement
 from gateway.errors import InvalidRequest
 from gateway.generation import Generation
 from gateway.http.fields import Fields, plain
+from gateway.http.origin import covers
 from gateway.http.url import with_query
 from gateway.middleware.facts import CONNECTION, UPSTREAM
 from gateway.records.integration import DROP, TraceHeaders
@@ -38,7 +39,7 @@ def place(opened: Opened, upstream: UpstreamRequest, *, has_body: bool) -> None:
     """
     base = opened.base
     at_home = (upstream.scheme, upstream.host, upstream.port) == (base.scheme, base.host, base.port)
-    if not at_home and upstream.origin not in opened.allowed_origins:
+    if not at_home and not covers(opened.allowed_origins, upstream.origin):
         raise InvalidRequest("base_url_override_not_allowed", f"This credential does not travel to {upstream.origin}.")
     upstream.identity = opened.identity
     placement = opened.placement

@@ -8,7 +8,7 @@ from gateway.connections.opened import Opened
 from gateway.errors import InvalidRequest, MethodNotAllowed
 from gateway.http import headers, url
 from gateway.http.fields import from_wire
-from gateway.http.origin import Address
+from gateway.http.origin import Address, covers
 from gateway.http.request_head import ALLOW, NEVER
 from gateway.middleware.facts import ASKED, CAPABILITY, CONNECTION, UPSTREAM
 from gateway.records.proxied_call import UpstreamRequest
@@ -50,7 +50,7 @@ def _base(opened: Opened, override: Address | None) -> Address:
     if override is None:
         return own
     allowed = opened.allowed_origins | {own.origin}
-    if override.origin not in allowed:
+    if not covers(allowed, override.origin):
         only = "" if override.scheme == "https" else ", if egress.allow opens it: other hosts are reached by https only"
         named = allowed if opened.secret_base is None else allowed - {own.origin}
         raise InvalidRequest(

@@ -30,7 +30,7 @@ _BLOCK = re.compile(r"(<!-- begin: (?P<name>[\w: -]+) -->\n).*?(<!-- end -->)", 
 SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "identity": (
         "name", "display_name", "logo_url", "categories", "alias", "family", "docs", "docs_connect", "homepage",
-        "setup_guide_url", "provenance", "review", "sources",
+        "setup_guide_url", "provenance", "review", "sources", "sunset",
     ),
     "connection": (
         "auth_mode", "credentials", "assertion_option", "connection_configuration", "connection_config", "alternatives",
@@ -39,8 +39,9 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "authorization": (
         "authorization_url", "authorization_params", "authorization_param_renames", "authorization_url_fragment",
-        "authorization_code_param_in_callback", "redirect_uri_metadata", "issuer", "disable_pkce", "scope_separator",
-        "default_scopes", "available_scopes", "request_url", "request_params", "signature_method", "registration_url",
+        "authorization_code_param_in_callback", "state_in_redirect_uri", "redirect_uri_metadata", "issuer", "disable_pkce",
+        "scope_separator", "default_scopes", "available_scopes", "request_url", "request_params", "signature_method",
+        "registration_url",
         "client_registration", "installation_token_url",
     ),
     "token": (

@@ -5,6 +5,7 @@ A mode builds requests and reads answers; `refresh/auth_exchange.py` sends them 
     mode, context                             the interface of a mode; entry, client, settings and templates that it works on
     credential_form, provider_answers         reads typed or imported credentials; makes providers' words fit to be shown
     pasted_keys, request_templates            PEM, JWK and HMAC keys as people paste them; templates that name the request
+    token_steps                               one of several requests that together make a token
     revocation                                ends tokens at the provider (RFC 7009, or as the entry says)
     api_key, basic, none                      nothing to refresh
     oauth2, client_credentials                access tokens by consent, and by a client of the end user's

@@ -13,7 +13,7 @@ from gateway.auth.mode import Dialogue, ExchangedMode, RevocableToken, TokenRevo
 from gateway.auth.pasted_keys import certificate_fields
 from gateway.auth.provider_answers import accepted_answer, kept, token_at
 from gateway.catalog.provider import Provider
-from gateway.oauth.authorize import scope_list
+from gateway.oauth.authorize import joined_scopes, scope_list
 from gateway.oauth.token_answers import expires_at
 from gateway.oauth.token_requests import OAuthClient, client_credentials_request
 from gateway.secret import Secret
@@ -65,7 +65,7 @@ class ClientCredentialsMode(ExchangedMode):
             provider,
             url,
             self.client(own, context, url),
-            scope=(provider.scope_separator or " ").join(scopes_of(context)) or None,
+            scope=joined_scopes(provider, scopes_of(context)) or None,
             params=context.texts(provider.token_params, known),
             headers=context.texts(provider.token_headers, known),
         )

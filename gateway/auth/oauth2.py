@@ -1,25 +1,32 @@
 """OAUTH2: an access token granted by the end user, renewed with a refresh token (RFC 6749, RFC 6750)."""
 
+import math
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any, Final
 
+from gateway import clock
 from gateway.auth.context import Context
 from gateway.auth.credential_form import CredentialForm
 from gateway.auth.mode import Dialogue, Granted, GrantingMode, RevocableToken, SetOut, Wish
-from gateway.auth.provider_answers import short
+from gateway.auth.provider_answers import accepted_answer, short
+from gateway.auth.token_steps import step_call, step_values
 from gateway.catalog.provider import Provider
+from gateway.catalog.render import Moment
 from gateway.catalog.value import LONGEST_SECRET
 from gateway.errors import InvalidRequest
 from gateway.oauth import authorize
-from gateway.oauth.authorize import authorization_url, issuer_accepted
-from gateway.oauth.token_answers import dig, expires_at, read_answer
-from gateway.oauth.token_requests import code_request, refresh_request
+from gateway.oauth.authorize import authorization_url, issuer_accepted, with_params
+from gateway.oauth.token_answers import TokenUnavailable, dig, expires_at, positive_seconds, read_answer
+from gateway.oauth.token_requests import OAuthClient, code_request, refresh_request
 from gateway.records.provider_call import Reply
 from gateway.secret import Secret
 from gateway.timestamps import iso, moment
 
 TOKEN_LIMIT: Final = 16_384
+# What the answer to an earlier step says of its own token.
+_OF_ONE_TOKEN: Final = frozenset({"access_token", "token_type", "expires_in", "expires_at"})
 
 
 class OAuth2(GrantingMode):
@@ -70,18 +77,24 @@ class OAuth2(GrantingMode):
             authorize.wanted(scopes, extra) and "nonce" not in wish.params
         ):  # a fixed one of the entry would prove nothing
             extra["nonce"] = authorize.new_nonce()
+        in_redirect_uri = bool(provider.state_in_redirect_uri)
+        callback = context.redirect_uri
+        if in_redirect_uri:
+            callback = with_params(callback, {"state": wish.state})
         url = authorization_url(
             provider,
             address,
             client_id=context.client_id(wish.override),
-            redirect_uri=context.redirect_uri,
+            redirect_uri=callback,
             scopes=scopes,
-            state=wish.state,
+            state=None if in_redirect_uri else wish.state,
             code_challenge=authorize.challenge(verifier) if verifier else None,
             params=extra,
         )
         token_url = context.url("token_url")
         kept = {"address": address, "token_url": token_url, "code_verifier": verifier, "nonce": extra.get("nonce")}
+        if in_redirect_uri:
+            kept["redirect_uri"] = callback
         # Where the integration's secret may not go, its client is a public one from here on, also when it is renewed.
         own = {} if wish.override.get("client_id") else context.toward(token_url).public_client()
         override = {**own, **wish.override}
@@ -94,19 +107,20 @@ class OAuth2(GrantingMode):
         """Redeem the code (RFC 6749 §4.1.3) at the pinned address, for the server that RFC 9207 says it comes from."""
         provider, to = context.provider, context.toward(kept["token_url"])
         check_response(provider, kept["address"], query)
+        client = to.client(kept.get("override"))
         reply = yield code_request(
             provider,
             kept["token_url"],
-            to.client(kept.get("override")),
+            client,
             code=query[code_name(provider)],
-            redirect_uri=context.redirect_uri,
+            redirect_uri=kept.get("redirect_uri") or context.redirect_uri,
             code_verifier=kept["code_verifier"],
-            params=to.texts(provider.token_params),
+            params=to.texts(provider.token_params, {f"callback.{name}": Secret(text) for name, text in query.items()}),
             headers=to.texts(provider.token_headers),
         )
         brought = kept.get("override") or {}
-        client = {name: text for name, text in brought.items() if name != "refresh_token"}
-        before = {"config_override": client, "refresh_token": brought.get("refresh_token")} if brought else None
+        own = {name: text for name, text in brought.items() if name != "refresh_token"}
+        before = {"config_override": own, "refresh_token": brought.get("refresh_token")} if brought else None
         answer = self._read(provider, reply)
         if kept.get("nonce") and not authorize.accepted(kept["nonce"], answer):
             raise InvalidRequest(
@@ -114,8 +128,29 @@ class OAuth2(GrantingMode):
                 f"The ID token of {provider.display_name} has another nonce than this authorization. It was not used. Start "
                 "again.",
             )
-        held = self.granted(provider, answer, reply.asked_at, before)
+        answer, asked_at = yield from self._later_steps(context, client, answer, reply.asked_at)
+        held = self.granted(provider, answer, asked_at, before)
         return Granted(held, captured_settings(provider, held["raw"], query))
+
+    def _later_steps(
+        self, context: Context, client: OAuthClient, answer: dict[str, Any], asked_at: datetime
+    ) -> Dialogue[tuple[dict[str, Any], datetime]]:
+        """The answer to the last of the entry's `additional_steps`, with what earlier ones say besides their own token; and
+        when it was asked for. `answer`: of the token request.
+        """
+        provider = context.provider
+        steps, answers, at = provider.additional_steps or (), {"step1": answer}, Moment(clock.now())
+        together = answer
+        for number, step in enumerate(steps, start=2):
+            known = step_values(answers)
+            tokens = (one for name, one in known.items() if name.endswith("_token"))
+            secrets = (*tokens, *map(Secret, client.secrets()))
+            reply = yield step_call(replace(context, registered=client), step.url, step, known, at, secrets=secrets)
+            last = self._read(provider, reply) if number == len(steps) + 1 else accepted_answer(reply)
+            answers[f"step{number}"] = last
+            together = {**{name: value for name, value in together.items() if name not in _OF_ONE_TOKEN}, **last}
+            asked_at = reply.asked_at
+        return together, asked_at
 
     def granted(
         self, provider: Provider, answer: Mapping[str, Any], received: datetime, before: Mapping[str, Any] | None = None
@@ -144,6 +179,12 @@ class OAuth2(GrantingMode):
         """RFC 6749 §6; with some providers a live access token is exchanged for a younger one."""
         provider = context.provider
         itself = exchanges_itself(provider)
+        wait_s = too_young_s(provider, held)
+        if wait_s:
+            raise TokenUnavailable(
+                f"{provider.display_name} renews a token only once it is old enough, in {wait_s} s; it was not asked",
+                wait_s,
+            )
         url = context.url("refresh_url" if provider.refresh_url else "token_url")
         to = context.toward(url)
         reply = yield refresh_request(
@@ -184,6 +225,17 @@ def exchanges_itself(provider: Provider) -> bool:
     return bool(provider.refresh and provider.refresh.by_access_token)
 
 
+def too_young_s(provider: Provider, held: Mapping[str, Any]) -> int:
+    """Seconds until the provider renews this token; 0 where it does so now, or where nothing says when it was made."""
+    from_age_s = provider.refresh.from_age_s if provider.refresh else None
+    ends, lives_s = moment(held.get("expires_at")), positive_seconds((held.get("raw") or {}).get("expires_in"))
+    if from_age_s is None or ends is None or lives_s is None or lives_s <= from_age_s:
+        return 0
+    now = clock.now()
+    left = ends - timedelta(seconds=lives_s) + timedelta(seconds=from_age_s) - now
+    return math.ceil(left.total_seconds()) if now < ends and left > timedelta(0) else 0
+
+
 def check_response(provider: Provider, address: str, query: Mapping[str, str]) -> None:
     """Raises InvalidRequest where the callback is another issuer's, or says no (RFC 6749 §4.1.2.1)."""
     if not issuer_accepted(provider, address, query.get("iss")):
@@ -200,14 +252,19 @@ def check_response(provider: Provider, address: str, query: Mapping[str, str]) -
 
 
 def captured_settings(provider: Provider, answer: Mapping[str, Any], query: Mapping[str, str]) -> dict[str, str]:
-    """Settings that the entry wants kept from the token answer and from the callback's query. A text that no setting may
-    be (too long, or with characters that do not print) counts as absent.
-    """
+    """Settings that the entry wants kept from the token answer and from the callback's query."""
     found = {path: dig(answer, path) for path in provider.token_response_metadata or ()}
     found |= {name: query.get(name) for name in provider.redirect_uri_metadata or ()}
-    return {
-        name: str(value).lower() if isinstance(value, bool) else value
+    return fit_for_settings(found)
+
+
+def fit_for_settings(found: Mapping[str, Any]) -> dict[str, str]:
+    """`found` as texts. What no setting may be counts as absent: objects, fractions, and text that is empty, too long or does
+    not print.
+    """
+    texts = {
+        name: str(value).lower() if isinstance(value, bool | int) else value
         for name, value in found.items()
-        if isinstance(value, bool)
-        or (isinstance(value, str) and 0 < len(value) <= LONGEST_SECRET and value.isprintable())
+        if isinstance(value, bool | int | str)
     }
+    return {name: text for name, text in texts.items() if 0 < len(text) <= LONGEST_SECRET and text.isprintable()}

@@ -15,13 +15,12 @@ from gateway.auth.jwt import signed
 from gateway.auth.mode import Dialogue, ExchangedMode
 from gateway.auth.pasted_keys import certificate_fields
 from gateway.auth.provider_answers import accepted_answer, jwt_ends_at, kept, token_at
+from gateway.auth.token_steps import step_call, step_values
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Step
 from gateway.catalog.render import Moment
 from gateway.catalog.value import flat_values
 from gateway.oauth.token_answers import TokenRefused, dig, expires_at
-from gateway.oauth.token_requests import encoded
-from gateway.records.provider_call import ClientIdentity, ProviderCall
 from gateway.secret import Secret
 from gateway.timestamps import iso
 
@@ -66,7 +65,7 @@ class TwoStep(ExchangedMode):
         return (yield from self._signed_in(held, context))
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        return {**typed_values(held, held.get("token")), **_apart(held), **_steps(held.get("steps") or {})}
+        return {**typed_values(held, held.get("token")), **_apart(held), **step_values(held.get("steps") or {})}
 
     def default_headers(self, provider: Provider) -> Mapping[str, str]:
         return {"authorization": "Bearer ${accessToken}"}
@@ -89,7 +88,9 @@ class TwoStep(ExchangedMode):
         answers: dict[str, Any] = {}
         for number, step in enumerate((first, *(provider.additional_steps or ())), start=1):
             template = _address(context, step, first=number == 1)
-            reply = yield self._call(context, template, step, {**known, **_steps(answers)}, at, self.identity(typed))
+            so_far = {**known, **step_values(answers)}
+            identity = self.identity(typed)
+            reply = yield step_call(context, template, step, so_far, at, identity=identity, secrets=so_far.values())
             answers[f"step{number}"] = accepted_answer(reply)
         fresh = self._read(provider, answers[f"step{len(answers)}"], reply.asked_at)
         return {**typed, **fresh, **({"steps": answers} if len(answers) > 1 else {})}
@@ -105,30 +106,9 @@ class TwoStep(ExchangedMode):
             headers=provider.token_headers,
         )
         at = Moment(clock.now())
-        reply = yield self._call(context, provider.refresh_url or "", step, known, at, self.identity(held))
+        address, identity = provider.refresh_url or "", self.identity(held)
+        reply = yield step_call(context, address, step, known, at, identity=identity, secrets=known.values())
         return {**held, **self._read(provider, accepted_answer(reply), reply.asked_at)}
-
-    @staticmethod
-    def _call(
-        context: Context,
-        template: str,
-        step: Step,
-        known: Mapping[str, Secret],
-        at: Moment,
-        identity: ClientIdentity | None,
-    ) -> ProviderCall:
-        url = context.address(template, known)
-        context = context.toward(url)
-        headers = {"Accept": "application/json", **context.texts(step.headers, known, moment=at)}
-        params = (
-            context.texts(step.params, known, moment=at) if step.body is None else context.json(step.body, known, at)
-        )
-        body_format = "json" if step.body is not None else step.body_format or context.provider.body_format
-        if not params and step.method == "POST" and body_format != "json":
-            call = ProviderCall(url, headers, b"", (), step.method)
-        else:
-            call = encoded(step.method, url, headers, params, body_format)
-        return context.with_secrets(call, identity=identity, secrets=known.values())
 
     @staticmethod
     def _read(provider: Provider, answer: dict[str, Any], asked_at: datetime) -> dict[str, Any]:
@@ -146,11 +126,6 @@ def _apart(held: Mapping[str, Any]) -> dict[str, Secret]:
     """``${assertionOption.name}``."""
     options = flat_values(held.get("assertionOption") or {})
     return {f"assertionOption.{name}": Secret(text) for name, text in options.items()}
-
-
-def _steps(answers: Mapping[str, Any]) -> dict[str, Secret]:
-    """``${stepN.path}``."""
-    return {name: Secret(text) for name, text in flat_values(answers).items()}
 
 
 def _address(context: Context, step: Step, *, first: bool) -> str:

@@ -75,6 +75,8 @@ def _host_and_port(authority: tuple[Piece, ...]) -> tuple[tuple[Piece, ...], Pie
         raise TemplateError("the address has no host")
     # Any label stands for a placeholder here, so that what is literal around it is looked at.
     sample = "".join(piece if isinstance(piece, str) else "x" for piece in host).lower()
+    if sample.startswith("*."):  # where that may stand, `catalog.checks` decides
+        sample = f"x{sample[1:]}"
     if not is_hostname(sample) and not (sample.startswith("[") and is_web_address(f"http://{sample}/")):
         raise TemplateError(f"{sample!r} is not a host name")
     if isinstance(port, str) and not is_port(port):

@@ -50,7 +50,8 @@ _TOKEN_REQUEST: Final = (
 )  # fmt: skip
 _AUTHORIZATION: Final = (
     "authorization_params", "authorization_param_renames", "authorization_url_fragment",
-    "authorization_code_param_in_callback", "redirect_uri_metadata", "issuer", "disable_pkce", "scope_separator",
+    "authorization_code_param_in_callback", "state_in_redirect_uri", "redirect_uri_metadata", "issuer", "disable_pkce",
+    "scope_separator",
     "default_scopes", "available_scopes",
 )  # fmt: skip
 _CLIENT_AUTH: Final = ("token_request_auth_method", "require_client_certificate")
@@ -71,7 +72,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             "The end user consents at the provider; the grant is redeemed for tokens, which are refreshed (RFC 6749).",
             fills=(*TOKEN, *CLIENT),
             needs=("authorization_url", "token_url"),
-            reads=(*_GRANT, *_ANSWER),
+            reads=(*_GRANT, *_ANSWER, "additional_steps"),
             integration=_OWN_CLIENT,
             redirects=True,
         ),
@@ -192,6 +193,9 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
         "NONE": ModeFormat("No credential at all: an open API, or one that only sends webhooks."),
     }
 )
+
+# Modes that exchange the code of a callback for tokens.
+REDEEMING: Final = frozenset({"OAUTH2", "CUSTOM", "MCP_OAUTH2", "MCP_OAUTH2_GENERIC"})
 
 # Requirement 2.1: these addresses are present for a provider whose end user is sent there.
 REDIRECTING: Final = frozenset({"OAUTH2", "OAUTH1"})

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.catalog.address import parse_address
-from gateway.catalog.auth_modes import AUTH_MODES, REQUEST
+from gateway.catalog.address import AddressTemplate, parse_address
+from gateway.catalog.auth_modes import AUTH_MODES, REDEEMING, REQUEST
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Setting
 from gateway.catalog.render import spellings
@@ -48,6 +48,8 @@ def _addresses(provider: Provider) -> Iterator[Finding]:
             yield place, f"{dotted(place)} has a segment '.' or '..' in its path; write the address it leads to"
         if place[:2] == ("proxy", "allowed_origins") and (address.query or address.path not in {(), ("/",)}):
             yield place, "an allowed origin is scheme, host and port only, such as https://uploads.example.com"
+        if any(isinstance(piece, str) and "*" in piece for piece in address.host):
+            yield from _wildcard(place, template, address)
         if place == ("proxy", "base_url") and address.query:
             yield place, "a base address has no query; put it in proxy.query"
         yield from _unfilled(provider, place, template)
@@ -64,6 +66,16 @@ def _addresses(provider: Provider) -> Iterator[Finding]:
             if _has_dot_segment(path):
                 yield place, f"{dotted(place)} has a segment '.' or '..'; write the path it leads to"
             yield from _unfilled(provider, place, path)
+
+
+def _wildcard(place: Place, template: str, address: AddressTemplate) -> Iterator[Finding]:
+    if place[:2] != ("proxy", "allowed_origins"):
+        yield place, f"{dotted(place)} has a '*' in its host, which only proxy.allowed_origins may have"
+    elif "${" in template or len(str(address.host[0]).split(".")) < 3:
+        yield (
+            place,
+            "'*' stands for one label below a domain of the provider: https://*.example.com, without placeholders",
+        )
 
 
 def _has_dot_segment(template: str) -> bool:
@@ -109,6 +121,8 @@ def _unfilled(provider: Provider, place: Place, template: str) -> Iterator[Findi
             yield place, f"${{{name}}} is known of a proxied request only; use it in proxy.headers or proxy.query"
         elif namespace == "connectionConfig" and rest not in settings:
             yield place, f"${{{name}}} has no setting; add {rest!r} to connection_config"
+        elif namespace == "callback" and (place[0] != "token_params" or provider.auth_mode not in REDEEMING):
+            yield place, f"${{{name}}} is known only where the code of a callback is exchanged; use it in token_params"
         elif namespace == "assertionOption" and rest not in provider.assertion_option:
             yield place, f"${{{name}}} has no field; add {rest!r} to assertion_option"
         elif namespace.startswith("step") and rest and not _is_earlier_step(provider, place, namespace):
@@ -124,7 +138,8 @@ def _is_earlier_step(provider: Provider, place: Place, namespace: str) -> bool:
     asked = int(namespace.removeprefix("step"))
     if place[0] == "additional_steps":
         return asked < int(place[1]) + 2
-    return place[0] == "proxy" and asked <= len(provider.additional_steps or ()) + 1
+    in_use = place[0] == "proxy" and provider.auth_mode not in REDEEMING  # these keep no answer but the last
+    return in_use and asked <= len(provider.additional_steps or ()) + 1
 
 
 def _is_filled(provider: Provider, name: str) -> bool:
@@ -167,6 +182,7 @@ def check(provider: Provider, words: KnownWords) -> Iterator[Finding]:
     yield from _pages(provider)
     yield from _settings(provider)
     yield from _alternatives(provider)
+    yield from _account(provider)
     yield from template_faults(provider)
     for index, status in enumerate((provider.proxy.retry and provider.proxy.retry.error_code) or ()):
         if not _STATUS.fullmatch(status):
@@ -241,6 +257,17 @@ def _setting(name: str, setting: Setting) -> Iterator[Finding]:
                 check_value(name, value, setting)
             except BadValue as wrong:
                 yield (key,), f"{key} does not fit its own setting: it {wrong.why}"
+
+
+def _account(provider: Provider) -> Iterator[Finding]:
+    if provider.account is None:
+        return
+    for name in provider.account.settings:
+        if name not in provider.connection_config:
+            yield (
+                ("account", "settings", name),
+                f"there is no setting {name!r}; add it to connection_config, as automated",
+            )
 
 
 def _alternatives(provider: Provider) -> Iterator[Finding]:

@@ -122,7 +122,9 @@ def _patterns(
         text = end
         if address.whole is not None:
             text, port = _authority(end)
-        if whole or _fixes_domain(text):
+        if text.startswith("*."):
+            found.append(HostPattern(text[1:], True, port))
+        elif whole or _fixes_domain(text):
             found.append(HostPattern(text, not whole, port))
         else:
             is_open = True

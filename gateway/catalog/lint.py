@@ -75,6 +75,8 @@ def warnings(provider: Provider) -> Iterator[Finding]:
     yield from _open_hosts(provider)
     yield from _examples(provider)
     yield from _paging(provider)
+    if provider.sunset is not None:
+        yield ("sunset",), provider.sunset.sentence()
     for key in FORMS:
         for name, setting in getattr(provider, key).items():
             yield from (((key, name, *place), message) for place, message in _setting(name, setting))

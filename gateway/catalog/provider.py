@@ -21,6 +21,7 @@ from gateway.catalog.provider_parts import (
     Shape,
     Signature,
     Step,
+    Sunset,
     TokenCall,
     TokenResponse,
     Verification,
@@ -42,6 +43,7 @@ __all__ = [
     "Shape",
     "Signature",
     "Step",
+    "Sunset",
     "TokenCall",
     "TokenResponse",
     "Verification",
@@ -107,6 +109,8 @@ class Provider(Shape):
     """Route behind `#` that the authorization request's query goes to, for a consent page that is a script."""
     authorization_code_param_in_callback: str | None = None
     """The callback's parameter that holds the code; `code` if absent."""
+    state_in_redirect_uri: bool | None = None
+    """True for a provider that does not send `state` back: the query of the callback address carries it instead."""
     redirect_uri_metadata: list[str] | None = None
     """Parameters of the callback that are kept as settings."""
     issuer: str | None = None
@@ -114,7 +118,7 @@ class Provider(Shape):
     disable_pkce: bool | None = None
     """True for a provider that breaks on PKCE parameters; all others get S256."""
     scope_separator: str | None = None
-    """What stands between scopes; a blank if absent."""
+    """What stands between scopes; a blank if absent. `+` stands unencoded in the address."""
     default_scopes: list[str] | None = None
     """Scopes asked for when the integration names none."""
     available_scopes: list[str] | None = None
@@ -133,7 +137,8 @@ class Provider(Shape):
     """CUSTOM: where the app asks for an installation's token; `token_url` is that of the end user's."""
 
     token_params: dict[str, str] = Field(default_factory=dict)
-    """Further parameters of the token request; with other grants than OAuth's, all of them."""
+    """Further parameters of the token request; with other grants than OAuth's, all of them. Where a code is exchanged,
+    `${callback.name}` is a parameter of the callback."""
     token_param_renames: dict[str, str] = Field(default_factory=dict)
     """Standard parameter of token requests ▸ the provider's name for it; empty leaves it out."""
     token_body: dict[str, Any] | None = None
@@ -160,7 +165,8 @@ class Provider(Shape):
     token_response_metadata: list[str] | None = None
     """Dotted paths in the token answer that are kept as settings, under the path as their name."""
     additional_steps: list[Step] | None = None
-    """TWO_STEP: requests after the token request. The last one's answer holds the token."""
+    """OAUTH2 and TWO_STEP: requests after the token request, such as one that exchanges a short-lived token for a long-lived
+    one. The last one's answer holds the token. A refresh does not repeat them with OAUTH2."""
     require_client_certificate: bool | None = None
     """Whether the provider is only reached with a client certificate (mutual TLS), of the credential."""
 
@@ -210,6 +216,8 @@ class Provider(Shape):
     """What a review rested on, in words."""
     sources: list[str] | None = None
     """Where its facts were seen."""
+    sunset: Sunset | None = None
+    """The announced end of this API; `lint`, `check` and the guide warn of it."""
 
     def setting_names(self) -> tuple[str, ...]:
         """Names of a connection's settings, as `/providers` shows them under ``connection_configuration``."""

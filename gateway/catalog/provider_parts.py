@@ -128,11 +128,17 @@ class AccountForm(Shape):
     """Who authorized. What is not said here is still found in an `id_token`, or by the post-connection script."""
 
     endpoint: str | None = None
-    """Path below `proxy.base_url` that tells it, asked once with the new credential. Absent: the token answer tells it."""
+    """Path below `proxy.base_url`, or a whole address, that returns it; asked once with the new credential. Absent: the
+    token answer holds it."""
+    headers: dict[str, str] = Field(default_factory=dict)
+    """Header fields of that call, templates allowed; they replace those of `proxy.headers`."""
     id: str | None = None
     """Dotted path to what never changes for one account. A reconnect with another one is refused."""
     label: list[str] = Field(default_factory=list)
     """Dotted paths to what people know the account by; the first that is there is taken."""
+    settings: dict[str, str] = Field(default_factory=dict)
+    """Setting ▸ dotted path to its value in the same answer, kept with a connection that does not have it yet. Where the
+    provider cannot be asked for it, nothing is stored. `[name=value]` in a path takes the item of a list with that member."""
 
 
 # ── What is signed, and with which key: JWTs, signed tokens, signed requests.
@@ -197,7 +203,7 @@ class TokenResponse(Shape):
 
 
 class Step(Shape):
-    """A further request of TWO_STEP. Its answer is `${stepN.…}` for those after it; the token request is step 1."""
+    """A further request after the token request, which is step 1. Its answer is `${stepN.…}` for those after it."""
 
     url: str
     """Where it goes. Placeholders allowed, those of earlier steps too."""
@@ -253,6 +259,8 @@ class RefreshPolicy(Shape):
     """Method of the refresh request, `POST` if absent."""
     by_access_token: bool | None = None
     """True where there are no refresh tokens and a live access token is exchanged for a younger one."""
+    from_age_s: int | None = Field(default=None, gt=0)
+    """Seconds that an access token must have lived before the provider renews it; before, it is not asked."""
 
 
 # ── How a provider's API is called: base address, what goes on every request, paging, retry, proof of a credential.
@@ -339,7 +347,8 @@ class Proxy(Shape):
     verification: Verification | None = None
     """A cheap call that proves a credential."""
     allowed_origins: list[str] = Field(default_factory=list)
-    """Further origins that a `Base-Url-Override` may name; the credential travels there."""
+    """Further origins that a `Base-Url-Override`, or the next page of a list, may name; the credential travels there.
+    `https://*.example.com` names all hosts one label below."""
     path_form: str | None = None
     """What a path on this provider looks like, for people: `/ex/jira/${connectionConfig.cloudId}/…`."""
 
@@ -366,6 +375,8 @@ class WebhookSignature(Shape):
     """How old a message may be, in seconds."""
     key: str | None = None
     """Whose secret signs: `client secret`, `auth token`; absent: one made for the webhook."""
+    key_suffix: str | None = None
+    """Text that the provider appends to the client secret before it signs, for example `&`."""
     bodies_repeat: bool | None = None
     """Whether two events may have the same body, so that a message that came before is not taken for a replay."""
     challenge: str | None = None
@@ -374,3 +385,25 @@ class WebhookSignature(Shape):
     """Header field that brings the secret in the first request and is echoed."""
     note: str | None = None
     """What else to know, in words."""
+
+
+# ── When the provider, or this API of it, ends.
+
+
+class Sunset(Shape):
+    """The announced end of the API that the entry describes."""
+
+    date: str | None = Field(default=None, pattern=r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+    """The last day, as `2026-08-31`. Absent: ended or closed to new apps, on a day that no source names."""
+    what: str
+    """What ends, in words."""
+    source: str
+    """Who says so: an address, or words."""
+    replaced_by: list[str] = Field(default_factory=list)
+    """Entries that replace it."""
+
+    def sentence(self) -> str:
+        """What ends, when, and what replaces it, without a full stop."""
+        when = f" on {self.date}" if self.date else ""
+        instead = f"; use {' or '.join(self.replaced_by)}" if self.replaced_by else ""
+        return f"sunset{when}: {self.what} (source: {self.source}){instead}"

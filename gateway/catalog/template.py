@@ -3,6 +3,7 @@
     ${connectionConfig.x} ${metadata.x} ${credentials.x}     values of the connection
     ${apiKey} ${username} ${accessToken} ${clientId} …       values that the auth mode fills
     ${assertionOption.x} ${step1.x}                          values of a token request with several parts
+    ${callback.x}                                            a parameter of the callback, where its code is exchanged
     ${method} ${host} ${path} …                              of the request as it is sent, in header and query entries
     ${now} ${now:FORMAT} ${now+7:days:FORMAT} ${random}      one moment and one UUID a request
     ${base64(…)} ${sha256Hex(…)} ${hmacSha1Hex(message, key)}  functions; inside, templates again
@@ -171,7 +172,7 @@ def _token(found: re.Match[str], at: datetime) -> str:
     return _WRITE[found[0]](at) if found[0] in _WRITE else found[0]
 
 
-NAMESPACES: Final = ("connectionConfig", "metadata", "credentials", "assertionOption", "stepN")
+NAMESPACES: Final = ("connectionConfig", "metadata", "credentials", "assertionOption", "callback", "stepN")
 DEEPEST: Final = 8
 
 _CALL = re.compile(r"([A-Za-z][A-Za-z0-9]*)\(")

@@ -32,6 +32,8 @@ def addresses(provider: Provider) -> Iterator[tuple[Place, str]]:
         yield ("proxy", "allowed_origins", index), origin
     if proxy.verification is not None and proxy.verification.base_url_override is not None:
         yield ("proxy", "verification", "base_url_override"), proxy.verification.base_url_override
+    if provider.account is not None and provider.account.endpoint and not provider.account.endpoint.startswith("/"):
+        yield ("account", "endpoint"), provider.account.endpoint
 
 
 def texts(provider: Provider) -> Iterator[tuple[Place, str]]:
@@ -49,6 +51,8 @@ def texts(provider: Provider) -> Iterator[tuple[Place, str]]:
     held += [(("proxy", part), getattr(proxy, part)) for part in ("headers", "query", "body", "path_form")]
     if proxy.verification is not None:
         held += [(("proxy", "verification", part), getattr(proxy.verification, part)) for part in ("headers", "data")]
+    if provider.account is not None:
+        held.append((("account", "headers"), provider.account.headers))
     for place, value in held:
         yield from _texts_in(place, value)
 
@@ -62,6 +66,8 @@ def header_maps(provider: Provider) -> Iterator[tuple[Place, Mapping[str, str]]]
     for key in ("revocation", "introspection"):
         if (call := getattr(provider, key)) is not None:
             yield (key, "headers"), call.headers
+    if provider.account is not None:
+        yield ("account", "headers"), provider.account.headers
     for index, step in enumerate(provider.additional_steps or ()):
         yield ("additional_steps", index, "headers"), step.headers
 
@@ -69,7 +75,8 @@ def header_maps(provider: Provider) -> Iterator[tuple[Place, Mapping[str, str]]]
 def known_settings(provider: Provider) -> frozenset[str]:
     """Names of settings that a connection can come to have: declared, or captured when it is made."""
     captured = (*(provider.token_response_metadata or ()), *(provider.redirect_uri_metadata or ()))
-    return frozenset((*provider.connection_config, *(provider.connection_configuration or ()), *captured))
+    asked = provider.account.settings if provider.account is not None else ()
+    return frozenset((*provider.connection_config, *(provider.connection_configuration or ()), *captured, *asked))
 
 
 def _templates_of_jwt(provider: Provider) -> dict[str, Any]:

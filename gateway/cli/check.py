@@ -69,6 +69,7 @@ def doubtful(config: "Config", catalog: "Catalog") -> Iterator[Fault]:
             place = ("environments", environment.name, "integrations", key)
             yield from _integration(config, place, integration, guard)
             yield from _addresses(config, place, integration, catalog, guard)
+            yield from _sunset(config, place, integration, catalog)
             if environment.webhook_url is not None or integration.allow_unsigned_webhooks:
                 yield from _webhooks(config, place, integration, catalog)
     if "request_log" in config.document.tree:
@@ -123,6 +124,14 @@ def _webhooks(
             config.where(*place),
             f"webhooks of provider '{provider.name}' are refused with 401: set webhook_secret, or forward_webhooks: false",
         )
+
+
+def _sunset(
+    config: "Config", place: tuple[str, ...], integration: "Integration", catalog: "Catalog"
+) -> Iterator[Fault]:
+    provider = catalog.get(integration.provider)
+    if provider is not None and provider.sunset is not None:
+        yield Fault(config.where(*place), f"provider '{provider.name}' {provider.sunset.sentence()}")
 
 
 def _addresses(

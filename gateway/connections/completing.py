@@ -7,13 +7,16 @@ from urllib.parse import urlsplit
 
 from gateway.auth.context import Context
 from gateway.auth.mode import AuthMode
+from gateway.auth.oauth2 import fit_for_settings
 from gateway.auth.provider_answers import short
 from gateway.catalog.provider import Provider
 from gateway.connections.opened import base_url, placement
 from gateway.egress.client import Egress
 from gateway.egress.egress_errors import EgressError
 from gateway.errors import GatewayError, InvalidRequest, UpstreamFailed
+from gateway.http.origin import parse_address
 from gateway.http.url import with_query
+from gateway.oauth.token_answers import dig
 from gateway.records.connecting import Site
 from gateway.records.connection import Account
 from gateway.records.integration import Integration
@@ -26,6 +29,7 @@ from gateway.text import sentence
 
 LIMIT_BYTES: Final = 1 << 20
 TIMEOUT_S: Final = 15.0
+NO_FIELDS: Final[Mapping[str, str]] = {}
 
 
 class NewCredential:
@@ -46,6 +50,7 @@ class NewCredential:
         self.account: Account | None = None
         self._mode, self._held = mode, held
         self._context = Context(provider, integration, settings)
+        self._on_account: list[Any] = []
         self._egress = egress
 
     def set_config(self, **settings: str) -> None:
@@ -54,12 +59,27 @@ class NewCredential:
     def set_account(self, *, id: str | None, label: str | None) -> None:  # noqa: A002 (as the API names it)
         self.account = Account(id, short(label) if label else None)
 
-    async def get_json(self, path: str) -> Any:
-        base = base_url(self.provider, self.config, self._mode, self._held)
+    async def account_answer(self) -> Any:
+        """What the entry's `account` is read from, asked for once. Raises ProviderUnreadable."""
+        form = self.provider.account
+        if form is None or form.endpoint is None:
+            return self._held.get("raw")
+        if not self._on_account:
+            fields = self._context.texts(form.headers, self._mode.values(self._held))
+            self._on_account.append(await self.get_json(form.endpoint, fields))
+        return self._on_account[0]
+
+    async def get_json(self, path: str, fields: Mapping[str, str] = NO_FIELDS) -> Any:
+        """GET `path` below the base address, or a whole address of the entry. `fields` replace the entry's own."""
+        if path.startswith("/"):
+            base = base_url(self.provider, self.config, self._mode, self._held)
+        else:
+            base, path = parse_address(self._context.address(path)), ""
         placed = placement(self._mode, self._held, self._context.toward(base.origin))
-        request = UpstreamRequest("GET", base.scheme, base.host, base.port, base.path + path)
+        request = UpstreamRequest("GET", base.scheme, base.host, base.port, base.path + path + base.query)
         request.target = with_query(request.target, placed.query_slots, placed.query_defaults)
-        request.headers.update({"accept": "application/json", **dict(placed.defaults), **dict(placed.slots)})
+        own = {name.lower(): text for name, text in fields.items()}
+        request.headers.update({"accept": "application/json", **dict(placed.defaults), **dict(placed.slots), **own})
         if placed.signer is not None:
             placed.signer.sign(request, b"")
         try:
@@ -73,7 +93,7 @@ class NewCredential:
             )
         except EgressError as fault:
             raise ProviderUnreadable(fault.message) from fault
-        where = path.partition("?")[0]  # without the base path, which may hold a secret setting
+        where = path.partition("?")[0] or base.path  # without the base path, which may hold a secret setting
         if answer.status != 200:
             raise ProviderUnreadable(f"{where} answered {answer.status}", refused=answer.status in {401, 403})
         try:
@@ -99,7 +119,8 @@ async def completed(
     held: Mapping[str, Any],
     settings: Mapping[str, Any],
 ) -> NewCredential:
-    """The credential with the settings that the entry's script finds. Raises InvalidRequest, SiteWanted, UpstreamFailed."""
+    """The credential with the settings that the entry's script, and the answer on its account, bring. Raises InvalidRequest,
+    SiteWanted, UpstreamFailed."""
     script = POST_CONNECTION.get(provider.post_connection_script or "")
     context = NewCredential(provider, integration, mode, held, settings, egress)
     if script is not None:
@@ -112,7 +133,14 @@ async def completed(
         except SiteOpen as choice:
             raise _site_wanted(choice) from None
         except ProviderUnreadable as fault:
-            raise _unreadable(provider, fault) from fault
+            raise _unreadable(provider, fault, "which sites this credential reaches") from fault
+    form = provider.account
+    if form is not None and not all(map(context.config.get, form.settings)):
+        try:
+            answer = await context.account_answer()
+        except ProviderUnreadable as fault:
+            raise _unreadable(provider, fault, "whose account this credential belongs to") from fault
+        context.set_config(**fit_for_settings({name: dig(answer, path) for name, path in form.settings.items()}))
     return context
 
 
@@ -128,11 +156,9 @@ def _site_wanted(choice: SiteOpen) -> SiteWanted:
     return wanted
 
 
-def _unreadable(provider: Provider, fault: ProviderUnreadable) -> GatewayError:
+def _unreadable(provider: Provider, fault: ProviderUnreadable, what: str) -> GatewayError:
     """A credential that its own provider refuses is the caller's fault; a provider that cannot be asked is not."""
-    message = (
-        f"{provider.display_name} could not be asked which sites this credential reaches: {sentence(fault.message)}"
-    )
+    message = f"{provider.display_name} could not be asked {what}: {sentence(fault.message)}"
     if fault.refused:
         return InvalidRequest(
             "connection_test_failed",

@@ -58,7 +58,8 @@ class Placement:
 class Opened:
     """`base`: the entry's `proxy.base_url` with this connection's settings in it.
 
-    `allowed_origins`: where its credential may travel, spelled as `Address.origin` and `UpstreamRequest.origin` do.
+    `allowed_origins`: where its credential may travel, spelled as `Address.origin` and `UpstreamRequest.origin` do, or with
+    ``*`` as the first label of the host: ask `http.origin.covers`.
     `identity`: what is shown in mutual TLS. `for_one_request`: the entry's templates hold ``${now}`` or ``${random}``, or
     the mode makes a proof that is used once.
     """
@@ -241,4 +242,7 @@ def _split(
 def _origins(base: Address, integration: Integration, provider: Provider, config: Mapping[str, Any]) -> Iterator[str]:
     yield base.origin
     for template in (*provider.proxy.allowed_origins, *integration.allowed_origins):
-        yield _address(provider, filled(provider, template, config) if "${" in template else template).origin
+        if "://*." in template:
+            yield _address(provider, template.replace("*", "any", 1)).origin.replace("any", "*", 1)
+        else:
+            yield _address(provider, filled(provider, template, config) if "${" in template else template).origin

@@ -45,19 +45,17 @@ class Asking(Protocol):
     @property
     def config(self) -> Mapping[str, Any]: ...
 
-    async def get_json(self, path: str) -> Any: ...
+    async def account_answer(self) -> Any: ...
 
 
 async def account_of(asking: Asking, held: Mapping[str, Any]) -> Account:
     """As far as it is known. A provider that cannot be asked, or a scope that is lacking, is no failure."""
     form, raw = asking.provider.account, held.get("raw")
     if form is not None:
-        answer: Any = raw
-        if form.endpoint is not None:
-            try:
-                answer = await asking.get_json(form.endpoint)
-            except ProviderUnreadable:
-                answer = None
+        try:
+            answer: Any = raw if form.endpoint is None else await asking.account_answer()
+        except ProviderUnreadable:
+            answer = None
         if isinstance(answer, Mapping):
             label = next(filter(None, (_text(dig(answer, path)) for path in form.label)), None)
             found = Account(_text(dig(answer, form.id)) if form.id else None, label)

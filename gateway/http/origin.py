@@ -5,6 +5,7 @@ The address that is dialled is built from these parts; the text they came from i
 
 import ipaddress
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,6 +33,15 @@ class Address:
     def origin(self) -> str:
         """``https://api.example.com:443``, as `UpstreamRequest.origin` spells it."""
         return origin_of(self.scheme, self.host, self.port)
+
+
+def covers(origins: Collection[str], origin: str) -> bool:
+    """Whether `origin` is among `origins`: itself, or by ``https://*.example.com:443`` for hosts one label below."""
+    if origin in origins:
+        return True
+    scheme, _, authority = origin.partition("://")
+    label, _, parent = authority.partition(".")
+    return bool(label) and f"{scheme}://*.{parent}" in origins
 
 
 def parse_host(text: str) -> str | None:

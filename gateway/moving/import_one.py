@@ -200,7 +200,9 @@ class ConnectionImporter:
         creator, url = self._runtime.creator, self._runtime.generation.public_url
         context = Context(provider, integration, config, moved.metadata, url)
         held, account = await creator.obtained(mode, held, context), Account()
-        if provider.post_connection_script and not any(map(config.get, provider.connection_configuration or ())):
+        asked = tuple(provider.account.settings) if provider.account is not None else ()
+        lacks = not any(map(config.get, (*(provider.connection_configuration or ()), *asked)))
+        if (provider.post_connection_script or asked) and lacks:
             completed = await creator.completed(mode, held, context)
             config, account = dict(completed.config), completed.account or account
         await creator.check(mode, held, replace(context, config=config), verified=self._wish.verify)

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from hmac import compare_digest
 from typing import Any, Final
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, quote_plus, urlencode, urlsplit
 
 from gateway.oauth.token_answers import jwt_claims
 from gateway.oauth.token_requests import OAuthEntry, renamed
@@ -76,32 +76,46 @@ def authorization_url(
     client_id: str,
     redirect_uri: str,
     scopes: Sequence[str],
-    state: str,
+    state: str | None,
     code_challenge: str | None,
     params: Mapping[str, str],
 ) -> str:
     """`address` (the entry's `authorization_url`, settings filled in) with the request in its query.
 
     What belongs to the protocol is written last, so neither the entry nor a caller can replace it. `params` are the
-    entry's and the caller's extra parameters; a query that `address` already has is kept.
+    entry's and the caller's extra parameters; a query that `address` already has is kept. `state` None: the query of
+    `redirect_uri` carries it.
     """
     query = dict(params)
-    query |= {"response_type": "code", "client_id": client_id, "redirect_uri": redirect_uri, "state": state}
+    query |= {"response_type": "code", "client_id": client_id, "redirect_uri": redirect_uri}
+    if state is not None:
+        query["state"] = state
     if scopes:
-        query["scope"] = (provider.scope_separator or " ").join(scopes)
+        query["scope"] = joined_scopes(provider, scopes)
     if code_challenge is not None:
         query |= {"code_challenge": code_challenge, "code_challenge_method": "S256"}
     query = renamed(query, provider.authorization_param_renames)
+    plus = provider.authorization_param_renames.get("scope", "scope") if provider.scope_separator == PLUS else None
     if provider.authorization_url_fragment is not None:  # the consent page is a script that reads its own fragment
         base = address.partition("#")[0]
-        return f"{base}#{with_params(provider.authorization_url_fragment, query)}"
-    return with_params(address, query)
+        return f"{base}#{with_params(provider.authorization_url_fragment, query, plus)}"
+    return with_params(address, query, plus)
 
 
-def with_params(address: str, query: Mapping[str, str]) -> str:
-    """`address` with `query` behind what it has already."""
+PLUS: Final = "+"  # stands unencoded in an address, where forms have a blank
+
+
+def joined_scopes(provider: OAuthEntry, scopes: Sequence[str]) -> str:
+    """`scopes` as the value of a parameter: a blank or the entry's separator stands between them."""
+    separator = provider.scope_separator or " "
+    return (" " if separator == PLUS else separator).join(scopes)
+
+
+def with_params(address: str, query: Mapping[str, str], plus: str | None = None) -> str:
+    """`address` with `query` behind what it has already. Blanks are ``%20``, and ``+`` in the parameter `plus`."""
     address, hash_, fragment = address.partition("#")
-    return f"{address}{'&' if '?' in address else '?'}{urlencode(query, quote_via=quote)}{hash_}{fragment}"
+    pairs = (urlencode({name: text}, quote_via=quote_plus if name == plus else quote) for name, text in query.items())
+    return f"{address}{'&' if '?' in address else '?'}{'&'.join(pairs)}{hash_}{fragment}"
 
 
 def chosen(authorization_params: Mapping[str, str]) -> dict[str, str]:

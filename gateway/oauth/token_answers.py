@@ -183,20 +183,32 @@ def positive_seconds(value: object) -> float | None:
 
 
 _PLACE: Final = re.compile(r"-?[0-9]{1,6}")
+_ITEM: Final = re.compile(r"\[([A-Za-z0-9_-]{1,64})=([A-Za-z0-9_-]{1,64})\]")
 
 
 def dig(value: object, path: str) -> Any:
-    """The member at a dotted path, or None. A key that itself holds dots is found first; a number is a place in a list."""
+    """The member at a dotted path, or None. A key that itself holds dots is found first; a number is a place in a list, and
+    ``[name=value]`` the first item of a list with that member.
+    """
     if isinstance(value, dict) and path in value:
         return value[path]
     for step in path.split("."):
         if isinstance(value, list) and _PLACE.fullmatch(step):
             value = value[int(step)] if -len(value) <= int(step) < len(value) else None
+        elif isinstance(value, list) and (wanted := _ITEM.fullmatch(step)):
+            value = next((item for item in value if _has(item, *wanted.groups())), None)
         elif isinstance(value, dict):
             value = value.get(step)
         else:
             return None
     return value
+
+
+def _has(item: object, name: str, wanted: str) -> bool:
+    found = item.get(name) if isinstance(item, dict) else None
+    return isinstance(found, bool | int | str) and wanted == (
+        str(found).lower() if isinstance(found, bool) else str(found)
+    )
 
 
 def jwt_claims(token: object) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ from gateway.egress.provider_exchange import ProviderExchange
 from gateway.errors import GatewayError, UpstreamFailed
 from gateway.http.added_fields import ATTEMPTS, NOT_RENDERED
 from gateway.http.fields import Fields
+from gateway.http.origin import covers
 from gateway.http.paging.next_page import Circle, PageTurn, Place, place_of, taken_apart
 from gateway.http.paging.page_document import NO_RECORDS, Records
 from gateway.http.paging.resume_position import OffLimits, aim, written
@@ -256,7 +257,7 @@ class _Run:
         opened = self._request[CONNECTION]
         if page.way.type == "link":
             origin = place_of(page.next.at).origin
-            if origin not in opened.allowed_origins | {opened.base.origin}:
+            if not covers(opened.allowed_origins | {opened.base.origin}, origin):
                 return replace(page, next=None, refused=_off_limits(origin))
         return page
 

@@ -11,8 +11,6 @@ import json
 import os
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, quote, urlsplit
@@ -26,9 +24,9 @@ from gateway.auth import modes
 from gateway.catalog.hosts import open_secret_addresses
 from gateway.catalog.load_catalog import load_catalog
 from gateway.catalog.provider import Provider
-from gateway.egress.client import Egress
 from tests.fakes.certificate import issued
 from tests.fakes.gateways import RunningGateway, document
+from tests.fakes.internet import ORIGIN, diverted
 from tools.catalog_from_facts.heirs import FAMILIES
 from tools.facts_sample import COUNT, SAMPLE, drawn, made_entries
 
@@ -59,8 +57,8 @@ class Internet:
         self.token_answer: dict[str, Any] = {}
 
     async def answer(self, request: web.Request) -> web.Response:
-        origin = request.headers["X-Asked-Origin"]
-        result = {name: value for name, value in request.headers.items() if name != "X-Asked-Origin"}
+        origin = request.headers[ORIGIN]
+        result = {name: value for name, value in request.headers.items() if name != ORIGIN}
         self.seen.append(
             {
                 "method": request.method,
@@ -76,37 +74,10 @@ class Internet:
         return web.json_response(self.token_answer)
 
 
-@asynccontextmanager
-async def internet(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Internet, int]]:
-    """Whatever leaves the gateway arrives here, over a real connection, with the origin it was meant for in a field."""
-    made = Internet()
-    app = web.Application(client_max_size=1 << 20)
-    app.router.add_route("*", "/{rest:.*}", made.answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    port = runner.addresses[0][1]
-    send = Egress.send
-
-    async def diverted(self: Egress, request: Any, *args: Any, **options: Any) -> Any:
-        headers = request.headers.copy()
-        default = {"https": 443, "http": 80}[request.scheme]
-        named = request.host if request.port == default else f"{request.host}:{request.port}"
-        headers["X-Asked-Origin"] = f"{request.scheme}://{named}"
-        sent = replace(request, scheme="http", host="127.0.0.1", port=port, headers=headers)
-        return await send(self, sent, *args, **options)
-
-    monkeypatch.setattr(Egress, "send", diverted)
-    try:
-        yield made, port
-    finally:
-        await runner.cleanup()
-
-
 async def test_a_hundred_entries_do_what_their_facts_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong: list[str] = []
-    async with internet(monkeypatch) as (web_of_providers, port):
+    web_of_providers = Internet()
+    async with diverted(monkeypatch, web_of_providers.answer) as port:
         chosen = [one for one in facts() if one["auth_mode"] in modes()]
         running = RunningGateway(tmp_path, gateway_yaml(chosen, port))
         await running.start()

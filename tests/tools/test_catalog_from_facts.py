@@ -8,9 +8,10 @@ import pytest
 import yaml
 
 from gateway.catalog.load_catalog import load_catalog
+from gateway.catalog.provider import Provider
 from tools.catalog_from_facts.__main__ import MADE, catalog_texts, is_made, main
 from tools.catalog_from_facts.corrections import Corrections, load_corrections
-from tools.catalog_from_facts.yaml_text import written
+from tools.catalog_from_facts.yaml_text import GROUPS, written
 
 KEY: dict[str, Any] = {
     "name": "mail-api", "display_name": "Mail API", "categories": ["email"], "auth_mode": "API_KEY",
@@ -188,3 +189,8 @@ def test_the_shipped_corrections_belong_to_entries_that_are_made() -> None:
         assert MADE in (root / "catalog" / f"{name}.yaml").read_text(), name
     for name in corrections.left_out:
         assert not (root / "catalog" / f"{name}.yaml").exists(), name
+
+
+def test_each_field_of_an_entry_has_its_place_in_the_file() -> None:
+    """Else a correction that sets the field stops the generator, and the next run removes what the file had."""
+    assert {key for group in GROUPS for key in group} == set(Provider.model_fields) - {"name", "logo_url"}

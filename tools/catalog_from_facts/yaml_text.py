@@ -12,9 +12,11 @@ COMMENT: Final = "#"  # a key `token_url#` holds the comment on `token_url`
 # Groups of fields; a blank line stands between them.
 GROUPS: Final = (
     ("alias", "display_name", "categories", "auth_mode", "family", "homepage", "docs", "docs_connect", "setup_guide_url"),
+    ("sunset",),
     (
         "request_url", "request_params", "authorization_url", "authorization_params", "authorization_param_renames",
-        "authorization_url_fragment", "authorization_code_param_in_callback", "redirect_uri_metadata", "issuer",
+        "authorization_url_fragment", "authorization_code_param_in_callback", "state_in_redirect_uri",
+        "redirect_uri_metadata", "issuer",
         "registration_url", "client_registration", "token_url", "installation_token_url", "token_request_auth_method",
         "token_params", "token_param_renames", "token_body", "token_headers", "token_request_method", "body_format",
         "additional_steps", "token_response", "alternate_access_token_response_path", "expires_in_unit", "token_ttl",
@@ -28,6 +30,7 @@ GROUPS: Final = (
         "pre_connection_deletion_script", "connection_configuration", "connection_config", "alternatives", "credentials",
         "assertion_option",
     ),
+    ("account",),
     ("proxy",),
     ("webhook_user_defined_secret", "webhook_signature"),
     ("provenance", "review", "sources"),

@@ -97,12 +97,25 @@ def asked(sent_to: str, fragment: str | None) -> dict[str, str]:
     return dict(parse_qsl(query, keep_blank_values=True))
 
 
+def state_of(sent_to: str, provider: Provider) -> str:
+    """The `state` that came with the authorization request."""
+    got, renames = asked(sent_to, provider.authorization_url_fragment), provider.authorization_param_renames
+    if provider.state_in_redirect_uri:
+        return got.get(renames.get("redirect_uri") or "redirect_uri", "").partition("?state=")[2]
+    return got.get(renames.get("state") or "state", got.get("payload", ""))
+
+
+def callback_of(sent_to: str, provider: Provider, callback: str) -> str:
+    """The callback address as the authorization request has to name it: with `state` where the entry says so."""
+    return f"{callback}?state={state_of(sent_to, provider)}" if provider.state_in_redirect_uri else callback
+
+
 def _back(gateway: Gateway, actor: Actor, sent_to: str) -> str:
     """The callback, as the provider would send the browser to it."""
     provider = actor.provider
     got = asked(sent_to, provider.authorization_url_fragment)
     renames = provider.authorization_param_renames
-    state = got.get(renames.get("state") or "state", got.get("payload", ""))
+    state = state_of(sent_to, provider)
     back = got.get(renames.get("redirect_uri") or "redirect_uri") or f"{gateway.url}/oauth/callback"
     local = next(iter(actor.stage.origins.values()))
     names = provider.redirect_uri_metadata or ()
@@ -119,7 +132,8 @@ def _back(gateway: Gateway, actor: Actor, sent_to: str) -> str:
         case _:
             query[provider.authorization_code_param_in_callback or "code"] = CODE
             query |= {"iss": provider.issuer} if provider.issuer else {}
-    return f"{back}?{urlencode({**query, 'state': state})}"
+    query |= {} if provider.state_in_redirect_uri else {"state": state}
+    return f"{back}{'&' if '?' in back else '?'}{urlencode(query)}"
 
 
 def _callback_of(actor: Actor, gateway: Gateway) -> str:
@@ -150,12 +164,12 @@ def authorization_checks(
     if provider.auth_mode == "OAUTH1":
         yield Check("oauth_token is there", "oauth_token" in got, ("authorization_url",), "it is missing")
         return
-    own = {"response_type": "code", "redirect_uri": f"{gateway.url}/oauth/callback"}
+    own = {"response_type": "code", "redirect_uri": callback_of(sent_to, provider, f"{gateway.url}/oauth/callback")}
     if provider.auth_mode in {"OAUTH2", "CUSTOM"}:
         own["client_id"] = samples.client_id
     scopes = provider.default_scopes or ([] if provider.auth_mode.startswith("MCP") else SCOPES)
     if scopes:
-        own["scope"] = (provider.scope_separator or " ").join(scopes)
+        own["scope"] = (provider.scope_separator or " ").replace("+", " ").join(scopes)
     for name, value in own.items():
         spelt = provider.authorization_param_renames.get(name, name)
         place = ("authorization_param_renames", name) if spelt != name else ("authorization_url",)

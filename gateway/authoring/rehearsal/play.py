@@ -15,11 +15,14 @@ from gateway.authoring.rehearsal import arrival_checks
 from gateway.authoring.rehearsal.actor import CALL, LIST, Actor, Arrival, Sockets, acting
 from gateway.authoring.rehearsal.arrival_checks import Check, KnownValues, header_fields, proxied
 from gateway.authoring.rehearsal.connect_step import (
+    CODE,
     authorization_checks,
     by_browser,
+    callback_of,
     imported,
     integration_of,
     is_redirecting,
+    state_of,
     typed_in,
 )
 from gateway.authoring.rehearsal.played_answers import PAGE, RECORDS
@@ -290,6 +293,10 @@ class _Play(Knowledge):
         came = self.token_requests(mark)
         if self.provider.auth_mode in RENEWED:
             callback = f"{self.gateway.url}/oauth/callback"
+            if sent_to:
+                callback = callback_of(sent_to, self.provider, callback)
+                came_back = {"callback.state": state_of(sent_to, self.provider), "callback.code": CODE}
+                known = replace(known, values={**known.values, **came_back})
             step.checks += token_checks(came, known, self.samples, callback)
         for name in (*(self.provider.token_response_metadata or ()), *(self.provider.redirect_uri_metadata or ())):
             where = (

@@ -45,6 +45,9 @@ class Stage:
             proxy["allowed_origins"] = [self.played(one) for one in proxy["allowed_origins"]]
         if "base_url_override" in proxy.get("verification", {}):
             proxy["verification"]["base_url_override"] = self.played(proxy["verification"]["base_url_override"])
+        account = said.get("account", {})
+        if not account.get("endpoint", "/").startswith("/"):
+            account["endpoint"] = self.played(account["endpoint"])
         for key in ("alias", "name", "sources"):
             said.pop(key, None)
         return said

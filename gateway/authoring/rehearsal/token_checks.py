@@ -33,6 +33,7 @@ def token_checks(arrivals: list[Arrival], known: KnownValues, samples: Samples, 
     match provider.auth_mode:
         case mode if mode in GRANTS:
             yield from _code(first, known, samples, callback)
+            yield from _later_steps(arrivals[1:], known)
         case "OAUTH2_CC":
             grant = {"grant_type": "client_credentials", **_filled(provider.token_params, known)}
             yield from params(first, grant, ("token_params",), provider.token_param_renames, provider.body_format)
@@ -94,11 +95,16 @@ def _code(arrival: Arrival, known: KnownValues, samples: Samples, callback: str)
 
 def _two_step(arrivals: list[Arrival], known: KnownValues) -> Iterator[Check]:
     provider = known.provider
-    first, *later = arrivals
+    first = arrivals[0]
     if provider.token_body is not None:
         yield from _body(first, known.deep(provider.token_body), ("token_body",))
     else:
         yield from params(first, _filled(provider.token_params, known), ("token_params",), {}, provider.body_format)
+    yield from _later_steps(arrivals[1:], known)
+
+
+def _later_steps(later: list[Arrival], known: KnownValues) -> Iterator[Check]:
+    provider = known.provider
     for index, step in enumerate(provider.additional_steps or ()):
         place = ("additional_steps", index)
         if index >= len(later):

@@ -7,6 +7,7 @@ from dataclasses import asdict, fields
 from typing import Final
 from urllib.parse import quote
 
+from gateway.http.origin import covers
 from gateway.http.paging.next_page import place_of
 from gateway.http.url import with_query
 from gateway.records.proxied_call import Position, UpstreamRequest, Way
@@ -50,7 +51,7 @@ def aim(upstream: UpstreamRequest, position: Position, allowed_origins: Collecti
     way = position.way
     if way.type == "link":
         place = place_of(position.at)
-        if place.origin not in allowed_origins:
+        if not covers(allowed_origins, place.origin):
             raise OffLimits(place.origin)
         upstream.scheme, upstream.host, upstream.port = place.scheme, place.host, place.port
         upstream.target = place.target

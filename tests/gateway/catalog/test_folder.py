@@ -98,7 +98,31 @@ CASES = [
     (PLAIN + "homepage: javascript:alert(1)\n", "9: homepage must be an address"),
     (PLAIN + "  allowed_origins: [https://a.example.com/path]\n", "9: an allowed origin is scheme, host and port only"),
     (PLAIN + "  verification: {endpoints: [me]}\n", "9: an endpoint is a path below the base address"),
+    (PLAIN + "  allowed_origins: ['https://*.com']\n", "9: '*' stands for one label below a domain of the provider"),
+    (
+        PLAIN + "  allowed_origins: ['https://a.*.example.com']\n",
+        "9: proxy.allowed_origins[0]: 'a.*.example.com' is not a",
+    ),
+    (
+        PLAIN.replace("https://api.ex", "https://*.ex"),
+        "6: proxy.base_url has a '*' in its host, which only proxy.allowed_",
+    ),
+    (PLAIN + "account: {endpoint: me}\n", "9: account.endpoint: an address begins with https://"),
+    (
+        PLAIN + "account: {endpoint: /me, settings: {host: h}}\n",
+        "9: there is no setting 'host'; add it to connection_config",
+    ),
+    (PLAIN + "sunset: {what: ends, source: s, date: soon}\n", "9: sunset.date"),
     # templates
+    (
+        PLAIN.replace("${apiKey}", "${callback.state}"),
+        "7: ${callback.state} is known only where the code of a callback is",
+    ),
+    (
+        OAUTH + "additional_steps: [{url: 'https://a.example.com'}]\ntoken_params: {x: '${step1.x}'}\n",
+        "15: ${step1.x} is not known here",
+    ),
+    (OAUTH + "  headers: {x: '${step1.x}'}\n", "14: ${step1.x} is not known here"),
     (PLAIN.replace("${apiKey}", "${apiKey"), "7: proxy.headers.x-api-key: '${' is not closed; end it with '}'"),
     (
         PLAIN.replace("${apiKey}", "${base64(${apiKey}"),

@@ -113,6 +113,6 @@ def test_every_shipped_entry_that_leaves_a_host_open_for_the_client_secret_is_kn
     found = {name for name, one in catalog.providers.items() if next(open_secret_addresses(one), None)}
     oauth = {name for name in found if catalog.providers[name].auth_mode in {"OAUTH2", "MCP_OAUTH2_GENERIC"}}
     assert oauth == {
-        "absorb-lms", "gitea", "keycloak", "looker-oauth", "mcp-generic", "servicenow", "socrata"
+        "absorb-lms", "gitea", "gitlab-self-managed", "keycloak", "looker-oauth", "mcp-generic", "servicenow", "socrata"
     }  # fmt: skip
     assert found - oauth == {"looker", "okta-cc", "servicenow-oauth2-cc"}  # with a client of the end user's own

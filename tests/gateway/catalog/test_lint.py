@@ -15,6 +15,10 @@ OAUTH = "sources: [provider-docs]\n" + dedent(TRACKER)
 @pytest.mark.parametrize(
     ("text", "result"),
     [
+        (
+            SOURCED + "sunset: {date: '2026-08-31', what: v1 ends, source: a page, replaced_by: [v2, v3]}\n",
+            "11: sunset on 2026-08-31: v1 ends (source: a page); use v2 or v3",
+        ),
         (dedent(MAIL), "1: says no sources, so nobody can tell how far to trust it"),
         (SOURCED.replace("[email]", "[e-mail]"), "2: 'e-mail' is no category of the vocabulary in docs/catalog.md"),
         (SOURCED.replace("https://api", "http://api"), "6: is plain http, which only networks in egress.allow may use"),

@@ -160,6 +160,11 @@ def test_a_warning_is_reported_and_passes(file: Path) -> None:
             "'gitea': client secret is withheld where end users choose the host (setting 'hostname' of token_url): add allowed_",
         ),
         (
+            HEAD + "      greenhouse-harvest: {}\n",
+            6,
+            "provider 'greenhouse-harvest' sunset on 2026-08-31: Greenhouse has removed versions 1 and 2",
+        ),
+        (
             HEAD + "      slack: {client_id: a, client_secret: b, allowed_hosts: [slack.com]}\n",
             6,
             "allowed_hosts has no effect: provider 'slack' names its hosts itself",

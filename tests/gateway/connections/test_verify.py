@@ -32,8 +32,9 @@ class Asking:
         self.config = config or {}
         self._answer = answer
 
-    async def get_json(self, path: str) -> Any:
-        assert path == "/me"
+    async def account_answer(self) -> Any:
+        assert self.provider.account is not None
+        assert self.provider.account.endpoint == "/me"
         if self._answer is None:
             raise ProviderUnreadable("/me answered 403", refused=True)
         return self._answer

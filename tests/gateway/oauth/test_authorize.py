@@ -38,6 +38,16 @@ def test_scopes_are_joined_as_the_provider_wants_them() -> None:
     assert asked(provider=provider(scope_separator=","))["scope"] == "read,offline_access"
 
 
+def test_a_plus_between_scopes_stands_unencoded_in_the_address_and_nothing_else_does() -> None:
+    url = authorization_url(
+        provider(scope_separator="+", authorization_param_renames={"scope": "perms"}),
+        "https://a.example/x", client_id="c", redirect_uri="r", scopes=["a+b", "c"], state="s",
+        code_challenge=None, params={"hint": "x y"},
+    )  # fmt: skip
+    assert url.endswith("&perms=a%2Bb+c")
+    assert "hint=x%20y&" in url
+
+
 def test_without_scopes_the_parameter_is_left_out() -> None:
     assert "scope" not in asked(scopes=[])
 

@@ -10,6 +10,7 @@ from gateway.oauth.token_answers import (
     MAX_LIFETIME,
     TokenRefused,
     TokenUnavailable,
+    dig,
     expires_at,
     jwt_claims,
     read_answer,
@@ -204,3 +205,24 @@ def test_what_is_no_signed_jwt_has_no_claims(token: object) -> None:
 def test_claims_of_a_signed_jwt_are_read_with_and_without_padding() -> None:
     assert jwt_claims("a.eyJzdWIiOiIxIn0.c") == {"sub": "1"}
     assert jwt_claims("a.eyJzdWIiOiIxIn0=.c") == {"sub": "1"}
+
+
+@pytest.mark.parametrize(
+    ("path", "result"),
+    [
+        ("accounts.[is_default=true].host", "eu"),
+        ("accounts.[id=1].host", "na"),
+        ("accounts.[id=3].host", None),
+        ("accounts.[name=None].host", None),  # a member that is missing has no value
+        ("accounts.1.host", "eu"),
+        ("accounts.-1.host", "x"),
+        ("sub.[id=1]", None),
+    ],
+)
+def test_an_item_of_a_list_is_found_by_one_of_its_members(path: str, result: str | None) -> None:
+    accounts = [
+        {"id": 1, "is_default": False, "host": "na"},
+        {"id": 2, "is_default": True, "host": "eu"},
+        {"host": "x"},
+    ]
+    assert dig({"sub": "u", "accounts": accounts}, path) == result

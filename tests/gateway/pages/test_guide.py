@@ -58,6 +58,14 @@ async def test_the_guide_is_open_and_loads_nothing_from_elsewhere(running: Runni
     assert loaded(text) == {f"{running.url}/images/template-logos/jira.svg", "../../connect/assets/icon.svg"}
 
 
+async def test_a_sunset_stands_before_the_steps_with_what_replaces_it(running: RunningGateway) -> None:
+    _, text, _ = await page(running, "greenhouse-harvest")
+    assert text.index("Sunset on 2026-08-31.") < text.index("Set-up")
+    assert '<a href="../greenhouse-harvest-partner/guide">' in text
+    _, text, _ = await page(running, "greenhouse-harvest-partner")
+    assert "Sunset" not in text
+
+
 async def test_an_unknown_provider_is_a_page_too(running: RunningGateway) -> None:
     status, text, headers = await page(running, "<b>nobody")
     assert status == 404

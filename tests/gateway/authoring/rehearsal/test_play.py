@@ -63,6 +63,15 @@ ENTRIES: Mapping[str, dict[str, Any]] = {
         },
     },
     "OAUTH2, Basic": {**OAUTH, "token_request_auth_method": "basic", "scope_separator": ",", "issuer": "https://far.test"},
+    "OAUTH2, a further step at once": {
+        **OAUTH,
+        "state_in_redirect_uri": True,
+        "token_params": {"state": "${callback.state}"},
+        "additional_steps": [{"url": "https://auth.far.test/long", "method": "GET",
+                              "params": {"secret": "${clientSecret}", "short": "${step1.access_token}"}}],
+        "account": {"endpoint": "https://login.far.test/me", "id": "accountId", "settings": {"accountId": "accountId"}},
+        "connection_config": {"accountId": {"automated": True}},
+    },
     "OAUTH2, nested": {**OAUTH, "alternate_access_token_response_path": "authed_user", "body_format": "query"},
     "OAUTH2, client in the address": {**OAUTH, "authorization_url": "https://auth.far.test/apps/${clientId}/authorize"},
     "OAUTH2, renewed by the access token": {

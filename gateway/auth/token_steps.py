@@ -1,0 +1,42 @@
+"""One of several requests that together make a token, and what later ones may name of the answers before."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gateway.auth.context import Context
+from gateway.catalog.provider_parts import Step
+from gateway.catalog.render import Moment
+from gateway.catalog.value import flat_values
+from gateway.oauth.token_requests import encoded
+from gateway.records.provider_call import ClientIdentity, ProviderCall
+from gateway.secret import Secret
+
+
+def step_call(
+    context: Context,
+    template: str,
+    step: Step,
+    known: Mapping[str, Secret],
+    at: Moment,
+    *,
+    identity: ClientIdentity | None = None,
+    secrets: Iterable[Secret] = (),
+) -> ProviderCall:
+    """The request of `step` to `template`, its address. `known`: what its templates may name besides the settings;
+    `secrets`: what of it nobody may see in the provider's words. Raises InvalidRequest where a setting is missing.
+    """
+    url = context.address(template, known)
+    context = context.toward(url)
+    headers = {"Accept": "application/json", **context.texts(step.headers, known, moment=at)}
+    params = context.texts(step.params, known, moment=at) if step.body is None else context.json(step.body, known, at)
+    body_format = "json" if step.body is not None else step.body_format or context.provider.body_format
+    if not params and step.method == "POST" and body_format != "json":
+        call = ProviderCall(url, headers, b"", (), step.method)
+    else:
+        call = encoded(step.method, url, headers, params, body_format)
+    return context.with_secrets(call, identity=identity, secrets=secrets)
+
+
+def step_values(answers: Mapping[str, Any]) -> dict[str, Secret]:
+    """``${stepN.path}`` of `answers`, by ``stepN``."""
+    return {name: Secret(text) for name, text in flat_values(answers).items()}

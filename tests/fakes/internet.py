@@ -1,0 +1,199 @@
+"""All providers at once, at the addresses that shipped entries name: what leaves the gateway arrives at one local server."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from gateway.egress.client import Egress
+
+ORIGIN = "X-Asked-Origin"  # the origin that a request was meant for
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@asynccontextmanager
+async def diverted(monkeypatch: pytest.MonkeyPatch, answer: Handler) -> AsyncIterator[int]:
+    """Whatever leaves the gateway reaches `answer`, over a real connection, with the origin it was meant for in `ORIGIN`;
+    the port it comes to."""
+    app = web.Application(client_max_size=1 << 20)
+    app.router.add_route("*", "/{rest:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port: int = runner.addresses[0][1]
+    send = Egress.send
+
+    async def to_here(self: Egress, request: Any, *args: Any, **options: Any) -> Any:
+        headers = request.headers.copy()
+        default = {"https": 443, "http": 80}[request.scheme]
+        named = request.host if request.port == default else f"{request.host}:{request.port}"
+        headers[ORIGIN] = f"{request.scheme}://{named}"
+        sent = replace(request, scheme="http", host="127.0.0.1", port=port, headers=headers)
+        return await send(self, sent, *args, **options)
+
+    monkeypatch.setattr(Egress, "send", to_here)
+    try:
+        yield port
+    finally:
+        await runner.cleanup()
+
+
+@dataclass
+class Internet:
+    """`seen`: what reached it, as (method, address without its query)."""
+
+    port: int = 0
+    seen: list[tuple[str, str]] = field(default_factory=list)
+    _handlers: dict[str, Handler] = field(default_factory=dict)
+
+    def on(self, address: str, handler: Handler) -> None:
+        """Who answers requests to `address`, of any method and with any query."""
+        self._handlers[address] = handler
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        address = f"{request.headers[ORIGIN]}{request.path}"
+        self.seen.append((request.method, address))
+        handler = self._handlers.get(address)
+        return await handler(request) if handler else web.json_response({"message": "no such address"}, status=404)
+
+
+@asynccontextmanager
+async def internet(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Internet]:
+    """An internet that knows no address yet."""
+    made = Internet()
+    async with diverted(monkeypatch, made.answer) as made.port:
+        yield made
+
+
+async def sent(request: web.Request) -> dict[str, str]:
+    """The parameters of a token request, wherever they stand."""
+    body = await request.json() if request.content_type == "application/json" else dict(await request.post())
+    return {**dict(request.query), **{name: str(value) for name, value in body.items()}}
+
+
+class LongLivedTokens:
+    """Instagram and Threads: a code brings a token of an hour, which is exchanged for one of sixty days; that one can be
+    renewed once it is a day old. `prefix`: of their grants, ``ig`` or ``th``."""
+
+    DAY_S = 86_400
+
+    def __init__(self, there: Internet, token_url: str, graph: str, prefix: str, now: Callable[[], float]) -> None:
+        self._prefix, self._now = prefix, now
+        self._made: dict[str, float] = {}  # a long-lived token ▸ when
+        self.refreshes = 0
+        there.on(token_url, self.redeem)
+        there.on(f"{graph}/access_token", self.exchange)
+        there.on(f"{graph}/refresh_access_token", self.refresh)
+
+    async def redeem(self, request: web.Request) -> web.Response:
+        asked = await sent(request)
+        good = request.method == "POST" and asked["code"] == "c-1" and asked["client_secret"] == "our secret"
+        return web.json_response({"access_token": "short", "user_id": 17841400000000001}) if good else _refused()
+
+    async def exchange(self, request: web.Request) -> web.Response:
+        wanted = {
+            "grant_type": f"{self._prefix}_exchange_token",
+            "client_secret": "our secret",
+            "access_token": "short",
+        }
+        return self._new() if request.method == "GET" and dict(request.query) == wanted else _refused()
+
+    async def refresh(self, request: web.Request) -> web.Response:
+        asked = dict(request.query)
+        made = self._made.get(asked.get("access_token", ""))
+        fits = asked.keys() == {"grant_type", "access_token"} and asked["grant_type"] == f"{self._prefix}_refresh_token"
+        if request.method != "GET" or not fits or made is None or self._now() - made < self.DAY_S:
+            return _refused()
+        self.refreshes += 1
+        return self._new()
+
+    def _new(self) -> web.Response:
+        token = f"long-{len(self._made) + 1}"
+        self._made[token] = self._now()
+        return web.json_response({"access_token": token, "token_type": "bearer", "expires_in": 60 * self.DAY_S})
+
+    def lives(self, request: web.Request) -> bool:
+        """Whether a request shows a long-lived token that has not ended."""
+        made = self._made.get(request.headers.get("Authorization", "").removeprefix("Bearer "))
+        return made is not None and self._now() - made < 60 * self.DAY_S
+
+
+def _refused() -> web.Response:
+    return web.json_response({"error": {"message": "Cannot parse access token", "type": "OAuthException"}}, status=400)
+
+
+class AccountHosts:
+    """Docusign: an account of the user lives on a host that only ``/oauth/userinfo`` names."""
+
+    def __init__(self, there: Internet, login: str, host: str) -> None:
+        self._host = host
+        self.down = False
+        there.on(f"{login}/oauth/token", self.token)
+        there.on(f"{login}/oauth/userinfo", self.userinfo)
+        there.on(f"{host}/restapi/v2.1/accounts/b", self.account)
+
+    async def token(self, _request: web.Request) -> web.Response:
+        return web.json_response({"access_token": "t-1", "refresh_token": "r-1", "expires_in": 28_800})
+
+    async def userinfo(self, request: web.Request) -> web.Response:
+        if self.down or request.headers.get("Authorization") != "Bearer t-1":
+            return web.json_response({}, status=503 if self.down else 401)
+        other = {"account_id": "a", "is_default": False, "base_uri": "https://na4.docusign.net"}
+        default = {"account_id": "b", "is_default": True, "base_uri": self._host}
+        return web.json_response({"sub": "u-1", "email": "ada@example.com", "accounts": [other, default]})
+
+    async def account(self, request: web.Request) -> web.Response:
+        return web.json_response({}, status=200 if request.headers.get("Authorization") == "Bearer t-1" else 401)
+
+
+class StateInExchange:
+    """Dropbox Sign: the code is exchanged together with the `state` that the callback had."""
+
+    def __init__(self, there: Internet) -> None:
+        self.state = ""
+        there.on("https://app.hellosign.com/oauth/token", self.token)
+
+    async def token(self, request: web.Request) -> web.Response:
+        asked = await sent(request)
+        good = self.state and asked.get("state") == self.state
+        return web.json_response(
+            {"access_token": "t-1", "expires_in": 86_400} if good else {"error": "invalid_request"}
+        )
+
+
+class DropsState:
+    """Mixcloud: sends the browser back to the callback address as it was named, and adds nothing but the code."""
+
+    def __init__(self, there: Internet) -> None:
+        self.redirect_uri = ""
+        there.on("https://www.mixcloud.com/oauth/access_token", self.token)
+
+    def back(self, query: dict[str, str]) -> str:
+        """Where the browser goes after the consent."""
+        self.redirect_uri = query["redirect_uri"]
+        return f"{self.redirect_uri}{'&' if '?' in self.redirect_uri else '?'}code=c-1"
+
+    async def token(self, request: web.Request) -> web.Response:
+        same = (await sent(request)).get("redirect_uri") == self.redirect_uri
+        return web.json_response({"access_token": "t-1"} if same else {"error": "invalid_grant"})
+
+
+class CompanyPages:
+    """Front: the address of the next page is on a host of the company. `next_host`: that host."""
+
+    def __init__(self, there: Internet, next_host: str) -> None:
+        self._next = f"https://{next_host}/teammates?page=2"
+        there.on("https://api2.frontapp.com/teammates", self.first)
+        there.on(f"https://{next_host}/teammates", self.second)
+
+    async def first(self, _request: web.Request) -> web.Response:
+        return web.json_response({"_pagination": {"next": self._next}, "_results": [{"id": "tea_1"}]})
+
+    async def second(self, request: web.Request) -> web.Response:
+        good = request.headers.get("Authorization") == "Bearer the-key"
+        results = [{"id": "tea_2"}] if good else []
+        return web.json_response({"_pagination": {"next": None}, "_results": results})

@@ -1,0 +1,291 @@
+"""Shipped entries whose provider needs a step of its own, each against a provider that behaves so."""
+
+import hmac
+import json
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from aiohttp import web
+
+from gateway import clock
+from tests.fakes.gateways import RunningGateway, document
+from tests.fakes.internet import (
+    AccountHosts,
+    CompanyPages,
+    DropsState,
+    Internet,
+    LongLivedTokens,
+    StateInExchange,
+    internet,
+)
+
+CLIENT = {"client_id": "our client", "client_secret": "our secret"}
+
+
+@pytest.fixture
+async def there(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Internet]:
+    async with internet(monkeypatch) as made:
+        yield made
+
+
+@pytest.fixture
+async def start(there: Internet, tmp_path: Path) -> AsyncIterator[Any]:
+    """Starts a gateway whose integration `tracker` is a shipped provider: its name, and the integration's own keys."""
+    async with AsyncExitStack() as stack:
+
+        async def started(provider: str, **integration: Any) -> RunningGateway:
+            made = document([f"127.0.0.1/32:{there.port}"])
+            made["catalog"] = []
+            made["environments"]["dev"]["integrations"]["tracker"] = {"provider": provider, **integration}
+            gateway = RunningGateway(tmp_path, made)
+            await gateway.start()
+            stack.push_async_callback(gateway.stop)
+            return gateway
+
+        yield started
+
+
+async def consent(gateway: RunningGateway, **params: str) -> dict[str, str]:
+    """Begin an authorization as a browser would; the query that the provider gets."""
+    session = await gateway.session_token()
+    query = {"connect_session_token": session, **{f"params[{name}]": text for name, text in params.items()}}
+    begin = gateway.http.get(f"{gateway.url}/oauth/connect/tracker", params=query, allow_redirects=False)
+    async with begin as answer:
+        return dict(parse_qsl(urlsplit(answer.headers["Location"]).query))
+
+
+async def back(gateway: RunningGateway, address: str, expect: int = 200) -> str:
+    """The browser comes back from the provider; the page that it is shown."""
+    async with gateway.http.get(address) as answer:
+        html = await answer.text()
+        assert answer.status == expect, html
+        return html
+
+
+async def connected(gateway: RunningGateway, **params: str) -> str:
+    """The id of the connection that comes of a consent."""
+    query = await consent(gateway, **params)
+    await back(gateway, f"{query['redirect_uri']}?code=c-1&state={query['state']}")
+    (one,) = (await gateway.json("GET", "/connections"))["connections"]
+    return str(one["connection_id"])
+
+
+async def shown(gateway: RunningGateway, connection_id: str, query: str = "", expect: int = 200) -> Any:
+    return await gateway.json("GET", f"/connections/{connection_id}?provider_config_key=tracker{query}", expect=expect)
+
+
+@pytest.mark.parametrize(
+    ("provider", "token_url", "graph", "prefix", "me"),
+    [
+        ("instagram", "https://api.instagram.com/oauth/access_token", "https://graph.instagram.com", "ig", "/me"),
+        ("threads", "https://graph.threads.net/oauth/access_token", "https://graph.threads.net", "th", "/v1.0/me"),
+    ],
+)
+async def test_a_short_lived_token_is_exchanged_for_a_long_lived_one_which_renews_itself(
+    there: Internet,
+    start: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    provider: str,
+    token_url: str,
+    graph: str,
+    prefix: str,
+    me: str,
+) -> None:
+    passed = 0.0
+    now, monotonic = clock.now, clock.monotonic
+    monkeypatch.setattr(clock, "now", lambda: now() + timedelta(seconds=passed))
+    monkeypatch.setattr(clock, "monotonic", lambda: monotonic() + passed)
+    tokens = LongLivedTokens(there, token_url, graph, prefix, lambda: clock.now().timestamp())
+
+    async def api(request: web.Request) -> web.Response:
+        account = {"user_id": 17841400000000001, "id": 17841400000000001, "username": "ada"}
+        return web.json_response(account, status=200 if tokens.lives(request) else 401)
+
+    there.on(f"{graph}{me}", api)
+    gateway = await start(provider, **CLIENT)
+    connection_id = await connected(gateway)
+    first = await shown(gateway, connection_id)
+    assert first["credentials"]["access_token"] == "long-1"
+    assert (first["account"]["id"], first["account"]["label"]) == ("17841400000000001", "ada")
+
+    early = await shown(gateway, connection_id, "&force_refresh=true")
+    assert early["credentials"]["access_token"] == "long-1"
+    assert tokens.refreshes == 0  # not asked: it would refuse
+    passed = 59 * 86_400.0
+    async with gateway.proxied(connection_id, me) as answer:
+        assert answer.status == 200
+    second = await shown(gateway, connection_id, "&force_refresh=true")
+    assert (second["credentials"]["access_token"], tokens.refreshes) == ("long-2", 1)
+    passed += 59 * 86_400.0  # the first one has ended by now
+    async with gateway.proxied(connection_id, me) as answer:
+        assert answer.status == 200
+
+
+async def test_a_numeric_id_of_the_first_answer_is_kept_as_a_setting(there: Internet, start: Any) -> None:
+    LongLivedTokens(
+        there,
+        "https://api.instagram.com/oauth/access_token",
+        "https://graph.instagram.com",
+        "ig",
+        lambda: clock.now().timestamp(),
+    )
+    gateway = await start("instagram", **CLIENT)
+    one = await shown(gateway, await connected(gateway))
+    assert one["connection_config"]["user_id"] == "17841400000000001"
+    assert one["credentials"]["raw"]["user_id"] == 17841400000000001
+
+
+async def test_the_exchange_that_fails_makes_no_connection_and_shows_no_secret(there: Internet, start: Any) -> None:
+    async def token(_request: web.Request) -> web.Response:
+        return web.json_response({"access_token": "short-lived-token", "expires_in": 3600})
+
+    async def refused(request: web.Request) -> web.Response:
+        words = f"Invalid {request.query['access_token']} {request.query['client_secret']}"
+        return web.json_response({"error": {"message": words}}, status=400)
+
+    there.on("https://api.instagram.com/oauth/access_token", token)
+    there.on("https://graph.instagram.com/access_token", refused)
+    gateway = await start("instagram", client_id="our client", client_secret="a secret that is ours")
+    query = await consent(gateway)
+    html = await back(gateway, f"{query['redirect_uri']}?code=c-1&state={query['state']}", expect=400)
+    assert "did not exchange the code" in html
+    assert "short-lived-token" not in html
+    assert "a secret that is ours" not in html
+    assert (await gateway.json("GET", "/connections"))["connections"] == []
+
+
+async def test_a_token_of_facebook_is_exchanged_at_once(there: Internet, start: Any) -> None:
+    asked: list[dict[str, str]] = []
+
+    async def token(request: web.Request) -> web.Response:
+        if request.method == "POST":
+            return web.json_response({"access_token": "short", "expires_in": 5000})
+        asked.append(dict(request.query))
+        return web.json_response({"access_token": "long", "token_type": "bearer"})
+
+    there.on("https://graph.facebook.com/v25.0/oauth/access_token", token)
+    gateway = await start("facebook", **CLIENT)
+    one = await shown(gateway, await connected(gateway))
+    assert one["credentials"]["access_token"] == "long"
+    assert "expires_at" not in one["credentials"]  # the end of the short one is not that of the long one
+    wanted = {"grant_type": "fb_exchange_token", "fb_exchange_token": "short"}
+    assert asked == [{**wanted, "client_id": "our client", "client_secret": "our secret"}]
+
+
+@pytest.mark.parametrize(
+    ("provider", "login", "host"),
+    [
+        ("docusign", "https://account.docusign.com", "https://eu.docusign.net"),
+        ("docusign-sandbox", "https://account-d.docusign.com", "https://demo2.docusign.net"),
+    ],
+)
+async def test_calls_go_to_the_host_that_userinfo_names(
+    there: Internet, start: Any, provider: str, login: str, host: str
+) -> None:
+    AccountHosts(there, login, host)
+    gateway = await start(provider, **CLIENT)
+    connection_id = await connected(gateway)
+    one = await shown(gateway, connection_id)
+    assert one["connection_config"] == {"baseUri": host, "accountId": "b"}
+    assert (one["account"]["id"], one["account"]["label"]) == ("u-1", "ada@example.com")
+    async with gateway.proxied(connection_id, "/restapi/v2.1/accounts/b") as answer:
+        assert answer.status == 200
+    assert there.seen.count(("GET", f"{login}/oauth/userinfo")) == 1  # settings and account of one call
+    elsewhere = {"Base-Url-Override": "https://na4.docusign.net"}
+    async with gateway.proxied(connection_id, "/x", headers=elsewhere) as answer:
+        assert (answer.status, there.seen[-1]) == (404, ("GET", "https://na4.docusign.net/x"))
+    for foreign in ("https://docusign.net", "https://a.b.docusign.net", "https://evil-docusign.net"):
+        async with gateway.proxied(connection_id, "/x", headers={"Base-Url-Override": foreign}) as answer:
+            assert (answer.status, answer.headers["Gateway-Error"]) == (400, "base_url_override_not_allowed")
+
+
+async def test_nothing_is_stored_where_the_host_is_not_found_or_not_the_providers(there: Internet, start: Any) -> None:
+    accounts = AccountHosts(there, "https://account.docusign.com", "https://docusign.example.com")
+    gateway = await start("docusign", **CLIENT)
+    for down, words in ((True, "could not be asked whose account"), (False, "baseUri")):
+        accounts.down = down
+        query = await consent(gateway)
+        address = f"{query['redirect_uri']}?code=c-1&state={query['state']}"
+        assert words in await back(gateway, address, expect=400)
+    assert (await gateway.json("GET", "/connections"))["connections"] == []
+
+
+async def test_an_imported_connection_of_before_calls_the_host_of_before(there: Internet, start: Any) -> None:
+    AccountHosts(there, "https://account.docusign.com", "https://eu.docusign.net")
+    gateway = await start("docusign", **CLIENT)
+    settings = {"baseUri": "https://na1.docusign.net", "accountId": "00000000-0000-0000-0000-000000000001"}
+    await gateway.imported({"access_token": "t-1"}, connection_config=settings)
+    async with gateway.proxied("c1") as answer:
+        assert (answer.status, there.seen[-1]) == (404, ("GET", "https://na1.docusign.net/x"))
+
+
+async def test_state_goes_into_the_exchange_where_the_provider_wants_it(there: Internet, start: Any) -> None:
+    provider = StateInExchange(there)
+    gateway = await start("dropbox-sign", **CLIENT)
+    query = await consent(gateway)
+    provider.state = query["state"]
+    await back(gateway, f"{query['redirect_uri']}?code=c-1&state={query['state']}")
+    assert len((await gateway.json("GET", "/connections"))["connections"]) == 1
+
+
+async def test_state_that_the_provider_drops_travels_in_the_callback_address(there: Internet, start: Any) -> None:
+    provider = DropsState(there)
+    gateway = await start("mixcloud", **CLIENT)
+    query = await consent(gateway)
+    assert "state" not in query
+    address = provider.back(query)
+    gateway.http.cookie_jar.clear()  # another browser has the address, and not the cookie
+    await back(gateway, address, expect=400)
+    assert (await gateway.json("GET", "/connections"))["connections"] == []
+    await back(gateway, provider.back(await consent(gateway)))
+    assert len((await gateway.json("GET", "/connections"))["connections"]) == 1
+
+
+async def test_the_next_page_may_be_on_a_host_of_the_company(there: Internet, start: Any) -> None:
+    CompanyPages(there, "acme.api.frontapp.com")
+    gateway = await start("front-api-key")
+    await imported_key(there, gateway)
+    *records, trailer = await pages(gateway)
+    assert [one["id"] for one in records] == ["tea_1", "tea_2"]
+    assert trailer["gateway_trailer"]["complete"]
+
+
+async def test_the_next_page_on_a_host_of_another_is_not_followed(there: Internet, start: Any) -> None:
+    CompanyPages(there, "acme.api.frontapp.com.example.com")
+    gateway = await start("front-api-key")
+    await imported_key(there, gateway)
+    *records, trailer = await pages(gateway)
+    assert [one["id"] for one in records] == ["tea_1"]
+    assert trailer["gateway_trailer"]["error"]["code"] == "next_page_refused"
+
+
+async def pages(gateway: RunningGateway) -> list[Any]:
+    """The lines of a whole list."""
+    async with gateway.proxied("c1", "/teammates", headers={"Gateway-Paginate": "all"}) as answer:
+        return [json.loads(line) for line in (await answer.text()).splitlines()]
+
+
+async def imported_key(there: Internet, gateway: RunningGateway) -> None:
+    async def me(request: web.Request) -> web.Response:
+        return web.json_response({}, status=200 if request.headers["Authorization"] == "Bearer the-key" else 401)
+
+    there.on("https://api2.frontapp.com/me", me)
+    credentials = {"type": "API_KEY", "apiKey": "the-key"}
+    body = {"provider_config_key": "tracker", "connection_id": "c1", "credentials": credentials}
+    await gateway.json("POST", "/connections", json=body, expect=201)
+
+
+async def test_fitbit_signs_webhooks_with_the_client_secret_and_an_ampersand(start: Any) -> None:
+    gateway = await start("fitbit", **CLIENT)
+    body = b'[{"collectionType": "activities"}]'
+    for key, status in ((b"our secret&", 200), (b"our secret", 401)):
+        signature = b64encode(hmac.digest(key, body, "sha1")).decode()
+        headers = {"X-Fitbit-Signature": signature, "Content-Type": "application/json"}
+        async with gateway.http.post(f"{gateway.url}/webhook/dev/tracker", data=body, headers=headers) as answer:
+            assert answer.status == status, await answer.text()
