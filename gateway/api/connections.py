@@ -340,7 +340,9 @@ def _too_large(size: int, path: tuple[str, ...], connection_id: str | None = Non
         if connection_id is None
         else f"Together with what connection '{connection_id}' has, its metadata"
     )
-    message = f"{whose} would have {counted(size, 'byte')} as JSON; at most {FREE_BYTES:,} are taken. Nothing was changed."
+    message = (
+        f"{whose} would have {counted(size, 'byte')} as JSON; at most {FREE_BYTES:,} are taken. Nothing was changed."
+    )
     return InvalidRequest("invalid_body", message, errors=[Issue("too_big", message, path)])
 
 
