@@ -12,7 +12,10 @@ from jmespath.exceptions import JMESPathError
 from jmespath.parser import ParsedResult, Parser
 
 MOST_GROWTH: Final = 64
-MOST_WORK: Final = 20_000_000  # growth × values of the document: seconds of one thread, and a few hundred MiB, at most
+MOST_WORK: Final = 2_000_000  # growth × values of the document: a second of one thread, and some 100 MiB, at most
+MOST_VALUES: Final = (
+    1_000_000  # of an answer that is looked at as JSON: an empty list takes 2 bytes of it, and 64 of memory
+)
 _SUMS: Final = frozenset({"multi_select_list", "multi_select_dict", "or_expression", "and_expression"})
 _PLAIN: Final = frozenset({"comparator", "not_expression"})
 

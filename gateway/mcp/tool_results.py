@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from jmespath.parser import ParsedResult
 
-from gateway.mcp.json_select import UnfitExpression, selected, values_in
+from gateway.mcp.json_select import MOST_VALUES, UnfitExpression, selected, values_in
 from gateway.off_loop import INLINE_BYTES
 from gateway.text import counted
 
@@ -102,7 +102,7 @@ def _shaped(media_type: str, body: bytes, select: ParsedResult | None, max_bytes
     kind = media_type.partition(";")[0].strip().lower()
     if kind.startswith(_NOT_TEXT):
         return _Shaped("", note=f"{counted(len(body), 'byte')} of {kind}, behind the link.", keep=True)
-    if "json" in kind or body[:1] in (b"{", b"["):
+    if ("json" in kind or body[:1] in (b"{", b"[")) and values_in(body) <= MOST_VALUES:
         try:
             return _json(_document(body), body, select, max_bytes)
         except (ValueError, RecursionError):
@@ -113,7 +113,9 @@ def _shaped(media_type: str, body: bytes, select: ParsedResult | None, max_bytes
         return _Shaped(
             "", note=f"{counted(len(body), 'byte')} of {kind or 'no named type'}, behind the link.", keep=True
         )
-    note = "'select' was not applied, since the answer is no JSON. " if select is not None else ""
+    note = (
+        "'select' was not applied, since the answer is no JSON, or has too many values. " if select is not None else ""
+    )
     if len(body) <= max_bytes:
         return _Shaped(text, note=note.strip())
     part = body[:max_bytes].decode(errors="ignore")

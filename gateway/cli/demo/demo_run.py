@@ -48,6 +48,7 @@ class Ready:
     connection_id: str
     connect_link: str
     curl: str
+    mcp_add: str
 
 
 async def run(folder: DemoFolder, *, port: int, sandbox_port: int, announce: Callable[[Ready], None]) -> None:
@@ -150,4 +151,5 @@ async def _ready(url: str, folder: DemoFolder) -> Ready:
             connection_id=connected.connection_id,
             connect_link=await caller.connect_link(),
             curl=caller.curl(connected),
+            mcp_add=await caller.mcp_add(connected),
         )

@@ -17,6 +17,7 @@ READY = Ready(
     connection_id="c-1",
     connect_link="http://127.0.0.1:3003/connect?session_token=" + "t" * 300,
     curl="curl -H 'Authorization: Bearer gw_sk_x' " + "x" * 300,
+    mcp_add="claude mcp add " + "y" * 300,
 )
 
 
@@ -24,6 +25,7 @@ def test_the_curl_command_and_the_link_stand_whole_on_their_own_lines() -> None:
     lines = banner(READY, Path(".gateway")).splitlines()
     assert READY.curl in lines
     assert READY.connect_link in lines
+    assert READY.mcp_add in lines
 
 
 def test_a_busy_port_is_one_line_that_names_the_flag(tmp_path: Path) -> None:
@@ -67,4 +69,5 @@ def test_the_json_line_has_the_promised_names() -> None:
         "connection_id",
         "connect_link",
         "curl",
+        "mcp_add",
     ]
