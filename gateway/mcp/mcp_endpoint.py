@@ -3,9 +3,11 @@
 import asyncio
 import base64
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import cache, cached_property
 from hashlib import sha256
 from importlib.metadata import version
 from typing import Any, Final
@@ -15,11 +17,13 @@ from aiohttp import hdrs, web
 
 from gateway import clock
 from gateway.access.caller import Caller
+from gateway.access.key_policy import Policy
 from gateway.access.refusals import CREATE, rule_and_fix
 from gateway.access.scopes import PROXY
 from gateway.api.request_body import query_of
 from gateway.egress.page_memory import NoPageMemory, Reservation
 from gateway.errors import Forbidden, GatewayError, InvalidRequest
+from gateway.generation import Generation
 from gateway.mcp import mcp_messages as rpc
 from gateway.mcp.in_process_call import CollectedAnswer, call_in_process
 from gateway.mcp.json_select import UnfitExpression, parsed
@@ -51,6 +55,7 @@ INSTRUCTIONS: Final = (
     "Each tool is a request that this key may send to a provider's API. Answers are cut to max_bytes; 'select' (JMESPath) takes "
     "the fields you need. A refusal says which rule refused and what to do next."
 )
+_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _PASSED_ON: Final = (hdrs.AUTHORIZATION, hdrs.USER_AGENT, "traceparent", "tracestate")
 
 _kept: Final[WeakKeyDictionary[web.Application, KeptAnswers]] = WeakKeyDictionary()
@@ -110,7 +115,8 @@ def count(caller: Caller) -> None:
         caller.access.meter.pace()
 
 
-def _server() -> dict[str, str]:
+@cache
+def _server() -> Mapping[str, str]:
     return {"name": "integration-gateway", "version": version("integration-gateway")}
 
 
@@ -124,6 +130,19 @@ class Sent:
     method: str
     target: str
     connection: str
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The tools of a key, by name. `integrations`: all of its environment with their entries; `bases`: of those it reaches."""
+
+    generation: Generation
+    integrations: tuple[tuple[str, str], ...]
+    bases: Mapping[str, str | None]
+    tools: Mapping[str, RuleTool]
+
+
+_made: Final[WeakKeyDictionary[Policy, Known]] = WeakKeyDictionary()
 
 
 class Door:
@@ -177,29 +196,36 @@ class Door:
 
     # ── Which tools, on which connections.
 
-    def _bases(self) -> dict[str, str | None]:
+    @cached_property
+    def _known(self) -> "Known":
+        """Made once for a key, while its rules, the integrations that it reaches and their entries are the same."""
+        there = tuple((one.integration_id, one.provider) for one in self._generation.integrations.of(self._environment))
+        known = _made.get(self._policy)
+        if known is None or known.generation is not self._generation or known.integrations != there:
+            bases = self._bases(there)
+            tools = {tool.name: tool for tool in tools_of(self._policy.rules, bases)}
+            known = _made[self._policy] = Known(self._generation, there, bases, tools)
+        return known
+
+    def _bases(self, there: Iterable[tuple[str, str]]) -> dict[str, str | None]:
         """Of each integration that the key reaches, the path of its base address, placeholders included."""
         bases: dict[str, str | None] = {}
         bound = self._named()
-        for one in self._generation.integrations.of(self._environment):
-            name = one.integration_id
+        for name, entry in there:
             if not self._policy.reaches_integration(name) or (
                 bound and not any(c.startswith(f"{name}/") for c in bound)
             ):
                 continue
-            provider = self._generation.catalog.get(one.provider)
+            provider = self._generation.catalog.get(entry)
             if provider is not None:
-                _, there, rest = provider.proxy.base_url.partition("://")
-                bases[name] = rest.partition("/")[2].rstrip("/") if there else None
+                _, found, rest = provider.proxy.base_url.partition("://")
+                bases[name] = rest.partition("/")[2].rstrip("/") if found else None
         return bases
-
-    def _tools(self) -> list[RuleTool]:
-        return tools_of(self._policy.rules, self._bases())
 
     def _listed(self) -> list[dict[str, Any]]:
         named = self._named()
         choose = named is None or len(named) != 1
-        return listed(self._tools(), self._policy.rules, named or (), choose=choose)
+        return listed(list(self._known.tools.values()), self._policy.rules, named or (), choose=choose)
 
     def _named(self) -> list[str] | None:
         """The connections that the key's limits name, each of an integration that there is; None where they name none."""
@@ -232,7 +258,7 @@ class Door:
         name, arguments = params.get("name"), params.get("arguments", {})
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise RpcError(rpc.INVALID_PARAMS, "params.name must be a text, and params.arguments an object.")
-        tools = {tool.name: tool for tool in self._tools()}
+        tools = self._known.tools
         many = name in ("find_tools", "describe_tool", "call_tool")
         if many:
             if (result := self._of_list(name, arguments, tools)) is not None:
@@ -289,7 +315,7 @@ class Door:
         opened = self._runtime.live.peek(ref)
         if (
             opened is None
-            and self._bases().get(integration) is None
+            and self._known.bases.get(integration) is None
             and self._policy.reaches(integration, connection_id)
         ):
             try:
@@ -325,6 +351,10 @@ class Door:
         """The call itself: through the chain of ``/proxy``, or of the capability's address, with the caller's own key."""
         request = self._request
         fields = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
+        meta = self._message.params.get("_meta")
+        trace = meta.get("traceparent") if isinstance(meta, dict) else None
+        if isinstance(trace, str) and _TRACEPARENT.fullmatch(trace):
+            fields["traceparent"] = trace
         integration, _, connection_id = sent.connection.partition("/")
         called_by = request.get(CAPABILITY)
         if called_by is not None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import random
 import tracemalloc
 from typing import Any
 
@@ -189,6 +190,61 @@ async def test_a_huge_answer_takes_no_more_memory_than_a_bound(door: Agents) -> 
         tracemalloc.stop()
     assert "more than 8 MiB" in text_of(result)
     assert peak < 40 << 20
+
+
+ODD: tuple[Any, ...] = (
+    None,
+    True,
+    0,
+    -1,
+    1.5,
+    10**400,
+    "",
+    "x",
+    "/",
+    "\x00",
+    "é" * 3000,
+    [],
+    [[]],
+    {},
+    {"a": {}},
+    {"_meta": []},
+)
+FIELDS = ("name", "arguments", "uri", "cursor", "_meta", "requestState", "inputResponses", "protocolVersion")
+OF_TOOLS = (
+    "issue",
+    "method",
+    "path",
+    "query",
+    "body",
+    "body_as",
+    "select",
+    "max_bytes",
+    "connection",
+    "name",
+    "arguments",
+)
+METHODS = ("initialize", "ping", "tools/list", "tools/call", "resources/read", "resources/list", "server/discover", "x")
+TOOLS = ("get_issue", "call_api", "find_tools", "describe_tool", "call_tool")
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_no_message_is_a_fault_of_ours(door: Agents, seed: int) -> None:
+    draw = random.Random(seed)
+    key = await door.key(READ, "POST /base/v1/{kind} as make")
+    for _ in range(250):
+        params: dict[str, Any] = {name: draw.choice(ODD) for name in draw.sample(FIELDS, draw.randint(0, 4))}
+        if draw.random() < 0.8:
+            arguments: dict[str, Any] = {name: draw.choice(ODD) for name in draw.sample(OF_TOOLS, draw.randint(0, 4))}
+            if draw.random() < 0.5:
+                arguments |= {"method": "GET", "path": "/issue/1"}
+            params |= {"name": draw.choice(TOOLS), "arguments": arguments}
+        message = {"jsonrpc": "2.0", "id": draw.choice([1, "a"]), "method": draw.choice(METHODS), "params": params}
+        if draw.random() < 0.7:
+            message["method"] = "tools/call"
+        status, body = await door.posted(json.dumps(message).encode(), {"Authorization": f"Bearer {key}"})
+        assert status < 500, (message, body)
+        assert "result" in body or "error" in body
 
 
 async def test_an_agent_that_leaves_ends_its_call(door: Agents) -> None:

@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
 
+from gateway import create_app
+from gateway.config import parse
 from gateway.mcp import mcp_messages as mcp
 from gateway.mcp.mcp_endpoint import MOST_ANSWER
 from gateway.records.proxied_call import ExchangeRecord
@@ -312,3 +315,26 @@ async def test_a_path_that_no_request_line_could_have_is_refused(door: Agents, p
     result = await door.call(key, "call_api", {"method": "GET", "path": path})
     assert result["isError"] is True
     assert door.provider.calls == []
+
+
+async def test_a_plugin_below_a_prefix_has_the_door_as_well(door: Agents) -> None:
+    key = await door.key(*RULES)
+    host = web.Application()
+    host.add_subapp("/gateway", create_app(parse(door.running.document, base=door.running.folder, environ={})))
+    async with TestClient(TestServer(host)) as client:
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "search_issues", "arguments": {}}}
+        async with client.post("/gateway/mcp", json=call, headers={"Authorization": f"Bearer {key}"}) as answer:
+            result = (await answer.json())["result"]
+    assert result["structuredContent"]["path"] == "/base/v1/search"
+
+
+async def test_the_trace_of_a_message_goes_on(door: Agents) -> None:
+    noted: list[ExchangeRecord] = []
+    door.running.runtime.call_queue.note = noted.append  # type: ignore[method-assign]
+    key = await door.key(*RULES)
+    noted.clear()
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    params = {"name": "search_issues", "arguments": {}, "_meta": {"traceparent": trace}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    await door.posted(json.dumps(message).encode(), {"Authorization": f"Bearer {key}"})
+    assert noted[0].traceparent == trace
