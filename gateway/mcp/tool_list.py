@@ -166,8 +166,7 @@ def _may_be(segment: Sequence[str | PathArgument], text: str) -> bool:
     """Whether a segment of a rule may stand for one of a base address, in which ``${…}`` is any text."""
     if "${" in text:
         return True
-    pattern = "".join(re.escape(part) if isinstance(part, str) else "[^/]*" for part in segment)
-    return re.fullmatch(pattern, text) is not None
+    return overlap("".join(part if isinstance(part, str) else "*" for part in segment), text)
 
 
 def _methods(rule: KeyRule, above: Sequence[Sequence[KeyRule]]) -> tuple[str, ...]:
