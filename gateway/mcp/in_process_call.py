@@ -18,6 +18,8 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from gateway.middleware.facts import REQUEST_ID
+from gateway.observe.logs import trace_id_in_hand
+from gateway.records.trace import trace_in_hand
 
 READ_LIMIT: Final = 1 << 16
 
@@ -148,13 +150,18 @@ async def call_in_process(
     protocol, collector = CallerProtocol(outer), AnswerCollector(limit_bytes, room)
     task = asyncio.current_task()
     assert task is not None
-    request = web.Request(message, payload, cast(Any, protocol), collector, task, loop)
+    request = web.Request(message, payload, cast(Any, protocol), collector, task, loop, remote=outer.remote)
     found = await outer.app.router.resolve(request)
     found.add_app(outer.app)
     found.freeze()
     request._match_info = found
     request[REQUEST_ID] = outer[REQUEST_ID]
-    response = await found.handler(request)
+    trace, trace_id = trace_in_hand.get(None), trace_id_in_hand.get(None)
+    try:
+        response = await found.handler(request)
+    finally:
+        trace_in_hand.set(trace)  # what follows is of the outer request again
+        trace_id_in_hand.set(trace_id)
     if not response.prepared:
         given = response.body if isinstance(response, web.Response) else b""
         return CollectedAnswer(response.status, response.headers, given if isinstance(given, bytes) else b"")

@@ -6,6 +6,7 @@ from aiohttp import hdrs, web
 
 from gateway.access.scopes import PROXY
 from gateway.errors import MethodNotAllowed
+from gateway.middleware.acting import acting
 from gateway.middleware.chain import Chain
 from gateway.middleware.facts import CAPABILITY, ENVIRONMENT
 from gateway.middleware.json_only import json_only
@@ -45,4 +46,4 @@ def _speaks_mcp(request: web.Request) -> bool:
 
 
 _TO_PROVIDER: Final = Chain(*SENT)(forward)
-_TO_DOOR: Final = Chain(scope, json_only)(answer)
+_TO_DOOR: Final = Chain(acting, scope, json_only)(answer)

@@ -33,7 +33,7 @@ from gateway.mcp.tool_calls import ToolCall, UnfitArguments, chosen, of_api, of_
 from gateway.mcp.tool_list import RuleTool, below_base, found, listed, shown, tools_of
 from gateway.mcp.tool_results import failure, link_block, provider_result, refusal, text_block
 from gateway.middleware.error_shape import MARK
-from gateway.middleware.facts import CALLER, CAPABILITY, ENVIRONMENT
+from gateway.middleware.facts import CALLER, CAPABILITY, ENVIRONMENT, TRACE
 from gateway.middleware.scope import needs
 from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.records.access import ANY_INTEGRATION
@@ -351,6 +351,8 @@ class Door:
         """The call itself: through the chain of ``/proxy``, or of the capability's address, with the caller's own key."""
         request = self._request
         fields = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
+        if TRACE in request:
+            fields["traceparent"] = request[TRACE].traceparent()  # the call is a part of the message's trace
         meta = self._message.params.get("_meta")
         trace = meta.get("traceparent") if isinstance(meta, dict) else None
         if isinstance(trace, str) and _TRACEPARENT.fullmatch(trace):

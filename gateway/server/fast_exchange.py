@@ -425,6 +425,7 @@ class FastExchange:
             by_caller=by_caller,
             pace=plan.pace,
             record_end=self._record_end,
+            trace=plan.trace,
         )
         self._client.overtake(b"".join(self._request) if kept else self._request[0], handed)
 
@@ -433,6 +434,9 @@ class FastExchange:
 
     def _finish(self, status: int, error: str | None) -> None:
         self._ended()
+        trace = self._plan.trace
+        if trace is not None:
+            trace.attempts[0].end(status=self._status or None, peer=self._connection.peer)
         self._plan.note(status, error, self._sent_bytes, self._sent_at, self._head_at)
 
     def _ended(self) -> None:
