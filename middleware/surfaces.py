@@ -41,8 +41,14 @@ SHOWN = Chain(*CALLED, session_or_key, acting, scope, pace, json_only)
 CONNECTING = Chain(*CALLED, session_token, acting, json_only)
 
 # The customer's requests on their way to a provider.
-_SENT = (scope, pace, connection, upstream, paginate, policy, credentials, decompress, dry_run, invite_body)
-PROXY = Chain(*CALLED, bearer_key, *_SENT)
+SENT = (scope, pace, connection, upstream, paginate, policy, credentials, decompress, dry_run, invite_body)
+PROXY = Chain(*CALLED, bearer_key, *SENT)
 
 # The same by an address that names key and connection, for clients that know no headers of ours.
-CAPABILITY = Chain(*CALLED, capability, *_SENT)
+CAPABILITY = Chain(*CALLED, capability, *SENT)
+
+# An agent, by the Model Context Protocol. What it calls goes through PROXY, which counts it; other messages the door counts.
+AGENT = Chain(*CALLED, bearer_key, acting, scope, json_only)
+
+# The same below a capability's address; the rest of the chain follows when it is known whose address that is.
+CAPABILITY_AGENT = Chain(*CALLED, capability)

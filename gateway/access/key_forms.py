@@ -134,6 +134,7 @@ def _limit_issues(wish: RequestedKey) -> list[Issue]:
         (fault, ("connections", str(n))) for n, one in enumerate(limits.connections) for fault in _connection(one)
     ]
     faults += [(fault, ("rules", str(n))) for n, one in enumerate(limits.rules) for fault in _rule(one)]
+    faults += [(fault, ("rules",)) for fault in _twice_named(limits.rules)]
     faults += [(fault, ("hosts", str(n))) for n, one in enumerate(limits.hosts) for fault in _host(one)]
     for name, value in (("rate", wish.rate), ("budget", wish.budget)):
         if value is not None and not 1 <= value <= 10**9:
@@ -156,6 +157,12 @@ def _rule(text: str) -> Iterator[str]:
         parse(text)
     except ValueError as wrong:
         yield f"'{text[:128]}' {wrong}."
+
+
+def _twice_named(rules: Sequence[str]) -> Iterator[str]:
+    names = [text.rpartition(" as ")[2] for text in rules if " as " in text]
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        yield f"Two rules are named '{name[:64]}'; give each a name of its own."
 
 
 def _host(text: str) -> Iterator[str]:

@@ -17,9 +17,12 @@ from gateway.records.access import ANY_INTEGRATION, KeyLimits
 
 # ── Rules such as ``GET /ex/*/rest/api/3/search*``: which methods, on which paths.
 #
-#     rule     = methods SP path
+#     rule     = methods SP path [" as " name]
 #     methods  = "*" / method *("," method)      a method is compared as it is sent; ``WEBSOCKET`` stands for an upgrade
 #     path     = "/" ...                         ``*`` is any run of characters but "/", ``**`` any run at all, once a rule
+#
+#     name     = a lower-case word              what the request is called where agents list it (`gateway.mcp`); only a rule
+#                                               with a name has ``{issue}`` for a ``*`` that is called so
 #
 # The path of a rule is held against the path that the provider gets, base URL included, byte for byte and without its
 # query. `ambiguous` says which paths are not compared at all, since another reader may take them for another path.
@@ -31,6 +34,13 @@ LONGEST_PATH: Final = 2048  # of a path that is held against rules
 _METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
 _LITERAL: Final = re.compile(r"[!\"$-:<->@-\[\]-~]*")  # visible, but for # ; ? and \
 _PIECES: Final = re.compile(r"\*\*|\*|/|[^*/]+")
+_AS: Final = " as "
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_PLACE: Final = re.compile(r"\{([a-z][a-z0-9_]{0,62})\}")
+RESERVED_NAMES: Final = frozenset(
+    {"call_api", "call_tool", "describe_tool", "find_tools"}
+)  # of the agent door's own tools
+PLACES_TAKEN: Final = frozenset({"body", "body_as", "connection", "max_bytes", "method", "query", "select"})
 _ESCAPE: Final = re.compile(r"%([0-9A-Fa-f]{2})?")
 _UNRESERVED: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _DELIMITERS: Final = frozenset(b"/\\?#%;")
@@ -39,11 +49,14 @@ _PUNCTUATION: Final = frozenset("/\\?#%;.")
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
-    """`text` as it was written; `methods` None: any."""
+    """`text` as it was written; `methods` None: any. `name`: what agents call it, empty where nobody gave one; `written`: its
+    path, with the names of places."""
 
     text: str
     methods: frozenset[str] | None
     path: re.Pattern[str]
+    name: str = ""
+    written: str = ""
 
     def fits(self, method: str, path: str) -> bool:
         return (self.methods is None or method in self.methods) and self.path.fullmatch(path) is not None
@@ -51,7 +64,9 @@ class KeyRule:
 
 def parse(text: str) -> KeyRule:
     """Raises ValueError, in words that follow the rule's name: ``'GET' has no path …``."""
-    methods, space, path = text.partition(" ")
+    methods, space, rest = text.partition(" ")
+    written, named_as, name = rest.partition(_AS)
+    path = _unnamed(written, name) if named_as else written
     if len(text) > MOST_CHARS:
         raise ValueError(f"is longer than {MOST_CHARS} characters")
     if not space or not path.startswith("/"):
@@ -66,7 +81,25 @@ def parse(text: str) -> KeyRule:
         raise ValueError("may hold '**' once")
     if (fault := ambiguous(path.replace("*", "x"))) is not None:
         raise ValueError(f"would never fit, since a path that {fault} is refused")
-    return KeyRule(text, named, _compiled(path))
+    return KeyRule(text, named, _compiled(path), name, written)
+
+
+def _unnamed(written: str, name: str) -> str:
+    """The path of a rule that is called `name`, its named places as ``*``. Raises ValueError."""
+    if not _NAME.fullmatch(name) or name in RESERVED_NAMES:
+        raise ValueError(
+            f"has a name that cannot be one: after 'as' comes a lower-case word of at most 63 letters, digits and '_', and none "
+            f"of {', '.join(sorted(RESERVED_NAMES))}"
+        )
+    places = _PLACE.findall(written)
+    path = _PLACE.sub("*", written)
+    if len(set(places)) != len(places) or PLACES_TAKEN.intersection(places):
+        raise ValueError(f"names a place twice, or as one of {', '.join(sorted(PLACES_TAKEN))}")
+    if "{" in path or "}" in path:
+        raise ValueError("holds '{' or '}' around something other than a lower-case word")
+    if any(f"{{{place}}}*" in written or f"*{{{place}}}" in written for place in places) or "}{" in written:
+        raise ValueError("has two places with nothing between them")
+    return path
 
 
 def _compiled(path: str) -> re.Pattern[str]:
@@ -191,6 +224,11 @@ class Policy:
         self.may_proxy = covers(self.scopes, PROXY)
         self._rules: list[list[KeyRule]] = [[parse(text) for text in one.rules] for one in self.limits if one.rules]
         self._hosts = [one.hosts for one in self.limits if one.hosts]
+
+    @property
+    def rules(self) -> Sequence[Sequence[KeyRule]]:
+        """The rules of each key in the line of descent that has any, the key's own last: one of each list must fit."""
+        return self._rules
 
     def allows(self, scope: str) -> bool:
         """Whether its scopes cover `scope`. A key that may send only some requests never sees a credential: with it, it

@@ -25,8 +25,20 @@ from gateway.api import connections as connection_edits
 from gateway.api import providers as logos
 from gateway.api.connect_socket import WebsocketResource
 from gateway.console import lazy_console
+from gateway.mcp import lazy_endpoint as mcp
 from gateway.middleware.expectation import no_early_continue
-from gateway.middleware.surfaces import API, CALLED, CAPABILITY, CONNECTING, OPEN, POSTED, PROXY, SHOWN
+from gateway.middleware.surfaces import (
+    AGENT,
+    API,
+    CALLED,
+    CAPABILITY,
+    CAPABILITY_AGENT,
+    CONNECTING,
+    OPEN,
+    POSTED,
+    PROXY,
+    SHOWN,
+)
 from gateway.openapi.openapi_handlers import docs, openapi_json
 from gateway.pages import lazy_pages
 from gateway.proxy import forward
@@ -148,6 +160,9 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("OPTIONS", "/environment/api-keys/{key_id}", CALLED(options)),
     ("*", "/proxy", PROXY(forward)),
     ("*", f"/proxy/{REST}", PROXY(forward)),
+    ("POST", "/mcp", AGENT(mcp.answer)),
+    ("OPTIONS", "/mcp", CALLED(options)),
+    ("*", "/c/{capability}/mcp", CAPABILITY_AGENT(mcp.answer_at_capability)),
     ("*", "/c/{capability}", CAPABILITY(forward)),
     ("*", f"/c/{{capability}}/{REST}", CAPABILITY(forward)),
 )

@@ -78,6 +78,7 @@ ENVIRONMENT: Final = "Environment"
 LOGS: Final = "Logs"
 PROXY: Final = "Proxy"
 WEBHOOKS: Final = "Webhooks of providers"
+AGENTS: Final = "Agents"
 HEALTH: Final = "Health and pages"
 
 TRUTH: Final = {"type": "string", "enum": ["true", "false", "1", "0", "yes", "no", "on", "off"]}
@@ -308,6 +309,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("*", "/c/{capability}/{path}", "Send a request by a capability address", PROXY, headers=BY_ADDRESS, errors=(*PROXIED, "unknown_account", "forbidden", "too_many_request"), who="open", content="*/*", more="The address says who calls and for which connection; below it lies the provider's own API."),
     Operation("*", "/c/{capability}", "Send a request to the provider's base address, likewise", PROXY, headers=BY_ADDRESS, errors=(*PROXIED, "unknown_account", "forbidden", "too_many_request"), who="open", content="*/*"),
     Operation("*", "/proxy", "Send a request to the provider's base address", PROXY, headers=ON_BEHALF, errors=PROXIED, scope=f"{SCOPE}:proxy", content="*/*"),
+    Operation("POST", "/mcp", "Send a message of the Model Context Protocol", AGENTS, answers.AnyJson, answers.AnyJson, scope=f"{SCOPE}:proxy", also=(202,), example={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, more="For minted keys alone: their rules are the tools. An error of the protocol itself is an answer by JSON-RPC, with the status that the protocol names."),
+    Operation("*", "/c/{capability}/mcp", "Send such a message by a capability address", AGENTS, errors=(*PROXIED, "unknown_account", "forbidden", "too_many_request"), who="open", content="*/*", more="`POST` alone. Where the provider is an MCP server itself, any method goes to it."),
 
     Operation("GET", "/health", "Whether the process lives", HEALTH, answers.Result, who="open"),
     Operation("GET", "/ready", "Whether it serves", HEALTH, answers.Result, who="open", errors=(), more="503 with the same shape before it does, and from the moment a stop begins."),

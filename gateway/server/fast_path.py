@@ -53,7 +53,7 @@ NO_BODY: Final = b"Content-Length: 0\r\n"
 _METHOD: Final = rb"(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS) "
 _LINE: Final = re.compile(_METHOD + rb"(/proxy(?:[/?][!-\"$-\[\]-~]*)?) HTTP/1\.1\r\n")
 _CAPABILITY_LINE: Final = re.compile(
-    _METHOD + rb"((/c/gw_cap_[A-Za-z0-9_-]{49})(?:[/?][!-\"$-\[\]-~]*)?) HTTP/1\.1\r\n"
+    _METHOD + rb"((/c/gw_cap_[A-Za-z0-9_-]{49})(?!/mcp[? ])(?:[/?][!-\"$-\[\]-~]*)?) HTTP/1\.1\r\n"
 )
 _END: Final = b"\r\n\r\n"
 _NEVER_BY_US: Final = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade", "expect"})

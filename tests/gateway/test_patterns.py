@@ -54,6 +54,7 @@ LIMITS: Final[Mapping[str, int]] = {
     "gateway.http.url": FIELD,
     "gateway.observe": HEAD,
     "gateway.observe.masking.SECRET_NAME": OPERATOR,  # a longer name is masked without a look
+    "gateway.mcp": BODY,
     "gateway.moving": OPERATOR,  # files and bundles that the operator imports
     "gateway.oauth": 256 * 1024,
     "gateway.openapi": OPERATOR,

@@ -31,7 +31,7 @@ USED: Final[Mapping[str, tuple[Any, frozenset[str]]]] = {
         }),
     ),
     "aiohttp.web_protocol": (lambda: aiohttp.web_protocol, frozenset({"_ErrInfo"})),
-    "aiohttp's Request": (lambda: make_mocked_request("GET", "/"), frozenset({"_cache"})),
+    "aiohttp's Request": (lambda: make_mocked_request("GET", "/"), frozenset({"_cache", "_match_info"})),
     "aiohttp's StreamResponse": (web.StreamResponse, frozenset({"_payload_writer", "_req"})),
     "aiohttp's Application": (web.Application, frozenset({"_state"})),
     "aiosqlite's Connection": (

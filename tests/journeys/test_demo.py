@@ -54,6 +54,18 @@ async def issues_of(ready: dict[str, Any]) -> int:
     return len(json.loads(body)["issues"])
 
 
+async def found_by_an_agent(ready: dict[str, Any]) -> int:
+    """How many issues the tool finds that the printed line adds to an agent."""
+    *words, url, _, header = shlex.split(ready["mcp_add"])
+    assert words == ["claude", "mcp", "add", "--transport", "http", "sandbox"]
+    name, _, key = header.partition(": ")
+    call = {"name": "search_issues", "arguments": {"query": {"maxResults": 2}}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    async with aiohttp.ClientSession() as session, session.post(url, json=message, headers={name: key}) as response:
+        result = (await response.json())["result"]
+    return len(result["structuredContent"]["issues"])
+
+
 async def ended(process: Process, ready: dict[str, Any], number: signal.Signals) -> int:
     """The exit code after that signal, and nobody listens any more."""
     process.send_signal(number)
@@ -69,6 +81,7 @@ async def test_the_curl_line_works_at_once_and_after_a_second_start(tmp_path: Pa
         assert first["curl"].startswith("curl ")
         assert shlex.split(first["curl"])[-1].startswith(f"{first['url']}/proxy/ex/sandbox/")
         assert await issues_of(first) == 2
+        assert await found_by_an_agent(first) == 2
         await health_ready_and_the_connect_link_answer(first)
         the_keys_and_the_database_are_their_owners_alone(state)
         await commands_beside_it_find_both_ports(state, first)
@@ -77,6 +90,7 @@ async def test_the_curl_line_works_at_once_and_after_a_second_start(tmp_path: Pa
         assert second["secret_key"] == first["secret_key"]
         assert second["connection_id"] == first["connection_id"]
         assert await issues_of(second) == 2
+        assert await found_by_an_agent(second) == 2
         assert await ended(process, second, signal.SIGINT) == 0
 
 

@@ -17,6 +17,8 @@ INTEGRATION: Final = "sandbox"
 END_USER: Final = {"id": "demo-user", "email": "demo@example.com", "display_name": "Dana Demo"}
 _ANSWERS: Final = {"email": "demo@example.com", "password": "demo", "decision": "allow"}
 _SITE: Final = "acme"
+AGENT: Final = "demo agent"
+AGENT_S: Final = 30 * 86_400
 # What the proxy answers where only connecting again helps: no such connection, a final no, a token or site that is gone.
 _DEAD: Final = frozenset({401, 403, 404, 424})
 
@@ -62,6 +64,26 @@ class Customer:
         for name, value in headers.items():
             words += ["-H", f"{name}: {value}"]
         return shlex.join([*words, f"{self._url}/proxy{connected.path}"])
+
+    async def mcp_add(self, connected: DemoConnection) -> str:
+        """One command that adds the demo user's issues to an MCP client, with a key for these tools alone. It replaces the
+        key of the former start."""
+        for known in (await self._call("GET", "/environment/api-keys?limit=1000"))["data"]:
+            if known["display_name"] == AGENT:
+                await self._call("DELETE", f"/environment/api-keys/{known['id']}")
+        site = connected.path.partition("/search")[0]
+        rules = [
+            f"GET {site}/search as search_issues",
+            f"GET {site}/issue/{{key}} as get_issue",
+            f"POST {site}/issue as create_issue",
+        ]
+        limits = {"connections": [f"{INTEGRATION}/{connected.connection_id}"], "rules": rules}
+        scopes = ["environment:proxy", "environment:connect_sessions:write"]
+        wish = {"display_name": AGENT, "scopes": scopes, "limits": limits, "expires_in_s": AGENT_S}
+        secret = (await self._call("POST", "/environment/api-keys", wish))["data"]["secret"]
+        header = f"Authorization: Bearer {secret}"
+        add = ["claude", "mcp", "add", "--transport", "http", INTEGRATION, f"{self._url}/mcp", "--header", header]
+        return shlex.join(add)
 
     async def _connect(self) -> None:
         """Log in and consent at the sandbox as the demo user would."""

@@ -51,7 +51,7 @@ def demo(port: int, sandbox_port: int, state: Path, as_json: bool) -> None:
 
 
 def banner(ready: "Ready", state: Path) -> str:
-    """For the person at the terminal; the curl command and the link stand alone on their lines, whole."""
+    """For the person at the terminal; the commands and the link stand alone on their lines, whole."""
     where = "" if state == Path(".gateway") else f" -c {shlex.quote(str(state / 'gateway.yaml'))}"
     look = f"""Look inside (the link signs in once, for ten minutes; `{program()} console{where}` prints another):
 
@@ -69,6 +69,10 @@ See the whole of such a call, and have it as Python or Node, in another terminal
 Connect one more in a browser (log in as demo@example.com with the password demo; the link is good for 30 minutes):
 
 {ready.connect_link}
+
+Give an agent her issues as tools, by MCP (this is for Claude Code; docs/agents.md has other clients):
+
+{ready.mcp_add}
 
 {look if ready.console_link else ""}Keys, database and logs are in {state}/. Ctrl-C ends both.
 """

@@ -52,6 +52,7 @@ class Ready:
     connect_link: str
     curl: str
     console_link: str
+    mcp_add: str
 
 
 async def run(folder: DemoFolder, *, port: int, sandbox_port: int, announce: Callable[[Ready], None]) -> None:
@@ -155,6 +156,7 @@ async def _ready(url: str, folder: DemoFolder) -> Ready:
             connect_link=await caller.connect_link(),
             curl=caller.curl(connected),
             console_link=await _console_link(folder),
+            mcp_add=await caller.mcp_add(connected),
         )
 
 

@@ -183,3 +183,37 @@ def leniently(path: str) -> str:
 @pytest.mark.parametrize("path", ["/ex/a/rest/api/3/search", "/ex/%e2%80%a6x/rest/api/3/searchX"])
 def test_the_lenient_reader_reads_plain_paths_as_they_are(path: str) -> None:
     assert "/rest/api/3/search" in leniently(path)
+
+
+def test_a_rule_may_have_a_name_and_name_its_places() -> None:
+    rule = parse("GET /issue/{issue}/comment/{comment} as get_comment")
+    assert (rule.name, rule.written) == ("get_comment", "/issue/{issue}/comment/{comment}")
+    assert rule.fits("GET", "/issue/A-1/comment/7")
+    assert not rule.fits("GET", "/issue/A-1/x/comment/7")
+
+
+def test_braces_of_a_rule_without_a_name_are_themselves() -> None:
+    rule = parse("GET /issue/{issue}")
+    assert rule.fits("GET", "/issue/{issue}")
+    assert not rule.fits("GET", "/issue/7")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "GET /x as ",
+        "GET /x as Search",
+        "GET /x as call_api",
+        "GET /x as a b",
+        "GET /x as " + "a" * 64,
+        "GET /{a}/{a} as x",
+        "GET /{body} as x",
+        "GET /{a}{b} as x",
+        "GET /{a}* as x",
+        "GET /{A} as x",
+        "GET /{a as x",
+    ],
+)
+def test_a_name_is_a_plain_word_and_each_place_is_told_apart(text: str) -> None:
+    with pytest.raises(ValueError, match=r"name|places|holds"):
+        parse(text)

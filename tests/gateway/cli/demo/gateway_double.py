@@ -26,6 +26,7 @@ class GatewayDouble:
         self.tokens: dict[str, str] = {}
         self.dead: set[str] = set()
         self.log: list[str] = []
+        self.minted: list[str] = []
 
     def app(self) -> web.Application:
         app = web.Application(middlewares=[self._checked])
@@ -38,6 +39,9 @@ class GatewayDouble:
                 web.get("/connections/{id}", self._show),
                 web.delete("/connections/{id}", self._delete),
                 web.get("/proxy/{path:.*}", self._proxy),
+                web.get("/environment/api-keys", self._keys),
+                web.post("/environment/api-keys", self._mint),
+                web.delete("/environment/api-keys/{id}", self._revoke),
             ]
         )
         return app
@@ -102,6 +106,19 @@ class GatewayDouble:
     async def _delete(self, request: web.Request) -> web.Response:
         del self.tokens[request.match_info["id"]]
         return web.json_response({"success": True})
+
+    async def _keys(self, _request: web.Request) -> web.Response:
+        return web.json_response({"data": [{"id": 7, "display_name": name} for name in self.minted]})
+
+    async def _mint(self, request: web.Request) -> web.Response:
+        wish = await request.json()
+        assert wish["display_name"] not in self.minted
+        self.minted.append(wish["display_name"])
+        return web.json_response({"data": {"id": 7, "secret": "gw_sk_agent"}})
+
+    async def _revoke(self, _request: web.Request) -> web.Response:
+        self.minted.clear()
+        return web.json_response({"success": True, "revoked": 1})
 
     async def _proxy(self, request: web.Request) -> web.Response:
         assert request.headers["Provider-Config-Key"] == "sandbox"

@@ -61,6 +61,14 @@ async def test_the_curl_line_works_as_it_is_pasted(gateway: GatewayDouble, calle
     assert b'"ACME-57"' in answer
 
 
+async def test_each_start_replaces_the_key_of_the_demos_agent(gateway: GatewayDouble, caller: Customer) -> None:
+    connected = await caller.connection()
+    for _ in range(2):
+        line = await caller.mcp_add(connected)
+        assert shlex.split(line)[-3:] == [f"{gateway.url}/mcp", "--header", "Authorization: Bearer gw_sk_agent"]
+    assert gateway.minted == ["demo agent"]
+
+
 async def test_a_wrong_key_is_reported_with_the_answer(gateway: GatewayDouble) -> None:
     async with customer.session() as http:
         with pytest.raises(DemoFailed, match=r"GET /connections answered 401: .*unknown_account"):

@@ -19,6 +19,7 @@ READY = Ready(
     connect_link="http://127.0.0.1:3003/connect?session_token=" + "t" * 300,
     curl="curl -H 'Authorization: Bearer gw_sk_x' " + "x" * 300,
     console_link="http://127.0.0.1:3003/console/sign-in?link=" + "l" * 43,
+    mcp_add="claude mcp add " + "y" * 300,
 )
 
 
@@ -28,6 +29,7 @@ def test_the_curl_command_and_the_link_stand_whole_on_their_own_lines() -> None:
     assert READY.connect_link in lines
     assert READY.console_link in lines
     assert "Look inside" not in banner(replace(READY, console_link=""), Path(".gateway"))
+    assert READY.mcp_add in lines
 
 
 def test_a_busy_port_is_one_line_that_names_the_flag(tmp_path: Path) -> None:
@@ -72,4 +74,5 @@ def test_the_json_line_has_the_promised_names() -> None:
         "connect_link",
         "curl",
         "console_link",
+        "mcp_add",
     ]

@@ -1,0 +1,169 @@
+"""A proxied call that begins in this process: through the route and the chain of ``/proxy``, without a socket.
+
+The request is one as the server would have made it of the same bytes; what is sent to its caller is collected. So rules, pace,
+budget, call log and refusals are those of ``/proxy``, and there is no second way to a provider.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from aiohttp import HttpVersion11, hdrs, web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.base_protocol import BaseProtocol
+from aiohttp.http_parser import RawRequestMessage
+from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
+
+from gateway.middleware.facts import REQUEST_ID
+from gateway.observe.logs import trace_id_in_hand
+from gateway.records.trace import trace_in_hand
+
+READ_LIMIT: Final = 1 << 16
+
+Room = Callable[[int], Awaitable[None]]
+"""Waits until there is memory for an answer that has grown to so many bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedAnswer:
+    """What a caller of ``/proxy`` would have got. `whole`: to its end; else it broke off, or was `too_large` to be held."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    whole: bool = True
+    too_large: bool = False
+
+
+class CallerEnd(asyncio.Transport):
+    """The caller's connection, as far as the chain looks at it: whether it is there still, and cutting it."""
+
+    def __init__(self, outer: web.Request) -> None:
+        super().__init__()
+        self._outer = outer
+        self.cut = False
+
+    def is_closing(self) -> bool:
+        transport = self._outer.transport
+        return self.cut or transport is None or transport.is_closing()
+
+    def write(self, _data: bytes | bytearray | memoryview) -> None:
+        """The head of an answer, which is taken from the response itself."""
+
+    def abort(self) -> None:
+        self.cut = True
+
+    def close(self) -> None:
+        self.cut = True
+
+
+class CallerProtocol:
+    """In place of the server's protocol."""
+
+    ssl_context = None
+    peername = None
+    sockname = None
+
+    def __init__(self, outer: web.Request) -> None:
+        self._outer = outer
+        self.transport = CallerEnd(outer)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether our own server has cut the connection at the end of its drain."""
+        return bool(getattr(self._outer.protocol, "stopped", False))
+
+
+class AnswerCollector(AbstractStreamWriter):
+    """Takes an answer's body, up to `limit` bytes; past it, the one who writes hears that its caller has left."""
+
+    def __init__(self, limit: int, room: Room) -> None:
+        self.body = bytearray()
+        self.too_large = False
+        self._limit = limit
+        self._room = room
+
+    async def write(self, chunk: bytes | bytearray | memoryview) -> None:
+        if len(self.body) + len(chunk) > self._limit:
+            self.too_large = True
+            raise ConnectionResetError("the answer is larger than can be held")
+        self.body += chunk
+        self.output_size += len(chunk)
+        await self._room(len(self.body))
+
+    async def write_eof(self, chunk: bytes = b"") -> None:
+        if chunk:
+            await self.write(chunk)
+
+    async def drain(self) -> None:
+        """Nothing waits to be taken."""
+
+    def enable_compression(self, encoding: str = "deflate", strategy: int | None = None) -> None:
+        """Nobody asks for it."""
+
+    def enable_chunking(self) -> None:
+        """The body is collected as it is."""
+
+    async def write_headers(self, status_line: str, headers: CIMultiDict[str]) -> None:
+        """They are taken from the response."""
+
+
+async def call_in_process(
+    outer: web.Request,
+    target: str,
+    method: str,
+    fields: Mapping[str, str],
+    body: bytes | None,
+    *,
+    limit_bytes: int,
+    room: Room,
+) -> CollectedAnswer:
+    """The answer to a request for `target`, an address of ours, on behalf of the caller of `outer`.
+
+    `fields`: its header fields, Host aside. The caller's leaving ends it as it ends any proxied call.
+    """
+    loop = asyncio.get_running_loop()
+    headers = CIMultiDict({hdrs.HOST: outer.headers.get(hdrs.HOST, "gateway"), **fields})
+    payload = EMPTY_PAYLOAD
+    if body is not None:
+        headers[hdrs.CONTENT_LENGTH] = str(len(body))
+        if body:
+            payload = StreamReader(BaseProtocol(loop), READ_LIMIT, loop=loop)
+            payload.feed_data(body)
+            payload.feed_eof()
+    raw = tuple((name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in headers.items())
+    message = RawRequestMessage(
+        method,
+        target,
+        HttpVersion11,
+        CIMultiDictProxy(headers),
+        raw,
+        False,
+        None,
+        False,
+        False,
+        URL(target, encoded=True),
+    )
+    protocol, collector = CallerProtocol(outer), AnswerCollector(limit_bytes, room)
+    task = asyncio.current_task()
+    assert task is not None
+    request = web.Request(message, payload, cast(Any, protocol), collector, task, loop, remote=outer.remote)
+    found = await outer.app.router.resolve(request)
+    found.add_app(outer.app)
+    found.freeze()
+    request._match_info = found
+    request[REQUEST_ID] = outer[REQUEST_ID]
+    trace, trace_id = trace_in_hand.get(None), trace_id_in_hand.get(None)
+    try:
+        response = await found.handler(request)
+    finally:
+        trace_in_hand.set(trace)  # what follows is of the outer request again
+        trace_id_in_hand.set(trace_id)
+    if not response.prepared:
+        given = response.body if isinstance(response, web.Response) else b""
+        return CollectedAnswer(response.status, response.headers, given if isinstance(given, bytes) else b"")
+    whole = not getattr(response, "cut", False) and not protocol.transport.cut
+    return CollectedAnswer(response.status, response.headers, bytes(collector.body), whole, collector.too_large)

@@ -1,0 +1,66 @@
+"""JMESPath (https://jmespath.org) on a provider's answer, with a cost that is known before it runs.
+
+An expression can double what it is given, and do so again with each step. How often it may is read off the expression, so that
+one which could fill the memory is refused at once.
+"""
+
+import json
+from typing import Any, Final
+
+import jmespath
+from jmespath.exceptions import JMESPathError
+from jmespath.parser import ParsedResult, Parser
+
+MOST_GROWTH: Final = 64
+MOST_WORK: Final = 2_000_000  # growth × values of the document: a second of one thread, and some 100 MiB, at most
+MOST_VALUES: Final = (
+    1_000_000  # of an answer that is looked at as JSON: an empty list takes 2 bytes of it, and 64 of memory
+)
+_SUMS: Final = frozenset({"multi_select_list", "multi_select_dict", "or_expression", "and_expression"})
+_PLAIN: Final = frozenset({"comparator", "not_expression"})
+
+
+class UnfitExpression(ValueError):
+    """It cannot be read, costs too much, or does not fit the answer; the text says so."""
+
+
+def parsed(expression: str) -> ParsedResult:
+    """Raises UnfitExpression."""
+    try:
+        found = Parser().parse(expression)
+        size = growth(found.parsed)
+    except (JMESPathError, RecursionError, ValueError) as fault:
+        raise UnfitExpression(f"'select' is no JMESPath expression: {str(fault).splitlines()[0][:200]}") from fault
+    if size > MOST_GROWTH:
+        raise UnfitExpression("'select' repeats what it selects too often; select fewer members, or in fewer steps.")
+    return found
+
+
+def growth(node: dict[str, Any]) -> int:
+    """How many times as large as its input the result of this node may be."""
+    kind, inner = node["type"], [growth(child) for child in node["children"]]
+    if kind == "literal":
+        return max(1, len(json.dumps(node["value"])))
+    if kind in _PLAIN:
+        return 1
+    if kind in _SUMS:
+        return max(1, sum(inner))
+    product = 1
+    for one in inner:
+        product = min(product * one, MOST_GROWTH + 1)
+    return product
+
+
+def values_in(body: bytes) -> int:
+    """How many values a JSON text has, or more."""
+    return 1 + sum(map(body.count, (b",", b":", b"[", b"{")))
+
+
+def selected(expression: ParsedResult, document: Any, values: int) -> Any:
+    """`values`: of the document, as `values_in` counts them. Raises UnfitExpression."""
+    if growth(expression.parsed) * values > MOST_WORK:
+        raise UnfitExpression("The answer is too large for this 'select'; ask the provider for less of it.")
+    try:
+        return expression.search(document, options=jmespath.Options(dict_cls=dict))
+    except (JMESPathError, RecursionError, ValueError, TypeError, ArithmeticError) as fault:
+        raise UnfitExpression(f"'select' does not fit this answer: {str(fault).splitlines()[0][:200]}") from fault

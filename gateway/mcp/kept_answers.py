@@ -1,0 +1,59 @@
+"""Whole answers of which a tool's result shows a part: for minutes, for the key that got them, in bounded memory."""
+
+import secrets
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+from gateway import clock
+
+KEPT_S: Final = 600.0
+MOST_BYTES: Final = 64 << 20  # of one worker
+SHARE_BYTES: Final = 16 << 20  # of one key
+
+
+@dataclass(frozen=True, slots=True)
+class KeptAnswer:
+    share: str
+    media_type: str
+    body: bytes
+    ends_at: float
+
+
+class KeptAnswers:
+    """The oldest go first where there is no room."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, KeptAnswer] = OrderedDict()
+        self.size = 0
+
+    def keep(self, share: str, media_type: str, body: bytes) -> str | None:
+        """The id under which it can be read again; None: it is larger than a key may keep."""
+        if len(body) > SHARE_BYTES:
+            return None
+        self._sweep()
+        own = sum(len(one.body) for one in self._kept.values() if one.share == share)
+        for answer_id, one in list(self._kept.items()):
+            if own + len(body) > SHARE_BYTES and one.share == share:
+                own -= len(one.body)
+                self._drop(answer_id)
+        while self._kept and self.size + len(body) > MOST_BYTES:
+            self._drop(next(iter(self._kept)))
+        answer_id = secrets.token_urlsafe(16)
+        self._kept[answer_id] = KeptAnswer(share, media_type, body, clock.monotonic() + KEPT_S)
+        self.size += len(body)
+        return answer_id
+
+    def get(self, share: str, answer_id: str) -> KeptAnswer | None:
+        """To any other key it does not exist."""
+        self._sweep()
+        found = self._kept.get(answer_id)
+        return found if found is not None and found.share == share else None
+
+    def _sweep(self) -> None:
+        now = clock.monotonic()
+        while self._kept and next(iter(self._kept.values())).ends_at <= now:
+            self._drop(next(iter(self._kept)))
+
+    def _drop(self, answer_id: str) -> None:
+        self.size -= len(self._kept.pop(answer_id).body)

@@ -1,0 +1,49 @@
+"""The handlers of the agent door, which is loaded with the first message: a worker that no agent calls has nothing of it."""
+
+from typing import Final
+
+from aiohttp import hdrs, web
+
+from gateway.access.scopes import PROXY
+from gateway.errors import MethodNotAllowed
+from gateway.middleware.acting import acting
+from gateway.middleware.chain import Chain
+from gateway.middleware.facts import CAPABILITY, ENVIRONMENT
+from gateway.middleware.json_only import json_only
+from gateway.middleware.scope import needs, scope
+from gateway.middleware.surfaces import SENT
+from gateway.proxy import forward
+from gateway.runtime import generation_of
+
+MCP_MODES: Final = "MCP_"  # how the auth modes of providers that are MCP servers themselves begin
+
+
+@needs(PROXY, limits=True)
+async def answer(request: web.Request) -> web.StreamResponse:
+    """``POST /mcp``."""
+    from gateway.mcp.mcp_endpoint import answer_mcp
+
+    return await answer_mcp(request)
+
+
+@needs(PROXY, limits=True)
+async def answer_at_capability(request: web.Request) -> web.StreamResponse:
+    """``/mcp`` below a capability's address: the door, or the provider's own where that is an MCP server itself."""
+    if _speaks_mcp(request):
+        return await _TO_PROVIDER(request)
+    if request.method != hdrs.METH_POST:
+        raise MethodNotAllowed(
+            "method_not_allowed", f"{request.method} is not possible here, only POST.", headers={hdrs.ALLOW: "POST"}
+        )
+    return await _TO_DOOR(request)
+
+
+def _speaks_mcp(request: web.Request) -> bool:
+    generation = generation_of(request)
+    integration = generation.integrations.find(request[ENVIRONMENT].name, request[CAPABILITY].ref.integration_id)
+    provider = generation.catalog.get(integration.provider) if integration is not None else None
+    return provider is not None and provider.auth_mode.startswith(MCP_MODES)
+
+
+_TO_PROVIDER: Final = Chain(*SENT)(forward)
+_TO_DOOR: Final = Chain(acting, scope, json_only)(answer)

@@ -1,0 +1,304 @@
+"""The Model Context Protocol without I/O: one HTTP request in, one message or error out; no session, no state.
+
+Two eras (https://modelcontextprotocol.io/specification):
+
+    2026-07-28            each request says its revision and the client's capabilities in ``params._meta``; the headers
+                          MCP-Protocol-Version, Mcp-Method and Mcp-Name repeat what routers look at, and must agree
+    2025-03-26 … -11-25   ``initialize`` first, then requests under MCP-Protocol-Version; answered without a session id, so
+                          that each request stands alone as well
+
+JSON that two readers could take for different messages (a member twice, NaN, half a surrogate pair) is refused.
+"""
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn
+
+MODERN: Final = "2026-07-28"
+HANDSHAKE: Final = ("2025-11-25", "2025-06-18", "2025-03-26")
+REVISIONS: Final = (MODERN, *HANDSHAKE)
+UNSAID: Final = "2025-03-26"  # what a request without MCP-Protocol-Version speaks, by the revisions of 2025
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+HEADER_MISMATCH: Final = -32020
+UNSUPPORTED_REVISION: Final = -32022
+
+DEEPEST: Final = 64  # nested arrays and objects in a message
+LONGEST_ID: Final = 256
+LONGEST_METHOD: Final = 128
+
+VERSION_HEADER: Final = "mcp-protocol-version"
+METHOD_HEADER: Final = "mcp-method"
+NAME_HEADER: Final = "mcp-name"
+ROUTED_BY: Final = (VERSION_HEADER, METHOD_HEADER, NAME_HEADER)
+NAMED_BY: Final[Mapping[str, str]] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+"""Which parameter Mcp-Name repeats."""
+
+META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
+META_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+META_SERVER: Final = "io.modelcontextprotocol/serverInfo"
+
+# What an error's code is as a status of HTTP: by 2026-07-28 for every error, before it for those of the message itself.
+_STATUS: Final = {
+    PARSE_ERROR: 400,
+    INVALID_REQUEST: 400,
+    INVALID_PARAMS: 400,
+    METHOD_NOT_FOUND: 404,
+    HEADER_MISMATCH: 400,
+    UNSUPPORTED_REVISION: 400,
+}
+_OF_THE_MESSAGE: Final = frozenset({PARSE_ERROR, INVALID_REQUEST, HEADER_MISMATCH, UNSUPPORTED_REVISION})
+_ENCODED: Final = re.compile(r"=\?base64\?([A-Za-z0-9+/=]*)\?=")
+_HALF_PAIR: Final = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+class RpcError(Exception):
+    """An error of the protocol itself, not of a tool."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+    def as_json(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {"code": self.code, "message": self.message}
+        return fields if self.data is None else {**fields, "data": self.data}
+
+
+@dataclass(frozen=True, slots=True)
+class RpcRequest:
+    """A message that wants an answer. `capabilities`: the client's, where its revision says them with each request."""
+
+    id: int | str
+    method: str
+    params: Mapping[str, Any]
+    revision: str = UNSAID
+    capabilities: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def modern(self) -> bool:
+        return self.revision == MODERN
+
+
+@dataclass(frozen=True, slots=True)
+class RpcNotification:
+    """A message that wants no answer: a notification, or an answer to something that nobody asked."""
+
+    method: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """`status` of HTTP, and the body as it leaves; None: none."""
+
+    status: int
+    body: dict[str, Any] | None
+
+
+def read_message(body: bytes, headers: Iterable[tuple[str, str]]) -> RpcRequest | RpcNotification:
+    """The message in one POST, checked against its headers. Raises RpcError; `id_of` finds the id for its answer."""
+    message = _parsed(body)
+    found = _routing(headers)
+    if not isinstance(message, dict):
+        what = "a batch" if isinstance(message, list) else "no object"
+        raise RpcError(INVALID_REQUEST, f"Send one JSON-RPC message a request; this is {what}.")
+    if message.get("jsonrpc") != "2.0":
+        raise RpcError(INVALID_REQUEST, "'jsonrpc' must be \"2.0\".")
+    method, params = message.get("method"), message.get("params", {})
+    if "method" not in message and ("result" in message or "error" in message):
+        _check_revision(found.get(VERSION_HEADER))
+        return RpcNotification("")
+    if not isinstance(method, str) or not 0 < len(method) <= LONGEST_METHOD:
+        raise RpcError(INVALID_REQUEST, f"'method' must be a text of at most {LONGEST_METHOD} characters.")
+    if "id" not in message:
+        _check_revision(found.get(VERSION_HEADER))
+        return RpcNotification(method)
+    request_id = id_of(message)
+    if request_id is None:
+        raise RpcError(INVALID_REQUEST, "'id' must be a text or a whole number.")
+    if not isinstance(params, dict):
+        raise RpcError(INVALID_REQUEST, "'params' must be an object.")
+    meta = params.get("_meta")
+    says_version = isinstance(meta, dict) and META_VERSION in meta
+    if says_version or found.get(VERSION_HEADER) == MODERN or method == "server/discover":
+        return _modern(request_id, method, params, found)
+    if method == "initialize":
+        return RpcRequest(request_id, method, params)
+    revision = found.get(VERSION_HEADER, UNSAID)
+    _check_revision(revision)
+    return RpcRequest(request_id, method, params, revision)
+
+
+def id_of(message: Any) -> int | str | None:
+    """A message's id; None where it has none that an answer could carry."""
+    found = message.get("id") if isinstance(message, dict) else None
+    if isinstance(found, str) and len(found) <= LONGEST_ID:
+        return found
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def id_in(body: bytes) -> int | str | None:
+    """The id of a message that was refused, as far as it can be read."""
+    try:
+        return id_of(_parsed(body))
+    except RpcError:
+        return None
+
+
+def _modern(request_id: int | str, method: str, params: dict[str, Any], found: Mapping[str, str]) -> RpcRequest:
+    meta = params.get("_meta")
+    missing = [name for name in (META_VERSION, META_CAPABILITIES) if not isinstance(meta, dict) or name not in meta]
+    if missing or not isinstance(meta, dict):
+        raise RpcError(INVALID_PARAMS, f"params._meta must have {' and '.join(missing)}.")
+    version, capabilities = meta[META_VERSION], meta[META_CAPABILITIES]
+    _agrees(VERSION_HEADER, found.get(VERSION_HEADER), version, f"params._meta['{META_VERSION}']")
+    _agrees(METHOD_HEADER, found.get(METHOD_HEADER), method, "method")
+    named = NAMED_BY.get(method)
+    if named is not None and (value := params.get(named)) is not None:
+        _agrees(NAME_HEADER, _decoded(found.get(NAME_HEADER)), value, f"params.{named}")
+    if version != MODERN:
+        _unsupported(version)
+    if not isinstance(capabilities, dict):
+        raise RpcError(INVALID_PARAMS, f"params._meta['{META_CAPABILITIES}'] must be an object.")
+    return RpcRequest(request_id, method, params, MODERN, capabilities)
+
+
+def _agrees(header: str, said: str | None, value: Any, where: str) -> None:
+    if said is None or said != value:
+        raise RpcError(HEADER_MISMATCH, f"The header {header} must say the same as {where} in the body.")
+
+
+def _check_revision(said: str | None) -> None:
+    if said is not None and said not in REVISIONS:
+        _unsupported(said)
+
+
+def _unsupported(requested: Any) -> NoReturn:
+    data = {"supported": list(REVISIONS), "requested": requested}
+    raise RpcError(UNSUPPORTED_REVISION, f"Unsupported protocol version. Use one of {', '.join(REVISIONS)}.", data)
+
+
+def _routing(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The headers that routers look at. Raises RpcError for one that comes twice: two readers might take either."""
+    found: dict[str, str] = {}
+    for name, value in headers:
+        lower = name.lower()
+        if lower in ROUTED_BY:
+            if lower in found:
+                raise RpcError(HEADER_MISMATCH, f"Send the header {lower} once.")
+            found[lower] = value.strip()
+    return found
+
+
+def _decoded(value: str | None) -> str | None:
+    """What ``=?base64?…?=`` stands for, which clients write where a name is no plain ASCII; None where it is malformed."""
+    encoded = _ENCODED.fullmatch(value) if value is not None else None
+    if value is None or encoded is None:
+        return value
+    try:
+        raw = base64.b64decode(encoded[1], validate=True)
+        return raw.decode() if base64.b64encode(raw).decode() == encoded[1] else None
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+
+
+# ── Strict JSON.
+
+
+def _parsed(body: bytes) -> Any:
+    try:
+        text = body.decode("utf-8")
+        value = json.loads(text, object_pairs_hook=_once_each, parse_constant=_no_number)
+        if _HALF_PAIR.search(text):
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except (ValueError, RecursionError) as fault:
+        raise RpcError(PARSE_ERROR, f"The body is no JSON that can be read in one way: {_brief(fault)}.") from fault
+    if nested_deeper(value, DEEPEST):
+        raise RpcError(PARSE_ERROR, f"The body nests deeper than {DEEPEST} levels.")
+    return value
+
+
+def _brief(fault: Exception) -> str:
+    return str(fault)[:200] if isinstance(fault, (json.JSONDecodeError, _Ambiguous)) else type(fault).__name__
+
+
+class _Ambiguous(ValueError):
+    pass
+
+
+def _once_each(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise _Ambiguous("an object has a member twice")
+    return made
+
+
+def _no_number(text: str) -> NoReturn:
+    raise _Ambiguous(f"{text} is no number of JSON")
+
+
+def nested_deeper(value: Any, levels: int) -> bool:
+    """Whether arrays and objects nest more than `levels` deep."""
+    layer = [value]
+    for _ in range(levels + 1):
+        layer = [
+            inner
+            for outer in layer
+            if isinstance(outer, (dict, list))
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not layer:
+            return False
+    return True
+
+
+# ── Answers.
+
+
+def negotiated(params: Mapping[str, Any]) -> str:
+    """The revision for a client that begins with ``initialize``: its own, or else our newest of those with a handshake."""
+    asked = params.get("protocolVersion")
+    return asked if isinstance(asked, str) and asked in HANDSHAKE else HANDSHAKE[0]
+
+
+def result_reply(
+    request: RpcRequest, result: Mapping[str, Any], server: Mapping[str, Any], ttl_ms: int | None
+) -> Reply:
+    """`result` as the request's revision wants it. `ttl_ms`: how long a list may be cached, None for other results."""
+    shown = dict(result)
+    if request.modern:
+        shown.setdefault("resultType", "complete")
+        if ttl_ms is not None:
+            shown |= {"ttlMs": ttl_ms, "cacheScope": "private"}
+        shown["_meta"] = {**shown.get("_meta", {}), META_SERVER: dict(server)}
+    elif not isinstance(shown.get("structuredContent", {}), dict):
+        del shown["structuredContent"]  # an object, before 2026-07-28
+    return Reply(200, {"jsonrpc": "2.0", "id": request.id, "result": shown})
+
+
+def error_reply(error: RpcError, request: RpcRequest | None, request_id: int | str | None) -> Reply:
+    """`request` None: the message could not be read. Before 2026-07-28 an error of a method is a 200."""
+    by_code = request is None or request.modern or error.code in _OF_THE_MESSAGE
+    status = _STATUS.get(error.code, 200) if by_code else 200
+    return Reply(status, {"jsonrpc": "2.0", "id": request_id, "error": error.as_json()})
+
+
+ACCEPTED: Final = Reply(202, None)
+"""To a notification."""
+
+
+def accepts_json(accept: str | None) -> bool:
+    """Whether the client takes an answer in JSON, which is all there is."""
+    if accept is None:
+        return True
+    kinds = {one.partition(";")[0].strip().lower() for one in accept.split(",")}
+    return bool(kinds & {"application/json", "application/*", "*/*"})

@@ -1,0 +1,161 @@
+"""From a tool's arguments to the request that it makes. No I/O; what may be sent is decided later, on the bytes that leave."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
+
+from gateway.mcp.tool_list import BODILESS, RuleTool
+
+LONGEST_TARGET: Final = 8190  # as of a request line
+USUAL_BYTES: Final = 20_000
+MOST_BYTES: Final = 1 << 20
+LONGEST_SELECT: Final = 512
+_METHOD: Final = re.compile(r"[A-Z]{1,16}(?:-[A-Z]{1,16})?")
+_TARGET: Final = re.compile(r"(?:[/?][!\"$-\[\]-~]*)?")
+_PATH_SAFE: Final = "!$&'()*+,:=@"  # RFC 3986 §3.3, without ``;``, which readers take apart
+_COMMON: Final = frozenset({"connection", "select", "max_bytes"})
+_WITH_BODY: Final = frozenset({"body", "body_as"})
+
+
+class UnfitArguments(Exception):
+    """The arguments make no request; the text says which of them and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A request to a provider, and how its answer is wanted. `target`: path and query below the provider's base address.
+
+    `connection`: as the caller names it, None where it does not. `integrations`: those that it may be of, None for any.
+    """
+
+    method: str
+    target: str
+    body: bytes | None
+    content_type: str | None
+    connection: str | None
+    integrations: tuple[str, ...] | None
+    select: str | None
+    max_bytes: int
+
+
+def of_rule(tool: RuleTool, arguments: Mapping[str, Any]) -> ToolCall:
+    """Raises UnfitArguments."""
+    allowed = {one.name for one in tool.arguments} | _COMMON | {"query", "method"}
+    _no_others(arguments, allowed | (_WITH_BODY if not set(tool.methods) <= BODILESS else set()))
+    method = arguments.get("method", tool.methods[0] if len(tool.methods) == 1 else None)
+    if method not in tool.methods:
+        raise UnfitArguments(f"'method' must be one of {', '.join(tool.methods)}.")
+    path = "".join(
+        part if isinstance(part, str) else _filled(part.name, arguments.get(part.name), part.deep, part.optional)
+        for part in tool.path
+    )
+    return _call(str(method), path, arguments, tool.integrations)
+
+
+def of_api(arguments: Mapping[str, Any]) -> ToolCall:
+    """Of `call_api`. Raises UnfitArguments."""
+    _no_others(arguments, _COMMON | _WITH_BODY | {"method", "path", "query"})
+    method, path = arguments.get("method"), arguments.get("path")
+    if not isinstance(method, str) or not _METHOD.fullmatch(method):
+        raise UnfitArguments("'method' must be a method in capitals, such as GET.")
+    if not isinstance(path, str) or not path.startswith("/"):
+        raise UnfitArguments("'path' must begin with '/': the path below the provider's base URL.")
+    return _call(method, path, arguments, None)
+
+
+def _no_others(arguments: Mapping[str, Any], allowed: set[str] | frozenset[str]) -> None:
+    others = sorted(set(arguments) - allowed)
+    if others:
+        raise UnfitArguments(f"There is no argument '{others[0][:64]}'. There are {', '.join(sorted(allowed))}.")
+
+
+def _filled(name: str, value: Any, deep: bool, optional: bool) -> str:
+    if value is None and optional:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise UnfitArguments(f"'{name}' must be a text.")
+    text = str(value)
+    if not text and not optional:
+        raise UnfitArguments(f"'{name}' must not be empty.")
+    if not deep and "/" in text:
+        raise UnfitArguments(f"'{name}' is one segment of the path, so it cannot hold '/'.")
+    return quote(text, safe=_PATH_SAFE + ("/" if deep else ""))
+
+
+def _call(method: str, path: str, arguments: Mapping[str, Any], integrations: tuple[str, ...] | None) -> ToolCall:
+    query = _query(arguments.get("query"))
+    target = path + ("&" if "?" in path else "?") + query if query else path
+    if not _TARGET.fullmatch(target) or len(target) > LONGEST_TARGET:
+        raise UnfitArguments(
+            f"The path must have at most {LONGEST_TARGET} visible ASCII characters, without '#' and '\\'; percent-encode others."
+        )
+    body, content_type = _body(arguments)
+    connection, select = arguments.get("connection"), arguments.get("select")
+    if connection is not None and not isinstance(connection, str):
+        raise UnfitArguments("'connection' must be a text: INTEGRATION/CONNECTION.")
+    if select is not None and (not isinstance(select, str) or len(select) > LONGEST_SELECT):
+        raise UnfitArguments(f"'select' must be a JMESPath expression of at most {LONGEST_SELECT} characters.")
+    max_bytes = arguments.get("max_bytes", USUAL_BYTES)
+    if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or not 100 <= max_bytes <= MOST_BYTES:
+        raise UnfitArguments(f"'max_bytes' must be a whole number from 100 to {MOST_BYTES}.")
+    return ToolCall(method, target, body, content_type, connection, integrations, select or None, max_bytes)
+
+
+def _query(given: Any) -> str:
+    if given is None:
+        return ""
+    if not isinstance(given, dict):
+        raise UnfitArguments("'query' must be an object of names and values.")
+    return "&".join(_pairs(given))
+
+
+def _pairs(given: Mapping[str, Any]) -> list[str]:
+    pairs: list[str] = []
+    for name, value in given.items():
+        for one in value if isinstance(value, list) else [value]:
+            if one is None:
+                continue
+            if isinstance(one, (dict, list)):
+                raise UnfitArguments(f"'{name[:64]}' must be a text, a number, true or false, or a list of these.")
+            text = one if isinstance(one, str) else json.dumps(one)
+            pairs.append(f"{quote(name, safe='[]')}={quote(text, safe='')}")
+    return pairs
+
+
+def _body(arguments: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
+    body, body_as = arguments.get("body"), arguments.get("body_as", "json")
+    if body_as not in ("json", "form"):
+        raise UnfitArguments("'body_as' must be json or form.")
+    if body is None:
+        return None, None
+    if body_as == "form":
+        if not isinstance(body, dict):
+            raise UnfitArguments("A form's 'body' must be an object of names and values.")
+        return "&".join(_pairs(body)).encode(), "application/x-www-form-urlencoded"
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(), "application/json"
+
+
+def chosen(call: ToolCall, candidates: Sequence[str] | None) -> str:
+    """The connection of a call, ``INTEGRATION/CONNECTION``; `candidates`: those that the key may use, None where it is not
+    known. Never a guess: raises UnfitArguments where there is more than one and none is named."""
+    fitting = [
+        one for one in candidates or () if call.integrations is None or one.partition("/")[0] in call.integrations
+    ]
+    if call.connection is not None:
+        integration, slash, connection = call.connection.partition("/")
+        if not slash or not integration or not connection:
+            raise UnfitArguments("'connection' must be INTEGRATION/CONNECTION.")
+        return call.connection
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise UnfitArguments(f"Say which 'connection': {', '.join(fitting[:50])}.")
+    if candidates is None:
+        raise UnfitArguments(
+            "Say which 'connection': INTEGRATION/CONNECTION. This key names none, and may not list them: that takes the scope "
+            "environment:connections:list."
+        )
+    raise UnfitArguments("There is no connection that this key may use for this call.")

@@ -1,0 +1,375 @@
+"""A key's rules as tools: what `tools/list` shows, and which request a tool's arguments make. No I/O.
+
+Each rule is a tool. What its path leaves open is an argument: ``{issue}`` under that name, ``*`` and ``**`` under the name of
+the segment before. The part of the path that the provider's base address has already is no argument.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gateway.access.key_policy import PLACES_TAKEN, WEBSOCKET, KeyRule
+from gateway.text import counted
+
+MOST_LISTED: Final = 12
+MOST_PINNED: Final = 9  # named rules that stay in a list that is too long
+MOST_FOUND: Final = 10
+MOST_CONNECTIONS: Final = 20  # of which a list names each
+SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})  # RFC 9110 §9.2.1
+IDEMPOTENT: Final = SAFE | {"PUT", "DELETE"}  # RFC 9110 §9.2.2
+BODILESS: Final = SAFE
+USUAL: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")  # what ``*`` is offered as
+_COMPANIONS: Final = frozenset({"HEAD", "OPTIONS"})
+_NEVER: Final = frozenset({WEBSOCKET, "CONNECT", "TRACE"})
+_OPEN: Final = re.compile(r"\*\*|\*|\{[a-z][a-z0-9_]{0,62}\}")
+_WORD: Final = re.compile(r"[A-Za-z0-9]+")
+_LONGEST_NAME: Final = 63
+
+
+@dataclass(frozen=True, slots=True)
+class PathArgument:
+    """A part of a path that the caller fills in. `deep`: it may hold ``/``; `optional`: it may be empty."""
+
+    name: str
+    deep: bool
+    optional: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTool:
+    """`path`: below the provider's base address, texts and arguments in turn. `methods`: at least one.
+
+    `integrations`: those whose base address the rule is under.
+    """
+
+    name: str
+    rule: KeyRule
+    methods: tuple[str, ...]
+    path: tuple[str | PathArgument, ...]
+    integrations: tuple[str, ...]
+
+    @property
+    def arguments(self) -> list[PathArgument]:
+        return [part for part in self.path if isinstance(part, PathArgument)]
+
+    @property
+    def shown_path(self) -> str:
+        return "".join(part if isinstance(part, str) else f"{{{part.name}}}" for part in self.path) or "/"
+
+
+def tools_of(rules: Sequence[Sequence[KeyRule]], bases: Mapping[str, str | None]) -> list[RuleTool]:
+    """The tools of a key with these rules (`Policy.rules`). `bases`: of each integration that it reaches the path of the base
+    address, placeholders included; None where that is not known before a connection is opened.
+
+    A rule that no integration's base address fits is no tool, nor one that a key above rules out altogether.
+    """
+    if not rules:
+        return []
+    made: list[RuleTool] = []
+    taken: set[str] = {rule.name for rule in rules[-1] if rule.name}
+    for rule in rules[-1]:
+        methods = _methods(rule, rules[:-1])
+        fitting = {one: path for one, base in bases.items() if (path := below_base(rule, base)) is not None}
+        if not methods or not fitting:
+            continue
+        path = next(iter(fitting.values()))
+        integrations = tuple(one for one, other in fitting.items() if other == path)
+        name = rule.name or _free_name(methods, path, taken)
+        made.append(RuleTool(name, rule, methods, path, integrations))
+    return made
+
+
+def below_base(rule: KeyRule, base: str | None) -> tuple[str | PathArgument, ...] | None:
+    """What of the rule's path follows `base`, with its arguments; None where the rule leads elsewhere."""
+    parts = _parts(rule.written)
+    if not base:
+        return parts
+    segments = list(_segments(parts))[1:]
+    for text in base.strip("/").split("/"):
+        if not segments:
+            return None
+        segment = segments[0]
+        if any(isinstance(part, PathArgument) and part.deep for part in segment):
+            break  # it stands for any number of segments, those of the base address among them
+        if not _may_be(segment, text):
+            return None
+        segments.pop(0)
+    return _joined(segments)
+
+
+def _parts(path: str) -> tuple[str | PathArgument, ...]:
+    """`path` of a rule as texts and arguments, each argument with a name of its own."""
+    parts: list[str | PathArgument] = []
+    names: set[str] = {found[0].strip("{}") for found in _OPEN.finditer(path) if found[0].startswith("{")}
+    at, before = 0, ""
+    for found in _OPEN.finditer(path):
+        text = path[at : found.start()]
+        at = found.end()
+        if text:
+            parts.append(text)
+        before += text
+        inside = bool(before.rpartition("/")[2]) or path[at : at + 1] not in ("", "/")
+        deep = found[0] == "**"
+        if found[0].startswith("{"):
+            name = found[0].strip("{}")
+        else:
+            words = _WORD.findall(before)
+            name = _unique(_argument_name(words[-1] if words else "path", inside=inside, deep=deep), names)
+        parts.append(PathArgument(name, deep, optional=deep or inside))
+    if path[at:]:
+        parts.append(path[at:])
+    return tuple(parts)
+
+
+def _argument_name(word: str, *, inside: bool, deep: bool) -> str:
+    name = word.lower() if not word[:1].isdigit() else f"part_{word.lower()}"
+    name = f"{name}_rest" if inside or deep else name
+    return f"{name}_" if name in PLACES_TAKEN else name
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    free, n = name[:_LONGEST_NAME], 2
+    while free in taken:
+        free, n = f"{name[: _LONGEST_NAME - 4]}_{n}", n + 1
+    taken.add(free)
+    return free
+
+
+def _segments(parts: Iterable[str | PathArgument]) -> Iterator[list[str | PathArgument]]:
+    """Cut at each ``/``; the first is what stands before the first ``/``: nothing."""
+    segment: list[str | PathArgument] = []
+    for part in parts:
+        if isinstance(part, PathArgument):
+            segment.append(part)
+            continue
+        first, *others = part.split("/")
+        segment += [first] if first else []
+        for other in others:
+            yield segment
+            segment = [other] if other else []
+    yield segment
+
+
+def _joined(segments: Iterable[Sequence[str | PathArgument]]) -> tuple[str | PathArgument, ...]:
+    merged: list[str | PathArgument] = []
+    for segment in segments:
+        for part in ("/", *segment):
+            if isinstance(part, str) and merged and isinstance(merged[-1], str):
+                merged[-1] += part
+            else:
+                merged.append(part)
+    return tuple(merged)
+
+
+def _may_be(segment: Sequence[str | PathArgument], text: str) -> bool:
+    """Whether a segment of a rule may stand for one of a base address, in which ``${…}`` is any text."""
+    if "${" in text:
+        return True
+    return overlap("".join(part if isinstance(part, str) else "*" for part in segment), text)
+
+
+def _methods(rule: KeyRule, above: Sequence[Sequence[KeyRule]]) -> tuple[str, ...]:
+    """The methods that a tool offers: those of the rule that each key above may allow on such a path.
+
+    HEAD and OPTIONS only where there is nothing else: they answer nothing that an agent can use.
+    """
+    named = set(USUAL) if rule.methods is None else set(rule.methods) - _NEVER
+    for rules in above:
+        named = {
+            method
+            for method in named
+            if any(
+                (other.methods is None or method in other.methods) and overlap(rule.written, other.written)
+                for other in rules
+            )
+        }
+    named = named - _COMPANIONS or named
+    return tuple(sorted(named, key=lambda method: (USUAL.index(method) if method in USUAL else len(USUAL), method)))
+
+
+MOST_STEPS: Final = 20_000
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether some path fits both rules' paths; where that takes too long to find out, True."""
+    left, right = _tokens(one), _tokens(other)
+    seen: set[tuple[int, int]] = set()
+    todo = [(0, 0)]
+    while todo:
+        at = todo.pop()
+        if at in seen:
+            continue
+        seen.add(at)
+        i, j = at
+        if i == len(left) and j == len(right):
+            return True
+        if len(seen) > MOST_STEPS:
+            return True
+        a, b = left[i] if i < len(left) else "", right[j] if j < len(right) else ""
+        if len(a) > 1:
+            todo.append((i + 1, j))
+            if b and not (a == "[^/]" and b == "/"):
+                todo.append((i, j + 1))
+        if len(b) > 1:
+            todo.append((i, j + 1))
+            if a and not (b == "[^/]" and a == "/"):
+                todo.append((i + 1, j))
+        if len(a) == len(b) == 1 and a == b:
+            todo.append((i + 1, j + 1))
+    return False
+
+
+def _tokens(path: str) -> list[str]:
+    """A character each, or ``[^/]`` and ``any`` for runs."""
+    found: list[str] = []
+    at = 0
+    for place in _OPEN.finditer(path):
+        found += path[at : place.start()]
+        found.append("any" if place[0] == "**" else "[^/]")
+        at = place.end()
+    return [*found, *path[at:]]
+
+
+def _free_name(methods: Sequence[str], path: Sequence[str | PathArgument], taken: set[str]) -> str:
+    """``get_rest_api_3_issue`` for ``GET /rest/api/3/issue/*``."""
+    words = [word for part in path if isinstance(part, str) for word in _WORD.findall(part)]
+    verb = methods[0].lower().replace("-", "_") if len(methods) == 1 else "call"
+    return _unique("_".join((verb, *(word.lower() for word in words)))[:_LONGEST_NAME], taken)
+
+
+# ── Annotations follow the method (RFC 9110 §9.2), and nothing else is claimed.
+
+
+def annotations(methods: Iterable[str]) -> dict[str, bool]:
+    """Of a tool that may send these methods: what holds for all of them. Only a safe method changes nothing for sure."""
+    sent = set(methods)
+    read_only = sent <= SAFE
+    return {
+        "readOnlyHint": read_only,
+        "destructiveHint": not read_only,
+        "idempotentHint": sent <= IDEMPOTENT,
+        "openWorldHint": True,
+    }
+
+
+OF_THE_LIST: Final = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
+
+# ── Schemas. Each character of these goes into the context of a model, so they say what is needed and no more.
+
+_TEXT: Final = {"type": "string"}
+_SELECT: Final = {"type": "string", "description": "JMESPath: only this of a JSON answer"}
+_MAX_BYTES: Final = {"type": "integer", "description": "answer's limit; usual 20000"}
+_QUERY: Final = {"type": "object", "description": "URL parameters"}
+_BODY: Final[dict[str, Any]] = {
+    "body": {"type": ["object", "array"], "description": "JSON body"},
+    "body_as": {"enum": ["json", "form"]},
+}
+
+
+def connection_schema(named: Sequence[str]) -> dict[str, Any]:
+    """`named`: the connections there are for the key, where it says so itself."""
+    if 0 < len(named) <= MOST_CONNECTIONS:
+        return {"enum": list(named)}
+    return {"type": "string", "description": "INTEGRATION/CONNECTION"}
+
+
+def shown(tool: RuleTool, connections: Sequence[str], *, choose: bool) -> dict[str, Any]:
+    """A tool of `tools/list`. `choose`: the caller says which connection; `connections`: those it may choose from, if known."""
+    properties: dict[str, Any] = {one.name: _TEXT for one in tool.arguments}
+    required = [one.name for one in tool.arguments if not one.optional]
+    if len(tool.methods) > 1:
+        properties["method"] = {"enum": list(tool.methods)}
+        required.append("method")
+    properties["query"] = _QUERY
+    if not set(tool.methods) <= BODILESS:
+        properties |= _BODY
+    _add_common(properties, required, [one for one in connections if _of(one) in tool.integrations], choose=choose)
+    return {
+        "name": tool.name,
+        "description": f"{','.join(tool.methods)} {tool.shown_path} ({', '.join(tool.integrations)})",
+        "inputSchema": _schema(properties, required),
+        "annotations": annotations(tool.methods),
+    }
+
+
+def _of(connection: str) -> str:
+    return connection.partition("/")[0]
+
+
+def _add_common(properties: dict[str, Any], required: list[str], connections: Sequence[str], *, choose: bool) -> None:
+    properties |= {"select": _SELECT, "max_bytes": _MAX_BYTES}
+    if choose and len(connections) != 1:
+        properties["connection"] = connection_schema(connections)
+        required.append("connection")
+
+
+def _schema(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def call_api(rules: Sequence[Sequence[KeyRule]], connections: Sequence[str], *, choose: bool) -> dict[str, Any]:
+    """The raw API under the same rules."""
+    methods: set[str] = set(USUAL)
+    if rules:
+        methods = {name for rule in rules[-1] for name in (USUAL if rule.methods is None else rule.methods)} - _NEVER
+    properties: dict[str, Any] = {"method": _TEXT, "path": _TEXT, "query": _QUERY, **_BODY}
+    required = ["method", "path"]
+    _add_common(properties, required, connections, choose=choose)
+    return {
+        "name": "call_api",
+        "description": "Send a request to the provider's API. path: below its base URL, such as /v1/items.",
+        "inputSchema": _schema(properties, required),
+        "annotations": annotations(methods),
+    }
+
+
+def list_tools(tools: Sequence[RuleTool]) -> list[dict[str, Any]]:
+    """The three that stand for a list which is too long for a model."""
+    methods = {method for tool in tools for method in tool.methods}
+    name = {"name": _TEXT}
+    return [
+        {
+            "name": "find_tools",
+            "description": f"Search the {counted(len(tools), 'tool')} of this key by words.",
+            "inputSchema": _schema({"query": _TEXT}, ["query"]),
+            "annotations": OF_THE_LIST,
+        },
+        {
+            "name": "describe_tool",
+            "description": "A found tool's arguments.",
+            "inputSchema": _schema(name, ["name"]),
+            "annotations": OF_THE_LIST,
+        },
+        {
+            "name": "call_tool",
+            "description": "Call a found tool.",
+            "inputSchema": _schema({**name, "arguments": {"type": "object"}}, ["name", "arguments"]),
+            "annotations": annotations(methods),
+        },
+    ]
+
+
+def listed(
+    tools: Sequence[RuleTool], rules: Sequence[Sequence[KeyRule]], connections: Sequence[str], *, choose: bool
+) -> list[dict[str, Any]]:
+    """All that `tools/list` shows: a dozen tools at most. `call_api` only for a key without rules, since the tools of any
+    other say all that it may do; it can be called in either case."""
+    if not rules:
+        return [call_api(rules, connections, choose=choose)]
+    if len(tools) <= MOST_LISTED:
+        return [shown(tool, connections, choose=choose) for tool in tools]
+    pinned = [tool for tool in tools if tool.rule.name][:MOST_PINNED]
+    return [*(shown(tool, connections, choose=choose) for tool in pinned), *list_tools(tools)]
+
+
+def found(tools: Sequence[RuleTool], query: str) -> list[RuleTool]:
+    """Those with the most of the query's words, best first."""
+    words = {word.lower() for word in _WORD.findall(query)}
+
+    def score(tool: RuleTool) -> int:
+        text = f"{tool.name} {tool.shown_path} {' '.join(tool.methods)}".lower()
+        return sum(word in text for word in words)
+
+    ranked = sorted(tools, key=score, reverse=True)
+    return [tool for tool in ranked if not words or score(tool)][:MOST_FOUND]

@@ -1,0 +1,138 @@
+"""A gateway whose agents call a recorded provider: integration `lane` with connections `c1` and `c2`, and an agent's messages."""
+
+import json
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from gateway.mcp import mcp_messages as mcp
+from tests.fakes.gateways import RunningGateway, document, write_entry
+
+ENTRY = {"display_name": "Lane", "categories": ["other"], "docs": "https://d.example", "auth_mode": "API_KEY"}
+HEADERS = {"authorization": "Bearer ${apiKey}"}
+BASE = "/base/v1"
+CONNECT = "environment:connect_sessions:write"
+Answering = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass
+class RecordedProvider:
+    """Answers what `answering` does, else with the request itself; `calls` are method, raw path, authorization and body."""
+
+    port: int = 0
+    calls: list[tuple[str, str, str, bytes]] = field(default_factory=list)
+    answering: Answering | None = None
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        self.calls.append((request.method, request.raw_path, request.headers.get("Authorization", ""), body))
+        if self.answering is not None:
+            return await self.answering(request)
+        seen = {"method": request.method, "path": request.raw_path, "body": body.decode("utf-8", "replace")}
+        return web.json_response(seen)
+
+
+@dataclass
+class Agents:
+    """`tell` sends one message of the protocol for a key, or to a capability's address."""
+
+    running: RunningGateway
+    provider: RecordedProvider
+
+    async def key(self, *rules: str, **wish: Any) -> str:
+        """A minted key for connection `c1`, unless `limits` say otherwise."""
+        limits = {"connections": ["lane/c1"], **wish.pop("limits", {})}
+        limits = {name: value for name, value in limits.items() if value is not None}
+        body = {"display_name": f"agent {secrets.token_hex(4)}", "limits": {**limits, "rules": list(rules)}, **wish}
+        made = await self.running.json("POST", "/environment/api-keys", json=body, expect=200)
+        text: str = made["data"]["secret"]
+        return text
+
+    async def tell(
+        self,
+        key: str,
+        method: str,
+        *,
+        path: str = "/mcp",
+        revision: str = mcp.MODERN,
+        capabilities: Any = None,
+        **params: Any,
+    ) -> Any:
+        """The answer's `result` or `error`."""
+        _, body = await self.told(key, method, path=path, revision=revision, capabilities=capabilities, **params)
+        return body.get("result", body.get("error"))
+
+    async def told(
+        self,
+        key: str,
+        method: str,
+        *,
+        path: str = "/mcp",
+        revision: str = mcp.MODERN,
+        capabilities: Any = None,
+        **params: Any,
+    ) -> tuple[int, Any]:
+        """Status and body."""
+        headers = {"Authorization": f"Bearer {key}", "MCP-Protocol-Version": revision, "Accept": "application/json"}
+        if revision == mcp.MODERN:
+            params["_meta"] = {mcp.META_VERSION: revision, mcp.META_CAPABILITIES: capabilities or {}}
+            headers["Mcp-Method"] = method
+            if method in mcp.NAMED_BY:
+                headers["Mcp-Name"] = params[mcp.NAMED_BY[method]]
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        return await self.posted(json.dumps(message).encode(), headers, path)
+
+    async def posted(self, body: bytes, headers: dict[str, str], path: str = "/mcp") -> tuple[int, Any]:
+        headers = {"Content-Type": "application/json", **headers}
+        async with self.running.http.post(self.running.url + path, data=body, headers=headers) as answer:
+            text = await answer.text()
+            return answer.status, json.loads(text) if text else None
+
+    async def tools(self, key: str, **options: Any) -> dict[str, Any]:
+        return {tool["name"]: tool for tool in (await self.tell(key, "tools/list", **options))["tools"]}
+
+    async def call(self, key: str, name: str, arguments: Any = None, **options: Any) -> Any:
+        return await self.tell(key, "tools/call", name=name, arguments=arguments or {}, **options)
+
+    async def connect(self, connection_id: str, **more: Any) -> None:
+        credentials = {"type": "API_KEY", "apiKey": f"key-of-{connection_id}"}
+        body = {"provider_config_key": "lane", "connection_id": connection_id, "credentials": credentials, **more}
+        await self.running.json("POST", "/connections", json=body, expect=201)
+
+
+@asynccontextmanager
+async def agents(folder: Path, *, base: str = BASE, auth_mode: str = "API_KEY") -> AsyncIterator[Agents]:
+    provider = RecordedProvider()
+    runner = web.ServerRunner(web.Server(provider.answer))  # type: ignore[arg-type]
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    provider.port = runner.addresses[0][1]
+    entry = {
+        **ENTRY,
+        "auth_mode": auth_mode,
+        "proxy": {"base_url": f"http://127.0.0.1:{provider.port}{base}", "headers": HEADERS},
+    }
+    write_entry(folder, "lane", entry)
+    configuration = document([f"127.0.0.1/32:{provider.port}"], lane={"provider": "lane"})
+    del configuration["environments"]["dev"]["integrations"]["tracker"]
+    running = RunningGateway(folder, configuration)
+    await running.start()
+    made = Agents(running, provider)
+    try:
+        for connection_id, team in (("c1", "red"), ("c2", "blue")):
+            await made.connect(connection_id, tags={"team": team})
+        yield made
+    finally:
+        await running.stop()
+        await runner.cleanup()
+
+
+def text_of(result: Any) -> str:
+    """All text blocks of a tool's result."""
+    return "\n".join(block["text"] for block in result["content"] if block["type"] == "text")

@@ -1,0 +1,130 @@
+"""What `tools/list` offers, what a call does and what `/proxy` allows agree, on random pairs of key and request.
+
+`DOOR_PAIRS` says how many; 100,000 take some minutes.
+"""
+
+import os
+import random
+from typing import Any, Final
+from urllib.parse import quote
+
+from aiohttp import web
+from yarl import URL
+
+from gateway.access.key_policy import parse
+from tests.fakes.agents import BASE, Agents
+
+PAIRS: Final = int(os.environ.get("DOOR_PAIRS", "2000"))
+KEYS: Final = 40
+SEED: Final = 22
+WORDS: Final = ("a", "b", "items", "issue", "v1", "x.json")
+VALUES: Final = (
+    *WORDS,
+    "A-1",
+    "ä",
+    "a b",
+    "..",
+    ".",
+    "%2e",
+    "a%2Fb",
+    "a;b",
+    "a//b",
+    "x?y",
+    "a:b",
+    "@me",
+    "{a}",
+    "#",
+    "",
+)
+METHODS: Final = ("GET", "POST", "PUT", "DELETE", "HEAD")
+
+
+def random_rule(draw: random.Random, number: int) -> str:
+    methods = draw.choice(["GET", "GET", "POST", "GET,POST", "*", "PUT,DELETE", "GET,HEAD"])
+    segments = [draw.choice([*WORDS, "*", "it*", "*.json"]) for _ in range(draw.randint(1, 3))]
+    if draw.random() < 0.2:
+        segments[-1] = "**"
+    base = draw.choice([BASE, BASE, BASE, "/*/v1", "/base/*", "/other", ""])
+    rule = f"{methods} {base}/{'/'.join(segments)}"
+    if draw.random() < 0.4 and "*" not in segments[0]:
+        rule = f"{methods} {base}/{segments[0]}/{{place}} as named_{number}"
+    return rule
+
+
+def random_path(draw: random.Random, rules: list[str]) -> str:
+    """Below the base address: near one of the rules, or anything."""
+    if rules and draw.random() < 0.7:
+        path = draw.choice(rules).split(" ")[1].replace("{place}", "*").replace("**", "*")
+        path = path.removeprefix(BASE) if path.startswith(BASE) else path
+        while "*" in path:
+            path = path.replace("*", draw.choice(VALUES), 1)
+        return path if path.startswith("/") else f"/{path}"
+    return "/" + "/".join(draw.choice(VALUES) for _ in range(draw.randint(1, 3)))
+
+
+async def by_proxy(door: Agents, key: str, method: str, path: str) -> tuple[str, str] | None:
+    """Method and path as the provider got them; None: it got nothing."""
+    before = len(door.provider.calls)
+    headers = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": "c1"}
+    url = URL(f"{door.running.url}/proxy{path}", encoded=True)
+    async with door.running.http.request(method, url, headers=headers) as answer:
+        await answer.read()
+    return left(door, before)
+
+
+async def by_agent(door: Agents, key: str, name: str, arguments: dict[str, Any]) -> tuple[str, str] | None:
+    before = len(door.provider.calls)
+    await door.call(key, name, arguments)
+    return left(door, before)
+
+
+def left(door: Agents, before: int) -> tuple[str, str] | None:
+    calls = door.provider.calls[before:]
+    assert len(calls) <= 1
+    return calls[0][:2] if calls else None
+
+
+async def test_the_list_the_calls_and_the_proxy_agree(door: Agents) -> None:
+    async def short(_request: web.Request) -> web.Response:
+        return web.Response(status=204)
+
+    door.provider.answering = short
+    draw = random.Random(SEED)
+    sent = refused = of_tools = 0
+    for _ in range(KEYS):
+        rules = [random_rule(draw, n) for n in range(draw.randint(1, 5))]
+        key = await door.key(*rules)
+        tools = await door.tools(key)
+        for _ in range(PAIRS // KEYS // 2):
+            method, path = draw.choice(METHODS), random_path(draw, rules)
+            wire = quote(path, safe="/?%;:@&=+$,{}") if draw.random() < 0.5 else path
+            if wire.isascii() and wire.isprintable() and not {" ", "#", "\\"} & set(wire):
+                direct = await by_proxy(door, key, method, wire)
+                assert await by_agent(door, key, "call_api", {"method": method, "path": wire}) == direct, (rules, wire)
+                sent, refused = sent + bool(direct), refused + (not direct)
+            if tools:
+                one = tools[draw.choice(sorted(tools))]
+                of_tools += await check_tool(door, key, rules, one, draw)
+    assert min(sent, refused, of_tools) > PAIRS // 20, (sent, refused, of_tools)
+
+
+async def check_tool(door: Agents, key: str, rules: list[str], tool: dict[str, Any], draw: random.Random) -> bool:
+    """What a listed tool sends is what one of the key's rules says, and what `/proxy` lets through as well."""
+    properties = tool["inputSchema"]["properties"]
+    arguments: dict[str, Any] = {
+        name: draw.choice(VALUES) for name, schema in properties.items() if schema == {"type": "string"}
+    }
+    if "method" in properties:
+        arguments["method"] = draw.choice(properties["method"]["enum"])
+    got = await by_agent(door, key, tool["name"], arguments)
+    plain = all(value in (*WORDS, "A-1", "ä", "a b", "a:b", "@me") for value in arguments.values())
+    if got is None:
+        method = arguments.get("method", "GET")
+        assert not plain or method not in METHODS, (rules, tool["name"], arguments)
+        return False
+    method, path = got
+    assert any(parse(rule).fits(method, path) for rule in rules), (rules, got)
+    assert await by_proxy(door, key, method, path.removeprefix(BASE)) == got
+    if tool["annotations"]["readOnlyHint"]:
+        assert method in ("GET", "HEAD", "OPTIONS")
+    return True

@@ -1,0 +1,299 @@
+"""What an agent, or an attacker who steers its model, may try at the door: one test a row of the table in docs/security.md."""
+
+import asyncio
+import json
+import random
+import tracemalloc
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from gateway.mcp import mcp_messages as mcp
+from gateway.mcp.json_select import UnfitExpression, parsed, selected, values_in
+from gateway.mcp.tool_results import provider_result
+from gateway.records.proxied_call import ExchangeRecord
+from tests.fakes.agents import CONNECT, Agents, text_of
+from tests.fakes.patience import PATIENCE_S
+
+READ = "GET /base/v1/issue/{issue} as get_issue"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("call_api", {"method": "DELETE", "path": "/issue/1"}),
+        ("call_api", {"method": "GET", "path": "/issue/../admin"}),
+        ("call_api", {"method": "GET", "path": "/issue/%2e%2e/admin"}),
+        ("call_api", {"method": "GET", "path": "/issue/1%2F..%2Fadmin"}),
+        ("call_api", {"method": "GET", "path": "//attacker.example/issue/1"}),
+        ("call_api", {"method": "GET", "path": "/issue/1", "query": {"_method": "DELETE"}}),
+        ("call_api", {"method": "GET HTTP/1.1\r\nX: y", "path": "/issue/1"}),
+        ("call_api", {"method": "CONNECT", "path": "/issue/1"}),
+        ("get_issue", {"issue": "../admin"}),
+        ("get_issue", {"issue": "1/comment"}),
+        ("get_issue", {"issue": "1;admin"}),
+        ("get_issue", {"issue": "1", "method": "DELETE"}),
+        ("get_issue", {"issue": "1", "query": {"_method": "DELETE"}}),
+        ("call_tool", {"name": "call_api", "arguments": {"method": "DELETE", "path": "/issue/1"}}),
+        ("call_tool", {"name": "call_tool", "arguments": {"name": "call_api", "arguments": {}}}),
+    ],
+)
+async def test_no_tool_goes_past_the_rules(door: Agents, name: str, arguments: dict[str, Any]) -> None:
+    assert (await door.call(await door.key(READ), name, arguments))["isError"] is True
+    assert door.provider.calls == []
+
+
+async def test_no_argument_sets_a_header_or_another_host(door: Agents) -> None:
+    key = await door.key(READ)
+    for extra in ({"headers": {"Base-Url-Override": "https://attacker.example"}}, {"Base-Url-Override": "x"}):
+        for name, arguments in (("get_issue", {"issue": "1"}), ("call_api", {"method": "GET", "path": "/issue/1"})):
+            assert (await door.call(key, name, {**arguments, **extra}))["isError"] is True
+    assert door.provider.calls == []
+
+
+async def test_headers_of_the_agents_request_do_not_travel(door: Agents) -> None:
+    key = await door.key(READ)
+    message = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "get_issue", "arguments": {"issue": "1"}},
+    }
+    override = {
+        "Base-Url-Override": "https://attacker.example",
+        "X-HTTP-Method-Override": "DELETE",
+        "Connection-Id": "c2",
+    }
+    status, body = await door.posted(json.dumps(message).encode(), {"Authorization": f"Bearer {key}", **override})
+    assert (status, body["result"]["isError"]) == (200, False)
+    assert door.provider.calls == [("GET", "/base/v1/issue/1", "Bearer key-of-c1", b"")]
+
+
+async def test_a_connection_of_others_is_not_reached_nor_told_from_none(door: Agents) -> None:
+    key = await door.key(READ)
+    other, none = [
+        await door.call(key, "get_issue", {"issue": "1", "connection": f"lane/{name}"}) for name in ("c2", "nobody")
+    ]
+    assert text_of(other).replace("c2", "nobody") == text_of(none)
+    assert door.provider.calls == []
+
+
+async def test_a_router_and_the_door_cannot_read_two_messages(door: Agents) -> None:
+    key = await door.key(READ)
+    meta = {mcp.META_VERSION: mcp.MODERN, mcp.META_CAPABILITIES: {}}
+    params = {"name": "get_issue", "arguments": {"issue": "1"}, "_meta": meta}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    headers = {"Authorization": f"Bearer {key}", "MCP-Protocol-Version": mcp.MODERN, "Mcp-Method": "tools/list"}
+    status, body = await door.posted(json.dumps(message).encode(), headers)
+    assert (status, body["error"]["code"]) == (400, mcp.HEADER_MISMATCH)
+    twice = json.dumps(message)[:-1] + ',"method":"tools/list"}'
+    assert (await door.posted(twice.encode(), {**headers, "Mcp-Method": "tools/call"}))[0] == 400
+    assert door.provider.calls == []
+
+
+async def test_no_result_holds_the_credential(door: Agents) -> None:
+    async def echo(request: web.Request) -> web.Response:
+        return web.Response(status=302, headers={"Location": f"{request.url.origin()}/base/v1/next"})
+
+    key = await door.key(READ)
+    listed = await door.tell(key, "tools/list")
+    shown = await door.call(key, "get_issue", {"issue": "1"})
+    door.provider.answering = echo
+    redirected = await door.call(key, "get_issue", {"issue": "1"})
+    assert "key-of-c1" not in json.dumps([listed, shown, redirected])
+    assert len(door.provider.calls) == 2
+
+
+async def test_a_revoked_key_opens_neither_tools_nor_kept_answers(door: Agents) -> None:
+    async def binary(_request: web.Request) -> web.Response:
+        return web.Response(body=b"\xff" * 64, content_type="application/octet-stream")
+
+    door.provider.answering = binary
+    key = await door.key(READ)
+    (link,) = [
+        b for b in (await door.call(key, "get_issue", {"issue": "1"}))["content"] if b["type"] == "resource_link"
+    ]
+    (shown,) = (await door.running.json("GET", "/environment/api-keys"))["data"]
+    await door.running.json("DELETE", f"/environment/api-keys/{shown['id']}", expect=200)
+    for method, params in (("tools/list", {}), ("resources/read", {"uri": link["uri"]})):
+        assert (await door.told(key, method, **params))[0] == 401
+
+
+async def test_an_address_of_a_kept_answer_cannot_be_made(door: Agents) -> None:
+    key = await door.key(READ)
+    for uri in (
+        "gateway://answers/1",
+        "file:///etc/passwd",
+        "http://169.254.169.254/",
+        "gateway://answers/" + "A" * 300,
+    ):
+        assert (await door.tell(key, "resources/read", uri=uri))["code"] == mcp.INVALID_PARAMS
+    assert door.provider.calls == []
+
+
+async def test_a_link_is_given_to_keys_with_the_scope_alone(door: Agents) -> None:
+    limits = {"connections": ["lane/c9"]}
+    with_scope = await door.key(READ, limits=limits, scopes=["environment:proxy", CONNECT])
+    without = await door.key(READ, limits=limits)
+    able: dict[str, Any] = {"capabilities": {"elicitation": {"url": {}}}}
+    assert "/connect" in json.dumps(await door.call(with_scope, "get_issue", {"issue": "1"}))
+    refused = await door.call(without, "get_issue", {"issue": "1"}, **able)
+    assert refused["resultType"] == "complete"
+    assert f"{door.running.url}/connect" not in json.dumps(refused)
+
+
+EXPLODING = (
+    " | ".join(["[@,@]"] * 20),
+    " | ".join(["[@,@][]"] * 20),
+    "[*].{" + ",".join(f"a{n}: @" for n in range(40)) + "} | [*].{b: @, c: @}",
+    "[*].join('" + "x" * 200 + "', @)",
+    "[*].`[" + ",".join(["1"] * 100) + "]`",
+    "to_string([@,@]) | [@,@] | " + " | ".join(["[@,@,@,@]"] * 4),
+)
+
+
+@pytest.mark.parametrize("expression", EXPLODING, ids=range(len(EXPLODING)))
+def test_an_expression_that_would_fill_the_memory_is_refused_before_it_runs(expression: str) -> None:
+    with pytest.raises(UnfitExpression):
+        parsed(expression)
+
+
+def test_an_answer_of_more_values_than_bytes_can_say_is_a_text() -> None:
+    body = b"[" + b"[]," * 1_000_000 + b"1]"
+    shaped = provider_result(200, "OK", "application/json", body, None, 1000)
+    assert "structuredContent" not in shaped.result
+    assert shaped.keep
+
+
+def test_an_answer_of_millions_of_values_is_not_multiplied() -> None:
+    body = b"[" + b"1," * 2_000_000 + b"1]"
+    with pytest.raises(UnfitExpression, match="too large"):
+        selected(parsed("[*].{a:@,b:@,c:@,d:@,e:@,f:@}"), [1], values_in(body))
+
+
+async def test_a_huge_answer_takes_no_more_memory_than_a_bound(door: Agents) -> None:
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        for _ in range(1600):  # 100 MiB
+            await response.write(b"[" + b" " * 65535)
+        return response
+
+    door.provider.answering = endless
+    key = await door.key(READ)
+    tracemalloc.start()
+    try:
+        result = await door.call(key, "get_issue", {"issue": "1"})
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert "more than 8 MiB" in text_of(result)
+    assert peak < 40 << 20
+
+
+ODD: tuple[Any, ...] = (
+    None,
+    True,
+    0,
+    -1,
+    1.5,
+    10**400,
+    "",
+    "x",
+    "/",
+    "\x00",
+    "é" * 3000,
+    [],
+    [[]],
+    {},
+    {"a": {}},
+    {"_meta": []},
+)
+FIELDS = ("name", "arguments", "uri", "cursor", "_meta", "requestState", "inputResponses", "protocolVersion")
+OF_TOOLS = (
+    "issue",
+    "method",
+    "path",
+    "query",
+    "body",
+    "body_as",
+    "select",
+    "max_bytes",
+    "connection",
+    "name",
+    "arguments",
+)
+METHODS = ("initialize", "ping", "tools/list", "tools/call", "resources/read", "resources/list", "server/discover", "x")
+TOOLS = ("get_issue", "call_api", "find_tools", "describe_tool", "call_tool")
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_no_message_is_a_fault_of_ours(door: Agents, seed: int) -> None:
+    draw = random.Random(seed)
+    key = await door.key(READ, "POST /base/v1/{kind} as make")
+    for _ in range(250):
+        params: dict[str, Any] = {name: draw.choice(ODD) for name in draw.sample(FIELDS, draw.randint(0, 4))}
+        if draw.random() < 0.8:
+            arguments: dict[str, Any] = {name: draw.choice(ODD) for name in draw.sample(OF_TOOLS, draw.randint(0, 4))}
+            if draw.random() < 0.5:
+                arguments |= {"method": "GET", "path": "/issue/1"}
+            params |= {"name": draw.choice(TOOLS), "arguments": arguments}
+        message = {"jsonrpc": "2.0", "id": draw.choice([1, "a"]), "method": draw.choice(METHODS), "params": params}
+        if draw.random() < 0.7:
+            message["method"] = "tools/call"
+        status, body = await door.posted(json.dumps(message).encode(), {"Authorization": f"Bearer {key}"})
+        assert status < 500, (message, body)
+        assert "result" in body or "error" in body
+
+
+async def test_an_agent_that_leaves_ends_its_call(door: Agents) -> None:
+    begun, noted = asyncio.Event(), asyncio.Queue[ExchangeRecord]()
+    done = asyncio.Event()
+
+    async def silent(_request: web.Request) -> web.StreamResponse:
+        begun.set()
+        await done.wait()
+        return web.Response()
+
+    key = await door.key(READ)
+    door.running.runtime.call_queue.note = noted.put_nowait  # type: ignore[method-assign]
+    door.provider.answering = silent
+    call = asyncio.create_task(door.call(key, "get_issue", {"issue": "1"}))
+    async with asyncio.timeout(PATIENCE_S):
+        await begun.wait()
+        call.cancel()
+        inner, outer = await noted.get(), await noted.get()
+    done.set()
+    assert (inner.path, inner.error_code, outer.path, outer.error_code) == (
+        "/issue/1",
+        "client_left",
+        "/mcp",
+        "client_left",
+    )
+
+
+async def test_a_capability_leads_to_its_door_on_a_warm_connection_too(door: Agents) -> None:
+    """The fast path takes what is below a capability's address; the door is not its to take."""
+    wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["lane/c1"], "rules": [READ]}}
+    made = await door.running.json("POST", "/environment/api-keys", json=wish, expect=200)
+    path = f"/c/{made['data']['secret']}"
+    for _ in range(3):
+        async with door.running.http.get(f"{door.running.url}{path}/issue/1") as answer:
+            assert answer.status == 200
+            await answer.read()
+    taken = door.running.fast_path.taken
+    assert taken > 0
+    assert list(await door.tools("unused", path=f"{path}/mcp")) == ["get_issue"]
+    assert door.running.fast_path.taken == taken
+    assert len(door.provider.calls) == 3
+
+
+async def test_a_vendors_mcp_server_behind_a_capability_stays_the_vendors(
+    door: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.mcp.lazy_endpoint.MCP_MODES", "API_")  # as if the mode of `lane` were MCP_OAUTH2
+    wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["lane/c1"]}}
+    made = await door.running.json("POST", "/environment/api-keys", json=wish, expect=200)
+    _, body = await door.told("unused", "tools/list", path=f"/c/{made['data']['secret']}/mcp")
+    assert body["path"] == "/base/v1/mcp"

@@ -1,0 +1,41 @@
+"""Whole answers: for their key, for minutes, within a bound."""
+
+from gateway.mcp.kept_answers import KEPT_S, MOST_BYTES, SHARE_BYTES, KeptAnswers
+from tests.fakes.clock import Clock
+
+
+def test_an_answer_is_for_its_key_and_for_minutes(clock: Clock) -> None:
+    kept = KeptAnswers()
+    one = kept.keep("1", "text/plain", b"x")
+    assert one is not None
+    assert kept.get("2", one) is None
+    found = kept.get("1", one)
+    assert found is not None
+    assert found.body == b"x"
+    clock.ahead_s = KEPT_S
+    assert kept.get("1", one) is None
+    assert kept.size == 0
+
+
+def test_a_key_pushes_out_its_own_first_and_the_whole_is_bounded(clock: Clock) -> None:
+    kept = KeptAnswers()
+    other = kept.keep("other", "", b"o")
+    assert other is not None
+    large = bytes(SHARE_BYTES // 2)
+    first, second, third = [kept.keep("1", "", large) for _ in range(3)]
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert kept.get("1", first) is None
+    assert kept.get("1", second) is not None
+    assert kept.get("other", other) is not None
+    for number in range(20):
+        kept.keep(f"key {number}", "", large)
+    assert kept.size <= MOST_BYTES
+    assert kept.get("other", other) is None
+
+
+def test_what_is_larger_than_a_share_is_not_kept() -> None:
+    kept = KeptAnswers()
+    assert kept.keep("1", "", bytes(SHARE_BYTES + 1)) is None
+    assert kept.size == 0

@@ -1,0 +1,340 @@
+"""``POST /mcp`` from end to end: what a key's rules list, and what its calls do at the provider."""
+
+import json
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from gateway import create_app
+from gateway.config import parse
+from gateway.mcp import mcp_messages as mcp
+from gateway.mcp.mcp_endpoint import MOST_ANSWER
+from gateway.records.proxied_call import ExchangeRecord
+from tests.fakes.agents import CONNECT, Agents, text_of
+
+RULES = (
+    "GET /base/v1/search as search_issues",
+    "POST /base/v1/issue/{issue}/comment as comment",
+    "GET /base/v1/issue/*",
+)
+
+
+async def test_the_rules_of_a_key_are_its_tools(door: Agents) -> None:
+    key = await door.key(*RULES)
+    tools = await door.tools(key)
+    assert list(tools) == ["search_issues", "comment", "get_issue"]
+    assert tools["comment"]["inputSchema"]["required"] == ["issue"]
+    assert "connection" not in tools["comment"]["inputSchema"]["properties"]
+    assert tools["search_issues"]["annotations"]["readOnlyHint"] is True
+    assert "body" not in tools["search_issues"]["inputSchema"]["properties"]
+
+
+async def test_a_call_is_the_request_of_its_rule(door: Agents) -> None:
+    key = await door.key(*RULES)
+    arguments = {"issue": "A-1", "query": {"notify": False, "tag": ["a", "b c"]}, "body": {"text": "hé"}}
+    result = await door.call(key, "comment", arguments)
+    assert result["isError"] is False
+    assert result["structuredContent"]["method"] == "POST"
+    expected = '{"text":"hé"}'.encode()
+    path = "/base/v1/issue/A-1/comment?notify=false&tag=a&tag=b%20c"
+    assert door.provider.calls == [("POST", path, "Bearer key-of-c1", expected)]
+    assert json.loads(text_of(result)) == result["structuredContent"]
+
+
+async def test_a_form_is_sent_as_one(door: Agents) -> None:
+    key = await door.key("POST /base/v1/charges")
+    await door.call(key, "post_charges", {"body": {"amount": 5, "items[0]": "a&b"}, "body_as": "form"})
+    assert door.provider.calls[0][3] == b"amount=5&items[0]=a%26b"
+
+
+async def test_the_raw_api_is_under_the_same_rules(door: Agents) -> None:
+    key = await door.key(*RULES)
+    allowed = await door.call(key, "call_api", {"method": "GET", "path": "/search", "query": {"q": "x"}})
+    assert allowed["structuredContent"]["path"] == "/base/v1/search?q=x"
+    refused = await door.call(key, "call_api", {"method": "DELETE", "path": "/issue/1"})
+    assert refused["isError"] is True
+    error = refused["structuredContent"]["error"]
+    assert (error["status"], error["payload"]["rule"]) == (403, "rules")
+    assert "Changed by" in text_of(refused)
+    assert len(door.provider.calls) == 1
+
+
+async def test_a_key_without_rules_lists_the_raw_api_alone(door: Agents) -> None:
+    key = await door.key()
+    assert list(await door.tools(key)) == ["call_api"]
+    assert (await door.call(key, "call_api", {"method": "PUT", "path": "/x"}))["isError"] is False
+
+
+async def test_a_key_of_gateway_yaml_does_not_open_the_door(door: Agents) -> None:
+    key = door.running.headers["Authorization"].removeprefix("Bearer ")
+    status, body = await door.told(key, "tools/list")
+    assert (status, body["error"]["code"], body["error"]["payload"]["rule"]) == (403, "forbidden", "key")
+
+
+async def test_a_long_list_is_searched(door: Agents) -> None:
+    rules = [f"GET /base/v1/thing{n}/*" for n in range(20)]
+    key = await door.key(*rules, "POST /base/v1/pinned as make_it")
+    tools = await door.tools(key)
+    assert list(tools) == ["make_it", "find_tools", "describe_tool", "call_tool"]
+    assert tools["call_tool"]["annotations"]["readOnlyHint"] is False
+    found = text_of(await door.call(key, "find_tools", {"query": "thing17"}))
+    assert found.splitlines()[0] == "get_thing17: GET /thing17/{thing17}"
+    about = await door.call(key, "describe_tool", {"name": "get_thing17"})
+    assert about["structuredContent"]["inputSchema"]["required"] == ["thing17"]
+    result = await door.call(key, "call_tool", {"name": "get_thing17", "arguments": {"thing17": "x"}})
+    assert result["structuredContent"]["path"] == "/base/v1/thing17/x"
+    assert (await door.call(key, "call_tool", {"name": "get_thing99", "arguments": {}}))["isError"] is True
+
+
+async def test_several_connections_are_never_guessed(door: Agents) -> None:
+    key = await door.key("GET /base/v1/me", limits={"connections": ["lane/c1", "lane/c2"]})
+    tool = (await door.tools(key))["get_me"]["inputSchema"]
+    assert tool["properties"]["connection"] == {"enum": ["lane/c1", "lane/c2"]}
+    assert "connection" in tool["required"]
+    asked = await door.call(key, "get_me")
+    assert asked["isError"] is True
+    assert "lane/c1, lane/c2" in text_of(asked)
+    assert door.provider.calls == []
+    await door.call(key, "get_me", {"connection": "lane/c2"})
+    assert door.provider.calls[0][2] == "Bearer key-of-c2"
+
+
+async def test_connections_are_named_to_keys_that_may_list_them_alone(door: Agents) -> None:
+    blind = await door.key("GET /base/v1/me", limits={"connections": None, "tags": {"team": "red"}})
+    assert "environment:connections:list" in text_of(await door.call(blind, "get_me"))
+    seeing = await door.key(
+        "GET /base/v1/me",
+        limits={"connections": None, "tags": {"team": "red"}},
+        scopes=["environment:proxy", "environment:connections:list"],
+    )
+    assert (await door.call(seeing, "get_me"))["isError"] is False
+    assert door.provider.calls[0][2] == "Bearer key-of-c1"
+
+
+async def test_a_missing_connection_gives_its_link_as_text(door: Agents) -> None:
+    limits = {"connections": ["lane/c9"]}
+    key = await door.key("GET /base/v1/me", limits=limits, scopes=["environment:proxy", CONNECT])
+    result = await door.call(key, "get_me")
+    assert result["isError"] is True
+    url = result["structuredContent"]["error"]["payload"]["connect_url"]
+    assert f"open {url}" in text_of(result)
+    assert "call again" in text_of(result)
+    await door.connect("c9")
+    assert (await door.call(key, "get_me"))["isError"] is False
+
+
+async def test_a_client_that_opens_addresses_is_asked_to_and_calls_again(door: Agents) -> None:
+    key = await door.key("GET /base/v1/me", limits={"connections": ["lane/c9"]}, scopes=["environment:proxy", CONNECT])
+    able: dict[str, Any] = {"capabilities": {"elicitation": {"url": {}}}}
+    asked = await door.call(key, "get_me", **able)
+    assert asked["resultType"] == "input_required"
+    (wanted,) = asked["inputRequests"].values()
+    assert (wanted["method"], wanted["params"]["mode"]) == ("elicitation/create", "url")
+    assert "/connect" in wanted["params"]["url"]
+    again = {**able, "requestState": asked["requestState"]}
+    declined = await door.call(key, "get_me", **again, inputResponses={"connect": {"action": "decline"}})
+    assert "did not connect" in text_of(declined)
+    missing = await door.call(key, "get_me", **again, inputResponses={"connect": {"action": "accept"}})
+    assert missing["isError"] is True
+    await door.connect("c9")
+    done = await door.call(key, "get_me", **again, inputResponses={"connect": {"action": "accept"}})
+    assert done["isError"] is False
+
+
+async def test_the_state_of_a_retry_is_for_its_key_and_call_alone(door: Agents) -> None:
+    limits = {"connections": ["lane/c9"]}
+    scopes = ["environment:proxy", CONNECT]
+    key = await door.key("GET /base/v1/*", limits=limits, scopes=scopes)
+    other = await door.key("GET /base/v1/*", limits=limits, scopes=scopes)
+    able: dict[str, Any] = {"capabilities": {"elicitation": {"url": {}}}}
+    state = (await door.call(key, "get", {"v1": "a"}, **able))["requestState"]
+    for bearer, arguments, given in (
+        (other, {"v1": "a"}, state),
+        (key, {"v1": "b"}, state),
+        (key, {"v1": "a"}, state[:-2]),
+    ):
+        error = await door.call(bearer, "get", arguments, **able, requestState=given)
+        assert error["code"] == mcp.INVALID_PARAMS
+
+
+async def test_an_answer_of_the_provider_that_is_an_error_is_one(door: Agents) -> None:
+    async def no(_request: web.Request) -> web.Response:
+        return web.json_response({"why": "no such issue"}, status=404)
+
+    door.provider.answering = no
+    key = await door.key(*RULES)
+    result = await door.call(key, "get_issue", {"issue": "x"})
+    assert result["isError"] is True
+    assert result["structuredContent"] == {"status": 404, "body": {"why": "no such issue"}}
+    assert "404 Not Found" in text_of(result)
+
+
+async def test_a_large_answer_is_cut_to_whole_items_and_the_rest_is_behind_a_link(door: Agents) -> None:
+    issues = [{"id": n, "text": "x" * 1000} for n in range(1000)]
+
+    async def large(_request: web.Request) -> web.Response:
+        return web.json_response({"total": 1000, "issues": issues})
+
+    door.provider.answering = large
+    key = await door.key(*RULES)
+    result = await door.call(key, "search_issues")
+    shown = result["structuredContent"]["issues"]
+    assert 0 < len(shown) < 25
+    assert shown == issues[: len(shown)]
+    assert len(result["content"][0]["text"].encode()) <= 20_000
+    assert f"{len(shown)} of 1000 of 'issues'" in text_of(result)
+    (link,) = [block for block in result["content"] if block["type"] == "resource_link"]
+    read = await door.tell(key, "resources/read", uri=link["uri"])
+    assert json.loads(read["contents"][0]["text"])["issues"] == issues
+    other = await door.key(*RULES)
+    assert (await door.tell(other, "resources/read", uri=link["uri"]))["code"] == mcp.INVALID_PARAMS
+    few = await door.call(key, "search_issues", {"select": "issues[?id > `990`].id", "max_bytes": 500})
+    assert json.loads(text_of(few)) == list(range(991, 1000))
+
+
+async def test_a_worker_that_does_not_have_the_whole_fetches_it_again(
+    door: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def large(_request: web.Request) -> web.Response:
+        return web.Response(body=b"\x00\xff" * 100, content_type="application/octet-stream")
+
+    door.provider.answering = large
+    key = await door.key(*RULES)
+    (link,) = [b for b in (await door.call(key, "search_issues"))["content"] if b["type"] == "resource_link"]
+    monkeypatch.setattr("gateway.mcp.kept_answers.KeptAnswers.get", lambda *_: None)
+    read = await door.tell(key, "resources/read", uri=link["uri"])
+    assert read["contents"][0]["mimeType"] == "application/octet-stream"
+    assert len(door.provider.calls) == 2
+
+
+async def test_an_answer_past_what_can_be_held_is_let_go(door: Agents) -> None:
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        for _ in range(MOST_ANSWER // 65536 + 1600):
+            await response.write(b" " * 65536)
+        return response
+
+    door.provider.answering = endless
+    key = await door.key(*RULES)
+    result = await door.call(key, "search_issues")
+    assert result["isError"] is True
+    assert "more than 8 MiB" in text_of(result)
+    assert door.running.runtime.page_memory.reserved == 0
+
+
+async def test_an_answer_that_breaks_off_is_not_shown(door: Agents) -> None:
+    async def broken(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": "100"})
+        await response.prepare(request)
+        await response.write(b'{"half":')
+        assert request.transport is not None
+        request.transport.close()
+        return response
+
+    door.provider.answering = broken
+    result = await door.call(await door.key(*RULES), "search_issues")
+    assert result["isError"] is True
+    assert "half" not in json.dumps(result)
+
+
+async def test_rate_and_budget_are_counted_as_for_a_proxied_call(door: Agents) -> None:
+    key = await door.key(*RULES, limits={"budget": 2, "rate": 5})
+    for _ in range(2):
+        assert (await door.call(key, "search_issues"))["isError"] is False
+    spent = await door.call(key, "search_issues")
+    assert spent["structuredContent"]["error"]["payload"]["rule"] == "budget"
+    await door.tools(key)
+    assert len(door.provider.calls) == 2
+    assert (await door.call(key, "search_issues"))["structuredContent"]["error"]["payload"]["rule"] == "budget"
+    status, body = await door.told(key, "tools/list")
+    assert (status, body["error"]["payload"]["rule"]) == (429, "rate")
+
+
+async def test_a_call_is_recorded_with_key_connection_and_rule(door: Agents) -> None:
+    noted: list[ExchangeRecord] = []
+    door.running.runtime.call_queue.note = noted.append  # type: ignore[method-assign]
+    key = await door.key(*RULES)
+    noted.clear()
+    await door.call(key, "search_issues", {"query": {"secret": "x"}})
+    inner, outer = noted
+    assert (inner.path, inner.connection_id, inner.rule, inner.status) == ("/search", "c1", RULES[0], 200)
+    assert (outer.path, outer.status) == ("/mcp", 200)
+    assert inner.request_id == outer.request_id
+    assert inner.key_id == outer.key_id is not None
+
+
+async def test_a_page_of_another_origin_is_refused(door: Agents) -> None:
+    key = await door.key(*RULES)
+    message = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "ping"}).encode()
+    bearer = {"Authorization": f"Bearer {key}"}
+    assert (await door.posted(message, {**bearer, "Origin": "https://attacker.example"}))[0] == 403
+    assert (await door.posted(message, {**bearer, "Origin": door.running.url}))[0] == 200
+
+
+async def test_other_methods_of_http_are_405_and_notifications_202(door: Agents) -> None:
+    key = await door.key(*RULES)
+    bearer = {"Authorization": f"Bearer {key}"}
+    for method in ("GET", "DELETE"):
+        async with door.running.http.request(method, f"{door.running.url}/mcp", headers=bearer) as answer:
+            assert answer.status == 405
+            assert "POST" in answer.headers["Allow"]
+    note = json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}).encode()
+    assert await door.posted(note, bearer) == (202, None)
+
+
+async def test_a_client_of_2025_is_served_without_a_session(door: Agents) -> None:
+    key = await door.key(*RULES)
+    begun = await door.tell(key, "initialize", revision="2025-11-25", protocolVersion="2025-06-18")
+    assert begun["protocolVersion"] == "2025-06-18"
+    tools = await door.tools(key, revision="2025-06-18")
+    assert "search_issues" in tools
+    result = await door.call(key, "search_issues", revision="2025-06-18")
+    assert "resultType" not in result
+    assert result["structuredContent"]["path"] == "/base/v1/search"
+
+
+async def test_a_capability_has_the_door_below_its_address(door: Agents) -> None:
+    wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["lane/c1"], "rules": [RULES[0]]}}
+    made = await door.running.json("POST", "/environment/api-keys", json=wish, expect=200)
+    path = f"/c/{made['data']['secret']}"
+    assert list(await door.tools("unused", path=f"{path}/mcp")) == ["search_issues"]
+    result = await door.call("unused", "search_issues", {"query": {"a": 1}}, path=f"{path}/mcp")
+    assert result["structuredContent"]["path"] == "/base/v1/search?a=1"
+    async with door.running.http.get(f"{door.running.url}{path}/mcp") as answer:
+        assert answer.status == 405
+    async with door.running.http.get(f"{door.running.url}{path}/search") as answer:
+        assert answer.status == 200
+
+
+@pytest.mark.parametrize("path", ["/a\r\nX-Evil: 1", "/a b", "/é", "//x", "/a/../b", "/%2e%2e/x", "search"])
+async def test_a_path_that_no_request_line_could_have_is_refused(door: Agents, path: str) -> None:
+    key = await door.key("* /base/v1/**")
+    result = await door.call(key, "call_api", {"method": "GET", "path": path})
+    assert result["isError"] is True
+    assert door.provider.calls == []
+
+
+async def test_a_plugin_below_a_prefix_has_the_door_as_well(door: Agents) -> None:
+    key = await door.key(*RULES)
+    host = web.Application()
+    host.add_subapp("/gateway", create_app(parse(door.running.document, base=door.running.folder, environ={})))
+    async with TestClient(TestServer(host)) as client:
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "search_issues", "arguments": {}}}
+        async with client.post("/gateway/mcp", json=call, headers={"Authorization": f"Bearer {key}"}) as answer:
+            result = (await answer.json())["result"]
+    assert result["structuredContent"]["path"] == "/base/v1/search"
+
+
+async def test_the_trace_of_a_message_goes_on(door: Agents) -> None:
+    noted: list[ExchangeRecord] = []
+    door.running.runtime.call_queue.note = noted.append  # type: ignore[method-assign]
+    key = await door.key(*RULES)
+    noted.clear()
+    trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    params = {"name": "search_issues", "arguments": {}, "_meta": {"traceparent": trace}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    await door.posted(json.dumps(message).encode(), {"Authorization": f"Bearer {key}"})
+    assert noted[0].traceparent == trace

@@ -1,0 +1,195 @@
+"""The Model Context Protocol without I/O: what is read out of a POST, and how it is answered."""
+
+import base64
+import json
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.mcp import mcp_messages as mcp
+from gateway.mcp.mcp_messages import RpcError, RpcNotification, RpcRequest
+
+META: dict[str, Any] = {mcp.META_VERSION: mcp.MODERN, mcp.META_CAPABILITIES: {}}
+
+
+def modern(method: str = "tools/list", **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": META}}
+
+
+def routed(method: str = "tools/list", name: str | None = None, version: str = mcp.MODERN) -> list[tuple[str, str]]:
+    named = [("Mcp-Name", name)] if name is not None else []
+    return [("MCP-Protocol-Version", version), ("Mcp-Method", method), *named]
+
+
+def read(message: Any, headers: list[tuple[str, str]] | None = None) -> RpcRequest | RpcNotification:
+    body = message if isinstance(message, bytes) else json.dumps(message).encode()
+    return mcp.read_message(body, headers or [])
+
+
+def refused(message: Any, headers: list[tuple[str, str]] | None = None) -> RpcError:
+    with pytest.raises(RpcError) as raised:
+        read(message, headers)
+    return raised.value
+
+
+def test_a_request_of_the_present_revision_says_everything_itself() -> None:
+    found = read(modern("tools/call", name="get_x"), routed("tools/call", "get_x"))
+    assert isinstance(found, RpcRequest)
+    assert (found.revision, found.method, found.params["name"], found.modern) == (
+        mcp.MODERN,
+        "tools/call",
+        "get_x",
+        True,
+    )
+
+
+def test_a_name_that_no_header_can_carry_comes_in_base64() -> None:
+    name = "größe"
+    coded = f"=?base64?{base64.b64encode(name.encode()).decode()}?="
+    read(modern("tools/call", name=name), routed("tools/call", coded))
+    assert (
+        refused(modern("tools/call", name=name), routed("tools/call", coded[:-3] + "x?=")).code == mcp.HEADER_MISMATCH
+    )
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        routed("tools/list", "get_x"),
+        routed("tools/call", "delete_all"),
+        routed("tools/call"),
+        routed("tools/call", "get_x", "2025-11-25"),
+        [*routed("tools/call", "get_x"), ("mcp-name", "delete_all")],
+        [*routed("tools/call", "get_x"), ("MCP-METHOD", "tools/list")],
+    ],
+    ids=["none", "other method", "other name", "no name", "other revision", "name twice", "method twice"],
+)
+def test_headers_that_say_something_else_than_the_body_are_refused(headers: list[tuple[str, str]]) -> None:
+    fault = refused(modern("tools/call", name="get_x"), headers)
+    assert fault.code == mcp.HEADER_MISMATCH
+    assert mcp.error_reply(fault, None, 1).status == 400
+
+
+def test_an_unknown_revision_is_answered_with_those_that_there_are() -> None:
+    message = modern()
+    message["params"]["_meta"] = {**META, mcp.META_VERSION: "2031-01-01"}
+    fault = refused(message, routed(version="2031-01-01"))
+    assert (fault.code, fault.data) == (-32022, {"supported": list(mcp.REVISIONS), "requested": "2031-01-01"})
+    old = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    assert refused(old, [("MCP-Protocol-Version", "2031-01-01")]).code == -32022
+    assert mcp.error_reply(fault, None, 1).status == 400
+
+
+def test_capabilities_are_part_of_each_request() -> None:
+    message = modern()
+    message["params"]["_meta"] = {mcp.META_VERSION: mcp.MODERN}
+    fault = refused(message, routed())
+    assert fault.code == mcp.INVALID_PARAMS
+    assert mcp.META_CAPABILITIES in fault.message
+
+
+@pytest.mark.parametrize("revision", mcp.HANDSHAKE)
+def test_a_client_of_2025_begins_with_initialize_and_goes_on_by_header(revision: str) -> None:
+    begin = read({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": revision}})
+    assert isinstance(begin, RpcRequest)
+    assert mcp.negotiated(begin.params) == revision
+    message = {"jsonrpc": "2.0", "id": "a", "method": "tools/list"}
+    found = read(message, [("MCP-Protocol-Version", revision)])
+    assert isinstance(found, RpcRequest)
+    assert (found.id, found.revision, found.modern) == ("a", revision, False)
+
+
+def test_initialize_with_an_unknown_revision_gets_the_newest_that_has_a_handshake() -> None:
+    assert mcp.negotiated({"protocolVersion": "2024-11-05"}) == "2025-11-25"
+    assert mcp.negotiated({"protocolVersion": ["2025-06-18"]}) == "2025-11-25"
+
+
+def test_notifications_and_answers_want_no_answer() -> None:
+    assert read({"jsonrpc": "2.0", "method": "notifications/initialized"}) == RpcNotification(
+        "notifications/initialized"
+    )
+    assert read({"jsonrpc": "2.0", "id": 4, "result": {}}) == RpcNotification("")
+
+
+NO_MESSAGE: dict[str, tuple[Any, int]] = {
+    "no JSON": (b"{", mcp.PARSE_ERROR),
+    "no UTF-8": (b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', mcp.PARSE_ERROR),
+    "a member twice": (b'{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/call"}', mcp.PARSE_ERROR),
+    "NaN": (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":NaN}}', mcp.PARSE_ERROR),
+    "half a pair": (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"\\ud800"}}', mcp.PARSE_ERROR),
+    "deep": (b'{"jsonrpc":"2.0","id":1,"method":"p","params":{"x":' + b"[" * 65 + b"]" * 65 + b"}}", mcp.PARSE_ERROR),
+    "deeper than Python reads": (b"[" * 100_000, mcp.PARSE_ERROR),
+    "a number without end": (b'{"id":' + b"1" * 10_000 + b"}", mcp.PARSE_ERROR),
+    "a batch": ([{"jsonrpc": "2.0", "id": 1, "method": "ping"}], mcp.INVALID_REQUEST),
+    "a text": ("ping", mcp.INVALID_REQUEST),
+    "another version": ({"jsonrpc": "1.0", "id": 1, "method": "ping"}, mcp.INVALID_REQUEST),
+    "no method": ({"jsonrpc": "2.0", "id": 1}, mcp.INVALID_REQUEST),
+    "a long method": ({"jsonrpc": "2.0", "id": 1, "method": "x" * 129}, mcp.INVALID_REQUEST),
+    "id null": ({"jsonrpc": "2.0", "id": None, "method": "ping"}, mcp.INVALID_REQUEST),
+    "id true": ({"jsonrpc": "2.0", "id": True, "method": "ping"}, mcp.INVALID_REQUEST),
+    "id a fraction": ({"jsonrpc": "2.0", "id": 1.5, "method": "ping"}, mcp.INVALID_REQUEST),
+    "params a list": ({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": [1]}, mcp.INVALID_REQUEST),
+}
+
+
+@pytest.mark.parametrize("what", NO_MESSAGE)
+def test_what_is_no_single_plain_message_is_refused(what: str) -> None:
+    message, code = NO_MESSAGE[what]
+    fault = refused(message)
+    assert fault.code == code
+    assert mcp.error_reply(fault, None, None).status == 400
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=20,
+    )
+)
+@settings(max_examples=300)
+def test_any_json_is_read_or_refused(value: Any) -> None:
+    body = json.dumps(value).encode()
+    with suppress(RpcError):
+        read(body)
+    mcp.id_in(body)
+
+
+def test_results_are_complete_and_lists_say_how_long_they_hold() -> None:
+    request = RpcRequest(7, "tools/list", {}, mcp.MODERN)
+    body = mcp.result_reply(request, {"tools": []}, {"name": "g"}, 60_000).body
+    assert body is not None
+    assert body["result"] == {
+        "tools": [],
+        "resultType": "complete",
+        "ttlMs": 60_000,
+        "cacheScope": "private",
+        "_meta": {mcp.META_SERVER: {"name": "g"}},
+    }
+    older = mcp.result_reply(RpcRequest(7, "tools/list", {}, "2025-06-18"), {"tools": []}, {"name": "g"}, 60_000)
+    assert older.body == {"jsonrpc": "2.0", "id": 7, "result": {"tools": []}}
+
+
+def test_an_error_of_a_method_is_a_404_since_2026_and_a_200_before() -> None:
+    fault = RpcError(mcp.METHOD_NOT_FOUND, "No.")
+    assert mcp.error_reply(fault, RpcRequest(1, "x", {}, mcp.MODERN), 1).status == 404
+    assert mcp.error_reply(fault, RpcRequest(1, "x", {}, "2025-11-25"), 1).status == 200
+
+
+@pytest.mark.parametrize(
+    ("accept", "taken"),
+    [(None, True), ("*/*", True), ("text/event-stream, application/json;q=0.9", True), ("text/event-stream", False)],
+)
+def test_an_answer_is_json_or_none(accept: str | None, taken: bool) -> None:
+    assert mcp.accepts_json(accept) is taken
+
+
+def test_structured_content_that_is_no_object_is_for_clients_of_2026() -> None:
+    for revision, there in ((mcp.MODERN, True), ("2025-11-25", False)):
+        body = mcp.result_reply(RpcRequest(1, "tools/call", {}, revision), {"structuredContent": [1]}, {}, None).body
+        assert body is not None
+        assert ("structuredContent" in body["result"]) is there

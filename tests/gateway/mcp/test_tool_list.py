@@ -1,0 +1,113 @@
+"""Rules as tools: names, arguments, schemas, annotations."""
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.access.key_policy import parse
+from gateway.mcp.tool_list import IDEMPOTENT, SAFE, annotations, below_base, found, listed, overlap, tools_of
+
+JIRA = "ex/jira/${connectionConfig.cloudId}"
+
+
+def shown_path(rule: str, base: str | None = "") -> str | None:
+    tools = tools_of([[parse(rule)]], {"jira": base})
+    return tools[0].shown_path if tools else None
+
+
+@pytest.mark.parametrize(
+    ("rule", "base", "path"),
+    [
+        ("GET /ex/jira/*/rest/api/3/search*", JIRA, "/rest/api/3/search{search_rest}"),
+        ("GET /ex/jira/*/rest/api/3/issue/{issue} as x", JIRA, "/rest/api/3/issue/{issue}"),
+        ("GET /ex/**", JIRA, "/{ex_rest}"),
+        ("GET /repos/*/*/issues/*", "", "/repos/{repos}/{repos_2}/issues/{issues}"),
+        ("GET /v1/*", "v1", "/{v1}"),
+        ("GET /v1", "v1", "/"),
+        ("GET /v2/*", "v1", None),
+        ("GET /v1", "v1/x", None),
+        ("GET /bot*/sendMessage", "bot${apiKey}", "/sendMessage"),
+        ("GET /a/*/b", None, "/a/{a}/b"),
+        ("GET /query/*", "", "/query/{query_}"),
+        ("GET /3/*", "", "/3/{part_3}"),
+    ],
+)
+def test_the_arguments_of_a_tool_are_what_its_rule_leaves_open(rule: str, base: str | None, path: str | None) -> None:
+    assert shown_path(rule, base) == path
+
+
+def test_a_name_is_that_of_the_rule_or_made_of_its_path() -> None:
+    rules = [parse(one) for one in ("GET /rest/api/3/issue/*", "GET /rest/api/3/issue*", "* /x", "GET /y as get_x")]
+    names = [tool.name for tool in tools_of([rules], {"a": ""})]
+    assert names == ["get_rest_api_3_issue", "get_rest_api_3_issue_2", "call_x", "get_x"]
+    assert all(re.fullmatch(r"[A-Za-z0-9_]{1,64}", name) for name in names)
+
+
+def test_a_rule_that_a_key_above_rules_out_is_no_tool() -> None:
+    above = [parse("GET /a/**"), parse("POST /b/*/c")]
+    own = [parse("GET,POST /a/x"), parse("GET /b/1/c"), parse("POST /b/*/*"), parse("GET /z")]
+    tools = tools_of([above, own], {"a": ""})
+    assert [(tool.rule.text, tool.methods) for tool in tools] == [
+        ("GET,POST /a/x", ("GET",)),
+        ("POST /b/*/*", ("POST",)),
+    ]
+
+
+_PATHS = st.lists(st.sampled_from(["a", "b", "/", "*", "**", "ab"]), min_size=1, max_size=6).map(
+    lambda parts: re.sub(r"\*{3,}", "**", "/" + "".join(parts))
+)
+
+
+def fits(path: str, text: str) -> bool:
+    pattern = re.escape(path).replace(r"\*\*", ".*").replace(r"\*", "[^/]*")
+    return re.fullmatch(pattern, text) is not None
+
+
+@given(_PATHS, _PATHS, st.text("ab/", max_size=6))
+def test_two_paths_overlap_where_a_text_fits_both(one: str, other: str, rest: str) -> None:
+    if fits(one, f"/{rest}") and fits(other, f"/{rest}"):
+        assert overlap(one, other)
+
+
+@pytest.mark.parametrize(("one", "other"), [("/a", "/b"), ("/a/*", "/a"), ("/*/x", "/a/*/x"), ("/a*b", "/ac")])
+def test_two_paths_without_a_common_text_do_not(one: str, other: str) -> None:
+    assert not overlap(one, other)
+
+
+@given(
+    st.sets(
+        st.sampled_from(["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "PROPFIND", "PURGE"]), min_size=1
+    )
+)
+def test_annotations_follow_the_method(methods: set[str]) -> None:
+    hints = annotations(methods)
+    assert hints["readOnlyHint"] is (methods <= SAFE)
+    assert hints["destructiveHint"] is not hints["readOnlyHint"]
+    assert hints["idempotentHint"] is (methods <= IDEMPOTENT)
+    assert hints["openWorldHint"] is True
+
+
+def test_a_list_for_reading_is_cheap() -> None:
+    """A token has about four characters."""
+    one = [parse("GET /ex/jira/*/rest/api/3/search/jql as search_issues")]
+    many = [
+        parse(f"GET /ex/jira/*/rest/api/3/{name}/* as get_{name}")
+        for name in ("issue", "project", "user", "board", "filter")
+    ]
+    for rules, most in ((one, 300), (many, 1000)):
+        tools = listed(tools_of([rules], {"jira": JIRA}), [rules], ["jira/u"], choose=False)
+        assert len(json.dumps(tools)) / 4 <= most
+
+
+def test_a_search_gives_the_best_first() -> None:
+    rules = [parse(one) for one in ("GET /issue/*", "POST /issue/*/comment as add_comment", "GET /user")]
+    tools = tools_of([rules], {"a": ""})
+    assert [tool.name for tool in found(tools, "comment on issue")] == ["add_comment", "get_issue"]
+    assert found(tools, "nothing") == []
+
+
+def test_a_base_that_is_longer_than_the_rule_is_none_of_its_own() -> None:
+    assert below_base(parse("GET /a"), "a/b") is None

@@ -1,0 +1,138 @@
+"""Answers as results: never half a JSON, within the budget, and fit to be sent on whatever a provider wrote."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.mcp.json_select import UnfitExpression, growth, parsed, selected, values_in
+from gateway.mcp.tool_results import provider_result
+
+JSON = "application/json; charset=utf-8"
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=40),
+    lambda inner: st.lists(inner, max_size=30) | st.dictionaries(st.text(max_size=20), inner, max_size=6),
+    max_leaves=120,
+)
+
+
+def result(
+    body: bytes, media_type: str = JSON, select: str | None = None, max_bytes: int = 1000, status: int = 200
+) -> Any:
+    return provider_result(status, "OK", media_type, body, None if select is None else parsed(select), max_bytes)
+
+
+@given(_VALUES, st.integers(100, 600))
+@settings(max_examples=200)
+def test_what_is_shown_is_json_within_the_budget(value: Any, max_bytes: int) -> None:
+    body = json.dumps(value).encode()
+    shaped = result(body, max_bytes=max_bytes)
+    if "structuredContent" in shaped.result:
+        text = shaped.result["content"][0]["text"]
+        assert json.loads(text) == shaped.result["structuredContent"]
+        assert len(text.encode()) <= max_bytes
+    compact = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    assert shaped.keep is (len(compact) > max_bytes)
+    assert shaped.keep or shaped.result["structuredContent"] == value
+
+
+@given(st.binary(max_size=3000), st.sampled_from([JSON, "text/plain", "", "image/png", "application/xml"]))
+@settings(max_examples=200)
+def test_any_bytes_make_a_result_that_can_be_sent(body: bytes, media_type: str) -> None:
+    shaped = result(body, media_type)
+    json.dumps(shaped.result, ensure_ascii=False, allow_nan=False).encode()
+    assert shaped.result["content"] or not body
+
+
+@pytest.mark.parametrize(
+    "body", [b"NaN", b"[NaN]", b'{"a":1e999}', b'{"a":', b"[" * 5000, b'["\\ud800"]', b'{"a":"\\udfff"}']
+)
+def test_json_that_is_none_is_shown_as_text_or_mended(body: bytes) -> None:
+    json.dumps(result(body, max_bytes=100_000).result, ensure_ascii=False, allow_nan=False).encode()
+
+
+def test_the_first_items_of_the_longest_list_are_shown() -> None:
+    body = json.dumps({"next": "x", "few": [1], "many": ["y" * 50] * 100}).encode()
+    shown = result(body).result["structuredContent"]
+    assert (shown["next"], shown["few"]) == ("x", [1])
+    assert 10 < len(shown["many"]) < 20
+
+
+def test_an_object_without_a_list_shows_its_members_names() -> None:
+    body = json.dumps({"a": "x" * 2000, "b": {"c": "y" * 2000}}).encode()
+    shaped = result(body)
+    assert shaped.result["structuredContent"] == {"members": ["a", "b"]}
+    assert shaped.keep
+
+
+def test_a_text_is_cut_between_characters() -> None:
+    shaped = result("ä".encode() * 1000, "text/plain", max_bytes=101)
+    assert shaped.result["content"][0]["text"] == "ä" * 50
+
+
+def test_a_selection_that_does_not_fit_is_an_error_with_the_whole_behind_a_link() -> None:
+    shaped = result(b'{"a":1}', select="sum(a)")
+    assert (shaped.result["isError"], shaped.keep) == (True, True)
+
+
+def test_an_error_of_the_provider_is_not_selected_from() -> None:
+    shaped = result(b'{"why":"gone"}', select="issues", status=410)
+    assert shaped.result["structuredContent"] == {"status": 410, "body": {"why": "gone"}}
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        (
+            "issues[].{key: key, state: fields.status.name}",
+            [{"key": "A", "state": "open"}, {"key": "B", "state": None}],
+        ),
+        ("issues[?fields.status.name=='open'].key", ["A"]),
+        ("length(issues)", 2),
+        ("sort_by(issues, &key)[-1].key", "B"),
+        ("nothing.here", None),
+    ],
+)
+def test_ordinary_expressions_are_allowed(expression: str, value: Any) -> None:
+    document = {"issues": [{"key": "A", "fields": {"status": {"name": "open"}}}, {"key": "B"}]}
+    assert selected(parsed(expression), document, 10) == value
+
+
+@pytest.mark.parametrize("expression", ["a[", "", "&&", "a" * 300 + "|", "foo(@)", "[" * 400])
+def test_what_is_no_expression_is_said_so(expression: str) -> None:
+    with pytest.raises(UnfitExpression):
+        selected(parsed(expression), {"a": 1}, 1)
+
+
+_EXPRESSIONS = st.recursive(
+    st.sampled_from(["@", "a", "b", "[0]", "[]", "[*]", "*", "`1`"]),
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map(lambda two: f"[{two[0]}, {two[1]}]"),
+        st.tuples(inner, inner).map(lambda two: f"{{x: {two[0]}, y: {two[1]}}}"),
+        st.tuples(inner, inner).map(lambda two: f"({two[0]}) | ({two[1]})"),
+        st.tuples(inner, inner).map(lambda two: f"({two[0]}) || ({two[1]})"),
+        inner.map(lambda one: f"({one})[*]"),
+        inner.map(lambda one: f"({one})[]"),
+        inner.map(lambda one: f"map(&({one}), values({{p: @}}))"),
+    ),
+    max_leaves=8,
+)
+
+
+def leaves(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(leaves, inner))
+
+
+@given(_EXPRESSIONS, _VALUES)
+@settings(max_examples=300)
+def test_a_result_has_no_more_values_than_its_expression_may_make(expression: str, document: Any) -> None:
+    try:
+        found = parsed(expression)
+        value = selected(found, document, values_in(json.dumps(document).encode()))
+    except UnfitExpression:
+        return
+    nodes = len(expression)  # each step may wrap what it gets, so that there is one value more
+    assert leaves(value) <= growth(found.parsed) * (leaves(document) + nodes)
