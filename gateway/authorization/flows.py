@@ -66,7 +66,7 @@ STATES: Final = ("state", "payload", "customField")  # how providers call it tha
 ONCE: Final = (*STATES, "code", "error", "iss")  # RFC 6749 §3.1: a parameter comes once
 NEITHER: Final = (
     "The provider sent neither a code nor an error back. Start again from the application; if it happens again, ask "
-    "anyone who runs it for help."
+    "its operator for help."
 )
 
 
@@ -205,7 +205,7 @@ class Flows:
         fault: GatewayError,
         request_id: str = "",
     ) -> None:
-        """Tell anyone who waits that nothing was begun."""
+        """Report to the waiting window that nothing was begun."""
         said = log_failure(
             fault,
             environment=session.environment,

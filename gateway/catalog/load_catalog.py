@@ -37,7 +37,7 @@ def show(said: Mapping[str, Any], public_url: str) -> dict[str, Any]:
 
 
 MOST_BUILT: Final = (
-    200  # a gateway uses a handful of providers; anyone who goes through all of them shall not keep all of them
+    200  # a gateway uses a handful of providers; a list of all of them must not keep all of them in memory
 )
 
 

@@ -50,7 +50,7 @@ def stays(before: Generation, after: Generation, environment: str, integration_i
 
 
 class Loads:
-    """What is being read now. A reading outlives anyone who asked for it."""
+    """What is being read now. A reading outlives the calls that wait for it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -453,7 +453,7 @@ class ConnectionCache:
         if now >= kept.good_until:
             kept.opened = None  # sealed again: a credential stays opened for a minute at most
         if kept.renew_at is not None and now >= kept.renew_at:
-            kept.renew_at = None  # anyone who uses it lately shall not wait for its renewal: here, or at its next use
+            kept.renew_at = None  # a connection in use is refreshed before a call has to wait: here, or at its next use
             if backoff.may_try(kept.connection, clock.now()):
                 self._renew_behind(kept.connection)
         self._kept.look_again(kept, self._limits.ttl_s)

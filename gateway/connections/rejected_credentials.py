@@ -1,7 +1,7 @@
 """What follows when a provider's API rejects a credential: an early refresh, and after enough rejections a report.
 
-Credentials that a provider's API rejects on call after call although no newer one is to be had: counted here, judged by
-`refusal_rules`, and noted in the store once a verdict changes. A 2xx ends the count.
+Rejections on call after call, although there is no newer credential, are counted here and judged by
+`backoff.api_verdict`; the store is written when the verdict changes. A 2xx ends the count.
 
 A node counts in memory what it sees itself; what all nodes share is the verdict. While a connection is counted its calls take
 the middleware chain, which looks at each answer, so a connection that works costs the fast path nothing.

@@ -1,6 +1,6 @@
-"""Works off the outbox: one attempt, when it is repeated, how much goes to one target at a time.
+"""Sends the events in the outbox: one attempt, when it is repeated, how much goes to one target at a time.
 
-Works off the outbox: every process of every node sends what it can claim, so that none waits for another.
+Every process of every node sends what it can claim, so that none waits for another.
 
 Nothing runs while there is nothing to send: the loop sleeps until something has changed in the store, until the next attempt
 is due, or for the length of a slow poll. A process that dies between a receiver's 200 and our note of it leaves a lease that
@@ -196,7 +196,7 @@ log = structlog.get_logger(__name__)
 
 
 class Deliverer:
-    """One a process. `wake` may be called by anyone who has written an event, as often as they like."""
+    """One a process. `wake` may be called after each write of an event, as often as wanted."""
 
     def __init__(self, store: Store, current: Current, metrics: Metrics, note: NoteOperation = lambda _: None) -> None:
         self._store = store

@@ -1,10 +1,8 @@
 """Metrics: every family by name, the page of numbers that workers share, and what a request adds (ADR 15).
 
-Which numbers a request adds to.
-
-On its path that is one look-up and a few additions to computed places: no objects, no locks, no text. The labels come
-from lists that are known beforehand (methods, statuses, our codes, declared integrations), so that no caller and no
-provider can make them many.
+A request costs one look-up and a few additions to computed places: no objects, no locks, no text. The labels come from
+lists that are known beforehand (methods, statuses, our codes, declared integrations), so that no caller and no provider
+can multiply them.
 """
 
 import json
@@ -349,7 +347,7 @@ class Metrics:
         self._watched.append(read)
 
     def publish(self) -> None:
-        """Write down what is watched, for anyone who reads the page."""
+        """Write down what is watched, for the readers of the page."""
         values: dict[Key, float] = {}
         for read in self._watched:
             for key, number in read():

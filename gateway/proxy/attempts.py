@@ -28,13 +28,13 @@ from gateway.proxy.caller_body import CallerBody
 from gateway.proxy.exchange_watch import ExchangeWatch, StoodStill
 from gateway.runtime import RUNTIME, generation_of
 
-# ── What the fast lane hands over: the first attempt of a request that the chain goes on with.
+# ── What the fast path hands over: the first attempt of a request that the chain goes on with.
 
 FirstOutcome: TypeAlias = ProviderExchange | EgressError | StoodStill | ConnectionLost | CodingError | GatewayError
 
 
 class Handed(NamedTuple):
-    """What the fast lane hands over, the seconds that were spent on it, and the connection as it was sent with.
+    """What the fast path hands over, the seconds that were spent on it, and the connection as it was sent with.
 
     `kept`: the chain gets all that came of the body; without it none, of the `received` bytes. `by_caller`: the caller's next
     bytes were awaited. `pace`: the key's rate, in which this call is counted. `record_end`: records the call with this status and
@@ -138,7 +138,7 @@ class Attempts:
         self._waited_s = 0.0
         self._renewed = False
         self._judged = False
-        self._sent_with: Opened | None = None  # on the lane, if the first attempt was made there
+        self._sent_with: Opened | None = None  # on the fast path, if the first attempt was made there
 
     async def answer(self) -> ProviderExchange:
         """The answer to pass on, with its head. Raises EgressError, StoodStill, and what `ConnectionCache.opened` raises."""
@@ -161,7 +161,7 @@ class Attempts:
                 return exchange
 
     async def _send(self) -> ProviderExchange:
-        before = self._outcome_of_lane()
+        before = self._outcome_of_fast_path()
         if before is not None and not isinstance(before, ConnectionLost):
             self.count += 1
             if isinstance(before, Exception):
@@ -193,8 +193,8 @@ class Attempts:
             gate.release(outcome, probe=probe)
         return exchange
 
-    def _outcome_of_lane(self) -> FirstOutcome | None:
-        """What has come of the request on the fast lane, if it began there: that was the first attempt."""
+    def _outcome_of_fast_path(self) -> FirstOutcome | None:
+        """What has come of the request on the fast path, if it began there: that was the first attempt."""
         take = getattr(self._request.protocol, "take_handed", None)
         handed: Handed | None = take() if take is not None and self.count == 0 else None
         if handed is None:
@@ -246,7 +246,7 @@ class Attempts:
             refusals.start(sent).add_done_callback(partial(self._judge_later, sent))  # for the next request
             return False
         if self._request[CONNECTION].connection.version > sent.connection.version:
-            return True  # renewed while the lane waited: the request carries the newer one already
+            return True  # renewed while the fast path waited: the request carries the newer one already
         with self._watch.resting(), self._timing.waiting_for_token():
             newer = await refusals.newer_than(sent)
         if newer is None:

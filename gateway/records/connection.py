@@ -104,7 +104,7 @@ class Connection:
     """A row as the store returns it; the credential stays sealed until `vault` opens it.
 
     `id` numbers it for lists; `uid` is the row's own identity, to which its ciphertexts are bound.
-    `version` counts the credentials it has held: anyone who writes a new one must name the version it replaces.
+    `version` counts the credentials it has held: a write of a new one must name the version it replaces.
     `config` holds plain settings (``cloudId`` …), `secret_config` those that the catalog calls secret. `granted_at`: when
     the end user last authorized it. `intent`, `lease`: see there. `rotates`: the provider has replaced its refresh token at
     an earlier refresh. `previous` holds the refresh token before this one, which the

@@ -294,7 +294,7 @@ class RefreshProtocol:
         return saved
 
     async def _failed(self, row: Connection, owner: str, fault: TokenRefused | TokenUnavailable) -> Connection | None:
-        """Judged by the row as it is now: anyone who holds another credential or the lease by now overrules us."""
+        """Judged by the row as it is now: another credential in it, or another holder of the lease, overrules us."""
         now = clock.now()
         lost_at = row.intent.at if row.intent is not None and row.intent.digest == self._digest(row) else None
         noted = backoff.failure(fault, row.failure, now, lost_at=lost_at, since=row.state_since)

@@ -1,9 +1,7 @@
 """The refresh queue, and one task a node for all who wait for a refresh; no leaving client can cancel it.
 
-Who may renew now. A thousand tokens that end in one minute must not stand in the way of everything else.
-
-Renewals that somebody waits for go first, so many at once for an integration; those that nobody waits for go few at once
-and one after the other, so that they cost other calls nothing that these would notice.
+A thousand tokens that end in one minute must not delay other calls. Refreshes that a call waits for go first, a bounded
+number at once for each integration; background refreshes go few at once, one after the other.
 """
 
 import asyncio
@@ -34,7 +32,7 @@ PART: Final = 0.5  # of the time that is left to the last of them, within which 
 
 @dataclass(slots=True)
 class QueueTurn:
-    """`ends_at` (monotonic seconds): until then its token serves, and anyone who needs it has nothing to wait for."""
+    """`ends_at` (monotonic seconds): until then its token serves, and no call waits for the refresh."""
 
     come: "asyncio.Future[None]"
     ends_at: float
@@ -183,7 +181,7 @@ class Refresher:
         return task.result()
 
     def start(self, connection: Connection, *, force: bool = False, urgent: bool = False) -> "asyncio.Task[Connection]":
-        """The task that renews it, begun or joined; it outlives anyone who asked for it. `urgent`: somebody waits for it."""
+        """The task that refreshes it, begun or joined; it outlives the calls that wait for it. `urgent`: a call waits for it."""
         task = self._running.get(connection.ref)
         if task is None:
             task = asyncio.create_task(self._renew(connection, force, urgent))
@@ -202,7 +200,7 @@ class Refresher:
         return await self._redeemer.standing.step(row)
 
     def start_behind(self, connection: Connection, then: Callable[["asyncio.Task[Connection]"], None]) -> None:
-        """As `start`, unless it is under way: then anyone who began it has asked already."""
+        """As `start`, unless it is under way already."""
         if connection.ref not in self._running:
             self.start(connection).add_done_callback(then)
 

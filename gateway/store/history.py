@@ -84,7 +84,7 @@ async def _add(db: AsyncConnection, row_id: int, change: Change) -> None:
 
 
 class HistoryStore:
-    """Read by anyone who wants to know how a connection came to be as it is."""
+    """The log that says how a connection came to be as it is."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions

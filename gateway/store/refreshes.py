@@ -1,6 +1,6 @@
 """What a refresh writes: lease, intent before the call, and what came of it, each fenced (ADR 5, ADR 20).
 
-Owner and version are the fence: the owner names one attempt, the version the credential it set out to replace. Anyone who
+Owner and version are the fence: the owner names one attempt, the version the credential it set out to replace. A process that
 lost the lease to another, or comes when the credential is another by now, changes nothing.
 """
 

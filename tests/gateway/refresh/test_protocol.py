@@ -36,7 +36,7 @@ async def other(running: RunningGateway) -> AsyncIterator[RunningGateway]:
 
 @pytest.fixture
 def beats(monkeypatch: pytest.MonkeyPatch) -> "list[asyncio.Future[None]]":
-    """Anyone who sleeps for the time between two renewals of a lease sleeps until its future here is done."""
+    """A sleep for the time between two renewals of a lease lasts until its future here is done."""
     waiting: list[asyncio.Future[None]] = []
 
     async def sleep(seconds: float) -> None:

@@ -65,7 +65,7 @@ async def test_inside_the_margin_the_old_token_serves_and_is_renewed_behind(
     tracker.hold.set()
     while (await running.runtime.store.connections.get(_ref())).version == 1:  # type: ignore[union-attr]
         await asyncio.sleep(0)
-    while running.runtime.renewer._running:  # the row is there before anyone who wrote it hears of that
+    while running.runtime.renewer._running:  # the row is there before its writer learns of it
         await asyncio.sleep(0)
     later(2)
     assert (await call(running))["token"] == "Bearer access-3"
