@@ -62,7 +62,7 @@ class Runtime:
     invalid_keys: InvalidKeys
     journals: Journals
     exchange: TokenExchange
-    renewer: Refresher
+    refresher: Refresher
     live: ConnectionCache
     creator: Creator
     sessions: ConnectSessions

@@ -228,7 +228,7 @@ def client_digest(ws_client_id: str | None) -> str | None:
 
 
 async def tell_failure(store: Store, flow: Flow, pending: PendingAuthorization, fault: GatewayError) -> None:
-    """Write the event. Where `pending` was to renew a connection, that one says what it leaves open: whose it is, and where
+    """Write the event. Where `pending` was to reconnect a connection, that one says what it leaves open: whose it is, and where
     its events go. Never raises: the end user sees `fault` in any case.
     """
     ref = ConnectionRef(flow.environment, flow.integration_id, flow.connection_id)

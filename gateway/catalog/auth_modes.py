@@ -68,7 +68,7 @@ _DISCOVERED: Final = tuple(
 AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
     {
         "OAUTH2": ModeFormat(
-            "The end user consents at the provider; the grant is redeemed for tokens, which are refreshed (RFC 6749).",
+            "The end user consents at the provider; the code is exchanged for tokens, which are refreshed (RFC 6749).",
             fills=(*TOKEN, *CLIENT),
             needs=("authorization_url", "token_url"),
             reads=(*_GRANT, *_ANSWER),

@@ -29,7 +29,7 @@ COMMANDS = {
     "doctor": Command(
         "gateway.cli.doctor.doctor_command:doctor", "find what is wrong around a gateway before a user does"
     ),
-    "connections": Command("gateway.cli.connections:connections", "look at connections, renew, end and move them"),
+    "connections": Command("gateway.cli.connections:connections", "look at connections, refresh, end and move them"),
     "logs": Command("gateway.cli.logs:logs", "what happened: calls, refreshes, authorizations, deliveries, webhooks"),
     "events": Command("gateway.cli.events:events", "events sent to your application, and sending it again"),
     "keys": Command("gateway.cli.keys:keys", "secret keys and capability addresses, and the keys that seal everything"),

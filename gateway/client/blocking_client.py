@@ -242,7 +242,7 @@ class Client:
         refresh_token: bool = False,
         history: bool = False,
     ) -> Json:
-        """The connection with its credentials, renewed where that is due, or by force."""
+        """The connection with its credentials, refreshed where that is due, or by force."""
         asked = self._client.get_connection(
             provider_config_key,
             connection_id,

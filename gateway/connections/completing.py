@@ -86,7 +86,7 @@ class NewCredential:
 
 
 class SiteWanted(InvalidRequest):
-    """Several sites fit, and the integration leaves the choice to the end user: the pages ask; calls without an end user are refused."""
+    """Several sites fit, and the integration leaves the choice to the end user: the pages ask, other calls are refused."""
 
     sites: tuple[Site, ...] = ()
 

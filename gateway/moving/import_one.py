@@ -76,7 +76,7 @@ def _check_type(moved: Moved, mode: AuthMode) -> None:
 
 
 def _date(given: dict[str, Any], now: datetime, notes: list[str]) -> None:
-    """An end that cannot be read counts as now: without one, a token would never be renewed ahead of its end."""
+    """An end that cannot be read counts as now: without one, a token would never be refreshed ahead of its end."""
     when = given.get("expires_at")
     if isinstance(when, str) and moment(when) is None:
         if when.strip().isdigit():
@@ -86,7 +86,7 @@ def _date(given: dict[str, Any], now: datetime, notes: list[str]) -> None:
             del given["expires_at"]
             return
         given["expires_at"] = iso(now)
-        notes.append("expires_at could not be read; it counts as ended, so that the first call renews it")
+        notes.append("expires_at could not be read; it counts as ended, so that the first call refreshes it")
 
 
 def _accepted(

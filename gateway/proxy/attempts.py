@@ -1,6 +1,6 @@
 """The attempts of one exchange, each signed: sent until there is an answer to pass on.
 
-One attempt where nobody asked for more, whatever the answer, but for a 401 to a token that can be renewed: the new one
+One attempt where nobody asked for more, whatever the answer, but for a 401 to a token that can be refreshed: the new one
 gets its chance. `http.retry` says what may be repeated and when; here it is done, within the provider's budget.
 """
 
@@ -109,7 +109,7 @@ class Attempts:
         "_gate",
         "_generation",
         "_judged",
-        "_renewed",
+        "_refreshed",
         "_request",
         "_retried",
         "_runtime",
@@ -136,7 +136,7 @@ class Attempts:
         self._gate = self._runtime.egress_limits.to((upstream.scheme, upstream.host, upstream.port))
         self._retried = 0
         self._waited_s = 0.0
-        self._renewed = False
+        self._refreshed = False
         self._judged = False
         self._sent_with: Opened | None = None  # on the fast path, if the first attempt was made there
 
@@ -224,8 +224,8 @@ class Attempts:
 
     async def _after_answer(self, exchange: ProviderExchange) -> bool:
         """Whether to send it again instead of passing this answer on; if so, it is done with."""
-        if exchange.status == 401 and not self._renewed:
-            self._renewed = True
+        if exchange.status == 401 and not self._refreshed:
+            self._refreshed = True
             if await self._newer_credential():
                 await _swallow(exchange)
                 return True
@@ -238,7 +238,7 @@ class Attempts:
         return await self._waited(told_s, exchange)
 
     async def _newer_credential(self) -> bool:
-        """After a 401: renew the token. Whether the request carries a newer one now and may go out with it."""
+        """After a 401: refresh the token. Whether the request carries a newer one now and may go out with it."""
         refusals, sent = self._runtime.live.refusals, self._sent_with or self._request[CONNECTION]
         self._sent_with = None
         if not self._may_repeat(sent=True):
@@ -246,7 +246,7 @@ class Attempts:
             refusals.start(sent).add_done_callback(partial(self._judge_later, sent))  # for the next request
             return False
         if self._request[CONNECTION].connection.version > sent.connection.version:
-            return True  # renewed while the fast path waited: the request carries the newer one already
+            return True  # refreshed while the fast path waited: the request carries the newer one already
         with self._watch.resting(), self._timing.waiting_for_token():
             newer = await refusals.newer_than(sent)
         if newer is None:
@@ -266,11 +266,11 @@ class Attempts:
             if ref in rejections.suspected:
                 rejections.accepted(ref)
 
-    def _judge_later(self, sent: Opened, renewal: "asyncio.Task[Opened | None]") -> None:
-        """A 401 counts where the renewal that it led to brought nothing newer."""
-        if renewal.cancelled() or renewal.exception() is not None or not self._at_home:
+    def _judge_later(self, sent: Opened, refresh: "asyncio.Task[Opened | None]") -> None:
+        """A 401 counts where the refresh that it led to brought nothing newer."""
+        if refresh.cancelled() or refresh.exception() is not None or not self._at_home:
             return
-        newer = renewal.result()
+        newer = refresh.result()
         if newer is None or newer.connection.version <= sent.connection.version:
             path = self._request[UPSTREAM].target.partition("?")[0]
             self._runtime.live.rejections.refused(sent, 401, path)

@@ -83,7 +83,7 @@ class Lease:
 class Lifespan:
     """`dies_at`: when the refresh token ends if nothing is done, or the access token where that is all there is;
     `keep_alive_at`: when it is refreshed to prevent that. `settled`: nothing is to be done when the access token ends, since
-    it can be renewed after that, or since its end was noted.
+    it can be refreshed after that, or since its end was noted.
     """
 
     dies_at: datetime | None = None
@@ -151,7 +151,7 @@ class NewConnection:
     """What is asked to be stored. None leaves what an existing row holds; the credential is always replaced.
 
     `credential`: JSON as in docs/compatibility.md#credentials (``{"type": "OAUTH2", …}``); the store seals it.
-    `ended`: it has ended already, and nothing renews it. `warning`: what its owner should know, a sentence or two.
+    `ended`: it has ended already, and nothing refreshes it. `warning`: what its owner should know, a sentence or two.
     """
 
     ref: ConnectionRef

@@ -140,7 +140,7 @@ class RefreshQueue:
         return ref
 
 
-# ── Renews a credential: one task a node for all who ask, in their turn, and no leaving client can cancel it.
+# ── Refreshes a credential: one task a node for all who ask, in their turn, and no leaving client can cancel it.
 
 WAIT_S: Final = 45.0
 
@@ -159,11 +159,11 @@ class Refresher:
         note: NoteOperation = lambda _: None,
     ) -> None:
         self.metrics = metrics
-        self._redeemer = RefreshProtocol(store, current, dialogues, metrics, note)
+        self._protocol = RefreshProtocol(store, current, dialogues, metrics, note)
         self._turns = RefreshQueue()
         self._running: dict[ConnectionRef, asyncio.Task[Connection]] = {}
 
-    async def renewed(self, connection: Connection, *, force: bool = False) -> Connection:
+    async def refreshed(self, connection: Connection, *, force: bool = False) -> Connection:
         """The connection with a newer credential than `connection` holds.
 
         `force` asks the endpoint even while an earlier failure says to wait. Raises ReconnectNeeded or Unavailable, the
@@ -174,7 +174,7 @@ class Refresher:
         if not done:
             raise Unavailable(
                 "store_unavailable",
-                "The token is being renewed, and that is slow: its provider, or the gateway's database that is to store "
+                "The token is being refreshed, and that is slow: its provider, or the gateway's database that is to store "
                 "it, takes long. Try again in 5 seconds.",
                 retry_after_s=5,
             )
@@ -184,7 +184,7 @@ class Refresher:
         """The task that refreshes it, begun or joined; it outlives the calls that wait for it. `urgent`: a call waits for it."""
         task = self._running.get(connection.ref)
         if task is None:
-            task = asyncio.create_task(self._renew(connection, force, urgent))
+            task = asyncio.create_task(self._refresh(connection, force, urgent))
             self._running[connection.ref] = task
             task.add_done_callback(lambda done: self._ended(connection.ref, done))
         elif urgent:
@@ -192,12 +192,12 @@ class Refresher:
         return task
 
     def under_way(self, ref: ConnectionRef) -> bool:
-        """Whether it is being renewed by this process, or waits for its turn."""
+        """Whether it is being refreshed by this process, or waits for its turn."""
         return ref in self._running
 
     async def next_step(self, row: Connection) -> RefreshStep:
         """What this node may do with `row`, as it is in the store now."""
-        return await self._redeemer.standing.step(row)
+        return await self._protocol.standing.step(row)
 
     def start_behind(self, connection: Connection, then: Callable[["asyncio.Task[Connection]"], None]) -> None:
         """As `start`, unless it is under way already."""
@@ -219,10 +219,10 @@ class Refresher:
             self.metrics.add(REFRESHES, *ref[:2], "failed")
             log.error("refresh_crashed", connection_id=ref.connection_id, exc_info=fault)
 
-    async def _renew(self, seen: Connection, force: bool, urgent: bool) -> Connection:
+    async def _refresh(self, seen: Connection, force: bool, urgent: bool) -> Connection:
         left_s = (seen.expires_at - clock.now()).total_seconds() if seen.expires_at is not None else 0.0
         await self._turns.take(seen.ref, urgent=urgent, ends_at=clock.monotonic() + left_s)
         try:
-            return await self._redeemer.redeem(seen, force=force)
+            return await self._protocol.refresh(seen, force=force)
         finally:
             self._turns.give_back(seen.ref)

@@ -41,7 +41,7 @@ LINGER_BYTES: Final = 256 * 1024
 class FastExchange:
     """One request on its way. `moved_at`: when a byte last went either way. `last`: the connection ends with it.
 
-    The connection's `Taker` until the head has come, its `AnswerSink` from then on, and its `UploadListener`. What has come of the
+    The connection's `Taker` until the head has come, its `AnswerSink` from then on, and its `UploadListener`. What came of the
     request is kept while it is small, so that the chain can go on with it from its beginning.
     """
 

@@ -208,7 +208,9 @@ integrations = Table(
     Column("secrets", LargeBinary, nullable=False),
     Column("created_at", UtcTime, nullable=False),
     Column("updated_at", UtcTime, nullable=False),
-    Column("ending_at", UtcTime),  # since when it is being deleted: it is gone for everybody but the process that deletes it
+    Column(
+        "ending_at", UtcTime
+    ),  # since when it is being deleted: it is gone for everybody but the process that deletes it
     UniqueConstraint("environment", "integration_id", name="integrations_by_key"),
 )
 
