@@ -68,6 +68,12 @@ FAMILIES: Final[dict[str, Family]] = {
         (*WHOSE, "part"),
         "Time until the head of an answer: in the gateway, waiting for a token (where there was a wait), for upstream.",
     ),
+    "gateway_fast_path_requests_total": Family(
+        "counter", (), "Proxied requests that left on the fast path; the others take the middleware chain."
+    ),
+    "gateway_fast_path_handed_over_total": Family(
+        "counter", (), "Those of them that the chain had to finish, as after a fault or a 401."
+    ),
     OTHERS: Family(
         "counter",
         ("method", "status", "error"),

@@ -19,6 +19,7 @@ from gateway.egress.egress_errors import EgressError
 from gateway.egress.limits import Outcome
 from gateway.egress.provider_exchange import ConnectionLost, ProviderExchange
 from gateway.errors import BodyTooLarge, GatewayError
+from gateway.generation import Generation
 from gateway.http.content_coding import CodingError
 from gateway.http.retry import Rules, may_lead_to_more, repeatable, wait_s
 from gateway.middleware.credentials import place
@@ -36,14 +37,15 @@ FirstOutcome: TypeAlias = ProviderExchange | EgressError | StoodStill | Connecti
 class Handed(NamedTuple):
     """What the fast path hands over, the seconds that were spent on it, and the connection as it was sent with.
 
-    `kept`: the chain gets all that came of the body; without it none, of the `received` bytes. `by_caller`: the caller's next
-    bytes were awaited. `pace`: the key's rate, in which this call is counted. `record_end`: records the call with this status and
-    error code, where its caller leaves before the chain begins.
+    `generation`: the one that it began with. `kept`: the chain gets all that came of the body; without it none, of the
+    `received` bytes. `by_caller`: the caller's next bytes were awaited. `pace`: the key's rate, in which this call is counted.
+    `record_end`: records the call with this status and error code, where its caller leaves before the chain begins.
     """
 
     outcome: FirstOutcome
     spent_s: float
     opened: Opened
+    generation: Generation
     kept: bool = True
     received: int = 0
     by_caller: bool = False
@@ -206,11 +208,12 @@ class Attempts:
             self._upload.kept = False
             self._request.content.total_bytes = handed.received
         self._upload.waiting = handed.by_caller
-        if handed.opened.base != self._request[CONNECTION].base:  # a reload has moved it meanwhile: ask the new place
+        moved = handed.opened.base != self._request[CONNECTION].base  # by a reload, or by other settings
+        if moved and self._may_repeat(sent=getattr(handed.outcome, "sent", True)):
             close = getattr(handed.outcome, "close", None)
             if close is not None:
                 close()
-            return None
+            return None  # the new place is asked
         self._sent_with = handed.opened
         return handed.outcome
 

@@ -420,6 +420,7 @@ class FastExchange:
             outcome,
             clock.monotonic() - plan.began,
             plan.opened,
+            plan.route.generation,
             kept=kept,
             received=0 if plan.body is None else plan.body.received,
             by_caller=by_caller,
