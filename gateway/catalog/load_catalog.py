@@ -20,7 +20,7 @@ _OUR_OWN = frozenset({"alias"})  # what it inherits stands in it already
 
 
 def show(said: Mapping[str, Any], public_url: str) -> dict[str, Any]:
-    """What an entry says (`folder.Entry.content`, read) as JSON. A field that its file leaves out is absent, never null.
+    """What an entry says (`CatalogEntry.content`, read) as JSON. A field that its file leaves out is absent, never null.
 
     `logo_url` and `docs` are ours where the entry has none; `connection_configuration` is always an array of names.
     """

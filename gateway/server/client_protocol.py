@@ -1,6 +1,6 @@
 """One client connection: strict heads in, refusals in our shape out, and an orderly end.
 
-Ordinary proxied requests go to the fast path (`fast_path.take`); everything else goes to aiohttp's parser and handler.
+Ordinary proxied requests go to the fast path (`FastPath.take`); everything else goes to aiohttp's parser and handler.
 """
 
 import asyncio
