@@ -40,6 +40,12 @@ class ModeFormat:
     """Values of `token_request_auth_method` that it knows."""
     integration: tuple[str, ...] = ()
     """Keys of the integration that hold what the operator registered at the provider."""
+    also_used: tuple[str, ...] = ()
+    """Further ones that it can use: as placeholders, to assume a role, or in place of registering a client itself."""
+    needs_client: bool = False
+    """Whether an integration without a client of the operator's own can connect nobody."""
+    needs_app: bool = False
+    """Whether tokens belong to an app that the end user installs and that signs with a key of its own."""
     redirects: bool = False
     """Whether the end user is sent to the provider to consent."""
 
@@ -74,6 +80,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             reads=(*_GRANT, *_ANSWER),
             integration=_OWN_CLIENT,
             redirects=True,
+            needs_client=True,
         ),
         "OAUTH2_CC": ModeFormat(
             "The end user's own client is exchanged for tokens, without a redirect (RFC 6749 §4.4).",
@@ -83,6 +90,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             reads=(*_TOKEN_REQUEST, *_CLIENT_AUTH, "scope_separator", "default_scopes", "jwt"),
             proofs=("basic", "body", "private_key_jwt", "custom", "none"),
             asks=("client_id", "client_secret"),
+            also_used=_OWN_CLIENT,
         ),
         "OAUTH1": ModeFormat(
             "The end user consents at the provider; every request is signed with the token's secret (RFC 5849).",
@@ -92,6 +100,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             reads=("request_params", "authorization_params", "signature_method", "token_response_metadata"),
             integration=_OWN_CLIENT,
             redirects=True,
+            needs_client=True,
         ),
         "API_KEY": ModeFormat(
             "One long-lived key. The entry says where it goes: a header field, a query parameter, the address.",
@@ -115,6 +124,8 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             reads=("jwt", "token_headers", "token_response", "redirect_uri_metadata"),
             integration=_OWN_APP,
             redirects=True,
+            also_used=_OWN_CLIENT,
+            needs_app=True,
         ),
         "CUSTOM": ModeFormat(
             "An app's installation and the end user's own OAuth grant, side by side.",
@@ -123,6 +134,8 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             reads=(*_GRANT, "jwt"),
             integration=(*_OWN_CLIENT, *_OWN_APP),
             redirects=True,
+            needs_client=True,
+            needs_app=True,
         ),
         "TBA": ModeFormat(
             "Token-based authentication: every request is signed with a token that an administrator made (RFC 5849 §3).",
@@ -137,6 +150,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             fills=(*TOKEN, *CLIENT, *LOGIN, "apiKey", "jwt"),
             needs=("token_url",),
             reads=(*_TOKEN_REQUEST, "additional_steps", "assertion_option", "jwt", "refresh_url", "refresh_params"),
+            also_used=_OWN_CLIENT,
         ),
         "SIGNATURE": ModeFormat(
             "A short-lived token is made from user name and password for each stretch of requests.",
@@ -165,6 +179,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             ),
             needs=("request_signing",),
             asks=("access_key_id", "secret_access_key"),
+            also_used=_OWN_CLIENT,
         ),
         "INSTALL_PLUGIN": ModeFormat(
             "The end user installs the operator's plugin at the provider, whose own key then serves every installation.",
@@ -172,6 +187,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             reads=("redirect_uri_metadata",),
             integration=("app_link", *_OWN_CLIENT),
             redirects=True,
+            needs_client=True,
         ),
         "MCP_OAUTH2": ModeFormat(
             "A known MCP server: OAuth 2.0 whose client may register itself (RFC 7591).",
@@ -188,10 +204,8 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             reads=("client_registration", *_DISCOVERED),
             proofs=_BY_ID_OR_SECRET,
             redirects=True,
+            also_used=_OWN_CLIENT,
         ),
         "NONE": ModeFormat("No credential at all: an open API, or one that only sends webhooks."),
     }
 )
-
-# Requirement 2.1: these addresses are present for a provider whose end user is sent there.
-REDIRECTING: Final = frozenset({"OAUTH2", "OAUTH1"})

@@ -11,6 +11,7 @@ from gateway import clock
 from gateway.auth import modes
 from gateway.auth.context import Context
 from gateway.auth.mode import AuthMode
+from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.provider import Provider
 from gateway.connections.create import new_row
 from gateway.connections.settings import accepted, complete
@@ -24,7 +25,7 @@ from gateway.timestamps import iso, moment
 
 # ── A foreign credential ▸ one of ours: what another gateway shows of it, in the form that the auth mode takes.
 
-INSTALLED: Final = frozenset({"APP", "CUSTOM"})
+INSTALLED: Final = frozenset(name for name, mode in AUTH_MODES.items() if mode.needs_app)
 USER: Final = "userCredentials"
 BROUGHT: Final = ("access_token", "expires_at", "raw")
 
