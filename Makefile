@@ -101,8 +101,9 @@ docs: venv-dev  ## make the pages that come from code anew: the catalog's fields
 fmt: venv-dev  ## put the code into shape
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
 
-lock: venv-dev  ## write both lock files anew from pyproject.toml
+lock: venv-dev  ## write the lock files again from pyproject.toml
 	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --group build pyproject.toml -o requirements.lock
+	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --group build --extra otel pyproject.toml -o requirements-otel.lock
 	$(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --group dev pyproject.toml -o requirements-dev.lock
 
 fuzz: venv-dev  ## what /openapi.json allows and forbids, against a gateway: a hundred times as many calls as in the tests

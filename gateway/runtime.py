@@ -26,6 +26,7 @@ from gateway.connections.delete import Deleter
 from gateway.egress.client import RetiredEgress
 from gateway.egress.limits import EgressLimits
 from gateway.egress.page_memory import PageMemory
+from gateway.events.audit_keeper import AuditKeeper
 from gateway.events.delivery import Deliverer
 from gateway.events.event_keeper import Keeper
 from gateway.generation import Current, Generation
@@ -33,6 +34,7 @@ from gateway.integrations.registry import ManagedIntegrations
 from gateway.observe.call_queue import CallQueue
 from gateway.observe.loop_lag import LoopLag
 from gateway.observe.metrics import Metrics
+from gateway.observe.tracing import Tracing
 from gateway.refresh.refresher import Refresher
 from gateway.refresh.token_exchange import Journals, TokenExchange
 from gateway.store import Store
@@ -44,8 +46,8 @@ class Runtime:
 
     `managed`: the integrations made through the API, as this process knows them. `exchange`: how refreshes call token
     endpoints, in this process or through its parent. `retired`: egress of earlier generations, until the last exchange on
-    it ends. `serving` is what ``/ready`` says: false before the start is complete and again once a stop has begun.
-    `reloading`: held while the generation is replaced.
+    it ends. `tracing` None: it is off. `serving` is what ``/ready`` says: false before the start is complete and again once a
+    stop has begun. `reloading`: held while the generation is replaced.
     """
 
     current: Current
@@ -58,6 +60,7 @@ class Runtime:
     page_memory: PageMemory
     metrics: Metrics
     call_queue: CallQueue
+    tracing: Tracing | None
     loop_lag: LoopLag
     invalid_keys: InvalidKeys
     journals: Journals
@@ -76,6 +79,7 @@ class Runtime:
     made: ApiIntegrations
     deliverer: Deliverer
     keeper: Keeper
+    audit_keeper: AuditKeeper
     reloading: asyncio.Lock = field(default_factory=asyncio.Lock)
     serving: bool = False
 

@@ -6,6 +6,7 @@
     request_id, access_log, cors           names the exchange; records it; lets scripts of other origins read
     error_shape, strict                    exceptions become responses; ambiguous messages are refused
     bearer_key, session_token, capability  who calls: by key, by connect session, by address
+    acting                                 the same for the audit trail
     scope, pace                            whether the key may come here, and how fast
     which_connection, upstream             which connection; the address and fields that leave
     paginate, policy                       a whole list?; the key's rules, against the request as it leaves

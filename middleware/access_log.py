@@ -10,9 +10,23 @@ from gateway.http.added_fields import ATTEMPTS, SERVER_TIMING, server_timing
 from gateway.middleware.capability import masked
 from gateway.middleware.chain import Handler
 from gateway.middleware.error_shape import MARK
-from gateway.middleware.facts import ASKED, CALLER, CONNECTION, ENVIRONMENT, REQUEST_ID, RULE, TIMING, UPSTREAM
+from gateway.middleware.facts import (
+    ASKED,
+    CALLER,
+    CONNECTION,
+    ENVIRONMENT,
+    REQUEST_ID,
+    RULE,
+    TIMING,
+    TRACE,
+    UPSTREAM,
+    handed,
+    trace_id_of,
+)
+from gateway.observe.logs import trace_id_in_hand
 from gateway.records.connection import ConnectionRef
 from gateway.records.proxied_call import ExchangeRecord, Timing
+from gateway.records.trace import trace_in_hand
 from gateway.runtime import RUNTIME
 
 # Asked by load balancers every second; they would drown what matters.
@@ -28,6 +42,7 @@ PATH_LIMIT: Final = 1024  # characters; who looks for a request does not need mo
 async def access_log(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Learn TIMING: starts the clock, and notes the exchange once it is over, however it ended."""
     timing = request[TIMING] = Timing(clock.monotonic())
+    _begin_trace(request, timing)
     try:
         response = await handler(request)
     except web.HTTPException as redirect:
@@ -43,6 +58,21 @@ async def access_log(request: web.Request, handler: Handler) -> web.StreamRespon
     attempts = int(response.headers.get(ATTEMPTS, "0"))
     _note(request, timing, response.status, _length(response), _error(request, response), attempts)
     return response
+
+
+def _begin_trace(request: web.Request, timing: Timing) -> None:
+    """Learn TRACE, if the request is sampled. One that the fast path hands over has its trace already."""
+    tracing = request.app[RUNTIME].tracing
+    trace = None
+    if tracing is not None:
+        begun = handed(request)
+        trace = tracing.begin(request.headers.get(TRACEPARENT), timing.began) if begun is None else begun.trace
+    trace_in_hand.set(trace)  # of a connection's requests each is in the same context
+    if trace is not None:
+        request[TRACE] = trace
+        resource = request.match_info.route.resource
+        trace.route = None if resource is None else resource.canonical
+    trace_id_in_hand.set(trace_id_of(request))
 
 
 def _length(response: web.StreamResponse) -> int:
@@ -115,11 +145,19 @@ def _note(
             token_ms=token_ms,
             upstream_ms=upstream_ms,
             key_id=_key_id(request),
-            traceparent=request.headers.get(TRACEPARENT),
+            traceparent=_traceparent(request),
             rule=request.get(RULE),
             attempts=attempts,
+            trace=request.get(TRACE),
         )
     )
+
+
+def _traceparent(request: web.Request) -> str | None:
+    """The caller's; where a trace begins here, of that."""
+    trace = request.get(TRACE)
+    given: str | None = request.headers.get(TRACEPARENT)
+    return given if trace is None or trace.parent_id is not None else trace.traceparent()
 
 
 # ── What no route takes is noted too: who looks for a wrong address or method in the log is to find it.

@@ -28,10 +28,12 @@ async def caller_of(request: web.Request, text: str, kind: Kind) -> Caller:
     """Raises Unauthorized, or TooManyRequests where too many invalid keys have come from the client's address."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     try:
-        return await generation.keys.caller(text, kind)
+        caller = await generation.keys.caller(text, kind)
     except Unauthorized as fault:
         client = client_network(request.remote)
         raise runtime.invalid_keys.answer(fault, client, request[REQUEST_ID]) from fault
+    runtime.minted.first_used(caller, request.remote or "")
+    return caller
 
 
 def key_in(field: str | None) -> str:

@@ -8,10 +8,14 @@ from aiohttp.typedefs import Handler
 
 from gateway.connections.opened import Opened, Placement
 from gateway.errors import InvalidRequest
+from gateway.generation import Generation
 from gateway.http.fields import Fields, plain
 from gateway.http.url import with_query
 from gateway.middleware.facts import CONNECTION, UPSTREAM
+from gateway.records.integration import DROP, TraceHeaders
 from gateway.records.proxied_call import UpstreamRequest
+from gateway.records.trace import TRACE_FIELDS
+from gateway.runtime import generation_of
 
 CONTENT_TYPE: Final = "content-type"
 
@@ -19,7 +23,11 @@ CONTENT_TYPE: Final = "content-type"
 @web.middleware
 async def credentials(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Write into UPSTREAM, after hop-by-hop fields are gone: ``Connection: authorization`` strips nothing of ours."""
-    place(request[CONNECTION], request[UPSTREAM], has_body=request.body_exists)
+    opened, upstream = request[CONNECTION], request[UPSTREAM]
+    place(opened, upstream, has_body=request.body_exists)
+    if trace_headers(opened, generation_of(request)) == DROP:
+        for name in TRACE_FIELDS:
+            upstream.headers.popall(name, None)
     return await handler(request)
 
 
@@ -42,6 +50,11 @@ def place(opened: Opened, upstream: UpstreamRequest, *, has_body: bool) -> None:
     upstream.headers.extend(default_fields(placement, present, has_body=has_body))
     if placement.query_slots or placement.query_defaults:
         upstream.target = with_query(upstream.target, placement.query_slots, placement.query_defaults)
+
+
+def trace_headers(opened: Opened, generation: Generation) -> TraceHeaders:
+    """What becomes of ``traceparent`` and ``tracestate``: as the integration says, else as `egress.trace_headers` does."""
+    return opened.integration.trace_headers or generation.config.egress.trace_headers
 
 
 def replaced_names(placement: Placement) -> frozenset[str]:

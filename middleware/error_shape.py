@@ -10,7 +10,7 @@ from gateway.errors import BodyTooLarge, GatewayError, InvalidRequest, MethodNot
 from gateway.http.abort import cut
 from gateway.middleware.capability import unreferred
 from gateway.middleware.chain import Handler
-from gateway.middleware.facts import REQUEST_ID, RULE
+from gateway.middleware.facts import REQUEST_ID, RULE, trace_id_of
 from gateway.middleware.pace import paced
 from gateway.middleware.request_id import named
 
@@ -47,7 +47,10 @@ def answer(request: web.BaseRequest, fault: GatewayError) -> web.StreamResponse:
     """`fault` as a response, or a cut connection where another answer has begun to leave. Needs REQUEST_ID."""
     if request.writer.output_size > 0:
         cut(request.transport)
-    response = web.json_response({"error": fault.as_json()}, status=fault.status, headers=fault.headers)
+    shape = fault.as_json()
+    if (trace_id := trace_id_of(request)) is not None:
+        shape["trace_id"] = trace_id
+    response = web.json_response({"error": shape}, status=fault.status, headers=fault.headers)
     response.headers[MARK] = fault.code
     response.headers[hdrs.CACHE_CONTROL] = "no-store"
     if fault.retry_after_s is not None:

@@ -11,9 +11,11 @@ from gateway.http.proxy_options import ProxyOptions
 from gateway.records.access import Capability, Environment
 from gateway.records.connecting import ConnectSession
 from gateway.records.proxied_call import Paging, Timing, UpstreamRequest
+from gateway.records.trace import CallTrace, trace_id_in
 
 REQUEST_ID = web.RequestKey("request_id", str)  # request_id
 TIMING = web.RequestKey("timing", Timing)  # access_log; `connection` and `forward` add what they waited for
+TRACE = web.RequestKey("trace", CallTrace)  # access_log; absent: it is not sampled
 CALLER = web.RequestKey("caller", Caller)  # bearer_key, capability
 ENVIRONMENT = web.RequestKey("environment", Environment)  # bearer_key, capability
 CAPABILITY = web.RequestKey("capability", Capability)  # capability; absent: called by headers
@@ -28,9 +30,16 @@ DECODER = web.RequestKey("decoder", Decoder)  # decompress; absent: bytes pass a
 
 
 class Counted(Protocol):
-    """A call whose key has been counted already: `pace` of its rate, if it has one."""
+    """A call whose key has been counted already: `pace` of its rate, if it has one. `trace`: of a sampled one."""
 
     pace: KeyPace | None
+    trace: CallTrace | None
+
+
+def trace_id_of(request: web.BaseRequest) -> str | None:
+    """Of the caller's ``traceparent`` or, where a trace begins here, of that."""
+    trace = request.get(TRACE)
+    return trace_id_in(request.headers.get("traceparent")) if trace is None else trace.trace_id
 
 
 def handed(request: web.BaseRequest) -> Counted | None:

@@ -1,6 +1,7 @@
 """The ways in, outermost first. A new step is one new line here."""
 
 from gateway.middleware.access_log import access_log
+from gateway.middleware.acting import acting
 from gateway.middleware.bearer_key import bearer_key
 from gateway.middleware.capability import capability
 from gateway.middleware.chain import Chain
@@ -22,22 +23,22 @@ from gateway.middleware.upstream import upstream
 from gateway.middleware.which_connection import connection
 
 # End users' browsers and load balancers, and providers' webhooks, which their signature proves: no key.
-OPEN = Chain(request_id, access_log, error_shape, strict)
+OPEN = Chain(request_id, access_log, error_shape, strict, acting)
 
 # Programs, scripts in browsers among them, whatever they want.
 CALLED = Chain(request_id, access_log, cors, error_shape, strict)
 
 # End users' browsers that post JSON: the connect session says who.
-POSTED = Chain(*CALLED, json_only)
+POSTED = Chain(*CALLED, acting, json_only)
 
 # The customer's back end.
-API = Chain(*CALLED, bearer_key, scope, pace, json_only)
+API = Chain(*CALLED, bearer_key, acting, scope, pace, json_only)
 
 # The same, and the end user's browser under a connect session.
-SHOWN = Chain(*CALLED, session_or_key, scope, pace, json_only)
+SHOWN = Chain(*CALLED, session_or_key, acting, scope, pace, json_only)
 
 # That browser alone.
-CONNECTING = Chain(*CALLED, session_token, json_only)
+CONNECTING = Chain(*CALLED, session_token, acting, json_only)
 
 # The customer's requests on their way to a provider.
 _SENT = (scope, pace, connection, upstream, paginate, policy, credentials, decompress, dry_run, invite_body)

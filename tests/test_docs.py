@@ -1,5 +1,6 @@
 """Documentation is part of the product: what it leaves out fails here."""
 
+import re
 from pathlib import Path
 from typing import get_args
 
@@ -39,3 +40,46 @@ def test_every_script_is_reported_in_the_docs() -> None:
 
     text = (DOCS / "catalog.md").read_text()
     assert [name for name in SCRIPTS if f"`{name}`" not in text] == []
+
+
+README = (DOCS.parent / "README.md").read_text()
+
+
+def test_the_readme_is_short() -> None:
+    assert 60 <= len(README.splitlines()) <= 80
+
+
+def test_the_readme_counts_the_catalog_as_its_page_does() -> None:
+    total = re.search(r"^\| all \| (.*) \|$", (DOCS / "catalog.md").read_text(), re.MULTILINE)
+    assert total is not None
+    entries, *_, reviewed, sourced, unconfirmed = (int(cell) for cell in total[1].split(" | "))
+    text = " ".join(README.split())
+    expected = (
+        f"Of its {entries:,} entries, {reviewed} were reviewed by hand, {sourced} have a source outside this project, "
+        f"and {unconfirmed} rest on general knowledge alone."
+    )
+    assert expected in text
+
+
+def test_the_readme_counts_auth_modes_and_languages() -> None:
+    from gateway.pages.frame import LANGUAGES
+
+    assert len(LANGUAGES) == 5
+    assert "in five languages" in README
+    assert f"{len(modes())} auth modes" in README
+
+
+def test_the_readme_has_the_figures_of_the_performance_page() -> None:
+    page = (DOCS / "performance.md").read_text()
+    get = re.search(r"^\| gateway to it \| \S+ \| \S+ \| (\S+) \|", page, re.MULTILINE)
+    mix = re.search(r"^\| mix \|(?: \d+ \|){5} (\S+) \|", page, re.MULTILINE)
+    assert get is not None
+    assert mix is not None
+    assert f"{get[1]} times as much for a GET, {mix[1]} times for a mix" in README
+
+
+def test_the_index_has_every_page() -> None:
+    index = (DOCS / "README.md").read_text()
+    pages = {path.name for path in DOCS.glob("*.md")} - {"README.md"}
+    assert [page for page in sorted(pages) if f"({page}" not in index] == []
+    assert "(docs/README.md)" in README

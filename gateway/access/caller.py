@@ -17,6 +17,7 @@ from gateway.access.refusals import CREATE, rule_and_fix
 from gateway.access.scopes import EVERYTHING
 from gateway.errors import Forbidden, TooManyRequests
 from gateway.records.access import Environment, MintedKey
+from gateway.records.audit import AuditActor
 from gateway.records.connection import ConnectionRef
 from gateway.text import counted
 from gateway.timestamps import iso
@@ -128,13 +129,15 @@ UNBOUNDED: Final = Policy((EVERYTHING,), ())
 
 @dataclass(slots=True)
 class Access:
-    """A minted key at work. `ends_at`: seconds since 1970. `used`: since its last use was written down."""
+    """A minted key at work. `ends_at`: seconds since 1970. `used`: since its last use was written down. `parents`: the ids of
+    the keys above it, the nearest first."""
 
     key: MintedKey
     policy: Policy
     meter: Meter | None
     ends_at: float
     used: bool = False
+    parents: tuple[int, ...] = ()
 
     @property
     def alive(self) -> bool:
@@ -175,7 +178,14 @@ class Caller:
         """Under which the key's connect sessions are counted; empty for all keys of gateway.yaml together."""
         return "" if self.access is None else str(self.access.key.id)
 
+    def actor(self, address: str) -> AuditActor:
+        """Who acts with this key from that network address, for the audit trail."""
+        if self.access is None:
+            return AuditActor("configured_key", address=address)
+        key = self.access.key
+        return AuditActor("key", key_id=key.id, name=key.name, parents=self.access.parents, address=address)
 
-def access_of(key: MintedKey, meter: Meter | None) -> Access:
+
+def access_of(key: MintedKey, meter: Meter | None, parents: tuple[int, ...] = ()) -> Access:
     ends_at = math.inf if key.expires_at is None else key.expires_at.timestamp()
-    return Access(key, Policy(key.scopes, key.limits), meter, ends_at)
+    return Access(key, Policy(key.scopes, key.limits), meter, ends_at, parents=parents)

@@ -17,6 +17,7 @@ from gateway.access.refusals import CREATE, rule_and_fix
 from gateway.config import Config
 from gateway.errors import GatewayError, Unauthorized
 from gateway.records.access import Environment, Kind, MintedKey
+from gateway.records.audit import AuditActor, acting
 from gateway.records.connection import ConnectionRef
 from gateway.secret import digest
 from gateway.store import Store
@@ -43,6 +44,7 @@ class Minted:
         self._generation = 0
         self._ended: dict[str, None] = {}  # keys that were in use here when they ended
         self._reading: set[asyncio.Task[None]] = set()
+        self._first_used: set[str] = set()  # keys whose first use was recorded here, though they were read before
         self._looking_for: set[str] = set()  # keys of which it is being learned whether they have ended
         self._used: set[str] = set()  # keys whose use is not written down yet, beside those that are marked
 
@@ -72,6 +74,28 @@ class Minted:
                 lambda done: (self._loading.pop(key_digest, None), done.cancelled() or done.exception())
             )
         return await asyncio.shield(task)
+
+    def first_used(self, caller: Caller, address: str) -> None:
+        """Have the first use of a minted key recorded, with where it came from; nothing for all later ones.
+
+        Nobody waits for that. Where the store cannot be written, `write` records it later, without the address.
+        """
+        access = caller.access
+        if access is None or access.key.last_used_at is not None or access.key.digest in self._first_used:
+            return
+        if len(self._first_used) >= MOST_KEPT:
+            self._first_used.clear()
+        self._first_used.add(access.key.digest)
+        task = asyncio.create_task(self._record_first_use(access.key.digest, caller.actor(address)))
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
+
+    async def _record_first_use(self, key_digest: str, actor: AuditActor) -> None:
+        acting.set(actor)
+        try:
+            await self._store.keys.touch([key_digest], now=clock.now())
+        except GatewayError as fault:
+            log.warning("key_use_not_written", detail=fault.message)
 
     def forget(self, key_digest: str) -> None:
         """It was changed, here or elsewhere: the next use reads it again."""
@@ -139,10 +163,11 @@ class Minted:
         async with self._looks:
             generation = self._generation
             key = await self._store.keys.get(key_digest)
+            parents = () if key is None or key.parent_id is None else await self._store.keys.ancestors(key)
         if key is None or not key.alive(clock.now()):
             self._keep(self._strangers, key_digest, None, generation)
             return None
-        caller = Caller(Environment(key.environment), access_of(key, self._meter(key)))
+        caller = Caller(Environment(key.environment), access_of(key, self._meter(key), parents))
         self._keep(self._kept, key_digest, caller, generation)
         return caller
 

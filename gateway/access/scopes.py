@@ -19,6 +19,7 @@ SCOPES: Final = frozenset(
         "environment:variables:read",
         "environment:webhook_signing_key:rotate",
         "environment:logs:read",
+        "environment:audit:read",
         "environment:api_keys:list",
         "environment:api_keys:create",
         "environment:api_keys:delete",

@@ -10,7 +10,7 @@
     connect_endpoints, connect_socket   connect sessions; the WebSocket on which a browser learns the outcome
     typed_in, client_metadata           connecting by a form; our OAuth client metadata document
     keys, environment, providers        keys; variables and the signing key; the catalog and its logos
-    logs                                `GET /logs`
+    logs, audit                         `GET /logs`; `GET /audit` and `GET /audit/uses`
     webhooks, health                    providers' webhooks; `/health` and `/ready`
 
 Always true: all faults of a request are reported at once; unknown members are refused; the shapes are those of

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypeAliasType, TypedDict
 
+from gateway.records.audit import AuditAction
 from gateway.records.operation import KINDS
 from gateway.records.states import State
 
@@ -71,6 +72,8 @@ class ErrorDetail(TypedDict):
     errors: NotRequired[list[Issue]]
     payload: NotRequired[dict[str, Any]]
     """For programs; what it holds depends on the code."""
+    trace_id: NotRequired[str]
+    """32 hex digits: of the request's `traceparent`, or of the trace that the gateway has begun for it."""
 
 
 class Error(TypedDict):
@@ -389,6 +392,58 @@ class Logs(TypedDict):
     next_cursor: NotRequired[str]
     searched_to: NotRequired[Moment]
     """Where the time for a search ran out: how far back it looked; `next_cursor` goes on."""
+
+
+# ── The audit trail.
+
+
+class AuditRecord(TypedDict):
+    """Who did what, and its place in the chain of hashes."""
+
+    sequence: int
+    """Its place: 1, 2, 3 … without a gap."""
+    hash: str
+    """Over the hash of the record before, the sequence number and the record (docs/audit.md)."""
+    at: Moment
+    action: Annotated[str, Field(json_schema_extra={"enum": list(AuditAction)})]
+    outcome: Annotated[str, Field(json_schema_extra={"enum": ["ok", "failed"]})]
+    actor: dict[str, Any]
+    """`kind`, and by kind `key_id`, `name`, `parents`, `session`, `command`."""
+    address: str | None
+    """The client's network address."""
+    environment: str | None
+    provider_config_key: str | None
+    connection_id: str | None
+    key_id: int | None
+    """Of the key that it is about; who acted is in `actor`."""
+    end_user: str | None
+    """A keyed digest."""
+    request_id: str | None
+    detail: dict[str, Any]
+
+
+class AuditPage(TypedDict):
+    data: list[AuditRecord]
+    """Newest first."""
+    next_cursor: NotRequired[str]
+
+
+class CredentialUse(TypedDict):
+    key_id: int | None
+    """Of a minted key; null: the keys of gateway.yaml."""
+    provider_config_key: str
+    connection_id: str
+    calls: int
+    failed: int
+    """Of these, with an error or a status from 400."""
+
+
+CredentialUses = TypedDict(
+    "CredentialUses",
+    {"from": Moment, "to": Moment, "calls": int, "failed": int, "uses_in_all": int, "data": list[CredentialUse]},
+)
+"""`from` and `to`: the hours that were added up. `calls` and `failed` count all, also what `limit` leaves out; `uses_in_all`
+is how many connections and keys those are."""
 
 
 # ── The catalog's entries.

@@ -37,6 +37,7 @@ from gateway.http.ids import CONNECTION_ID
 from gateway.middleware.facts import CALLER, ENVIRONMENT
 from gateway.middleware.scope import needs
 from gateway.off_loop import INLINE_BYTES
+from gateway.records.audit import AuditAction
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.runtime import RUNTIME, Runtime, generation_of
 from gateway.store import Edit, ListFilter, MetadataUnfit, UnknownConnection, cursor_after
@@ -163,6 +164,9 @@ async def get_connection(request: web.Request) -> web.Response:
     headers = {NOT_REFRESHED: not_refreshed.code} if not_refreshed else {}
     if not readable:  # who may only create sessions sees what became of them
         return web.json_response(state_of(connection), headers=headers)
+    if revealed:  # before it leaves: a credential that cannot be recorded is not returned
+        what = {"refresh_token": True} if with_refresh_token else {}
+        await runtime.store.connections.note_read([connection], AuditAction.CREDENTIAL_READ, now=clock.now(), **what)
     shown = whole(runtime.store, connection, credentials=revealed, with_refresh_token=with_refresh_token)
     if with_history:
         await add_history(shown, runtime, generation, connection)

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from typing import Final
 
 from aiohttp import web
@@ -10,13 +10,12 @@ from aiohttp import web
 from gateway import clock
 from gateway.api import answers
 from gateway.api.connections import tags_in
-from gateway.api.request_body import empty_body, number, query_of, wrong_query
+from gateway.api.request_body import empty_body, moment, number, query_of, wrong_query
 from gateway.connections.operation_search import NARROWER, connections_of
 from gateway.middleware.facts import CALLER, ENVIRONMENT
 from gateway.middleware.scope import needs
 from gateway.records.operation import KINDS, OperationFilter, StoredOperation, status_range
 from gateway.runtime import RUNTIME
-from gateway.timestamps import ago
 
 FILTERS: Final = (
     *(
@@ -90,8 +89,8 @@ def _wanted(query: dict[str, str], environment: str) -> OperationFilter:
         raise wrong_query("text", "'text' must have 2 to 200 characters.")
     return OperationFilter(
         environment,
-        since=_moment(query, "from", now),
-        until=_moment(query, "to", now),
+        since=moment(query, "from", now),
+        until=moment(query, "to", now),
         kind=kind,
         integration_id=query.get("integrationId"),
         connection_id=query.get("connectionId"),
@@ -108,15 +107,6 @@ def _wanted(query: dict[str, str], environment: str) -> OperationFilter:
         after=_id(query, "after"),
         limit=number(query, "limit") or USUAL,
     )
-
-
-def _moment(query: dict[str, str], name: str, now: datetime) -> datetime | None:
-    if name not in query:
-        return None
-    found = ago(query[name].replace(" ", "+"), now)
-    if found is None:
-        raise wrong_query(name, f"'{name}' must be a time in ISO 8601, or a span before now such as 30m, 2h or 3d.")
-    return found
 
 
 def _id(query: dict[str, str], name: str) -> int | None:

@@ -1,6 +1,7 @@
 """Reads what callers send to our API: JSON bodies and queries, every fault named at once."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
@@ -15,6 +16,7 @@ from gateway.http.strict_json import parse
 from gateway.middleware.facts import CALLER, CONNECT_SESSION
 from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.text import counted
+from gateway.timestamps import ago
 
 # ── What pydantic finds in a body, in our words.
 
@@ -192,3 +194,13 @@ def _is_number(text: str, least: int, most: int) -> bool:
 
 def wrong_query(name: str, message: str) -> InvalidRequest:
     return InvalidRequest("invalid_query_params", message, errors=[Issue("custom", message, (name,))])
+
+
+def moment(query: Mapping[str, str], name: str, now: datetime) -> datetime | None:
+    """The time that the parameter `name` says; None where it is not given. Raises InvalidRequest."""
+    if name not in query:
+        return None
+    found = ago(query[name].replace(" ", "+"), now)
+    if found is None:
+        raise wrong_query(name, f"'{name}' must be a time in ISO 8601, or a span before now such as 30m, 2h or 3d.")
+    return found

@@ -19,6 +19,7 @@ from gateway.authorization.reconnect_links import ReconnectLinks
 from gateway.authorization.session_connections import SessionConnections, expire_pending
 from gateway.authorization.typed_credentials import TypedIn
 from gateway.background import end_background, start_background
+from gateway.config import Config
 from gateway.config.model import CallLogConfig, EgressConfig
 from gateway.connections.api_integrations import ApiIntegrations, go_on
 from gateway.connections.cache import ConnectionCache
@@ -28,6 +29,7 @@ from gateway.egress.client import RetiredEgress
 from gateway.egress.limits import EgressLimits
 from gateway.egress.page_memory import PageMemory
 from gateway.errors import GatewayError
+from gateway.events.audit_keeper import AuditKeeper
 from gateway.events.delivery import Deliverer
 from gateway.events.event_keeper import Keeper
 from gateway.generation import Current, Generation
@@ -36,6 +38,8 @@ from gateway.journal.place import EFFECT, NO_FOLDER
 from gateway.observe.call_queue import CallQueue
 from gateway.observe.loop_lag import LoopLag
 from gateway.observe.metrics import INVALID_KEYS, Metrics, MetricsPage
+from gateway.observe.tracing import Tracing, start_tracing
+from gateway.records.audit import AuditAction, AuditEntry
 from gateway.refresh.auth_exchange import Dialogues
 from gateway.refresh.exchange_message import EgressRoute
 from gateway.refresh.keep_alive import KeepAlive
@@ -60,6 +64,7 @@ def assembled(
     managed: ManagedIntegrations,
     parent: ParentLink | None = None,
     page: MetricsPage | None = None,
+    tracing: Tracing | None = None,
 ) -> Runtime:
     """The runtime on an open store, whole. Nothing in it has begun to work by itself.
 
@@ -74,13 +79,15 @@ def assembled(
         return current.generation.integrations.has(environment, integration_id)
 
     metrics = Metrics(known, page)
-    calls = CallQueue(observe=metrics.observe)
+    calls = CallQueue(observe=metrics.observe, tracing=tracing)
     _log_calls(config.call_log, calls, store)
+    store.trail.all_refreshes = config.audit.refreshes == "all"
     egress_limits, retired = EgressLimits(concurrency_settings(config.egress)), RetiredEgress()
 
     def replaced(before: Generation, after: Generation) -> None:
         metrics.ask_again()
         _log_calls(after.config.call_log, calls, store)
+        store.trail.all_refreshes = after.config.audit.refreshes == "all"
         egress_limits.limit(concurrency_settings(after.config.egress))
         if after.egress is not before.egress:
             retired.add(before.egress)
@@ -113,6 +120,7 @@ def assembled(
         page_memory=PageMemory(lambda: current.generation.config.egress.page_memory_bytes),
         metrics=metrics,
         call_queue=calls,
+        tracing=tracing,
         loop_lag=LoopLag(),
         invalid_keys=InvalidKeys(lambda: metrics.add(INVALID_KEYS)),
         journals=journals,
@@ -130,6 +138,7 @@ def assembled(
         deleter=deleter,
         made=ApiIntegrations(store, current, live, deleter),
         deliverer=deliverer,
+        audit_keeper=AuditKeeper(store, current),
         keeper=Keeper(store, lambda: current.generation.config.environments, deliverer.wake),
     )
 
@@ -162,12 +171,28 @@ async def opened(
         raise
     if store.journal.folder is None:
         log.error("refresh_journal_unwritable", detail=NO_FOLDER, effect=EFFECT)
-    runtime = assembled(given, store, managed, parent, page)
+    tracing = start_tracing(connection_ids=config.tracing.connection_ids) if background else None
+    runtime = assembled(given, store, managed, parent, page, tracing)
+    if background:
+        await note_configuration(store, config, "start")
     tasks = _background(runtime, since) if background else []
     try:
         yield runtime
     finally:
         await _closed(runtime, tasks)
+
+
+async def note_configuration(store: Store, config: Config, how: str) -> None:
+    """Record that a changed file took effect. Of all processes and nodes that load it, one records it."""
+    if not config.document.digest:
+        return
+    detail = {"sha256": config.document.digest, "how": how, "environments": sorted(config.environments)}
+    try:
+        await store.audit.note_configuration(
+            config.document.digest, AuditEntry.of(AuditAction.CONFIGURATION_LOADED, detail=detail)
+        )
+    except GatewayError as fault:
+        log.error("configuration_not_recorded", detail=fault.message)
 
 
 def _background(runtime: Runtime, since: LogPosition) -> list["asyncio.Task[None]"]:
@@ -184,7 +209,8 @@ def _background(runtime: Runtime, since: LogPosition) -> list["asyncio.Task[None
         "end_integrations": go_on(runtime.made),
         "write_key_use": runtime.minted.write(),
         "measure_loop_lag": runtime.loop_lag.measure(),
-        "write_call_log": runtime.call_queue.write_to(store.call_log),
+        "write_call_log": runtime.call_queue.write_to(store.call_log, uses=store.uses),
+        "keep_audit": runtime.audit_keeper.run(),
     }
     return [start_background(one, name) for name, one in work.items()]
 
@@ -194,6 +220,8 @@ async def _closed(runtime: Runtime, tasks: Sequence["asyncio.Task[None]"]) -> No
         end.push_async_callback(runtime.store.close)
         end.push_async_callback(runtime.retired.close)
         end.push_async_callback(runtime.generation.egress.close)
+        if runtime.tracing is not None:
+            end.push_async_callback(runtime.tracing.close)
         end.push_async_callback(runtime.call_queue.close)
         end.push_async_callback(runtime.deliverer.close)
         end.push_async_callback(runtime.minted.close)

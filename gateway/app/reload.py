@@ -13,6 +13,7 @@ import structlog
 from aiohttp import web
 
 from gateway.app.generations import Checked, Configured, checked, read, replace
+from gateway.app.lifetime import note_configuration
 from gateway.catalog.load_catalog import Catalog
 from gateway.config import Config, Fault, Faults, with_fixed
 from gateway.errors import GatewayError, StartRefused
@@ -81,6 +82,7 @@ async def _reloaded(
             tell_refusal(refusal, runtime.metrics)
             return False
         replace(runtime, ready)
+        await note_configuration(runtime.store, config, "reload")
     runtime.metrics.add(RELOADS, "taken")
     log.info("reloaded", environments=sorted(config.environments), providers=len(ready.catalog.providers))
     return True

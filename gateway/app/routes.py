@@ -6,6 +6,7 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from gateway.api import (
+    audit,
     client_metadata,
     connect_endpoints,
     connect_socket,
@@ -127,6 +128,10 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("OPTIONS", "/environment-variables", CALLED(options)),
     ("GET", "/logs", API(logs.list_operations)),
     ("OPTIONS", "/logs", CALLED(options)),
+    ("GET", "/audit", API(audit.list_records)),
+    ("OPTIONS", "/audit", CALLED(options)),
+    ("GET", "/audit/uses", API(audit.list_uses)),
+    ("OPTIONS", "/audit/uses", CALLED(options)),
     ("GET", "/environment/api-keys", API(keys.list_keys)),
     ("POST", "/environment/api-keys", API(keys.create_key)),
     ("DELETE", "/environment/api-keys", API(keys.revoke_key)),

@@ -7,7 +7,7 @@
     init, init_answers, demo                      a configuration of one's own; the gateway beside its sandbox
     try_                                          one call through a running gateway, shown in full
     connections, keys, events, catalog            what their names say
-    logs                                          `gateway logs`: the call log, searched or followed
+    logs, audit                                   the call log, searched or followed; the audit trail
     backup_restore                                `gateway backup` and `gateway restore`
 
 A new command is a module with a click command and one line in `COMMANDS` below.
@@ -31,6 +31,7 @@ COMMANDS = {
     ),
     "connections": Command("gateway.cli.connections:connections", "look at connections, refresh, end and move them"),
     "logs": Command("gateway.cli.logs:logs", "what happened: calls, refreshes, authorizations, deliveries, webhooks"),
+    "audit": Command("gateway.cli.audit:audit", "who did what: show, export, verify, count the use of credentials"),
     "events": Command("gateway.cli.events:events", "events sent to your application, and sending it again"),
     "keys": Command("gateway.cli.keys:keys", "secret keys and capability addresses, and the keys that seal everything"),
     "backup": Command("gateway.cli.backup_restore:backup", "copy the database while gateways serve from it"),

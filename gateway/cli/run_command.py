@@ -45,6 +45,7 @@ async def _opened_store(config: "Config", work: "Callable[[Store, Config], Await
     from gateway.vault import Keyring
 
     logs.setup(os.environ.get(logs.LEVEL) or "warning")
+    _by_operator()
     keyring = Keyring(config.store.encryption_keys)
     store = await open_store(config.store.url, keyring, environments=(), pool=config.store.pool)
     try:
@@ -54,6 +55,25 @@ async def _opened_store(config: "Config", work: "Callable[[Store, Config], Await
         return 1
     finally:
         await store.close()
+
+
+def _by_operator() -> None:
+    """What follows is the operator's doing, in the audit trail: the user of the operating system, and the command."""
+    import getpass
+    import os
+
+    import click
+
+    from gateway.records.audit import AuditActor, acting
+
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name, as in some containers
+        user = str(os.getuid())
+    if behind := os.environ.get("SUDO_USER"):
+        user = f"{user} (sudo by {behind})"
+    context = click.get_current_context(silent=True)
+    acting.set(AuditActor("operator", name=user[:100], command="" if context is None else context.command_path[:100]))
 
 
 PAGE: Final = 500
@@ -79,6 +99,7 @@ async def _on_runtime(file: Path, work: "Callable[[Runtime], Awaitable[int]]") -
     from gateway.observe import logs
 
     logs.setup(os.environ.get(logs.LEVEL) or "warning")
+    _by_operator()
     given = checked(load(file))
     try:
         async with opened(given) as runtime:

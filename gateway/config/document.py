@@ -1,8 +1,9 @@
 """A configuration as plain values, with the line of each, and what is wrong with it."""
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as AnySequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
 
@@ -72,13 +73,15 @@ class Finding:
 class ConfigDocument:
     """`tree` is what it says; `lines` tells where, by place: the keys and list indices that lead there.
 
-    `name` is the file as the operator named it, None for a mapping: then a place is named by its keys.
+    `name` is the file as the operator named it, None for a mapping: then a place is named by its keys. `digest`: hex SHA-256
+    of the file's bytes, empty for a mapping.
     """
 
     name: str | None
     tree: dict[str, Any] = field(repr=False)
     lines: Mapping[Place, int] = field(repr=False, default_factory=dict)
     findings: tuple[Finding, ...] = ()
+    digest: str = ""
 
     def line(self, place: Place) -> int:
         """The line of `place`, or of the nearest thing around it that is there."""
@@ -123,7 +126,7 @@ def read_file(path: Path) -> ConfigDocument:
     if len(content) > MAX_BYTES:
         raise Faults([Fault(name, f"is larger than {MAX_BYTES >> 20} MiB; this is not a configuration")])
     try:
-        return read_text(decoded(content), name)
+        return replace(read_text(decoded(content), name), digest=hashlib.sha256(content).hexdigest())
     except UnreadableText as error:
         raise Faults([Fault(f"{name}:{error.line}", error.message)]) from None
 

@@ -249,11 +249,17 @@ def _built(
             limits=_made(model.LimitsConfig, shape.egress.limits),
         ),
         call_log=_call_log(shape),
+        audit=_made(
+            model.AuditConfig,
+            shape.audit,
+            checkpoint_file=Path(os.path.normpath(base / given)) if (given := shape.audit.checkpoint_file) else None,
+        ),
         webhooks=_made(model.WebhooksConfig, shape.webhooks),
         branding=_made(
             model.BrandingConfig, shape.branding, logo=Path(os.path.normpath(base / logo)) if logo else None
         ),
         connect=_made(model.ConnectConfig, shape.connect),
+        tracing=_made(model.TracingConfig, shape.tracing),
         path=path,
         document=document,
     )

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from gateway.authority import origin_of
 from gateway.config.document import ConfigDocument
 from gateway.documents.read_document import Place
-from gateway.records.integration import Integration
+from gateway.records.integration import Integration, TraceHeaders
 from gateway.secret import Secret
 
 
@@ -172,13 +172,17 @@ class LimitsConfig:
 
 @dataclass(frozen=True, slots=True)
 class EgressConfig:
-    """`proxy` may hold a password. `page_memory_bytes`: for the pages that all paged calls of a worker hold together."""
+    """`proxy` may hold a password. `page_memory_bytes`: for the pages that all paged calls of a worker hold together.
+
+    `trace_headers`: what becomes of a caller's ``traceparent``, where an integration does not say.
+    """
 
     allow: tuple[AllowedNetwork, ...]
     proxy: str | None = field(repr=False)
     timeouts: TimeoutsConfig
     limits: LimitsConfig
     page_memory_bytes: int
+    trace_headers: TraceHeaders = "pass"
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +198,28 @@ class CallLogConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditConfig:
+    """`refreshes`: whether each is recorded or only those that change a connection's state. `keep_days` 0: records are kept
+    for ever. `uses_days`: days that counts of the use of credentials are kept. A checkpoint is made after so many records or
+    minutes, whichever comes first, and goes to the log, to `checkpoint_file` and to `checkpoint_url`."""
+
+    refreshes: Literal["changes", "all"]
+    keep_days: float
+    uses_days: float
+    checkpoint_records: int
+    checkpoint_minutes: float
+    checkpoint_file: Path | None
+    checkpoint_url: str | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TracingConfig:
+    """All else of traces stands in the `OTEL_*` variables. `connection_ids`: spans name the connection."""
+
+    connection_ids: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """All of it. `catalog` holds the operator's own folders; `path` is the file's, None for a mapping."""
 
@@ -204,9 +230,11 @@ class Config:
     environments: Mapping[str, EnvironmentConfig]
     egress: EgressConfig
     call_log: CallLogConfig
+    audit: AuditConfig
     webhooks: WebhooksConfig
     branding: BrandingConfig
     connect: ConnectConfig
+    tracing: TracingConfig
     path: Path | None
     document: ConfigDocument = field(repr=False, compare=False)
 
@@ -246,6 +274,7 @@ FIXED: Final[Mapping[Place, Any]] = {
     ("server", "limits"): None,
     ("store", "url"): None,
     ("store", "pool"): None,
+    ("tracing", "connection_ids"): None,
 }
 
 

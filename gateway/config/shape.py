@@ -20,6 +20,7 @@ from pydantic import (
 from gateway.config import store_url, values
 from gateway.config import values as key_values
 from gateway.config.model import AllowedNetwork, ClientLimitsConfig, ConnectConfig, PoolConfig, WebhooksConfig
+from gateway.records.integration import TraceHeaders
 from gateway.secret import Secret
 
 
@@ -165,6 +166,7 @@ class IntegrationShape(Section):
     webhook_secret_previous: Hidden | None = None
     forward_webhooks: Truth = True
     allow_unsigned_webhooks: Truth = False
+    trace_headers: TraceHeaders | None = None
 
 
 class EnvironmentShape(Section):
@@ -201,6 +203,7 @@ class EgressShape(Section):
     timeouts: TimeoutsShape = TimeoutsShape()
     limits: LimitsShape = LimitsShape()
     page_memory_bytes: Whole = Field(256 << 20, ge=64 << 20, le=1 << 40)
+    trace_headers: TraceHeaders = "pass"
 
 
 _CONNECT: Final = ConnectConfig()
@@ -220,12 +223,26 @@ class CallLogShape(Section):
     sample: Number = Field(1, ge=0, le=1)
 
 
+class TracingShape(Section):
+    connection_ids: Truth = False
+
+
 class RequestLogShape(Section):
     """`call_log` as releases before 0.3 spelled it. What is None is that of `call_log`."""
 
     enabled: Truth | None = None
     keep_days: Number | None = Field(None, gt=0, le=3650)
     max_rows: Whole | None = Field(None, ge=1, le=1_000_000_000)
+
+
+class AuditShape(Section):
+    refreshes: Literal["changes", "all"] = "changes"
+    keep_days: Number = Field(0, ge=0, le=36_500)
+    uses_days: Number = Field(90, gt=0, le=3650)
+    checkpoint_records: Whole = Field(1000, ge=1, le=1_000_000)
+    checkpoint_minutes: Number = Field(5, gt=0, le=10_080)
+    checkpoint_file: Text | None = None
+    checkpoint_url: WebhookUrl | None = None
 
 
 _WEBHOOKS: Final = WebhooksConfig()
@@ -253,6 +270,9 @@ class GatewayShape(Section):
     egress: EgressShape = EgressShape()
     call_log: CallLogShape = CallLogShape()
     request_log: RequestLogShape = RequestLogShape()
+    audit: AuditShape = AuditShape()
+
+    tracing: TracingShape = TracingShape()
     webhooks: WebhooksShape = WebhooksShape()
     branding: BrandingShape = BrandingShape()
     connect: ConnectShape = ConnectShape()
@@ -272,6 +292,8 @@ SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
     ("egress", "limits"): LimitsShape,
     ("call_log",): CallLogShape,
     ("request_log",): RequestLogShape,
+    ("audit",): AuditShape,
+    ("tracing",): TracingShape,
     ("webhooks",): WebhooksShape,
     ("branding",): BrandingShape,
     ("connect",): ConnectShape,

@@ -189,6 +189,12 @@ class ProviderConnection(asyncio.Protocol):
         self._parts: PartByPart | None = None  # of what is dear to read
 
     @property
+    def peer(self) -> str | None:
+        """The IP address at the other end; None if it is not known."""
+        address = None if self._transport is None else self._transport.get_extra_info("peername")
+        return str(address[0]) if isinstance(address, tuple) else None
+
+    @property
     def transport(self) -> asyncio.Transport:
         assert self._transport is not None
         return self._transport

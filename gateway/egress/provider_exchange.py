@@ -39,6 +39,10 @@ class ProviderExchange(Protocol):
     headers: Fields
     length: int | None
 
+    @property
+    def peer(self) -> str | None:
+        """The IP address that its connection leads to, of an outbound proxy where there is one; None if it is not known."""
+
     async def read(self) -> bytes:
         """Some bytes of the body as soon as there are any; ``b""`` at its clean end. Raises EgressError."""
 
@@ -58,6 +62,9 @@ class ProviderExchange(Protocol):
 class Source(Protocol):
     """The connection that an answer arrives on."""
 
+    @property
+    def peer(self) -> str | None: ...
+
     def may_go_on(self) -> None: ...
 
     def abort(self) -> None: ...
@@ -72,6 +79,7 @@ class ProviderAnswer:
     """
 
     __slots__ = (
+        "_came_on",
         "_ended",
         "_fault",
         "_pieces",
@@ -90,11 +98,17 @@ class ProviderAnswer:
         self.headers = head.fields
         self.length = head.length
         self.source: Source | None = source
+        self._came_on = source
         self.held_bytes = 0
         self._pieces: list[bytes] = []
         self._ended = False
         self._fault: EgressError | None = None
         self._reader: asyncio.Future[None] | None = None
+
+    @property
+    def peer(self) -> str | None:
+        """The IP address that its connection leads to."""
+        return self._came_on.peer
 
     async def read(self) -> bytes:
         while not self._pieces:

@@ -6,6 +6,7 @@ An event is written in the transaction of the change that it reports (`store/out
     signatures     what signs them, and the keys for that: from gateway.yaml, or minted
     delivery       works off the outbox: attempts, pauses, one queue for each target
     event_keeper   what one process does for all: announces connections that end soon, counts what waits
+    audit_keeper   places and checkpoints for the audit trail, which leave the store; pruning
     receive        providers' webhooks: verified, remembered against replay, queued in one transaction
 
 Always true: an event is delivered at least once, in order for each connection, for a day; a receiver can tell a repetition

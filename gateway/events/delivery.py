@@ -35,6 +35,7 @@ from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.records.event import PRIMARY, SECONDARY, Delivery, DeliveryOutcome, DeliveryState
 from gateway.records.operation import NoteOperation, Operation
 from gateway.records.proxied_call import UpstreamRequest
+from gateway.records.trace import CAUSE, trace_id_in
 from gateway.store import Store
 from gateway.vault import VaultError
 
@@ -295,16 +296,16 @@ class Deliverer:
             await self._settle(delivery, DeliveryOutcome(DeliveryState.DEAD, None, why))
             return
         try:
-            body, fields = await self._message(delivery)
+            body, fields, cause = await self._message(delivery)
         except VaultError as fault:  # another attempt may find the key, but not soon
             await self._judge(delivery, ReceiverAnswer(None, f"what is stored cannot be opened: {fault}"), TargetPace())
             return
         began = clock.monotonic()
         answer = await send(self._current.generation.egress, url, body, fields, clock.now())
-        await self._judge(delivery, answer, pace, (clock.monotonic() - began) * 1000)
+        await self._judge(delivery, answer, pace, (clock.monotonic() - began) * 1000, cause)
 
-    async def _message(self, delivery: Delivery) -> tuple[bytes, dict[str, str]]:
-        """Body and header fields as they are sent now. Raises VaultError."""
+    async def _message(self, delivery: Delivery) -> tuple[bytes, dict[str, str], str | None]:
+        """Body and header fields as they are sent now, and what caused the event. Raises VaultError."""
         content = await self._store.deliveries.content(delivery)
         entry = self._current.generation.catalog.get(content.provider)
         given = delivery, content, entry.auth_mode if entry is not None else None
@@ -314,15 +315,25 @@ class Deliverer:
             else await off_loop(delivery.environment, message, *given)
         )
         keys = await self._keys.of(delivery.environment)
-        return body, fields | signed(body, delivery.message_id, int(clock.now().timestamp()), keys)
+        signatures = signed(body, delivery.message_id, int(clock.now().timestamp()), keys)
+        return body, fields | signatures, content.facts.get(CAUSE)
 
-    async def _judge(self, delivery: Delivery, answer: ReceiverAnswer, pace: TargetPace, took_ms: float = 0.0) -> None:
+    async def _judge(
+        self,
+        delivery: Delivery,
+        answer: ReceiverAnswer,
+        pace: TargetPace,
+        took_ms: float = 0.0,
+        cause: str | None = None,
+    ) -> None:
         if pace.note(answer, clock.monotonic()):
             log.info("webhook_target_back", environment=delivery.environment, target=_kind(delivery.target))
             await self._store.deliveries.hurry((delivery.environment, delivery.target), clock.now())
-        await self._settle(delivery, outcome(delivery, answer, clock.now()), took_ms)
+        await self._settle(delivery, outcome(delivery, answer, clock.now()), took_ms, cause)
 
-    async def _settle(self, delivery: Delivery, came: DeliveryOutcome, took_ms: float = 0.0) -> None:
+    async def _settle(
+        self, delivery: Delivery, came: DeliveryOutcome, took_ms: float = 0.0, cause: str | None = None
+    ) -> None:
         if not await self._store.deliveries.settle(delivery, came, owner=self._owner, now=clock.now()):
             return
         word = "failed" if came.state is DeliveryState.PENDING else came.state.value
@@ -346,6 +357,8 @@ class Deliverer:
                     "state": came.state.value,
                     "message": came.detail,
                 },
+                trace_id=trace_id_in(cause),
+                cause=cause,
             )
         )
         if came.state is DeliveryState.DELIVERED:

@@ -9,6 +9,7 @@ import json
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import islice
 from json.encoder import encode_basestring
@@ -19,8 +20,11 @@ import structlog
 from gateway import clock
 from gateway.errors import GatewayError
 from gateway.observe import logs
-from gateway.records.operation import Operation, trace_id_in
+from gateway.observe.tracing import Tracing
+from gateway.records.audit import UseCount, UseKey
+from gateway.records.operation import Operation
 from gateway.records.proxied_call import ExchangeRecord
+from gateway.records.trace import trace_id_in
 
 BOUND: Final = 30_000
 BATCH: Final = 2000
@@ -32,6 +36,16 @@ REFUSED_EVERY_S: Final = 1.0
 log = structlog.get_logger(__name__)
 
 
+USES_EVERY_S: Final = 10.0
+USES_AT_ONCE: Final = 200
+MOST_USES: Final = 500_000  # connections and keys in use whose counts wait to be stored
+HOUR_S: Final = 3600
+
+
+class UseSink(Protocol):
+    async def add_many(self, counts: Sequence[UseCount]) -> None: ...
+
+
 class RecordSink(Protocol):
     async def add_many(self, records: Sequence[ExchangeRecord | Operation]) -> None: ...
 
@@ -40,13 +54,19 @@ class CallQueue:
     """`observe` is called with every record, kept or not. `dropped` counts the records that found a queue full.
 
     `stored`: whether proxied calls become rows of the call log (`call_log.enabled`); lines are written in any case. `sample`:
-    the share of those that went well which do; the others always do.
+    the share of those that went well which do; the others always do. `tracing`: makes spans of what is sampled, stored or not.
     """
 
     def __init__(
-        self, bound: int = BOUND, *, observe: Callable[[ExchangeRecord], None] = lambda _: None, stored: bool = True
+        self,
+        bound: int = BOUND,
+        *,
+        observe: Callable[[ExchangeRecord], None] = lambda _: None,
+        stored: bool = True,
+        tracing: Tracing | None = None,
     ) -> None:
         self._observe = observe
+        self._tracing = tracing
         self._lines: deque[ExchangeRecord] = deque()
         self._rows: deque[ExchangeRecord | Operation] = deque()
         self._bound = bound
@@ -57,10 +77,18 @@ class CallQueue:
         self.sample = 1.0
         self._refused_at: dict[tuple[str, str, str], float] = {}
         self._unwritable = False
+        self._using: dict[tuple[str, str, str, int], list[int]] = {}
+        self._hour = self._this_hour()
+        self._uses = {self._hour: self._using}  # those of hours that are over wait to be stored, too
+        self._use_sink: UseSink | None = None
 
     def note(self, exchange: ExchangeRecord) -> None:
         """Take a record, or drop it where the writing does not keep up. Both are counted."""
         self._observe(exchange)
+        if exchange.attempts and exchange.gateway_ms is not None and exchange.connection_id:
+            self._count_use(exchange)
+        if exchange.trace is not None and self._tracing is not None:
+            self._tracing.note_call(exchange)
         if len(self._lines) < self._bound:
             self._lines.append(exchange)
         else:
@@ -68,8 +96,23 @@ class CallQueue:
         if self.stored and (exchange.connection_id or exchange.gateway_ms is not None) and self._wants(exchange):
             self._store(exchange)
 
+    def _count_use(self, exchange: ExchangeRecord) -> None:
+        """A credential was sent to its provider. Counted here, not from the queue, which may drop records."""
+        key = (exchange.environment, exchange.integration_id, exchange.connection_id, exchange.key_id or 0)
+        counts = self._using.get(key)
+        if counts is None:
+            if len(self._using) >= MOST_USES:
+                self.dropped += 1
+                return
+            counts = self._using[key] = [0, 0]
+        counts[0] += 1
+        if exchange.status >= 400 or exchange.error_code is not None:
+            counts[1] += 1
+
     def note_operation(self, operation: Operation) -> None:
         """Take what is no request of a caller: a refresh, an authorization, a delivery, a webhook."""
+        if self._tracing is not None:
+            self._tracing.note_operation(operation)
         if self.stored:
             self._store(operation)
 
@@ -90,12 +133,17 @@ class CallQueue:
         else:
             self.dropped += 1
 
-    async def write_to(self, sink: RecordSink, every_s: float = EVERY_S) -> None:
-        """Write batches for as long as the application runs."""
-        self._sink = sink
+    async def write_to(self, sink: RecordSink, every_s: float = EVERY_S, *, uses: UseSink | None = None) -> None:
+        """Write batches for as long as the application runs. `uses`: where counts of the use of credentials go."""
+        self._sink, self._use_sink = sink, uses
+        uses_at = clock.monotonic() + USES_EVERY_S
         while True:
             await asyncio.sleep(every_s)
             await self._write_lines()
+            self._turn_hour()
+            if clock.monotonic() >= uses_at:
+                await self._try_uses()
+                uses_at = clock.monotonic() + USES_EVERY_S
             try:
                 await self._write_rows()
                 self._unwritable = False
@@ -104,8 +152,56 @@ class CallQueue:
             except Exception as fault:  # noqa: BLE001 (the next time may do better)
                 self._unwritten(str(fault), fault)
 
+    def _turn_hour(self) -> None:
+        hour = self._this_hour()
+        if hour != self._hour:
+            self._hour = hour
+            self._using = self._uses.setdefault(hour, {})
+
+    @staticmethod
+    def _this_hour() -> int:
+        return int(clock.now().timestamp()) // HOUR_S
+
+    async def _try_uses(self) -> None:
+        """Store what was counted; what cannot be stored waits for the next time."""
+        try:
+            await self._write_uses()
+        except GatewayError as fault:
+            log.warning("credential_uses_not_written", detail=fault.message)
+        except Exception as fault:
+            log.warning("credential_uses_not_written", detail=str(fault), exc_info=fault)
+
+    async def _write_uses(self) -> None:
+        if self._use_sink is None:
+            return
+        for hour in sorted(self._uses):
+            counted, self._uses[hour] = self._uses[hour], {}
+            if hour == self._hour:
+                self._using = self._uses[hour]
+            else:
+                del self._uses[hour]
+            waiting = list(counted.items())
+            begins = datetime.fromtimestamp(hour * HOUR_S, UTC)
+            while waiting:
+                some, waiting = waiting[:USES_AT_ONCE], waiting[USES_AT_ONCE:]
+                try:
+                    await self._use_sink.add_many(
+                        [UseCount(begins, UseKey(*key), calls, failed) for key, (calls, failed) in some]
+                    )
+                except BaseException:
+                    self._put_back(hour, [*some, *waiting])
+                    raise
+
+    def _put_back(self, hour: int, counted: Sequence[tuple[tuple[str, str, str, int], list[int]]]) -> None:
+        uses = self._uses.setdefault(hour, {})
+        for key, (calls, failed) in counted:
+            counts = uses.setdefault(key, [0, 0])
+            counts[0] += calls
+            counts[1] += failed
+
     async def close(self) -> None:
         """Write what is left; a store that cannot take it any more loses records, never requests."""
+        await self._try_uses()
         try:
             while self._rows and self._sink is not None:
                 await self._write_rows(whole=1)

@@ -7,6 +7,7 @@ import os
 import select
 import sys
 from collections.abc import Sequence
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO, cast
 
@@ -108,10 +109,21 @@ def as_json(_logger: Any, _method: str, event: Event) -> str:
     return _encode(event)
 
 
+trace_id_in_hand: Final[ContextVar[str | None]] = ContextVar("trace_id_in_hand", default=None)
+"""The trace id of the request that what goes on was begun by: in every line that is logged meanwhile."""
+
+
+def add_trace_id(_logger: Any, _method: str, event: Event) -> Event:
+    trace_id = trace_id_in_hand.get()
+    if trace_id is not None:
+        event.setdefault("trace_id", trace_id)
+    return event
+
+
 LEVEL: Final = "GATEWAY_LOG_LEVEL"
 
 # Below warning they tell of statements, rows and requests, which hold what must not be seen.
-CHATTY: Final = ("aiohttp.access", "aiohttp.client", "aiosqlite", "alembic", "asyncio", "sqlalchemy")
+CHATTY: Final = ("aiohttp.access", "aiohttp.client", "aiosqlite", "alembic", "asyncio", "sqlalchemy", "urllib3")
 
 
 def setup(level: str | None = None, *, terminal: bool | None = None) -> None:
@@ -122,7 +134,7 @@ def setup(level: str | None = None, *, terminal: bool | None = None) -> None:
     last: Any = (
         structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback) if readable else as_json
     )
-    steps: list[Any] = [structlog.processors.add_log_level, stamp, mask, tell_exception]
+    steps: list[Any] = [structlog.processors.add_log_level, stamp, add_trace_id, mask, tell_exception]
     structlog.configure(
         processors=[*steps, last],
         wrapper_class=structlog.make_filtering_bound_logger(number),
@@ -153,6 +165,7 @@ def for_host() -> None:
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
+            add_trace_id,
             mask,
             tell_exception,
             structlog.processors.KeyValueRenderer(key_order=["event"]),

@@ -164,6 +164,13 @@ FAMILIES: Final[dict[str, Family]] = {
     "gateway_request_log_dropped_total": Family(
         "counter", (), "Records of requests that were dropped because writing them did not keep up."
     ),
+    "gateway_spans_exported_total": Family("counter", (), "Spans that the collector has taken."),
+    "gateway_spans_dropped_total": Family(
+        "counter",
+        ("reason",),
+        "Spans that were not exported: queue_full (the exporting does not keep up), not_exported (the collector is away or "
+        "refuses them).",
+    ),
     RELOADS: Family("counter", ("outcome",), "Reloads of the configuration: taken, by each worker, or refused."),
     CATALOG_RELOADS: Family(
         "counter",

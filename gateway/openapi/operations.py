@@ -14,6 +14,7 @@ from gateway.api.integration_shapes import IntegrationChanges, NewIntegration
 from gateway.api.keys import GoneKeyBody, NewKeyBody
 from gateway.errors import Code
 from gateway.openapi.codes import MAKING, PROXIED, WEBHOOK_SIGNATURE
+from gateway.records.audit import AuditAction
 from gateway.records.operation import KINDS
 
 # ── One route as documented.
@@ -188,6 +189,29 @@ SEARCH_LOGS: Final = (
         {"type": "string", "enum": ["operations"]},
     ),
 )
+KEY_OF_AUDIT: Final = Param(
+    "keyId",
+    "By this minted key; 0: by the keys of `gateway.yaml`, for `/audit/uses`.",
+    {"type": "integer", "minimum": 0},
+)
+SEARCH_AUDIT: Final = (
+    *SEARCH_LOGS[:2],
+    Param("action", "Of this action only.", {"type": "string", "enum": list(AuditAction)}),
+    *SEARCH_LOGS[3:5],
+    Param("endUserId", "On behalf of this end user; nothing is found of one who was forgotten."),
+    KEY_OF_AUDIT,
+    Param("limit", "How many at most; 100 if left out.", {"type": "integer", "minimum": 1, "maximum": 1000}),
+    Param("cursor", "Where to go on: `next_cursor` of the last answer.", {"type": "integer", "minimum": 1}),
+    Param(
+        "after", "Behind the record with this sequence number: to follow the trail.", {"type": "integer", "minimum": 0}
+    ),
+)
+SUM_USES: Final = (
+    *SEARCH_LOGS[:2],
+    *SEARCH_LOGS[3:5],
+    KEY_OF_AUDIT,
+    Param("limit", "How many at most; 1000 if left out.", {"type": "integer", "minimum": 1, "maximum": 1000}),
+)
 WAIT: Final = Param(
     "wait_s", "Wait so long for the first outcome, in seconds.", {"type": "integer", "minimum": 0, "maximum": 30}
 )
@@ -269,6 +293,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
 
     Operation("POST", "/environment/webhook-signing-key/rotate", "Sign events with a new key", ENVIRONMENT, answers.SigningKeyAnswer, scope=f"{SCOPE}:webhook_signing_key:rotate", more="The former key signs beside it for a while. Not where `gateway.yaml` names the key.", errors=("conflict",)),
     Operation("GET", "/logs", "Search the call log", LOGS, answers.Logs, query=SEARCH_LOGS, scope=f"{SCOPE}:logs:read", more="Calls, refreshes, authorizations, deliveries of events and webhooks, newest first. A key that is limited to connections sees theirs only.", errors=("store_unavailable",)),
+    Operation("GET", "/audit", "Read the audit trail", LOGS, answers.AuditPage, query=SEARCH_AUDIT, scope=f"{SCOPE}:audit:read", more="Of this environment, newest first. `gateway audit verify` checks the chain of all.", errors=("store_unavailable",)),
+    Operation("GET", "/audit/uses", "Add up which key used which connection", LOGS, answers.CredentialUses, query=SUM_USES, scope=f"{SCOPE}:audit:read", more="Proxied calls by connection and key, over whole hours; the last day without `from`.", errors=("store_unavailable",)),
     Operation("GET", "/environment/api-keys", "List the keys", ENVIRONMENT, answers.KeyList, query=(Param("limit", "How many at most.", {"type": "integer", "minimum": 1, "maximum": 1000}), Param("cursor", "Where to go on: `next_cursor` of the last answer.", {"type": "string", "pattern": "^[1-9][0-9]{0,17}$"}), Param("include", "`ended`: those too that are revoked or have expired.", {"type": "string", "enum": ["ended"]})), scope=f"{SCOPE}:api_keys:list", more="Those that `gateway.yaml` names are not among them."),
     Operation("POST", "/environment/api-keys", "Mint a key or a capability address", ENVIRONMENT, answers.NewKeyAnswer, NewKeyBody, errors=("unknown_provider_config", "unknown_connection", "not_found", "conflict"), scope=f"{SCOPE}:api_keys:create", example={"display_name": "agent", "scopes": ["environment:proxy"], "limits": {"rules": ["GET /ex/*/rest/api/3/search*"]}, "expires_in_s": 3600}, more="It may never do more than the key that mints it."),
     Operation("DELETE", "/environment/api-keys", "Revoke a key, named in the body", ENVIRONMENT, answers.RevokedKeys, GoneKeyBody, errors=("not_found",), scope=f"{SCOPE}:api_keys:delete"),

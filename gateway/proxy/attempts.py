@@ -22,11 +22,13 @@ from gateway.errors import BodyTooLarge, GatewayError
 from gateway.generation import Generation
 from gateway.http.content_coding import CodingError
 from gateway.http.retry import Rules, may_lead_to_more, repeatable, wait_s
-from gateway.middleware.credentials import place
-from gateway.middleware.facts import ASKED, CALLER, CONNECTION, TIMING, UPSTREAM
+from gateway.middleware.credentials import place, trace_headers
+from gateway.middleware.facts import ASKED, CALLER, CONNECTION, TIMING, TRACE, UPSTREAM
 from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.proxy.caller_body import CallerBody
 from gateway.proxy.exchange_watch import ExchangeWatch, StoodStill
+from gateway.records.integration import OWN
+from gateway.records.trace import TRACEPARENT, AttemptTrace, CallTrace
 from gateway.runtime import RUNTIME, generation_of
 
 # ── What the fast path hands over: the first attempt of a request that the chain goes on with.
@@ -39,7 +41,8 @@ class Handed(NamedTuple):
 
     `generation`: the one that it began with. `kept`: the chain gets all that came of the body; without it none, of the
     `received` bytes. `by_caller`: the caller's next bytes were awaited. `pace`: the key's rate, in which this call is counted.
-    `record_end`: records the call with this status and error code, where its caller leaves before the chain begins.
+    `record_end`: records the call with this status and error code, where its caller leaves before the chain begins. `trace`: of
+    a sampled call, with its first attempt.
     """
 
     outcome: FirstOutcome
@@ -51,6 +54,7 @@ class Handed(NamedTuple):
     by_caller: bool = False
     pace: KeyPace | None = None
     record_end: Callable[[int, str], None] | None = None
+    trace: CallTrace | None = None
 
 
 # ── Signs UPSTREAM for one attempt, where the connection's auth mode signs requests; see `gateway.auth.mode`.
@@ -117,6 +121,7 @@ class Attempts:
         "_runtime",
         "_sent_with",
         "_timing",
+        "_trace",
         "_upgrade",
         "_upload",
         "_waited_s",
@@ -134,6 +139,7 @@ class Attempts:
         self._watch = watch
         self._runtime, self._generation = request.app[RUNTIME], generation_of(request)
         self._timing = request[TIMING]
+        self._trace = request.get(TRACE)
         upstream = request[UPSTREAM]
         self._gate = self._runtime.egress_limits.to((upstream.scheme, upstream.host, upstream.port))
         self._retried = 0
@@ -165,26 +171,30 @@ class Attempts:
     async def _send(self) -> ProviderExchange:
         before = self._outcome_of_fast_path()
         if before is not None and not isinstance(before, ConnectionLost):
-            self.count += 1
-            if isinstance(before, Exception):
-                raise before
-            return before
+            return self._taken_over(before)
         gate = self._gate
         probe = False if gate.try_acquire() else await gate.acquire()
         outcome: Outcome = "unknown"
         self.count += 1
+        attempt = None if self._trace is None else self._traced(self._trace, again=before is not None)
         try:
             await sign(self._request, self._upload)
             exchange = await self._generation.egress.send(
                 self._request[UPSTREAM], self._upload.body(), upgrade=self._upgrade, replaced=before is not None
             )
             outcome = "answered"
+            if attempt is not None:
+                attempt.end(status=exchange.status, peer=exchange.peer)
         except EgressError as fault:
+            if attempt is not None:
+                attempt.end(error=error_type(fault))
             if fault.kind in _SAYS_DOWN and self._upload.fault is None:
                 outcome = "failed"
             raise
         except asyncio.CancelledError:
             silence = self._watch.taken_back()
+            if attempt is not None:
+                attempt.end(error="client_left" if silence is None else error_type(silence))
             if silence is None:
                 raise
             # A caller who has no patience says nothing about the provider.
@@ -194,6 +204,27 @@ class Attempts:
         finally:
             gate.release(outcome, probe=probe)
         return exchange
+
+    def _taken_over(self, before: ProviderExchange | Exception) -> ProviderExchange:
+        """What came of the first attempt, which the fast path has made. Raises it, where it is a fault."""
+        self.count += 1
+        first = self._trace.attempts[-1] if self._trace is not None and self._trace.attempts else None
+        if isinstance(before, Exception):
+            if first is not None:
+                first.end(error=error_type(before))
+            raise before
+        if first is not None:
+            first.end(status=before.status, peer=before.peer)
+        return before
+
+    def _traced(self, trace: CallTrace, *, again: bool) -> AttemptTrace:
+        """The attempt that begins now; `again`: it is the one that the fast path has begun, on a new connection."""
+        upstream = self._request[UPSTREAM]
+        attempt = trace.attempts[-1] if again and trace.attempts else trace.attempt(upstream.host, upstream.port)
+        if trace_headers(self._request[CONNECTION], self._generation) == OWN:
+            upstream.headers.popall(TRACEPARENT, None)
+            upstream.headers.add(TRACEPARENT, trace.traceparent(attempt.span_id))
+        return attempt
 
     def _outcome_of_fast_path(self) -> FirstOutcome | None:
         """What has come of the request on the fast path, if it began there: that was the first attempt."""
@@ -345,6 +376,15 @@ class Attempts:
             remaining=retry.remaining,
             retry_on=retry_on,
         )
+
+
+def error_type(fault: Exception) -> str:
+    """A fault on the way to the provider, as a span says it."""
+    if isinstance(fault, EgressError):
+        return fault.kind
+    return (
+        "timeout" if isinstance(fault, StoodStill) else "broken_body" if isinstance(fault, GatewayError) else "protocol"
+    )
 
 
 async def _swallow(exchange: ProviderExchange) -> None:

@@ -8,6 +8,8 @@
     event           events: what the application is sent, and the state of a delivery
     provider_call   one small exchange with a provider, as data
     proxied_call    one proxied call: the request in the making, its timing, its pages, its record
+    audit           the audit trail: its actions, who acted, one record in canonical bytes
+    trace           a sampled call's place in its trace, and what its spans are made of
     operation       what the call log keeps, and what it is searched by
 
 Always true: no I/O; `states` is the one table of a connection's states, and nothing else decides what state follows.

@@ -2,9 +2,14 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal
 
 from gateway.secret import Secret
+
+TraceHeaders = Literal["own", "pass", "drop"]
+"""What becomes of a caller's ``traceparent`` and ``tracestate`` on the way to the provider."""
+OWN: Final = "own"
+DROP: Final = "drop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,7 @@ class Integration:
     `allowed_hosts`: which hosts an end user may name where the provider's entry leaves that open, and where its secrets may
     go then: ``git.example.com``, ``*.example.com``, each with a port if it is not the default one.
     `site_selection` where a token reaches several sites: ``ask`` shows a picker, ``match`` goes by the subdomain.
+    `trace_headers` None: as `egress.trace_headers` says.
     `custom`: names and values of the customer's own, kept for it. `made` None: it stands in gateway.yaml.
     """
 
@@ -50,6 +56,7 @@ class Integration:
     site_selection: Literal["match", "ask"] = "match"
     forward_webhooks: bool = True
     allow_unsigned_webhooks: bool = False
+    trace_headers: TraceHeaders | None = None
     custom: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     made: Made | None = None
 

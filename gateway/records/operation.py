@@ -7,11 +7,10 @@ from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 from gateway.records.proxied_call import ExchangeRecord
+from gateway.records.trace import RefreshTrace, trace_id_in
 
 OperationKind = Literal["call", "refresh", "authorization", "delivery", "webhook"]
 KINDS: Final[tuple[OperationKind, ...]] = get_args(OperationKind)
-
-_TRACE_ID: Final = slice(3, 35)  # of ``00-<32 hex digits>-<16 hex digits>-<2 hex digits>``
 
 
 class Operation(NamedTuple):
@@ -24,7 +23,8 @@ class Operation(NamedTuple):
     `request_id`: of the request that it belongs to, so that all that happened under it is found together. `trace_id`: 32 hex
     digits. `key_id`: of a minted key. `rule`: of the key's rules the one that allowed the call, or the word for what refused
     it. `status`: of the answer, 0 where there was none. `error_code`: None where it went well. Times in milliseconds, parts
-    of a call's as in `ExchangeRecord`. `detail`: what else is known, by kind.
+    of a call's as in `ExchangeRecord`. `detail`: what else is known, by kind. Not stored, for its span: `trace` of a refresh;
+    `cause`: the ``traceparent`` of what led to it.
     """
 
     kind: OperationKind
@@ -49,6 +49,8 @@ class Operation(NamedTuple):
     rule: str | None = None
     attempts: int = 1
     detail: Mapping[str, Any] | None = None
+    trace: RefreshTrace | None = None
+    cause: str | None = None
 
 
 NoteOperation = Callable[[Operation], None]
@@ -82,14 +84,6 @@ def call(exchange: ExchangeRecord) -> Operation:
         exchange.rule,
         exchange.attempts,
     )
-
-
-def trace_id_in(traceparent: str | None) -> str | None:
-    """The trace id of a ``traceparent`` (W3C Trace Context §3.2.2.3); None where it is not one."""
-    if traceparent is None or len(traceparent) < 55 or traceparent[2] != "-" or traceparent[35] != "-":
-        return None
-    found = traceparent[_TRACE_ID]
-    return found if set(found) <= set("0123456789abcdef") and found.strip("0") else None
 
 
 @dataclass(frozen=True, slots=True)

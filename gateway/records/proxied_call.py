@@ -11,6 +11,7 @@ from multidict import CIMultiDict
 from gateway import clock
 from gateway.authority import origin_of
 from gateway.records.provider_call import ClientIdentity
+from gateway.records.trace import CallTrace
 
 # ── The request in the making: what will be sent to the provider. The one mutable record.
 
@@ -147,7 +148,8 @@ class ExchangeRecord(NamedTuple):
     `gateway_ms`, `token_ms` and `upstream_ms` say how the time until the head of a proxied call's answer was spent: in
     the gateway, waiting for the store or a token endpoint, waiting for the provider. None for every other request.
     `key_id`: of a minted key. `traceparent`: as the caller sent it (W3C Trace Context §3.2). `rule`: of the key's rules the
-    one that allows the call, or what refused it. `attempts`: sent to the provider.
+    one that allows the call, or what refused it. `attempts`: sent to the provider. `trace`: of a sampled call, from which its
+    spans are made.
     """
 
     # A tuple, since one is made for each request.
@@ -172,3 +174,4 @@ class ExchangeRecord(NamedTuple):
     traceparent: str | None = None
     rule: str | None = None
     attempts: int = 1
+    trace: CallTrace | None = None

@@ -23,11 +23,13 @@ from gateway.errors import GatewayError, InvalidRequest, NotFound, ReconnectNeed
 from gateway.generation import Current
 from gateway.journal import Recorded
 from gateway.oauth.token_answers import GRANT_GONE, TokenRefused, TokenUnavailable
+from gateway.observe.logs import trace_id_in_hand
 from gateway.observe.metrics import OTHER, REFRESH_DURATION, REFRESH_FAILURES, REFRESHES, Metrics
 from gateway.records.connection import Connection, ConnectionRef, RefreshFailure
 from gateway.records.operation import NoteOperation, Operation, request_in_hand
 from gateway.records.provider_call import scrubbed
 from gateway.records.states import REJECTED, Happening
+from gateway.records.trace import refresh_in_hand
 from gateway.refresh import backoff, decision
 from gateway.refresh.auth_exchange import Attempt, Dialogues, mode_for
 from gateway.refresh.backoff import ROTATION_LOST
@@ -262,6 +264,8 @@ class RefreshProtocol:
         """What came of the call, stored; None where we were fenced off. Raises what the caller shall hear."""
         async with held(self._store, row.ref, owner):
             started = clock.monotonic()
+            if (trace := refresh_in_hand.get()) is not None:
+                trace.asked = started
             try:
                 await clock.give_way()
                 integration = self._current.generation.integrations.get(*row.ref[:2])
@@ -345,6 +349,9 @@ class RefreshProtocol:
 
     def _note(self, row: Connection, code: str | None, detail: Mapping[str, Any], took_ms: float = 0.0) -> None:
         """Into the call log, under the request that first asked for this refresh."""
+        trace = refresh_in_hand.get()
+        if trace is not None:
+            trace.end()
         self._note_operation(
             Operation(
                 "refresh",
@@ -353,7 +360,9 @@ class RefreshProtocol:
                 *row.ref,
                 error_code=code,
                 duration_ms=took_ms,
+                trace_id=trace_id_in_hand.get(),
                 detail=detail,
+                trace=trace,
             )
         )
 

@@ -18,6 +18,7 @@ from gateway.generation import Current
 from gateway.observe.metrics import REFRESHES, Metrics
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.operation import NoteOperation
+from gateway.records.trace import RefreshTrace, refresh_in_hand, trace_in_hand
 from gateway.refresh.auth_exchange import Dialogues
 from gateway.refresh.decision import RefreshStep
 from gateway.refresh.protocol import RefreshProtocol
@@ -162,6 +163,7 @@ class Refresher:
         self._protocol = RefreshProtocol(store, current, dialogues, metrics, note)
         self._turns = RefreshQueue()
         self._running: dict[ConnectionRef, asyncio.Task[Connection]] = {}
+        self._traces: dict[ConnectionRef, RefreshTrace] = {}
 
     async def refreshed(self, connection: Connection, *, force: bool = False) -> Connection:
         """The connection with a newer credential than `connection` holds.
@@ -184,11 +186,14 @@ class Refresher:
         """The task that refreshes it, begun or joined; it outlives the calls that wait for it. `urgent`: a call waits for it."""
         task = self._running.get(connection.ref)
         if task is None:
-            task = asyncio.create_task(self._refresh(connection, force, urgent))
+            trace = self._traces[connection.ref] = RefreshTrace(trace_in_hand.get(), clock.monotonic())
+            task = asyncio.create_task(self._refresh(connection, force, urgent, trace))
             self._running[connection.ref] = task
             task.add_done_callback(lambda done: self._ended(connection.ref, done))
-        elif urgent:
-            self._turns.urge(connection.ref)
+        else:
+            if urgent:
+                self._turns.urge(connection.ref)
+            self._traces[connection.ref].joined(trace_in_hand.get())
         return task
 
     def under_way(self, ref: ConnectionRef) -> bool:
@@ -212,6 +217,7 @@ class Refresher:
 
     def _ended(self, ref: ConnectionRef, task: "asyncio.Task[Connection]") -> None:
         self._running.pop(ref, None)
+        self._traces.pop(ref, None)
         if task.cancelled():
             return
         fault = task.exception()
@@ -219,7 +225,8 @@ class Refresher:
             self.metrics.add(REFRESHES, *ref[:2], "failed")
             log.error("refresh_crashed", connection_id=ref.connection_id, exc_info=fault)
 
-    async def _refresh(self, seen: Connection, force: bool, urgent: bool) -> Connection:
+    async def _refresh(self, seen: Connection, force: bool, urgent: bool, trace: RefreshTrace) -> Connection:
+        refresh_in_hand.set(trace)
         left_s = (seen.expires_at - clock.now()).total_seconds() if seen.expires_at is not None else 0.0
         await self._turns.take(seen.ref, urgent=urgent, ends_at=clock.monotonic() + left_s)
         try:

@@ -1,4 +1,4 @@
-"""The built-in fake provider: an issue tracker behind OAuth 2.0, for `gateway demo` and for tests (docs/sandbox.md).
+"""The built-in provider for demos: a fake Jira behind OAuth 2.0, for `gateway demo` and for tests (docs/sandbox.md).
 
     app, state                        the application and its routes; what its handlers share
     accounts, consent                 demo users and scopes; login and consent pages

@@ -39,7 +39,7 @@ async def _serve(client: Client, asked: argparse.Namespace) -> None:
 
 
 def _arguments() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m gateway.sandbox", description="A fake issue tracker.")
+    parser = argparse.ArgumentParser(prog="python -m gateway.sandbox", description="A fake Jira.")
     parser.add_argument("--port", type=int, default=3004, help="on 127.0.0.1; 0 picks a free one (default: 3004)")
     parser.add_argument("--state", type=Path, help="file that keeps grants and issues over a restart")
     parser.add_argument("--client-id", default="sandbox-demo", help="the one registered application")

@@ -54,6 +54,7 @@ def create_app(sandbox: Sandbox) -> web.Application:
             web.get("/sandbox/faults", controls.list_faults),
             web.post("/sandbox/faults", controls.arm_fault),
             web.delete("/sandbox/faults", controls.clear_faults),
+            web.delete("/sandbox/grants", controls.end_grants),
             web.get("/sandbox/stats", controls.stats),
         ]
     )

@@ -1,4 +1,4 @@
-"""What a test asks of the sandbox itself: faults on and off, counters, and its own description."""
+"""What a test asks of the sandbox itself: faults on and off, grants ended, counters, and its own description."""
 
 import json
 
@@ -77,6 +77,11 @@ async def clear_faults(request: web.Request) -> web.Response:
     """DELETE /sandbox/faults: all is well again."""
     request.app[SANDBOX].faults.clear()
     return web.Response(status=204)
+
+
+async def end_grants(request: web.Request) -> web.Response:
+    """DELETE /sandbox/grants: all users take their access back. ``{"ended": 1}``, how many grants that were."""
+    return web.json_response({"ended": request.app[SANDBOX].memory.grants.revoke_all()})
 
 
 async def stats(request: web.Request) -> web.Response:

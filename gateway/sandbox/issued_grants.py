@@ -147,6 +147,13 @@ class IssuedGrants:
             del self.access[digest(token)]
             self.changed = True
 
+    def revoke_all(self) -> int:
+        """End every grant that still works, as users do on a provider's page of connected applications. Returns how many."""
+        working = [name for name, grant in self.grants.items() if not grant.revoked]
+        for name in working:
+            self._revoke(name)
+        return len(working)
+
     def bearer(self, token: str) -> tuple[Grant, list[str]] | None:
         """The grant behind an access token and the token's scopes; None when it is unknown, expired or revoked."""
         held = self.access.get(digest(token))

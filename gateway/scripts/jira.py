@@ -1,6 +1,6 @@
 """Jira: which site a token is used for, and whose a webhook is.
 
-Which site a Jira token is used for (docs/http-api.md#the-issue-trackers-sites): one OAuth grant may reach several.
+Which site a Jira token is used for (docs/http-api.md#jiras-sites): one OAuth grant may reach several.
 
 Runs after the token is there and before the connection is stored, for OAuth and for imports. Every site the token may
 access is fetched; a `Subdomain` picks the one whose host carries that label, and without one the first site is taken.

@@ -426,6 +426,7 @@ class FastExchange:
             by_caller=by_caller,
             pace=plan.pace,
             record_end=self._record_end,
+            trace=plan.trace,
         )
         self._client.overtake(b"".join(self._request) if kept else self._request[0], handed)
 
@@ -434,6 +435,9 @@ class FastExchange:
 
     def _finish(self, status: int, error: str | None) -> None:
         self._ended()
+        trace = self._plan.trace
+        if trace is not None:
+            trace.attempts[0].end(status=self._status or None, peer=self._connection.peer)
         self._plan.note(status, error, self._sent_bytes, self._sent_at, self._head_at)
 
     def _ended(self) -> None:

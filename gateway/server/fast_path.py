@@ -27,8 +27,10 @@ from gateway.generation import Generation
 from gateway.http import passed_head, url
 from gateway.http.answer_head import Malformed
 from gateway.http.request_head import request_head
-from gateway.middleware.credentials import default_fields, replaced_names
+from gateway.middleware.credentials import default_fields, replaced_names, trace_headers
 from gateway.records.connection import ConnectionRef
+from gateway.records.integration import DROP, OWN
+from gateway.records.trace import TRACE_FIELDS, TRACEPARENT
 from gateway.runtime import RUNTIME, Runtime
 from gateway.secret import digest
 from gateway.server.body_framing import RequestBody
@@ -147,7 +149,16 @@ class FastPath:
         target, rule = way
         body_at = lines_end + 4
         arrived = _arrived(known, opened, data[body_at:])
-        head = _request_head(found[1], target, route, known, opened)
+        tracing, traceparent = self._runtime.tracing, known.lines.traceparent
+        trace = None if tracing is None else tracing.begin(traceparent, began)
+        if trace is not None:
+            first = trace.attempt(opened.base.host, opened.base.port, began)
+            if trace.parent_id is None:
+                traceparent = trace.traceparent()
+            names = trace.traceparent(first.span_id) if route.names_parent else None
+            head = _request_head(found[1], target, route, known, opened, names)
+        else:
+            head = _request_head(found[1], target, route, known, opened)
         if arrived is None or head is None:
             return None
         body, framed, behind = arrived
@@ -164,8 +175,9 @@ class FastPath:
             body=body,
             decodes=_decodes(known.lines, opened),
             declares_body=known.has_body or known.lines.length is not None,
-            traceparent=known.lines.traceparent,
+            traceparent=traceparent,
             rule=rule or None,
+            trace=trace,
         )
         connection = self._connection(plan)
         if connection is None:
@@ -214,6 +226,7 @@ class FastPath:
         origin = (base.scheme, base.host, base.port)
         pool = generation.egress.pool(origin)
         replaced = replaced_names(placement)
+        traced = trace_headers(opened, generation)
         if pool is None or replaced & _NEVER_BY_US:
             return None
         try:
@@ -226,8 +239,9 @@ class FastPath:
             self._runtime.egress_limits.to(origin),
             pool,
             f"Host: {pool.host}".encode(),
-            replaced,
+            replaced | TRACE_FIELDS if traced == DROP else replaced,
             slots,
+            names_parent=traced == OWN,
         )
         opened.fast_route[:] = [route]
         return route
@@ -310,10 +324,15 @@ def _arrived(known: KnownHead, opened: Opened, rest: bytes) -> tuple[RequestBody
     return body, framed, behind
 
 
-def _request_head(method: bytes, target: str, route: FastRoute, known: KnownHead, opened: Opened) -> bytes | None:
-    """The head that leaves. None: a value in it could end its line, or is not ASCII."""
-    composed = route.composed.get(known.head_id) if known.head_id is not None else None
+def _request_head(
+    method: bytes, target: str, route: FastRoute, known: KnownHead, opened: Opened, traceparent: str | None = None
+) -> bytes | None:
+    """The head that leaves. `traceparent`: in place of the caller's. None: a value in it could end its line, or is not ASCII."""
     try:
+        if traceparent is None:
+            composed = route.composed.get(known.head_id) if known.head_id is not None else None
+        else:
+            composed = _composed(route, known, opened, traceparent)
         return b"%b %b HTTP/1.1\r\n%b%b\r\n" % (
             method,
             target.encode("ascii"),
@@ -334,16 +353,23 @@ def _digest(block: bytes, mount: bytes | None) -> bytes:
     return sha256(block if mount is None else b"%b\r\n%b" % (mount, block)).digest()
 
 
-def _composed(route: FastRoute, known: KnownHead, opened: Opened) -> bytes:
-    """The lines behind the request line, the credential in its place; as `place` and `request_head` make them."""
-    head_id = known.head_id
+def _composed(route: FastRoute, known: KnownHead, opened: Opened, traceparent: str | None = None) -> bytes:
+    """The lines behind the request line, the credential in its place; as `place` and `request_head` make them.
+
+    `traceparent`: of this one request, as `Attempts` adds it.
+    """
+    head_id = known.head_id if traceparent is None else None
     replaced, passing = route.replaced, known.lines.passing
+    if traceparent is not None:
+        replaced = replaced | {TRACEPARENT}
     lines = [route.host, *(line for name, line in passing if name.spelled not in replaced), *route.slots]
     placement = opened.placement
     if placement.defaults:
         present = {name.lower for name, _ in passing if name.spelled not in replaced}
         present.update(name.lower() for name, _ in placement.slots)
         lines += _lines_of(default_fields(placement, present, has_body=known.has_body))
+    if traceparent is not None:
+        lines.append(f"{TRACEPARENT}: {traceparent}".encode())
     lines.append(b"")
     composed = b"\r\n".join(lines)
     if head_id is not None:

@@ -21,6 +21,7 @@ from gateway.proxy.passed_answer import (
     values,
 )
 from gateway.records.proxied_call import ExchangeRecord
+from gateway.records.trace import CallTrace
 from gateway.runtime import Runtime
 from gateway.server.body_framing import RequestBody
 
@@ -33,8 +34,8 @@ class FastRoute:
     """The way of all requests over one opened connection, which keeps it.
 
     `host`: the line that names the provider. `replaced`: names of fields, spelled plainly, under which nothing of the caller's
-    travels on. `slots`: the credential's lines. `composed`: the lines behind the request line for heads that came before, by
-    their digest.
+    travels on. `slots`: the credential's lines. `names_parent`: a sampled request says that ours is its parent. `composed`: the
+    lines behind the request line for heads that came before, by their digest.
     """
 
     runtime: Runtime
@@ -44,6 +45,7 @@ class FastRoute:
     host: bytes
     replaced: frozenset[str]
     slots: tuple[bytes, ...] = field(repr=False)
+    names_parent: bool = False
     composed: dict[bytes, bytes] = field(default_factory=dict, repr=False)
 
 
@@ -52,7 +54,7 @@ class FastPlan:
     """`began`: monotonic seconds. `request_id`: the caller's name for it, if fit. `options`: what the caller asks of us. `mount`:
     ``/proxy``, or the capability's address that it was asked below. `access`: of a minted key. `pace`: of its rate. `body`:
     None where the request has none. `decodes`: the answer is wanted decoded. `declares_body`: its head frames a body, if only one
-    of no bytes. `rule`: of the key's rules the one that allows it.
+    of no bytes. `rule`: of the key's rules the one that allows it. `trace`: of a sampled call.
     """
 
     began: float
@@ -70,6 +72,7 @@ class FastPlan:
     declares_body: bool = False
     traceparent: str | None = None
     rule: str | None = None
+    trace: CallTrace | None = None
 
     def refused(self, status: int) -> None:
         """The provider refuses the credential, or what is asked with it."""
@@ -121,5 +124,7 @@ class FastPlan:
                 None if self.access is None else self.access.key.id,
                 self.traceparent,
                 self.rule,
+                1,
+                self.trace,
             )
         )

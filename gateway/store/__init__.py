@@ -15,6 +15,7 @@
     outbox, deliveries, received_webhooks           events out; webhooks in
     event_signing_keys, minted_keys                 keys of both kinds
     stored_integrations                             integrations made by API
+    audit                                           who did what, in a chain of hashes
     call_log, former_log                            the log of calls, apart from the rest; its table in former releases
 
 Always true: a write is one transaction with its change log entry and its events; secrets are sealed before they get here.

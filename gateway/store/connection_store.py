@@ -3,16 +3,19 @@
 import asyncio
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import Row, RowMapping, and_, bindparam, delete, exists, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connecting import SessionTerms
 from gateway.records.connection import MOVED, Connection, ConnectionRef, Mark, NewConnection, Past, Sealed
 from gateway.records.event import Event
 from gateway.records.states import FAILOVER, Happening, State
+from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.changes import note_change
 from gateway.store.connection_rows import (
     NO_FAILURE,
@@ -80,8 +83,9 @@ ROWS_AT_ONCE: Final = 20  # turned into records before the event loop gets its t
 class ConnectionStore:
     """Every change that other processes must see is noted in `changes` within its own transaction."""
 
-    def __init__(self, rows: SealedRows, outbox: Outbox) -> None:
+    def __init__(self, rows: SealedRows, outbox: Outbox, trail: AuditTrail) -> None:
         self._rows = rows
+        self._trail = trail
         self._transactions = rows.transactions
         self._outbox = outbox
 
@@ -124,25 +128,46 @@ class ConnectionStore:
 
         The version goes up, a failure and a lease are forgotten: a refresh of the old credential under way comes too late.
         `terms`: of the session that makes it, which counts it. Raises Forbidden, and stores nothing, where that session has
-        made as many as it may.
+        made as many as it may. Without a session it is an import.
         """
+        entry = about(AuditAction.CONNECTION_IMPORTED, new.ref, now)
+        digest = None if terms is None else terms.session_digest
 
         async def write(db: AsyncConnection) -> tuple[Connection, bool]:
-            written = await self.put_within(db, new, now=now)
+            written = await self.put_within(db, new, now=now, entry=entry, session_digest=digest)
             if terms is not None:
                 await count_connection(db, terms)
             return written
 
         return await self._transactions.write(write, before=lambda: self._rows.keys.allow(new.ref.environment))
 
-    async def put_within(self, db: AsyncConnection, new: NewConnection, *, now: datetime) -> tuple[Connection, bool]:
-        """The same in the caller's transaction, before which `DataKeys.allow` has run."""
+    async def put_within(
+        self,
+        db: AsyncConnection,
+        new: NewConnection,
+        *,
+        now: datetime,
+        entry: AuditEntry,
+        session_digest: str | None = None,
+    ) -> tuple[Connection, bool]:
+        """The same in the caller's transaction, before which `DataKeys.allow` has run. `entry`: for the audit trail, made by
+        `about` outside the transaction, where it is known who acts."""
         created = await self._claim_row(db, new, now)
         while not await self._fill_row(db, new, now):  # deleted by another node since it was seen to be there
             created = await self._claim_row(db, new, now)
         written = await stored(db, new.ref)
+        if session_digest is not None:
+            its = select(connect_sessions.c.key_id).where(connect_sessions.c.digest == session_digest)
+            key_id = (await db.execute(its)).scalar()
+            entry = entry.with_session(session_digest, int(key_id) if key_id else None)
+            action = AuditAction.CONNECTION_CREATED if created else AuditAction.CONNECTION_RECONNECTED
+            entry = replace(entry, action=action)
+        await self._note(db, replace(entry, detail=_what(new, created=created)), written)
         await note_change(db, new.ref, now)
         return written, created
+
+    async def _note(self, db: AsyncConnection, entry: AuditEntry, row: Connection) -> None:
+        await self._trail.note(db, entry, end_user_id=row.end_user.id if row.end_user else None)
 
     async def of_account(self, ref: ConnectionRef, account_id: str) -> bool:
         """Whether another connection of the integration of `ref` is of this account."""
@@ -159,6 +184,7 @@ class ConnectionStore:
         None, and nothing is written, where it held something and `over` is false. The application gets no event: to
         it, nothing is new.
         """
+        entry = about(AuditAction.CONNECTION_IMPORTED, new.ref, now)
 
         async def write(db: AsyncConnection) -> tuple[Connection, bool] | None:
             created = await self._claim_row(db, new, now)
@@ -167,8 +193,10 @@ class ConnectionStore:
             while not await self._fill_row(db, new, now, reported=False):
                 created = await self._claim_row(db, new, now)
             await give_past(db, (await stored(db, new.ref)).id, past, now=now)
+            written = await stored(db, new.ref)
+            await self._note(db, replace(entry, detail=_what(new, created=created)), written)
             await note_change(db, new.ref, now)
-            return await stored(db, new.ref), created
+            return written, created
 
         return await self._transactions.write(write, before=lambda: self._rows.keys.allow(new.ref.environment))
 
@@ -215,13 +243,19 @@ class ConnectionStore:
             connect_sessions.c.connection_id == ref.connection_id,
         )
 
+        entry = about(AuditAction.CONNECTION_DELETED, ref, now)
+        its = select(connections.c.id, connections.c.end_user_id).where(at(ref))
+
         async def write(db: AsyncConnection) -> bool:
-            there = (await db.execute(select(connections.c.id).where(at(ref)).with_for_update())).scalar()
-            if there is None:
+            row = (await db.execute(its.with_for_update())).one_or_none()
+            if row is None:
                 return False
+            there = row.id
             await self._outbox.note(db, there, Event.DELETED, now=now)
             await db.execute(delete(connections).where(connections.c.id == there))
             await end_sessions(db, bound)
+            await self._trail.note(db, entry, end_user_id=row.end_user_id)
+            await self._trail.let_go(db, ref, row.end_user_id)
             await note_change(db, ref, now)
             return True
 
@@ -230,6 +264,12 @@ class ConnectionStore:
     async def touch_fetched(self, ref: ConnectionRef, *, now: datetime) -> None:
         """Note that the connection was read through the API (`last_fetched_at`); no other process need know at once."""
         await self._rows.update(update(connections).where(at(ref)).values(last_fetched_at=now))
+
+    async def note_read(self, rows: Sequence[Connection], action: AuditAction, *, now: datetime, **detail: Any) -> None:
+        """Record that the credentials of these are about to leave. Raises Unavailable: then they must not."""
+        entries = [replace(about(action, row.ref, now), detail=detail) for row in rows]
+        ids = tuple(row.end_user.id if row.end_user else None for row in rows)
+        await self._trail.write(*entries, end_user_ids=ids)
 
     async def _claim_row(self, db: AsyncConnection, new: NewConnection, now: datetime) -> bool:
         """Make the row if it is absent, as version 0; its credential follows, sealed for the version it gets."""
@@ -300,6 +340,17 @@ class ConnectionStore:
         if found is not None:
             await self._rows.learn([found])
         return found
+
+
+def about(action: AuditAction, ref: ConnectionRef, now: datetime) -> AuditEntry:
+    """A record of the audit trail on a connection, by whoever acts now."""
+    return AuditEntry.of(
+        action, ref.environment, now, integration_id=ref.integration_id, connection_id=ref.connection_id
+    )
+
+
+def _what(new: NewConnection, *, created: bool) -> dict[str, Any]:
+    return {"provider": new.provider, "replaced": not created}
 
 
 async def _read(db: AsyncConnection, ref: ConnectionRef) -> Connection | None:

@@ -6,15 +6,17 @@ that looking for work does not mean reading a backlog.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, and_, delete, exists, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connection import ConnectionRef, Sealed
 from gateway.records.event import Content, Delivery, DeliveryOutcome, DeliveryState
+from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.changes import note_change
 from gateway.store.data_keys import DataKeys
 from gateway.store.outbox import TRIED_FOR
@@ -207,8 +209,9 @@ class EventFilter:
 class EventLog:
     """Delivered events are kept for three days, dead ones for thirty."""
 
-    def __init__(self, transactions: Transactions) -> None:
+    def __init__(self, transactions: Transactions, trail: AuditTrail) -> None:
         self._transactions = transactions
+        self._trail = trail
 
     async def list(self, wanted: EventFilter) -> list[Delivery]:
         """The newest first."""
@@ -227,11 +230,13 @@ class EventLog:
         again = {"state": DeliveryState.PENDING.value, "attempts": 0, "due_at": now, "give_up_at": now + TRIED_FOR}
         again |= {"ended_at": None, **NO_LEASE}
         changed = update(deliveries).where(*_conditions(wanted), idle).values(again)
+        entry = AuditEntry.of(AuditAction.EVENTS_REPLAYED, wanted.environment, now)
 
         async def write(db: AsyncConnection) -> int:
             returned = changed.returning(table.integration_id, table.connection_id)
             rows = (await db.execute(returned)).all()
             if rows:  # other processes look for work when something has changed
+                await self._trail.note(db, replace(entry, detail={"deliveries": len(rows)}))
                 first = rows[0]
                 await note_change(
                     db, ConnectionRef(wanted.environment, first.integration_id, first.connection_id or ""), now

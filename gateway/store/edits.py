@@ -8,7 +8,9 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connection import Connection, ConnectionRef, EndUser
+from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.changes import note_change
 from gateway.store.connection_rows import at, end_user_columns, index_tags, stored
 from gateway.store.tables import connections
@@ -44,14 +46,19 @@ class Edit:
 class EditStore:
     """Every change is noted for other processes, and raises UnknownConnection where there is nothing to change."""
 
-    def __init__(self, transactions: Transactions) -> None:
+    def __init__(self, transactions: Transactions, trail: AuditTrail) -> None:
         self._transactions = transactions
+        self._trail = trail
 
     async def edit(self, ref: ConnectionRef, wanted: Edit, *, now: datetime) -> Connection:
         """The connection as it is afterwards."""
+        fields = [name for name in ("end_user", "tags", "webhook_url_override") if getattr(wanted, name) is not None]
+        where = {"integration_id": ref.integration_id, "connection_id": ref.connection_id}
+        entry = AuditEntry.of(AuditAction.CONNECTION_CHANGED, ref.environment, now, **where, detail={"fields": fields})
 
         async def write(db: AsyncConnection) -> Connection:
-            row_id = (await _held(db, ref)).id
+            held = await _held(db, ref)
+            row_id = held.id
             columns: dict[str, Any] = {"updated_at": now}
             if wanted.end_user is not None:
                 columns |= end_user_columns(ref, wanted.end_user)
@@ -60,7 +67,13 @@ class EditStore:
             if wanted.tags is not None:
                 columns["tags"] = {key.lower(): value for key, value in wanted.tags.items()}
                 await index_tags(db, row_id, wanted.tags)
-            return await _written(db, ref, columns, now)
+            written = await _written(db, ref, columns, now)
+            now_of = written.end_user.id if written.end_user else None
+            if fields:
+                await self._trail.note(db, entry, end_user_id=now_of)
+            if held.end_user_id != now_of:
+                await self._trail.let_go(db, ref, held.end_user_id)
+            return written
 
         return await self._transactions.write(write)
 
@@ -95,7 +108,7 @@ class EditStore:
 
 async def _held(db: AsyncConnection, ref: ConnectionRef) -> Any:
     """What an edit must know of the row, which is locked until the transaction ends."""
-    asked = select(connections.c.id, connections.c.metadata).where(at(ref)).with_for_update()
+    asked = select(connections.c.id, connections.c.metadata, connections.c.end_user_id).where(at(ref)).with_for_update()
     row = (await db.execute(asked)).one_or_none()
     if row is None:
         raise UnknownConnection(ref)

@@ -9,8 +9,10 @@ from typing import Any
 from sqlalchemy import delete, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connection import Sealed
 from gateway.secret import Secret
+from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.data_keys import DataKeys
 from gateway.store.tables import signing_keys
 from gateway.store.transactions import Transactions, insert_if_absent
@@ -29,8 +31,9 @@ class EventSigningKey:
 class SigningKeyStore:
     """Numbered, so that two processes that make one at once make the same one."""
 
-    def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
+    def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys, trail: AuditTrail) -> None:
         self._transactions = transactions
+        self._trail = trail
         self._vault = vault
         self._keys = keys
 
@@ -57,8 +60,10 @@ class SigningKeyStore:
     async def rotate(self, environment: str, key: Secret, *, now: datetime, retires_at: datetime) -> None:
         """Let `key` be in force; the one before signs beside it until `retires_at`, older ones no more."""
         table = signing_keys.c
+        entry = AuditEntry.of(AuditAction.EVENT_KEY_ROTATED, environment, now)
 
         async def write(db: AsyncConnection) -> None:
+            await self._trail.note(db, entry)
             mine = table.environment == environment
             numbers = select(table.number).where(mine).order_by(table.number.desc()).with_for_update()
             last = (await db.execute(numbers)).scalars().first() or 0

@@ -1,8 +1,10 @@
 """Minted keys, kept by their digests; each change is noted in `changes`, so that it holds on every node at once."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, RowMapping, delete, insert, or_, select, update
@@ -10,13 +12,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import Conflict, NotFound
 from gateway.records.access import KeyLimits, Kind, MintedKey
+from gateway.records.audit import AuditAction, AuditActor, AuditEntry
 from gateway.records.connection import ConnectionRef
+from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.changes import note_change
 from gateway.store.tables import keys
 from gateway.store.transactions import Transactions
 
 KEPT_AFTER_END: Final = timedelta(days=90)
 MOST_AT_ONCE: Final = 500  # digests in one statement
+MOST_ABOVE: Final = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +45,9 @@ class NewMintedKey:
 
 
 class KeyStore:
-    def __init__(self, transactions: Transactions) -> None:
+    def __init__(self, transactions: Transactions, trail: AuditTrail) -> None:
         self._transactions = transactions
+        self._trail = trail
 
     async def get(self, digest: str) -> MintedKey | None:
         return await self._one(keys.c.digest == digest)
@@ -71,6 +77,7 @@ class KeyStore:
 
     async def add(self, new: NewMintedKey, *, now: datetime) -> MintedKey:
         """Store it. Raises Conflict where another living key has its name, NotFound where it replaces none."""
+        entry = AuditEntry.of(AuditAction.KEY_CREATED, new.environment, now, detail=_as_detail(new))
 
         async def write(db: AsyncConnection) -> MintedKey:
             if new.replaces is not None:
@@ -87,6 +94,7 @@ class KeyStore:
             stored = (await db.execute(select(keys).where(keys.c.digest == new.digest))).mappings().one()
             if new.replaces is not None:  # what the old one minted belongs to the new one from now on
                 await db.execute(update(keys).where(keys.c.parent_id == new.replaces).values(parent_id=stored["id"]))
+            await self._trail.note(db, dataclasses.replace(entry, key_id=stored["id"]))
             await note_change(db, changed_key(new.environment, new.digest), now)
             return _key(stored)
 
@@ -94,6 +102,7 @@ class KeyStore:
 
     async def revoke(self, environment: str, key_id: int, *, now: datetime) -> Sequence[str]:
         """End it and all that it minted, directly or not. The digests of those that lived until now."""
+        entry = AuditEntry.of(AuditAction.KEY_REVOKED, environment, now)
 
         async def write(db: AsyncConnection) -> Sequence[str]:
             ended: dict[int, str] = {}
@@ -109,18 +118,39 @@ class KeyStore:
                 level = [keys.c.parent_id.in_([row["id"] for row in rows])] if rows else []
             if ended:
                 await db.execute(update(keys).where(keys.c.id.in_(ended)).values(revoked_at=now))
-                for digest in ended.values():
+                for number, digest in ended.items():
+                    with_it = {} if number == key_id else {"with_key": key_id}
+                    await self._trail.note(db, dataclasses.replace(entry, key_id=number, detail=with_it))
                     await note_change(db, changed_key(environment, digest), now)
             return list(ended.values())
 
         return await self._transactions.write(write)
 
     async def touch(self, digests: Sequence[str], *, now: datetime) -> None:
-        """Note that they were used."""
+        """Note that they were used, and record of each for which that is the first time."""
+        entry = AuditEntry.of(AuditAction.KEY_FIRST_USED, "", now)
         for at in range(0, len(digests), MOST_AT_ONCE):
             some = keys.c.digest.in_(digests[at : at + MOST_AT_ONCE])
-            used = update(keys).where(some).values(last_used_at=now)
-            await self._transactions.write(lambda db, used=used: db.execute(used))  # type: ignore[misc]
+            await self._transactions.write(partial(self._touch, some=some, entry=entry))
+
+    async def _touch(self, db: AsyncConnection, some: ColumnElement[bool], entry: AuditEntry) -> None:
+        used = update(keys).where(some).values(last_used_at=entry.at)
+        first = used.where(keys.c.last_used_at.is_(None)).returning(keys.c.id, keys.c.environment, keys.c.name)
+        for key in (await db.execute(first)).all():
+            by = AuditActor("key", key_id=key.id, name=key.name, address=entry.actor.address)
+            first_use = dataclasses.replace(entry, environment=key.environment, key_id=key.id, actor=by)
+            await self._trail.note(db, first_use)
+        await db.execute(used)
+
+    async def ancestors(self, key: MintedKey) -> tuple[int, ...]:
+        """The ids of the keys above it: the one that minted it, the one that minted that one, and so on."""
+        found: list[int] = []
+        async with self._transactions.read() as db:
+            above = key.parent_id
+            while above is not None and above not in found and len(found) < MOST_ABOVE:
+                found.append(above)
+                above = (await db.execute(select(keys.c.parent_id).where(keys.c.id == above))).scalar()
+        return tuple(found)
 
     async def set_aside(self, digest: str, most: int) -> int:
         """Take up to a twentieth of the calls that are left of its budget, `most` at most: so many. Negative: give back."""
@@ -192,6 +222,22 @@ _STORED: Final = (
 def changed_key(environment: str, digest: str) -> ConnectionRef:
     """How a key's change stands in the log of changes: no integration has an empty name."""
     return ConnectionRef(environment, "", digest)
+
+
+def _as_detail(new: NewMintedKey) -> dict[str, Any]:
+    """What a record of its creation says of it: its policy, and nothing of the key itself."""
+    members = {
+        "kind": new.kind,
+        "name": new.name,
+        "scopes": list(new.scopes),
+        "limits": [one.as_json() for one in new.limits],
+        "rate": new.rate,
+        "budget": new.budget,
+        "expires_at": None if new.expires_at is None else new.expires_at.isoformat(),
+        "parent": new.parent_id,
+        "replaces": new.replaces,
+    }
+    return {name: value for name, value in members.items() if value not in (None, [])}
 
 
 def _alive(now: datetime) -> tuple[ColumnElement[bool], ...]:

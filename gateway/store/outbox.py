@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.records.connection import ConnectionRef
 from gateway.records.event import AUTHORIZED, FAILURES, NO_REFRESH_TOKEN, OPERATIONS, DeliveryState, Event
+from gateway.records.trace import CAUSE, cause_in_hand
 from gateway.store.changes import note_change
 from gateway.store.tables import connections, deliveries, outbox
 from gateway.store.transactions import Transactions
@@ -128,6 +129,9 @@ async def insert_event(
     sealed: bytes | None = None,
 ) -> int:
     """The number of the row."""
+    cause = cause_in_hand.get()
+    if cause is not None:
+        facts = {**facts, CAUSE: cause}
     row = {
         "uid": uid or uuid.uuid4().hex,
         "at": now,

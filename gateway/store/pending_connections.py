@@ -10,6 +10,7 @@ from sqlalchemy import RowMapping, and_, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import GatewayError
+from gateway.records.audit import AuditAction
 from gateway.records.connecting import PendingConnection, SessionTerms
 from gateway.records.connection import (
     Account,
@@ -21,7 +22,7 @@ from gateway.records.connection import (
     Sealed,
 )
 from gateway.store.connection_rows import WHOLE_ROW, connection_of, end_user_from_json, end_user_to_json, place
-from gateway.store.connection_store import ConnectionStore
+from gateway.store.connection_store import ConnectionStore, about
 from gateway.store.data_keys import DataKeys
 from gateway.store.pending_authorizations import count_connection, uncount_connection
 from gateway.store.tables import pending_connections
@@ -162,6 +163,7 @@ class PendingStore:
         new, table = pending.new, pending_connections.c
         assert new is not None
         waits = table.uid == pending.uid, table.sealed.is_not(None), table.expires_at > now
+        entry = about(AuditAction.CONNECTION_CREATED, pending.ref, now)
 
         async def write(db: AsyncConnection) -> tuple[Connection, bool] | None:
             done = update(pending_connections).where(*waits).values(sealed=None)
@@ -169,7 +171,8 @@ class PendingStore:
                 return None
             there = (await db.execute(WHOLE_ROW.with_for_update(), place(pending.ref))).mappings().first()
             check(None if there is None else connection_of(there))
-            return await self._connections.put_within(db, new, now=now)
+            digest = pending.session_digest
+            return await self._connections.put_within(db, new, now=now, entry=entry, session_digest=digest)
 
         return await self._transactions.write(write, before=lambda: self._keys.allow(pending.ref.environment))
 

@@ -65,6 +65,7 @@ REVISIONS: Final = (
     "0012",
     "0013",
     "0014",
+    "0015",
 )  # oldest first; the last is the one this version needs
 
 VERSION_TABLE: Final = "alembic_version"
@@ -103,8 +104,9 @@ SEALED: Final = (
     SealedColumn("flows", "details", "state_digest", "state_digest", 1),
     SealedColumn("pending_connections", "sealed", "uid", "uid", 1),
 )
-NOT_SEALED: Final = frozenset({"data_keys.wrapped"})
-"""Binary columns that hold something else: a data key is wrapped under a master key, and bound to its own row."""
+NOT_SEALED: Final = frozenset({"data_keys.wrapped", "audit_state.wrapped"})
+"""Binary columns that hold something else: a data key, or the audit's signing key, wrapped under a master key and bound to its
+own row."""
 
 KEY_ID_FROM: Final = 2  # where the data key's id begins in a ciphertext, as SQL counts (gateway.vault.seal)
 KEY_ID_BYTES: Final = 8

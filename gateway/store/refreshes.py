@@ -5,6 +5,7 @@ lost the lease to another, or comes when the credential is another by now, chang
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Final
@@ -28,8 +29,10 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway import clock
+from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connection import Connection, ConnectionRef, Lease, Lifespan, RefreshFailure
 from gateway.records.states import REJECTED, Happening, State, of_failure
+from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.changes import OwnChanges, execute_last, note_change
 from gateway.store.cluster import Failover
 from gateway.store.connection_rows import (
@@ -51,7 +54,7 @@ from gateway.store.data_keys import STILL_NEWEST
 from gateway.store.history import BEFORE, note_happening
 from gateway.store.outbox import Outbox
 from gateway.store.sealed_rows import SealedRows
-from gateway.store.tables import UtcTime, changes, connections
+from gateway.store.tables import UtcTime, audit_pending, changes, connections
 from gateway.store.transactions import OneStatement
 
 # ── The statements of a refresh, each built once: building one costs more than running it.
@@ -97,14 +100,25 @@ _NOTED: Final = (
 )
 REFRESHED_AND_NOTED: Final = select(_REFRESHED, _NOTED.c.id.label("change_id")).join_from(_REFRESHED, _NOTED, true())
 """The whole transaction of a refresh on PostgreSQL: fence of the data key, row, entry in the change log."""
+_RECORDED: Final = (
+    insert(audit_pending)
+    .from_select(["body"], select(bindparam("audit_body", type_=Text)).select_from(_REFRESHED))
+    .returning(audit_pending.c.id)
+    .cte("recorded")
+)
+REFRESHED_AND_RECORDED: Final = REFRESHED_AND_NOTED.add_cte(_RECORDED)
+"""The same with a record of the audit trail."""
 
 
 def _refresh_statement(
-    place_and_key: Mapping[str, Any], columns: Mapping[str, Any], now: datetime
+    place_and_key: Mapping[str, Any], columns: Mapping[str, Any], now: datetime, entry: AuditEntry | None = None
 ) -> OneStatement[tuple[Connection, int | None] | None]:
     """A refresh in one statement. Its result: the row, and the id of its entry in the change log."""
     values = {**place_and_key, **{_TO + name: value for name, value in columns.items()}, "noted_at": now}
-    return OneStatement(REFRESHED_AND_NOTED, values, lambda row: (connection_of(row), row["change_id"]), notifies=True)
+    statement = REFRESHED_AND_NOTED
+    if entry is not None:
+        statement, values = REFRESHED_AND_RECORDED, {**values, "audit_body": entry.body()}
+    return OneStatement(statement, values, lambda row: (connection_of(row), row["change_id"]), notifies=True)
 
 
 HELD: Final = select(connections).where(_MINE).with_for_update()
@@ -175,8 +189,11 @@ NEVER: Final = Lifespan()
 class RefreshStore:
     """Leases on refreshes, and what came of each."""
 
-    def __init__(self, rows: SealedRows, outbox: Outbox, own: OwnChanges, failover: Failover) -> None:
+    def __init__(
+        self, rows: SealedRows, outbox: Outbox, own: OwnChanges, failover: Failover, trail: AuditTrail
+    ) -> None:
         self._rows = rows
+        self._trail = trail
         self._transactions = rows.transactions
         self._outbox = outbox
         self._own = own
@@ -206,7 +223,7 @@ class RefreshStore:
         another holds the lease.
         """
         mine = {**place(ref), "seen_version": version, "owner": owner}
-        new = version + 1
+        new, entry = version + 1, _recorded(ref, now)
 
         def changed(uid: str) -> dict[str, Any]:
             columns = dict(SAVED) | life_columns(life)
@@ -220,17 +237,16 @@ class RefreshStore:
 
         def at_once() -> OneStatement[tuple[Connection, int | None] | None] | None:
             key = self._rows.keys.newest_key(ref.environment)
-            return (
-                None
-                if uid is None or key is None
-                else _refresh_statement(mine | key | {"row_uid": uid}, changed(uid), now)
-            )
+            if uid is None or key is None:
+                return None
+            return _refresh_statement(mine | key | {"row_uid": uid}, changed(uid), now, self._trail.if_each(entry))
 
         async def write(db: AsyncConnection) -> tuple[Connection, int | None] | None:
             if uid is not None:
                 row = (await db.execute(REFRESHED, {**mine, "row_uid": uid, **changed(uid)})).mappings().one_or_none()
                 if row is not None:
                     saved = connection_of(row)
+                    await self._trail.note_refresh(db, entry, news=False)
                     return saved, await note_change(db, ref, now, ends=True)
             held = (await db.execute(HELD, mine)).one_or_none()
             if held is None or (uid is not None and held.uid != uid):
@@ -241,6 +257,8 @@ class RefreshStore:
                 columns = {name: value for name, value in columns.items() if name not in NO_FAILURE}
             written = await note_happening(db, self._outbox, held, happening, columns, now=now, reason=reason)
             saved = connection_of({**held._mapping, **written})
+            entry_of = replace(entry, detail={"now": saved.state.value, "before": held.state})
+            await self._trail.note_refresh(db, entry_of, news="state" in written)
             await note_change(db, ref, now, ends=True)
             return saved, None
 
@@ -277,6 +295,7 @@ class RefreshStore:
         given_back = NO_LEASE if former is None or not still_open else lease_columns(former)
         if keep_lease:
             given_back = {}
+        entry = _recorded(ref, failure.at)
         changed = failure_columns(failure) | given_back | ({} if still_open else NO_INTENT)
 
         async def write(db: AsyncConnection) -> Connection | None:
@@ -291,8 +310,11 @@ class RefreshStore:
                 again = max(again, failure.retry_at) if failure.retry_at is not None else None
             values = changed | {"updated_at": failure.at, "keep_alive_at": again}
             why = {"reason": failure.code, "detail": failure.message}
-            await note_happening(db, self._outbox, row, what, values, now=failure.at, **why)
+            moved = await note_happening(db, self._outbox, row, what, values, now=failure.at, **why)
             written = await stored(db, ref)
+            detail = {"reason": failure.code, "now": written.state.value, "before": row.state}
+            failed = replace(entry, outcome="failed", detail=detail)
+            await self._trail.note_refresh(db, failed, news="state" in moved)
             await note_change(db, ref, failure.at, ends=True)
             return written
 
@@ -375,7 +397,8 @@ class RefreshStore:
         self._rehearsed = True
         nobody = {**place(ConnectionRef("", "", "")), "seen_version": 0, "owner": "", "row_uid": ""}
         if self._transactions.takes_one_statement:
-            refresh = _refresh_statement(nobody | {"of": "", "sealing_key": ""}, SAVED, clock.now())
+            entry = self._trail.if_each(_recorded(ConnectionRef("", "", ""), clock.now()))
+            refresh = _refresh_statement(nobody | {"of": "", "sealing_key": ""}, SAVED, clock.now(), entry)
             await db.execute(refresh.statement, refresh.parameters)
         else:
             await db.execute(REFRESHED, nobody | SAVED)
@@ -403,3 +426,9 @@ class RefreshStore:
     async def end_lease(self, ref: ConnectionRef, *, owner: str) -> None:
         """Have our own lease run out now, with its intent open: the token may have been sent, and this attempt is over."""
         await self.extend_lease(ref, owner=owner, ttl=AT_ONCE)
+
+
+def _recorded(ref: ConnectionRef, now: datetime) -> AuditEntry:
+    """For the audit trail. Whose connection it is, the record of its creation says."""
+    where = {"integration_id": ref.integration_id, "connection_id": ref.connection_id}
+    return AuditEntry.of(AuditAction.CONNECTION_REFRESHED, ref.environment, now, **where)

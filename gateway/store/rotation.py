@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -18,12 +18,15 @@ from sqlalchemy import Column, LargeBinary, bindparam, delete, exists, func, sel
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import Unavailable
+from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connection import Sealed
+from gateway.store.audit.audit_records import SIGNING_KEY_OF, locked_state
+from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.data_keys import DataKeys, stored_keys
 from gateway.store.preflight_checks import KEY_ID_BYTES, KEY_ID_FROM, SEALED, SealedColumn
-from gateway.store.tables import connections, data_keys, metadata
+from gateway.store.tables import audit_state, connections, data_keys, metadata
 from gateway.store.transactions import Before, T, Transactions, Work
-from gateway.vault import Vault, VaultError
+from gateway.vault import Vault, VaultError, WrappedKey
 
 # ── Data keys under which nothing in the database is sealed, but perhaps a reply in a refresh journal (ADR 41).
 
@@ -166,8 +169,9 @@ class Rotated:
 class Rotation:
     """Works on an open store, while other processes use it."""
 
-    def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
+    def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys, trail: AuditTrail) -> None:
         self._transactions = transactions
+        self._trail = trail
         self._vault = vault
         self._keys = keys
         self._at_once = BATCH
@@ -178,7 +182,10 @@ class Rotation:
     async def wrap_again(self, only: Collection[str] | None = None) -> int:
         """Wrap every data key, or those of `only`, under the first master key, and touch no value. Returns how many were not."""
 
+        entry = AuditEntry.of(AuditAction.ENCRYPTION_KEYS_ROTATED)
+
         async def write(db: AsyncConnection) -> int:
+            await self._wrap_signing_key(db)
             stored = await db.run_sync(stored_keys)
             others = [key for key in stored if key.master_key_id != self._keys.keyring.first_id]
             others = [key for key in others if only is None or key.id in only]
@@ -187,6 +194,8 @@ class Rotation:
                 as_seen = (data_keys.c.id == key.id, data_keys.c.master_key_id == key.master_key_id)
                 changed = {"master_key_id": again.master_key_id, "wrapped": again.wrapped}
                 await db.execute(update(data_keys).where(*as_seen).values(changed))
+            if only is None:
+                await self._trail.note(db, replace(entry, detail={"wrapped": len(others)}))
             return len(others)
 
         return await self._write(write)
@@ -196,6 +205,7 @@ class Rotation:
 
         `fresh`: make new data keys also where the newest is wrapped by that master key already. Raises Unavailable.
         """
+        await self._write(self._wrap_signing_key)
         rotated = Rotated(new_keys=await self._renew_keys(fresh=fresh))
         await self._keys.load()
         newest, old = await self._settle()
@@ -221,6 +231,10 @@ class Rotation:
             await self.wrap_again(kept)
         rotated.removed_keys, rotated.kept_keys = await self._remove(unused - kept), len(kept)
         rotated.left = sum(key.total for key in after.data_keys if not key.newest) + sum(after.homeless.values())
+        counts = {"sealed": rotated.sealed, "new_keys": rotated.new_keys, "removed_keys": rotated.removed_keys}
+        detail = {**counts, "left": rotated.left, "first_key": self._keys.keyring.first_id}
+        outcome = "ok" if not rotated.left and not rotated.damaged else "failed"
+        await self._trail.write(AuditEntry.of(AuditAction.ENCRYPTION_KEYS_ROTATED, outcome=outcome, detail=detail))
         return rotated
 
     async def verify(self, step: Step) -> list[str]:
@@ -240,6 +254,19 @@ class Rotation:
                     done += len(some)
                     step(done, max(total, done))
         return damaged
+
+    async def _wrap_signing_key(self, db: AsyncConnection) -> None:
+        """Have the key that signs the audit's checkpoints under the first master key too, where it can be opened."""
+        row = await locked_state(db)
+        if row.key_id is None or row.master_key_id == self._keys.keyring.first_id:
+            return
+        stored = WrappedKey(row.key_id, SIGNING_KEY_OF, row.master_key_id, bytes(row.wrapped))
+        try:
+            again = self._keys.keyring.wrap_again(stored)
+        except VaultError:
+            return  # signing reports it, and `gateway audit key --new` replaces it
+        values = {"master_key_id": again.master_key_id, "wrapped": again.wrapped}
+        await db.execute(update(audit_state).values(values))
 
     async def _renew_keys(self, *, fresh: bool) -> int:
         async def write(db: AsyncConnection) -> int:

@@ -9,6 +9,9 @@ from sqlalchemy import select
 
 from gateway.errors import CredentialUnreadable, Unavailable
 from gateway.records.connection import Sealed
+from gateway.store.audit.audit_records import AuditRecords
+from gateway.store.audit.audit_trail import AuditTrail
+from gateway.store.audit.use_counts import UseStore
 from gateway.store.backend import Backend
 from gateway.store.changes import ChangeLog, OwnChanges
 from gateway.store.cluster import Failover, Holders, TaskLeases
@@ -56,23 +59,26 @@ class Store:
         self.journal = RefreshJournal(backend.journal, vault, keys)
         self.holders = Holders(backend.journal, backend.node, self.journal)
         self.outbox = Outbox(transactions)
+        self.trail = trail = AuditTrail(transactions)
+        self.audit = AuditRecords(transactions, trail, keys)
+        self.uses = UseStore(transactions)
         own = OwnChanges()
         rows = SealedRows(transactions, vault, keys)
-        self.connections = ConnectionStore(rows, self.outbox)
-        self.refreshes = RefreshStore(rows, self.outbox, own, failover)
+        self.connections = ConnectionStore(rows, self.outbox, trail)
+        self.refreshes = RefreshStore(rows, self.outbox, own, failover, trail)
         self.pending = PendingStore(transactions, vault, keys, self.connections)
         self.deliveries = DeliveryStore(transactions, vault, keys)
-        self.event_log = EventLog(transactions)
+        self.event_log = EventLog(transactions, trail)
         self.expiring = ExpiringStore(transactions, self.outbox, keys)
-        self.signing_keys = SigningKeyStore(transactions, vault, keys)
+        self.signing_keys = SigningKeyStore(transactions, vault, keys, trail)
         self.webhooks = WebhookStore(transactions, vault, keys, self.outbox)
-        self.edits = EditStore(transactions)
+        self.edits = EditStore(transactions, trail)
         self.rejections = RejectionStore(transactions, self.outbox)
-        self.integrations = IntegrationStore(transactions, vault, keys)
+        self.integrations = IntegrationStore(transactions, vault, keys, trail)
         self.history = HistoryStore(transactions)
         self.keep_alive = KeepAliveStore(transactions, keys)
         self.tasks = TaskLeases(transactions)
-        self.keys = KeyStore(transactions)
+        self.keys = KeyStore(transactions, trail)
         self.sessions = SessionStore(transactions, vault, keys)
         self.flows = FlowStore(transactions, vault, keys)
         self.flow_results = FlowResults(transactions)
@@ -133,7 +139,7 @@ class Store:
         """What seals everything again; loaded when it is asked for, since a gateway that serves does not need it."""
         from gateway.store.rotation import Rotation
 
-        return Rotation(self._transactions, self.vault, self._keys)
+        return Rotation(self._transactions, self.vault, self._keys, self.trail)
 
     async def prune(self, now: datetime) -> None:
         """Remove what has expired: sessions, flows, keys, events, and changes that every node has seen. Call it now and then.

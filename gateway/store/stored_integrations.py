@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -10,9 +10,11 @@ import structlog
 from sqlalchemy import ColumnElement, RowMapping, Select, and_, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connection import ConnectionRef, Sealed
 from gateway.records.integration import Integration, Made
 from gateway.secret import Secret
+from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.changes import note_change
 from gateway.store.data_keys import DataKeys
 from gateway.store.tables import connections, integrations
@@ -28,8 +30,9 @@ log = structlog.get_logger(__name__)
 class IntegrationStore:
     """Rows with `ending_at` are on their way out: `ending` lists them, and nothing else does."""
 
-    def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
+    def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys, trail: AuditTrail) -> None:
         self._transactions = transactions
+        self._trail = trail
         self._vault = vault
         self._keys = keys
 
@@ -61,11 +64,13 @@ class IntegrationStore:
         """`new` as it is stored; None where its key is taken."""
         made = Made(uuid.uuid4().hex, 1, now, now)
         stored = replace(new, made=made)
+        entry = _entry(AuditAction.INTEGRATION_CREATED, new, now, provider=new.provider)
 
         async def write(db: AsyncConnection) -> bool:
             row = {**self._columns(stored, made), "uid": made.uid, "created_at": now}
             if not await insert_if_absent(db, integrations, row, key=["environment", "integration_id"]):
                 return False
+            await self._trail.note(db, entry)
             await _note(db, new.environment, new.integration_id, now=now)
             return True
 
@@ -84,6 +89,7 @@ class IntegrationStore:
             integrations.c.version == before.made.version,
             integrations.c.ending_at.is_(None),
         )
+        entry = _entry(AuditAction.INTEGRATION_CHANGED, after, now, fields=_changed(before, after))
 
         async def write(db: AsyncConnection) -> bool:
             if after.integration_id != before.integration_id and await _barred(db, before, after):
@@ -91,11 +97,16 @@ class IntegrationStore:
             changed = update(integrations).where(as_read).values(self._columns(stored, made))
             if (await db.execute(changed)).rowcount == 0:
                 return False
+            await self._trail.note(db, entry)
             for key in dict.fromkeys((before.integration_id, after.integration_id)):
                 await _note(db, after.environment, key, now=now)
             return True
 
         return stored if await self._write(after.environment, write) else None
+
+    async def note_read(self, integration: Integration, *, now: datetime) -> None:
+        """Record that its client secret is about to leave. Raises Unavailable: then it must not."""
+        await self._trail.write(_entry(AuditAction.CLIENT_SECRET_READ, integration, now))
 
     async def has_connections(self, environment: str, integration_id: str) -> bool:
         async with self._transactions.read() as db:
@@ -105,10 +116,12 @@ class IntegrationStore:
         """From here on it is gone for every node; its connections are still there, and deleted next."""
         assert integration.made is not None
         its = and_(integrations.c.uid == integration.made.uid, integrations.c.ending_at.is_(None))
+        entry = _entry(AuditAction.INTEGRATION_DELETED, integration, now)
 
         async def write(db: AsyncConnection) -> bool:
             if (await db.execute(update(integrations).where(its).values(ending_at=now))).rowcount == 0:
                 return False
+            await self._trail.note(db, entry)
             await _note(db, integration.environment, integration.integration_id, now=now)
             return True
 
@@ -169,6 +182,17 @@ class IntegrationStore:
             made=made,
             **_opened(secrets),
         )
+
+
+def _entry(action: AuditAction, integration: Integration, now: datetime, **detail: Any) -> AuditEntry:
+    where = {"integration_id": integration.integration_id, "detail": detail}
+    return AuditEntry.of(action, integration.environment, now, **where)
+
+
+def _changed(before: Integration, after: Integration) -> list[str]:
+    """The names of what differs, and no value: some are secret."""
+    names = [one.name for one in fields(Integration) if one.name != "made"]
+    return [name for name in names if getattr(before, name) != getattr(after, name)]
 
 
 def _opened(secrets: Mapping[str, Any]) -> dict[str, Any]:

@@ -424,6 +424,82 @@ request_log = Table(
 )
 
 
+# ── The audit trail (docs/audit.md). Records wait in `audit_pending` until they get their place in the chain.
+
+audit_pending = Table(
+    "audit_pending", metadata, row_id(), Column("body", Text, nullable=False), sqlite_autoincrement=True
+)
+
+# Nothing in it is ever changed; pruning removes the oldest. All columns but `hash` are taken from `body`.
+audit_records = Table(
+    "audit_records",
+    metadata,
+    Column("sequence", RowId, primary_key=True, autoincrement=False),
+    Column("hash", Text, nullable=False),
+    Column("at", UtcTime, nullable=False),
+    Column("environment", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("key_id", BigInteger),
+    Column("integration_id", Text, nullable=False),
+    Column("connection_id", Text, nullable=False),
+    Column("end_user", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Index("audit_records_by_time", "at"),
+    Index("audit_records_by_action", "action", "sequence"),
+    Index("audit_records_by_connection", "connection_id", "sequence"),
+    where_set("audit_records_by_key", "key_id", "key_id", "sequence"),
+)
+
+# One row, whose lock lets one process at a time extend the chain. `wrapped`: the key that signs checkpoints.
+audit_state = Table(
+    "audit_state",
+    metadata,
+    Column("id", RowId, primary_key=True, autoincrement=False),
+    Column("store_id", Text, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("hash", Text, nullable=False),
+    Column("key_id", Text),
+    Column("master_key_id", Text),
+    Column("wrapped", LargeBinary),
+    Column("configuration_digest", Text),
+)
+
+audit_checkpoints = Table(
+    "audit_checkpoints",
+    metadata,
+    Column("sequence", RowId, primary_key=True, autoincrement=False),
+    Column("hash", Text, nullable=False),
+    Column("at", UtcTime, nullable=False),
+    Column("public_key", Text, nullable=False),
+    Column("signature", Text, nullable=False),
+    Column("starts", Boolean, nullable=False),  # true: the records up to it were pruned, and the chain begins behind it
+)
+
+# Deleting a row leaves digests in the records that lead to nobody.
+audit_persons = Table(
+    "audit_persons",
+    metadata,
+    Column("environment", Text, primary_key=True),
+    Column("end_user_id", Text, primary_key=True),
+    Column("secret", Text, nullable=False),
+)
+
+credential_uses = Table(
+    "credential_uses",
+    metadata,
+    Column("environment", Text, primary_key=True),
+    Column("key_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("hour", BigInteger, primary_key=True, autoincrement=False),  # since 1970
+    Column("integration_id", Text, primary_key=True),
+    Column("connection_id", Text, primary_key=True),
+    Column("calls", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+    Index("credential_uses_by_connection", "environment", "connection_id", "hour"),
+    Index("credential_uses_by_hour", "hour"),
+    sqlite_with_rowid=False,
+)
+
+
 # ── What nodes share: whose turn a task is, what has changed, and when the database failed over.
 
 # Work that one node does for all: the node that holds the row by that name.

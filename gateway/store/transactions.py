@@ -10,6 +10,7 @@ from sqlalchemy import Dialect, Executable, RowMapping, Table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import Unavailable
+from gateway.records.trace import cause, cause_in_hand
 from gateway.store.database_faults import DatabaseDamage, raised_as_unavailable, unavailable
 from gateway.store.engine import Engines
 
@@ -19,14 +20,13 @@ from gateway.store.engine import Engines
 async def insert_if_absent(db: AsyncConnection, table: Table, row: Mapping[str, Any], *, key: Sequence[str]) -> bool:
     """Insert `row` unless one with the same `key` columns exists; True if it was inserted."""
     values = dict(row)
-    insert = _insert_of(db.dialect.name)
-    statement = insert(table).values(values).on_conflict_do_nothing(index_elements=key)
+    statement = inserting(db)(table).values(values).on_conflict_do_nothing(index_elements=key)
     return (await db.execute(statement)).rowcount == 1
 
 
-def _insert_of(dialect: str) -> Any:
-    """The dialect's own insert; that of the other is not even loaded, since it costs every worker 2 MB."""
-    if dialect == "sqlite":
+def inserting(db: AsyncConnection) -> Any:
+    """The dialect's own `insert`, which knows ON CONFLICT; that of the other is not even loaded, since it costs 2 MB."""
+    if db.dialect.name == "sqlite":
         from sqlalchemy.dialects import sqlite
 
         return sqlite.insert
@@ -43,6 +43,21 @@ Before = Callable[[], Awaitable[Fence | None]]
 TRIES: Final = 8  # however many keys are made by others meanwhile, one of these tries comes between them
 NOTIFIES: Final = "gateway_notifies"  # in a connection's `info`: others are notified once its transaction is committed
 CROWDED: Final = "too many writes are waiting for it"
+
+
+def caused(work: Work[T], by: str | None) -> Work[T]:
+    """`work` with what causes it in hand, whichever task runs it."""
+    if by is None:
+        return work
+
+    async def run(db: AsyncConnection) -> T:
+        before = cause_in_hand.set(by)
+        try:
+            return await work(db)
+        finally:
+            cause_in_hand.reset(before)
+
+    return run
 
 
 class Overtaken(Exception):
@@ -120,6 +135,7 @@ class Transactions:
         goes by the name of the caller's.
         """
         asking = asyncio.current_task()
+        work = caused(work, cause())
         task = asyncio.create_task(self._in_turns(work, before, at_once), name=asking.get_name() if asking else None)
         self._running.add(task)
         task.add_done_callback(self._ended)

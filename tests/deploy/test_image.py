@@ -47,8 +47,10 @@ def test_it_installs_from_the_lock_by_hash_and_as_wheels() -> None:
     assert "--require-hashes" in installs[0]
     assert "--only-binary :all:" in installs[0]
     assert "-r requirements.lock" in installs[0]
-    assert "--no-deps" in installs[1]
-    assert len(installs) == 2
+    assert '"requirements-$EXTRA.lock"' in installs[1]
+    assert "--require-hashes --only-binary :all:" in installs[1]
+    assert "--no-deps" in installs[2]
+    assert len(installs) == 3
 
 
 def test_everything_it_copies_is_there() -> None:

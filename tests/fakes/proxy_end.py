@@ -177,13 +177,14 @@ def application(
 ) -> web.Application:
     app = web.Application(middlewares=[cors, told_apart, connection, upstream, credentials, decompress])
     server = SimpleNamespace(public_url=PUBLIC_URL, limits=limits or ClientLimitsConfig())
-    config = SimpleNamespace(server=server)
+    config = SimpleNamespace(server=server, egress=SimpleNamespace(trace_headers="pass"))
     generation = SimpleNamespace(egress=egress, config=config, public_url=PUBLIC_URL)
     runtime: Any = SimpleNamespace(
         live=live,
         links=NoLinks(),
         egress_limits=egress_limits or EgressLimits(),
         call_queue=SimpleNamespace(note=lambda _: None),
+        tracing=None,
         current=SimpleNamespace(generation=generation),
     )
     app[RUNTIME] = runtime

@@ -49,7 +49,7 @@ def app(noted: Noted) -> web.Application:
     application = web.Application()
     seated: Any = SimpleNamespace(config=SimpleNamespace(server=SimpleNamespace(limits=ClientLimitsConfig())))
     application[SEATED] = seated
-    runtime: Any = SimpleNamespace(call_queue=noted)
+    runtime: Any = SimpleNamespace(call_queue=noted, tracing=None)
     application[RUNTIME] = runtime
     return application
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Final
 
 import click
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from gateway.records.connection import Connection
     from gateway.runtime import Runtime
     from gateway.secret import Secret
+
+
+RECORDED_AT_ONCE: Final = 100
 
 
 @click.command("export")
@@ -101,8 +104,25 @@ async def _written(
 
 
 async def _connections(runtime: "Runtime", environment: str, only: tuple[str, ...]) -> "AsyncIterator[Connection]":
+    from gateway import clock
+    from gateway.records.audit import AuditAction
+
+    some: list[Connection] = []
+
+    async def recorded() -> None:
+        """Before they are written: a credential that cannot be recorded does not leave."""
+        await runtime.store.connections.note_read(some, AuditAction.CONNECTION_EXPORTED, now=clock.now())
+
     async for one in pages(runtime, environment, integration_ids=only):
-        yield one
+        some.append(one)
+        if len(some) == RECORDED_AT_ONCE:
+            await recorded()
+            for passed in some:
+                yield passed
+            some = []
+    await recorded()
+    for passed in some:
+        yield passed
 
 
 @contextmanager

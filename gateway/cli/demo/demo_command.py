@@ -29,7 +29,7 @@ PORT = click.IntRange(0, 65535)
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON once ready.")
 def demo(port: int, sandbox_port: int, state: Path, as_json: bool) -> None:
-    """Start the gateway together with a fake issue tracker, make a connection through a full OAuth round trip, and
+    """Start the gateway together with a fake Jira, make a connection through a full OAuth round trip, and
     print a curl command that uses it. Stays in the foreground; Ctrl-C ends both.
     """
     import asyncio
@@ -54,7 +54,7 @@ def banner(ready: "Ready", state: Path) -> str:
     """For the person at the terminal; the curl command and the link stand alone on their lines, whole."""
     where = "" if state == Path(".gateway") else f" -c {shlex.quote(str(state / 'gateway.yaml'))}"
     return f"""
-The gateway is ready on {ready.url}, in front of a fake issue tracker.
+The gateway is ready on {ready.url}, in front of a fake Jira.
 A demo user has connected through OAuth. Read two of her issues through the gateway:
 
 {ready.curl}

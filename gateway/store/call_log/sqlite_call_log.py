@@ -22,8 +22,9 @@ import structlog
 
 from gateway import clock
 from gateway.errors import Unavailable
-from gateway.records.operation import KINDS, Operation, OperationFilter, OperationPage, trace_id_in
+from gateway.records.operation import KINDS, Operation, OperationFilter, OperationPage
 from gateway.records.proxied_call import ExchangeRecord
+from gateway.records.trace import trace_id_in
 from gateway.store.call_log.call_log_store import CallLogBounds
 from gateway.store.call_log.sqlite_search import found
 from gateway.store.call_log.sqlite_segments import (

@@ -22,12 +22,15 @@ from gateway.connections.delete import Revoker
 from gateway.egress.egress_errors import TurnedAway
 from gateway.egress.limits import FAILURES, ConcurrencySettings
 from gateway.generation import Current, Generation
+from gateway.middleware.request_id import HEADER
 from gateway.observe.metrics_text import total
 from gateway.records.connecting import Outcome
 from gateway.records.connection import ConnectionRef
 from gateway.records.event import DeliveryState
+from gateway.records.operation import OperationFilter
 from gateway.refresh.auth_exchange import Dialogues
 from gateway.runtime import RUNTIME, Runtime, generation_of
+from tests.fakes.collector import collecting
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.receiver import Receiver
@@ -179,6 +182,18 @@ async def test_what_waits_to_be_delivered_stays_counted(
     assert [one.pending for one in keeper.backlog] == [1]
     await keeper.once()  # the lease on this task is still ours
     assert [one.pending for one in keeper.backlog] == [1]
+
+
+async def test_the_audit_goes_on_in_one_chain(telling: RunningGateway, tracker: Tracker) -> None:
+    await telling.imported(tracker.grant())
+    keeper = telling.runtime.audit_keeper
+    await keeper.once()
+    before = await telling.runtime.store.audit.end()
+    assert before.sequence > 0
+    await reloaded(telling)
+    await telling.imported(tracker.grant(), "c2")
+    await keeper.once()
+    assert (await telling.runtime.store.audit.end()).sequence > before.sequence
 
 
 async def test_an_open_breaker_stays_open_under_other_limits(telling: RunningGateway, tracker: Tracker) -> None:
@@ -357,12 +372,13 @@ async def test_counters_go_on(telling: RunningGateway, tracker: Tracker) -> None
 
 async def test_records_that_wait_to_be_written_are_written(telling: RunningGateway, tracker: Tracker) -> None:
     await telling.imported(tracker.grant())
-    assert await status(telling) == 200
-    log = telling.runtime.call_queue
-    waiting = list(log._rows)
-    assert waiting
+    async with telling.proxied("c1") as answer:
+        request_id = answer.headers[HEADER]
     await reloaded(telling)
-    assert list(log._rows)[: len(waiting)] == waiting
+    store = telling.runtime.store.call_log
+    async with asyncio.timeout(PATIENCE_S):
+        while not (await store.find(OperationFilter("dev", request_id=request_id))).operations:
+            await asyncio.sleep(0.05)
 
 
 async def test_page_memory_stays_reserved(telling: RunningGateway) -> None:
@@ -418,6 +434,22 @@ async def test_the_store_and_its_age_stay(telling: RunningGateway) -> None:
     await runtime.store.ping()
 
 
+async def test_spans_that_wait_are_exported(telling: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "1000000")  # until they are asked for
+    async with collecting() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+        await telling.restart()
+        tracing = telling.runtime.tracing
+        assert await status(telling) == 404
+        await reloaded(telling)
+        assert await status(telling) == 404
+        assert telling.runtime.tracing is tracing
+        assert collector.spans == []
+        await telling.stop()
+        assert [one.name for one in collector.spans] == ["GET /proxy/{path}"] * 2
+    await telling.start()
+
+
 Test = Callable[..., Coroutine[Any, Any, None]]
 SURVIVES: Final[dict[str, Test]] = {
     "started_at": test_the_store_and_its_age_stay,
@@ -429,6 +461,7 @@ SURVIVES: Final[dict[str, Test]] = {
     "page_memory": test_page_memory_stays_reserved,
     "metrics": test_counters_go_on,
     "call_queue": test_records_that_wait_to_be_written_are_written,
+    "tracing": test_spans_that_wait_are_exported,
     "loop_lag": test_the_lag_of_the_loop_stays_known,
     "invalid_keys": test_invalid_keys_stay_counted,
     "journals": test_a_refresh_under_way_ends_once_and_is_stored,
@@ -441,6 +474,7 @@ SURVIVES: Final[dict[str, Test]] = {
     "deleter": test_a_deletion_under_way_ends,
     "made": test_an_integration_that_is_being_deleted_is_deleted_once,
     "deliverer": test_a_delivery_in_retry_and_one_under_way_arrive_once,
+    "audit_keeper": test_the_audit_goes_on_in_one_chain,
     "keeper": test_what_waits_to_be_delivered_stays_counted,
     "reloading": test_two_reloads_at_once_follow_one_another,
     "serving": test_a_stop_that_was_announced_stays_announced,

@@ -64,3 +64,14 @@ def test_the_commented_part_of_the_reference_loads_too(tmp_path: Path) -> None:
 def test_the_reference_holds_no_secret() -> None:
     text = (ROOT / "gateway.yaml").read_text()
     assert not re.search(r"[A-Za-z0-9+/_-]{32,}", text)
+
+
+def test_the_page_opens_with_a_file_that_works(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    example = re.search(r"```yaml\n(.*?)```", page, re.DOTALL)
+    assert example is not None
+    (tmp_path / "gateway.yaml").write_text(example[1])
+    (tmp_path / "encryption_key").write_text(KEY)
+    (tmp_path / "secret_key").write_text("a-secret-key-of-dev")
+    config = load(tmp_path / "gateway.yaml", environ={"JIRA_CLIENT_ID": "a-client", "JIRA_CLIENT_SECRET": "a-secret"})
+    assert list(config.environments["dev"].integrations) == ["jira"]

@@ -4,15 +4,17 @@ import asyncio
 import json
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway import clock
 from gateway.errors import Unavailable
 from gateway.observe import logs
 from gateway.observe.call_queue import BATCH, LINES, WHOLE, CallQueue, as_event, as_line
+from gateway.records.audit import UseCount
 from gateway.records.proxied_call import ExchangeRecord
 from tests.fakes.patience import PATIENCE_S
 
@@ -345,3 +347,49 @@ async def test_without_a_store_for_them_rows_are_not_even_queued(lines: list[dic
     await log.close()
     assert kept.ids == ["2"]
     assert [line["request_id"] for line in lines] == ["1", "2"]
+
+
+# ── Counts of the use of credentials.
+
+
+class Uses:
+    """Takes counts, unless `away`."""
+
+    def __init__(self) -> None:
+        self.got: list[UseCount] = []
+        self.away = False
+
+    async def add_many(self, counts: Sequence[UseCount]) -> None:
+        if self.away:
+            raise Unavailable("store_unavailable", "away")
+        self.got += counts
+
+
+def sent(**fields: Any) -> ExchangeRecord:
+    """A proxied call that reached its provider."""
+    return exchange()._replace(gateway_ms=0.1, **fields)
+
+
+async def test_what_could_not_be_stored_is_counted_with_what_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = datetime(2026, 1, 2, 3, 59, 59, tzinfo=UTC)
+    monkeypatch.setattr(clock, "now", lambda: now)
+    queue, uses = CallQueue(bound=1), Uses()
+    queue._use_sink = uses
+    for _ in range(3):  # the queue drops two of the records, and no count
+        queue.note(sent(key_id=7))
+    uses.away = True
+    await queue._try_uses()
+    now += timedelta(seconds=2)
+    queue._turn_hour()
+    queue.note(sent(key_id=7, status=502))
+    queue.note(sent(key_id=None))
+    queue.note(sent(key_id=7, attempts=0))  # nothing was sent
+    uses.away = False
+    await queue._try_uses()
+    assert [(one.hour.hour, one.use.key_id, one.calls, one.failed) for one in uses.got] == [
+        (3, 7, 3, 0),
+        (4, 7, 1, 1),
+        (4, 0, 1, 0),
+    ]
+    await queue._try_uses()
+    assert len(uses.got) == 3

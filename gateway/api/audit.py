@@ -1,0 +1,129 @@
+"""``GET /audit`` and ``GET /audit/uses``: who did what, and which key used which connection how often (docs/audit.md)."""
+
+from datetime import UTC, timedelta
+from typing import Any, Final
+
+from aiohttp import web
+
+from gateway import clock
+from gateway.api import answers
+from gateway.api.request_body import empty_body, moment, number, query_of, wrong_query
+from gateway.middleware.facts import ENVIRONMENT
+from gateway.middleware.scope import needs
+from gateway.records.audit import AuditAction, AuditFilter, SealedRecord, UseFilter, UsePage
+from gateway.runtime import RUNTIME
+from gateway.store.audit.use_counts import hour_at, hour_of
+
+SCOPE: Final = "environment:audit:read"
+FILTERS: Final = (
+    "from",
+    "to",
+    "action",
+    "integrationId",
+    "connectionId",
+    "endUserId",
+    "keyId",
+    "limit",
+    "cursor",
+    "after",
+)
+USE_FILTERS: Final = ("from", "to", "integrationId", "connectionId", "keyId", "limit")
+MOST: Final = 1000
+USUAL: Final = 100
+USUAL_SPAN: Final = timedelta(days=1)
+NUMBERS: Final = {"limit": (1, MOST), "keyId": (0, 10**11), "cursor": (1, 2**62), "after": (0, 2**62)}
+
+
+@needs(SCOPE)
+async def list_records(request: web.Request) -> web.Response:
+    """Newest first. Only what has its place in the chain, which a record gets about a second after it was written."""
+    empty_body(request)
+    query = query_of(request, FILTERS, numbers=NUMBERS)
+    limit, now = number(query, "limit") or USUAL, clock.now()
+    action = query.get("action")
+    if action is not None and action not in list(AuditAction):
+        raise wrong_query("action", f"'action' may be {', '.join(AuditAction)}.")
+    wanted = AuditFilter(
+        environment=request[ENVIRONMENT].name,
+        since=moment(query, "from", now),
+        until=moment(query, "to", now),
+        action=action,
+        key_id=number(query, "keyId"),
+        integration_id=query.get("integrationId"),
+        connection_id=query.get("connectionId"),
+        end_user_id=query.get("endUserId"),
+        before=number(query, "cursor"),
+        after=number(query, "after"),
+        limit=limit + 1,
+    )
+    found = await request.app[RUNTIME].store.audit.find(wanted)
+    body: answers.AuditPage = {"data": [shown(one) for one in found[:limit]]}
+    if len(found) > limit:
+        body["next_cursor"] = str(found[limit - 1].sequence)
+    return web.json_response(body)
+
+
+@needs(SCOPE)
+async def list_uses(request: web.Request) -> web.Response:
+    """Sums over whole hours, the most used first. Without ``from``: the last day."""
+    empty_body(request)
+    query = query_of(request, USE_FILTERS, numbers={name: NUMBERS[name] for name in ("limit", "keyId")})
+    now = clock.now()
+    until = moment(query, "to", now) or now
+    since = moment(query, "from", now) or until - USUAL_SPAN
+    if until <= since:
+        raise wrong_query("to", "'to' must be later than 'from'.")
+    wanted = UseFilter(
+        request[ENVIRONMENT].name,
+        since,
+        until,
+        key_id=number(query, "keyId"),
+        integration_id=query.get("integrationId"),
+        connection_id=query.get("connectionId"),
+        limit=number(query, "limit") or MOST,
+    )
+    return web.json_response(uses_shown(wanted, await request.app[RUNTIME].store.uses.find(wanted)))
+
+
+def uses_shown(wanted: UseFilter, page: UsePage) -> answers.CredentialUses:
+    """As the API and the command line show it."""
+    return {
+        "from": hour_at(hour_of(wanted.since)).isoformat(timespec="milliseconds"),
+        "to": hour_at(hour_of(wanted.until - timedelta(microseconds=1)) + 1).isoformat(timespec="milliseconds"),
+        "calls": page.calls,
+        "failed": page.failed,
+        "uses_in_all": page.connections,
+        "data": [
+            {
+                "key_id": use.key_id or None,
+                "provider_config_key": use.integration_id,
+                "connection_id": use.connection_id,
+                "calls": calls,
+                "failed": failed,
+            }
+            for use, calls, failed in page.uses
+        ],
+    }
+
+
+def shown(one: SealedRecord) -> answers.AuditRecord:
+    """As the API and the command line show it: the record's own members, with its place in the chain."""
+    members: dict[str, Any] = one.as_json()
+    what = members.get("object", {})
+    found: answers.AuditRecord = {
+        "sequence": one.sequence,
+        "hash": one.hash,
+        "at": one.columns.at.astimezone(UTC).isoformat(timespec="milliseconds"),
+        "action": one.columns.action,
+        "outcome": members.get("outcome", ""),
+        "actor": members.get("actor", {}),
+        "address": members.get("address"),
+        "environment": one.columns.environment or None,
+        "provider_config_key": what.get("integration"),
+        "connection_id": what.get("connection"),
+        "key_id": what.get("key_id"),
+        "end_user": members.get("end_user"),
+        "request_id": members.get("request_id"),
+        "detail": members.get("detail", {}),
+    }
+    return found

@@ -1,0 +1,34 @@
+"""``gateway audit``: who did what with credentials, keys and connections (docs/audit.md).
+
+    audit_filters    the options that several commands share
+    show_audit       `gateway audit show` and `export`: records on the screen, or as JSON Lines
+    verify_audit     `gateway audit verify`: checks the chain, against checkpoints that left the store
+    audit_key        `gateway audit key`: the public key that checkpoints are signed for, or a new one
+    audit_uses       `gateway audit uses`: which key used which connection how often
+    forget_person    `gateway audit forget`: delete an end user's audit key
+
+They work on the store, so a gateway need not run. Each gives what was recorded its place in the chain first.
+
+Always true: nothing here changes or removes a record.
+"""
+
+import click
+
+from gateway.cli.lazy_group import Command, LazyGroup
+
+COMMANDS = {
+    "show": Command("gateway.cli.audit.show_audit:show", "records, newest first"),
+    "export": Command("gateway.cli.audit.show_audit:export", "records as JSON Lines, oldest first, for a SIEM"),
+    "verify": Command("gateway.cli.audit.verify_audit:verify", "check that no record was changed, removed or added"),
+    "key": Command("gateway.cli.audit.audit_key:key", "the public key of checkpoints, or a new one"),
+    "uses": Command("gateway.cli.audit.audit_uses:uses", "which key used which connection how often"),
+    "forget": Command("gateway.cli.audit.forget_person:forget", "make an end user's digest lead to nobody"),
+}
+
+
+@click.group(cls=LazyGroup, table=COMMANDS)
+def audit() -> None:
+    """Read and check the audit trail.
+
+    Works on the store that the configuration names, whether or not a gateway is running on it.
+    """

@@ -1,0 +1,71 @@
+"""The options that several commands share."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from gateway.records.audit import AuditAction
+
+if TYPE_CHECKING:
+    from gateway.records.audit import AuditFilter
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+OPTIONS = (
+    click.option(
+        "--since", metavar="WHEN", help="From then on: 10m, 2h, 3d, or a date such as 2026-01-31T08:00+00:00."
+    ),
+    click.option("--until", metavar="WHEN", help="Before then."),
+    click.option(
+        "--action",
+        type=click.Choice([one.value for one in AuditAction]),
+        metavar="ACTION",
+        help="Only this, such as credential.read.",
+    ),
+    click.option("--environment", metavar="NAME", help="Only of this environment."),
+    click.option("--integration", metavar="ID", help="Of this integration."),
+    click.option("--connection", metavar="ID", help="Of this connection, also one that is deleted."),
+    click.option("--key", type=click.IntRange(1), metavar="NUMBER", help="By the minted key of this id."),
+    click.option("--end-user", metavar="ID", help="On behalf of this end user; with --environment."),
+)
+
+
+def filters(command: F) -> F:
+    """The options that narrow records down; they come as keyword arguments of these names."""
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command
+
+
+def filter_of(given: Mapping[str, Any], **more: Any) -> "AuditFilter":
+    """Raises UsageError."""
+    from gateway.records.audit import AuditFilter
+
+    if given["end_user"] and not given["environment"]:
+        raise click.UsageError("--end-user needs --environment: one id may be two people in two environments.")
+    return AuditFilter(
+        environment=given["environment"],
+        since=moment(given["since"], "since"),
+        until=moment(given["until"], "until"),
+        action=given["action"],
+        key_id=given["key"],
+        integration_id=given["integration"],
+        connection_id=given["connection"],
+        end_user_id=given["end_user"],
+        **more,
+    )
+
+
+def moment(text: str | None, option: str) -> datetime | None:
+    """Raises UsageError."""
+    from gateway import clock
+    from gateway.timestamps import ago
+
+    if text is None:
+        return None
+    found = ago(text, clock.now())
+    if found is None:
+        raise click.UsageError(f"--{option} takes a span such as 30m, 2h or 3d, or a date in ISO 8601.")
+    return found

@@ -1,0 +1,41 @@
+"""``gateway audit key``: the public key that checkpoints are signed for, or a new one."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gateway.cli.options import as_json, config_file
+from gateway.cli.run_command import on_store
+
+if TYPE_CHECKING:
+    from gateway.config import Config
+    from gateway.store import Store
+
+
+@click.command()
+@config_file
+@click.option(
+    "--new", is_flag=True, help="Sign with a new key from now on. Keep the former public key for older checkpoints."
+)
+@as_json
+def key(file: Path, new: bool, as_json: bool) -> None:
+    """Print the Ed25519 public key, in base64. Keep it outside: `verify --public-key` then trusts no other."""
+
+    async def work(store: "Store", _config: "Config") -> int:
+        from gateway import clock
+        from gateway.vault import VaultError
+
+        now = clock.now()
+        try:
+            text = await (store.audit.new_key(now=now) if new else store.audit.public_key(now=now))
+        except VaultError as fault:
+            print(f"gateway: the signing key cannot be opened: {fault} --new replaces it.", file=sys.stderr)
+            return 1
+        store_id = (await store.audit.end()).store
+        print(json.dumps({"public_key": text, "store": store_id}) if as_json else text)
+        return 0
+
+    on_store(file, work, as_json=as_json)

@@ -1,0 +1,74 @@
+"""``gateway audit uses``: which key used which connection how often."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gateway.cli.audit.audit_filters import moment
+from gateway.cli.options import as_json, config_file, environment
+from gateway.cli.run_command import environment_of, run, table
+from gateway.text import counted
+
+if TYPE_CHECKING:
+    from gateway.runtime import Runtime
+
+
+@click.command()
+@config_file
+@environment
+@click.option(
+    "--key", type=click.IntRange(0), metavar="NUMBER", help="By the minted key of this id; 0: by those of gateway.yaml."
+)
+@click.option("--integration", metavar="ID", help="Of this integration.")
+@click.option("--connection", metavar="ID", help="Of this connection, also one that is deleted.")
+@click.option("--since", metavar="WHEN", help="From then on: 2h, 3d, or a date. The last day without it.")
+@click.option("--until", metavar="WHEN", help="Before then.")
+@click.option(
+    "--limit", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="At most so many lines."
+)
+@as_json
+def uses(
+    file: Path,
+    environment: str | None,
+    key: int | None,
+    integration: str | None,
+    connection: str | None,
+    since: str | None,
+    until: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Add up the proxied calls of each connection and key, over whole hours, the most used first."""
+
+    async def work(runtime: "Runtime") -> int:
+        from gateway import clock
+        from gateway.api.audit import uses_shown
+        from gateway.records.audit import UseFilter
+
+        end = moment(until, "until") or clock.now()
+        begin = moment(since, "since") or end - timedelta(days=1)
+        if end <= begin:
+            raise click.UsageError("--until must be later than --since.")
+        wanted = UseFilter(environment_of(runtime, environment), begin, end, key, integration, connection, limit)
+        found = uses_shown(wanted, await runtime.store.uses.find(wanted))
+        if as_json:
+            print(json.dumps(found, indent=2))
+            return 0
+        rows = [
+            (
+                str(one["key_id"] or ""),
+                one["provider_config_key"],
+                one["connection_id"],
+                str(one["calls"]),
+                str(one["failed"]),
+            )
+            for one in found["data"]
+        ]
+        table(("KEY", "INTEGRATION", "CONNECTION", "CALLS", "FAILED"), rows)
+        print(f"{found['from']} to {found['to']}: {counted(found['calls'], 'call')}, {found['failed']:,} failed")
+        return 0
+
+    run(file, work, as_json=as_json)

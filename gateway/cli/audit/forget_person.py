@@ -1,0 +1,41 @@
+"""``gateway audit forget``: delete an end user's audit key."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gateway.cli.options import as_json, config_file, environment
+from gateway.cli.run_command import environment_of, run
+
+if TYPE_CHECKING:
+    from gateway.runtime import Runtime
+
+
+@click.command()
+@config_file
+@environment
+@click.argument("end_user")
+@as_json
+def forget(file: Path, environment: str | None, end_user: str, as_json: bool) -> None:
+    """Make the digest by which END_USER stands in records lead to nobody. The chain stays whole.
+
+    Deleting an end user's last connection does the same.
+    """
+
+    async def work(runtime: "Runtime") -> int:
+        from gateway.records.audit import AuditAction, AuditEntry
+
+        name = environment_of(runtime, environment)
+        done = await runtime.store.trail.forget(name, end_user, AuditEntry.of(AuditAction.PERSON_FORGOTTEN, name))
+        if as_json:
+            print(json.dumps({"forgotten": done}))
+        elif done:
+            print("Forgotten: the records no longer lead to this end user.")
+        else:
+            print("gateway: no record is on behalf of this end user, or they were forgotten already", file=sys.stderr)
+        return 0 if done else 1
+
+    run(file, work, as_json=as_json)

@@ -1,0 +1,97 @@
+"""``gateway audit show`` and ``export``: records on the screen, or as JSON Lines."""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from gateway.cli.audit.audit_filters import filter_of, filters
+from gateway.cli.options import as_json, config_file
+from gateway.cli.run_command import on_store, table
+
+if TYPE_CHECKING:
+    from gateway.config import Config
+    from gateway.records.audit import SealedRecord
+    from gateway.store import Store
+
+COLUMNS: Final = ("NUMBER", "AT (UTC)", "ACTION", "BY", "FROM", "OF", "OUTCOME", "DETAIL")
+MOST: Final = 10_000
+DETAIL_SHOWN: Final = 80
+
+
+@click.command()
+@config_file
+@filters
+@click.option("--limit", type=click.IntRange(1, MOST), default=100, show_default=True, help="At most so many.")
+@click.option("--cursor", type=click.IntRange(1), metavar="NUMBER", help="Those before this record.")
+@as_json
+def show(file: Path, limit: int, cursor: int | None, as_json: bool, **given: Any) -> None:
+    """Print records, newest first."""
+    wanted = filter_of(given, limit=limit, before=cursor)
+
+    async def work(store: "Store", _config: "Config") -> int:
+        await store.audit.seal()
+        found = await store.audit.find(wanted)
+        if as_json:
+            print(json.dumps([one.as_json() for one in found], indent=2))
+        else:
+            table(COLUMNS, [_row(one) for one in found])
+        return 0
+
+    on_store(file, work, as_json=as_json)
+
+
+@click.command()
+@config_file
+@filters
+@click.option(
+    "--after", type=click.IntRange(0), metavar="NUMBER", help="Those behind this record: where the last export ended."
+)
+def export(file: Path, after: int | None, **given: Any) -> None:
+    """Print all records as JSON Lines, oldest first.
+
+    Each line has the members of a record with its sequence number and hash. Without filters the lines are the whole chain.
+    """
+    wanted = filter_of(given, after=after)
+
+    async def work(store: "Store", _config: "Config") -> int:
+        await store.audit.seal()
+        async for page in store.audit.pages(wanted):
+            sys.stdout.write("".join(json.dumps(one.as_json(), separators=(",", ":")) + "\n" for one in page))
+        sys.stdout.flush()
+        return 0
+
+    on_store(file, work)
+
+
+def _row(one: "SealedRecord") -> tuple[str, ...]:
+    members = one.as_json()
+    what = members.get("object", {})
+    of = "/".join(what[name] for name in ("integration", "connection") if name in what)
+    key = f"key {what['key_id']}" if "key_id" in what else ""
+    detail = " ".join(f"{name}={value}" for name, value in members.get("detail", {}).items())
+    return (
+        str(one.sequence),
+        f"{one.columns.at:%Y-%m-%d %H:%M:%S}",
+        one.columns.action,
+        by(members.get("actor", {})),
+        members.get("address", ""),
+        of or key or members.get("end_user", ""),
+        members.get("outcome", ""),
+        detail[:DETAIL_SHOWN],
+    )
+
+
+def by(actor: Mapping[str, Any]) -> str:
+    """Who acted, in a few words."""
+    kind = actor.get("kind", "")
+    if kind == "key":
+        return f"key {actor.get('key_id')} ({actor.get('name', '')})"
+    if kind == "operator":
+        return f"{actor.get('name', '')}: {actor.get('command', '')}"
+    if kind == "session":
+        return f"session {actor.get('session', '')}"
+    return {"configured_key": "a key of gateway.yaml"}.get(kind, str(kind))

@@ -1,0 +1,106 @@
+"""``gateway audit verify``: checks the chain, against checkpoints that left the store."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gateway.cli.options import as_json, config_file
+from gateway.cli.run_command import on_store
+from gateway.text import counted
+
+if TYPE_CHECKING:
+    from gateway.config import Config
+    from gateway.store import Store
+    from gateway.store.audit.chain import Checkpoint, Verdict
+
+
+@click.command()
+@config_file
+@click.option(
+    "--checkpoint",
+    "files",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Checkpoints that left the store: audit.checkpoint_file, or a log of the gateway. May be repeated.",
+)
+@click.option(
+    "--public-key",
+    "public_keys",
+    multiple=True,
+    metavar="BASE64",
+    help="That may have signed them, as `gateway audit key` showed it. May be repeated. Without it: the store's present key.",
+)
+@as_json
+def verify(file: Path, files: tuple[Path, ...], public_keys: tuple[str, ...], as_json: bool) -> None:
+    """Check that no record was changed, removed, added or moved.
+
+    Without --checkpoint, only somebody who cannot compute the hashes again is found out. Exits 1 where something is wrong.
+    """
+    from gateway.store.audit.chain import checkpoints_in
+
+    given: list[Checkpoint] = []
+    for one in files:
+        found = checkpoints_in(one.read_text(errors="replace"))
+        if not found:
+            raise click.UsageError(f"{one} has no checkpoint. Name audit.checkpoint_file, or a log of the gateway.")
+        given += found
+
+    async def work(store: "Store", _config: "Config") -> int:
+        from gateway import clock
+        from gateway.store.audit.audit_check import verified
+        from gateway.vault import VaultError
+
+        await store.audit.seal()
+        trusted = list(public_keys)
+        if not trusted:
+            try:
+                trusted = [await store.audit.public_key(now=clock.now())]
+            except VaultError as fault:
+                raise click.ClickException(
+                    f"The key that signs checkpoints cannot be opened: {fault} Give --public-key."
+                ) from None
+        verdict = await verified(store.audit, given, trusted)
+        if as_json:
+            print(json.dumps(_report(verdict), indent=2))
+        else:
+            _print(verdict, outside=len(given))
+        return 0 if verdict.ok else 1
+
+    on_store(file, work, as_json=as_json)
+
+
+def _report(verdict: "Verdict") -> dict[str, object]:
+    return {
+        "ok": verdict.ok,
+        "records": verdict.records,
+        "first": verdict.first,
+        "last": verdict.last,
+        "last_hash": verdict.last_hash,
+        "checkpoints": verdict.checkpoints,
+        "proven_to": verdict.proven_to,
+        "unproven": verdict.unproven,
+        "faults": [{"sequence": one.sequence, "kind": one.kind, "message": one.message} for one in verdict.faults],
+    }
+
+
+def _print(verdict: "Verdict", *, outside: int) -> None:
+    for fault in verdict.faults:
+        print(f"gateway: {fault.message}", file=sys.stderr)
+    if not verdict.ok:
+        print(f"The audit trail was tampered with or damaged, first at record {verdict.faults[0].sequence}.")
+        return
+    print(f"{counted(verdict.records, 'record')}, {verdict.first} to {verdict.last}: the chain is whole.")
+    if verdict.proven_to:
+        print(f"Records up to {verdict.proven_to} are proven by {counted(verdict.checkpoints, 'checkpoint')}.")
+    if verdict.unproven:
+        print(f"{counted(verdict.unproven, 'record')} at the end: not proven by a checkpoint yet.")
+    if not outside:
+        print(
+            "These checkpoints lie in the store itself. Give --checkpoint with those that left it: only they show that the end "
+            "was not cut off.",
+            file=sys.stderr,
+        )

@@ -1,0 +1,137 @@
+"""Gives audit records their places in the chain, signs checkpoints and sends them out, prunes (docs/audit.md)."""
+
+import asyncio
+import json
+import os
+import uuid
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from gateway import clock
+from gateway.config.model import AuditConfig
+from gateway.errors import GatewayError
+from gateway.events.delivery import send
+from gateway.generation import Current
+from gateway.store import Store
+from gateway.store.audit.chain import Checkpoint
+from gateway.vault import VaultError
+
+TOGETHER_S: Final = 1.0  # records of so long get their places in one transaction
+LOOK_S: Final = 10.0  # for those that another process has written
+SEND_AGAIN_S: Final = 60.0
+PRUNE_EVERY_S: Final = 3600.0
+PRUNED: Final = timedelta(days=1)  # what is pruned at once at least: each pruning is a record of its own
+TASK: Final = "prune_audit"
+JSON: Final = {"Content-Type": "application/json"}
+
+log = structlog.get_logger(__name__)
+
+
+class AuditKeeper:
+    """One in each process. `together_s`: how long after a record it gets its place, with those that came meanwhile."""
+
+    def __init__(self, store: Store, current: Current, together_s: float = TOGETHER_S) -> None:
+        self._store = store
+        self._current = current
+        self._together_s = together_s
+        self._owner = uuid.uuid4().hex
+        self._news = True  # there may be records that no checkpoint has signed
+        self._unsent: Checkpoint | None = None
+        self._send_at = 0.0
+        self._prune_at = clock.monotonic() + PRUNE_EVERY_S / 60
+        self._failing = False
+
+    async def run(self) -> None:
+        """For as long as the gateway runs."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._store.trail.noted.wait()
+            await asyncio.sleep(self._together_s)
+            try:
+                await self.once()
+                self._failing = False
+            except (GatewayError, VaultError) as fault:
+                self._failed(str(fault), None)
+            except Exception as fault:  # noqa: BLE001 (the next time may do better)
+                self._failed(str(fault), fault)
+
+    async def once(self) -> None:
+        """Do what is due. Raises Unavailable, and VaultError where the signing key cannot be opened."""
+        config = self._current.generation.config.audit
+        self._store.trail.noted.clear()
+        if await self._store.audit.seal():
+            self._news = True
+        if self._news:
+            await self._checkpoint(config)
+        if self._unsent is not None and clock.monotonic() >= self._send_at:
+            await self._send(config)
+        if clock.monotonic() >= self._prune_at:
+            self._prune_at = clock.monotonic() + PRUNE_EVERY_S
+            await self._prune(config)
+
+    def _failed(self, why: str, fault: Exception | None) -> None:
+        """Once, until it works again. Records stay where they are, without a place in the chain."""
+        if not self._failing:
+            log.error("audit_not_sealed", detail=why, effect="records wait without a checkpoint", exc_info=fault)
+        self._failing = True
+
+    async def _checkpoint(self, config: AuditConfig) -> None:
+        end, now = await self._store.audit.end(), clock.now()
+        if end.sequence <= end.signed:
+            self._news = False
+            return
+        old = end.signed_at is None or now - end.signed_at >= timedelta(minutes=config.checkpoint_minutes)
+        if not old and end.sequence - end.signed < config.checkpoint_records:
+            return
+        made = await self._store.audit.checkpoint(now=now, after=end.signed)
+        if made is None:
+            return
+        shown = made.as_json()
+        log.info("audit_checkpoint", **shown)
+        if config.checkpoint_file is not None:
+            await asyncio.to_thread(_append, config.checkpoint_file, json.dumps(shown))
+        if config.checkpoint_url:
+            self._unsent, self._send_at = made, 0.0
+
+    async def _send(self, config: AuditConfig) -> None:
+        """The newest: it proves all that an earlier one proves, so one that is lost is not missed."""
+        made = self._unsent
+        if made is None or not config.checkpoint_url:
+            self._unsent = None
+            return
+        body = json.dumps({"type": "audit.checkpoint", "data": made.as_json()}).encode()
+        answer = await send(self._current.generation.egress, config.checkpoint_url, body, JSON, clock.now())
+        if answer.status is not None and 200 <= answer.status < 300:
+            self._unsent = None
+            return
+        self._send_at = clock.monotonic() + SEND_AGAIN_S
+        log.warning("audit_checkpoint_not_sent", sequence=made.sequence, status=answer.status)
+
+    async def _prune(self, config: AuditConfig) -> None:
+        now = clock.now()
+        if not await self._store.tasks.hold(TASK, owner=self._owner, now=now, ttl=timedelta(seconds=PRUNE_EVERY_S)):
+            return
+        await self._store.uses.prune(now - timedelta(days=config.uses_days))
+        await self._store.audit.finish_pruning()
+        if config.keep_days:
+            before = now - timedelta(days=config.keep_days)
+            if await self._store.audit.oldest_before(before - PRUNED):
+                await self._store.audit.prune(before, now=now)
+
+
+def _append(path: Path, line: str) -> None:
+    """On the disk when this returns. What cannot be written is logged: the checkpoint is in the log as well."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, line.encode() + b"\n")
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as fault:
+        log.error("audit_checkpoint_file_unwritable", path=str(path), detail=fault.strerror)

@@ -1,0 +1,170 @@
+"""A bounded queue and a thread that makes spans of it and sends them by OTLP over HTTP. Imported only where tracing is on.
+
+A collector that is down, slow or hostile costs spans, which are counted, and nothing else: requests never wait for it, an answer
+of its own is read to a small bound, and redirects are not followed, since the request's header fields may hold a key.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import requests
+import structlog
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExportResult
+
+from gateway.observe.spans import SpanMaker, spans_in
+from gateway.observe.tracing import ENDPOINTS
+from gateway.records.operation import Operation
+from gateway.records.proxied_call import ExchangeRecord
+from gateway.records.trace import CallTrace
+
+SERVICE: Final = "integration-gateway"
+UNNAMED: Final = "unknown_service"
+QUEUE: Final = 2048  # records; as OTEL_BSP_MAX_QUEUE_SIZE has it by default
+BATCH: Final = 512  # spans
+DELAY_MS: Final = 5000
+CLOSE_S: Final = 3.0
+ANSWER_BYTES: Final = 64 * 1024
+ANSWER_S: Final = 5.0
+AGAIN_S: Final = 300.0  # between two lines that say the same
+FULL: Final = "queue_full"
+NOT_TAKEN: Final = "not_exported"
+
+log = structlog.get_logger(__name__)
+
+
+class BoundedSession(requests.Session):
+    """Reads of an answer what a collector has to say, and no more. Takes no proxy and no password from its surroundings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trust_env = False
+
+    def request(self, *args: Any, **options: Any) -> requests.Response:
+        """Raises requests.RequestException."""
+        response = super().request(*args, **{**options, "stream": True, "allow_redirects": False})
+        ends_at, kept, whole = time.monotonic() + ANSWER_S, 0, False
+        try:
+            while kept < ANSWER_BYTES and time.monotonic() < ends_at and not whole:
+                piece = response.raw.read1(ANSWER_BYTES)
+                kept, whole = kept + len(piece), not piece
+        finally:
+            if not whole:
+                response.close()
+            response._content, response._content_consumed = b"", True
+        return response
+
+
+class SpanExport:
+    """`dropped`: spans by the reason why they were not exported. Both numbers only rise.
+
+    OTEL_BSP_SCHEDULE_DELAY, _MAX_QUEUE_SIZE and _MAX_EXPORT_BATCH_SIZE hold here too; all others are read by OpenTelemetry.
+    """
+
+    def __init__(self, environ: Mapping[str, str], *, connection_ids: bool = False) -> None:
+        logging.getLogger("opentelemetry").setLevel(logging.CRITICAL + 1)  # one line of ours says it
+        self._bound = _number(environ, "OTEL_BSP_MAX_QUEUE_SIZE", QUEUE)
+        self._batch = _number(environ, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", BATCH)
+        self._delay_s = _number(environ, "OTEL_BSP_SCHEDULE_DELAY", DELAY_MS) / 1000
+        self._exporter = OTLPSpanExporter(session=BoundedSession())
+        endpoint = urlsplit(next(environ[name] for name in ENDPOINTS if environ.get(name)))
+        self.origin = f"{endpoint.scheme}://{endpoint.hostname}" + (f":{endpoint.port}" if endpoint.port else "")
+        resource = Resource.create()
+        if str(resource.attributes.get("service.name", UNNAMED)).startswith(UNNAMED):
+            resource = resource.merge(Resource({"service.name": SERVICE}))
+        self._maker = SpanMaker(resource, connection_ids=connection_ids)
+        self._waiting: deque[tuple[ExchangeRecord | Operation, CallTrace | None]] = deque()
+        self._bell = threading.Event()
+        self._closing = False
+        self._complained_at: float | None = None
+        self.exported = 0
+        self.dropped: dict[str, int] = {FULL: 0, NOT_TAKEN: 0}
+        self._thread = threading.Thread(target=self._run, name="export_spans", daemon=True)
+        self._thread.start()
+
+    def add(self, record: ExchangeRecord | Operation, under: CallTrace | None = None) -> None:
+        """Take what is over; dropped where the exporting does not keep up. `under`: whose trace an operation is in."""
+        if len(self._waiting) >= self._bound or self._closing:
+            self.dropped[FULL] += spans_in(record)
+            return
+        self._waiting.append((record, under))
+        if len(self._waiting) == self._batch:
+            self._bell.set()
+
+    async def close(self, within_s: float = CLOSE_S) -> None:
+        """Send what waits, for as long as `within_s`; what a collector has not taken by then is dropped."""
+        self._closing = True
+        self._bell.set()
+        await asyncio.to_thread(self._thread.join, within_s)
+        if self._thread.is_alive():
+            await asyncio.to_thread(self._exporter.shutdown)  # ends its waits between two tries
+            await asyncio.to_thread(self._thread.join, 0.1)
+        left = sum(spans_in(record) for record, _ in list(self._waiting))
+        if left:
+            self.dropped[NOT_TAKEN] += left
+            log.warning("spans_lost", spans=left, detail="The collector has not taken them by the end.")
+
+    # ── in the thread ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _run(self) -> None:
+        while not (self._closing and not self._waiting):
+            self._bell.wait(self._delay_s)
+            self._bell.clear()
+            while self._waiting and self._export(self._next()):
+                pass
+            if self._closing and self._waiting:
+                return  # what waits is counted by `close`
+        self._exporter.shutdown()  # type: ignore[no-untyped-call]
+
+    def _next(self) -> list[ReadableSpan]:
+        spans: list[ReadableSpan] = []
+        while self._waiting and len(spans) < self._batch:
+            record, under = self._waiting.popleft()
+            if isinstance(record, Operation):
+                spans += self._maker.of_operation(record, under)
+            else:
+                spans += self._maker.of_call(record)
+        return spans
+
+    def _export(self, spans: list[ReadableSpan]) -> bool:
+        """Whether the collector has taken them."""
+        try:
+            taken = self._exporter.export(spans) is SpanExportResult.SUCCESS
+        except Exception as fault:  # noqa: BLE001 (whatever a collector makes of it, the next batch may do better)
+            self._complain(repr(fault))
+            taken = False
+        if taken:
+            self.exported += len(spans)
+            if self._complained_at is not None:
+                self._complained_at = None
+                log.info("spans_exported_again", endpoint=self.origin)
+        else:
+            self.dropped[NOT_TAKEN] += len(spans)
+            self._complain("The collector does not answer, or refuses them.")
+        return taken
+
+    def _complain(self, why: str) -> None:
+        now = time.monotonic()
+        if self._complained_at is None or now - self._complained_at >= AGAIN_S:
+            self._complained_at = now
+            log.warning(
+                "spans_not_exported", endpoint=self.origin, detail=why, effect="calls go on; their spans are dropped"
+            )
+
+
+def _number(environ: Mapping[str, str], name: str, default: int) -> int:
+    """A positive whole number; as OpenTelemetry's specification demands, another value is logged and its default taken."""
+    text = environ.get(name, "").strip()
+    if text.isdecimal() and 0 < int(text) <= 1_000_000:
+        return int(text)
+    if text:
+        log.warning("tracing_setting_ignored", variable=name, instead=default)
+    return default

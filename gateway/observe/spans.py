@@ -1,0 +1,265 @@
+"""Records ▸ spans, by OpenTelemetry's stable semantic conventions. Imported only where tracing is on.
+
+What is written here is all that a span holds: no query, no header field, no body, no credential (docs/tracing.md).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags
+from opentelemetry.trace.status import Status, StatusCode
+
+from gateway.records.operation import Operation
+from gateway.records.proxied_call import ExchangeRecord
+from gateway.records.trace import SAMPLED, AttemptTrace, CallTrace, RefreshTrace, new_span_id, parent_in
+
+SCOPE: Final = InstrumentationScope("integration-gateway")
+KNOWN_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"})
+OTHER_METHOD: Final = "_OTHER"  # the conventions' word
+MOUNT: Final = "/proxy"
+ANY_PATH: Final = "/{path}"
+CUT: Final = "cut"  # the provider's answer broke off
+REFRESH_OUTCOMES: Final = {True: "refused", False: "unavailable"}
+
+Attributes = dict[str, str | int | float | bool]
+_FAILED: Final = Status(StatusCode.ERROR)
+_UNSET: Final = Status()
+_NS: Final = 1_000_000_000
+
+
+class HashedOnce(Resource):
+    """The exporter looks each span's resource up, and `Resource` writes itself as JSON for that: a third of a span's cost."""
+
+    def __init__(self, whole: Resource) -> None:
+        super().__init__(whole.attributes, whole.schema_url)
+        self._hash = super().__hash__()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or super().__eq__(other)
+
+
+class SpanMaker:
+    """`connection_ids`: whether spans say of whose connection they are."""
+
+    def __init__(self, resource: Resource, *, connection_ids: bool = False) -> None:
+        self._resource = HashedOnce(resource)
+        self._connection_ids = connection_ids
+
+    def of_call(self, exchange: ExchangeRecord) -> Iterator[ReadableSpan]:
+        """The call's own span, and one for each attempt. `exchange` has a trace."""
+        call = exchange.trace
+        assert call is not None
+        end = round(exchange.at.timestamp() * _NS)
+        start = end - round(exchange.duration_ms * 1_000_000)
+        method = exchange.method if exchange.method in KNOWN_METHODS else OTHER_METHOD
+        route = _route(exchange)
+        attributes: Attributes = {
+            "http.request.method": method,
+            "http.response.status_code": exchange.status,
+            "url.path": f"{MOUNT}{exchange.path}" if exchange.host else exchange.path,
+            "gateway.request_id": exchange.request_id,
+        }
+        if route is not None:
+            attributes["http.route"] = route
+        _add(attributes, "gateway.environment", exchange.environment)
+        _add(attributes, "gateway.integration", exchange.integration_id)
+        _add(attributes, "gateway.key_id", exchange.key_id)
+        _add(attributes, "gateway.rule", exchange.rule)
+        _add(attributes, "gateway.token_ms", round(exchange.token_ms, 3) if exchange.token_ms else None)
+        _add(
+            attributes, "error.type", exchange.error_code or (str(exchange.status) if exchange.status >= 500 else None)
+        )
+        if self._connection_ids:
+            _add(attributes, "gateway.connection_id", exchange.connection_id)
+        failed = exchange.status >= 500 or exchange.error_code in (CUT, "stopped")
+        named = "HTTP" if method == OTHER_METHOD else method
+        yield self._span(
+            named if route is None else f"{named} {route}",
+            call,
+            call.span_id,
+            call.parent_id,
+            SpanKind.SERVER,
+            (start, end),
+            attributes,
+            failed=failed,
+            remote=True,
+            links=[_link(one) for one in call.waited_for if one.exported],
+        )
+        for number, attempt in enumerate(call.attempts):
+            last = number + 1 == len(call.attempts)
+            yield self._attempt(exchange, call, attempt, number, start, end, last=last)
+
+    def _attempt(
+        self,
+        exchange: ExchangeRecord,
+        call: CallTrace,
+        attempt: AttemptTrace,
+        number: int,
+        start: int,
+        end: int,
+        *,
+        last: bool,
+    ) -> ReadableSpan:
+        """An answer that was passed on ends with the call; one that was not, with its head."""
+        method = exchange.method if exchange.method in KNOWN_METHODS else OTHER_METHOD
+        began = start + round((attempt.began - call.began) * _NS)
+        if attempt.ended is None or (last and attempt.error is None):
+            ended = end
+        else:
+            ended = start + round((attempt.ended - call.began) * _NS)
+        attributes: Attributes = {
+            "http.request.method": method,
+            "server.address": attempt.host,
+            "server.port": attempt.port,
+        }
+        _add(attributes, "http.request.resend_count", number or None)
+        _add(attributes, "network.peer.address", attempt.peer)
+        _add(attributes, "http.response.status_code", attempt.status)
+        error = attempt.error
+        if error is None and (attempt.status is None or (last and exchange.error_code == CUT)):
+            error = exchange.error_code or "unknown"
+        elif error is None and attempt.status is not None and attempt.status >= 400:
+            error = str(attempt.status)
+        _add(attributes, "error.type", error)
+        name = "HTTP" if method == OTHER_METHOD else method
+        times = (min(began, end), max(min(ended, end), min(began, end)))
+        return self._span(
+            name, call, attempt.span_id, call.span_id, SpanKind.CLIENT, times, attributes, failed=error is not None
+        )
+
+    def of_operation(self, operation: Operation, under: CallTrace | None) -> Iterator[ReadableSpan]:
+        """The span of a refresh or a delivery. `under`: whose trace it is in; with no span of its own, it is a root."""
+        if operation.kind == "refresh":
+            yield self._refresh(operation, under)
+        elif operation.kind == "delivery":
+            yield self._delivery(operation, under)
+
+    def _refresh(self, operation: Operation, under: CallTrace | None) -> ReadableSpan:
+        trace, detail = operation.trace, operation.detail or {}
+        end = round(operation.at.timestamp() * _NS)
+        started = end - round(operation.duration_ms * 1_000_000)
+        attributes = self._of_connection(operation)
+        final = bool(detail.get("final"))
+        attributes["gateway.refresh.outcome"] = "renewed" if operation.error_code is None else REFRESH_OUTCOMES[final]
+        _add(attributes, "oauth.error", operation.error_code)
+        _add(attributes, "error.type", operation.error_code)
+        span_id = new_span_id()
+        if trace is not None:
+            span_id = trace.span_id
+            asked = trace.began if trace.asked is None else trace.asked
+            attributes["gateway.refresh.waited_ms"] = round((asked - trace.began) * 1000, 3)
+            if trace.ended is not None:
+                started = end - round((trace.ended - asked) * _NS)
+        parent_id = under.span_id if under is not None and trace is not None and trace.under is under else None
+        return self._span(
+            "token.refresh",
+            under,
+            span_id,
+            parent_id,
+            SpanKind.CLIENT,
+            (started, end),
+            attributes,
+            failed=operation.error_code is not None,
+        )
+
+    def _delivery(self, operation: Operation, under: CallTrace | None) -> ReadableSpan:
+        detail = operation.detail or {}
+        end = round(operation.at.timestamp() * _NS)
+        attributes = self._of_connection(operation)
+        attributes["http.request.method"] = "POST"
+        attributes["gateway.event.attempt"] = operation.attempts
+        _add(attributes, "gateway.event.type", detail.get("what"))
+        _add(attributes, "gateway.event.id", detail.get("webhook_id"))
+        _add(attributes, "gateway.event.target", detail.get("target"))
+        _add(attributes, "http.request.resend_count", operation.attempts - 1 or None)
+        _add(attributes, "http.response.status_code", operation.status or None)
+        _add(attributes, "error.type", operation.error_code)
+        by = parent_in(operation.cause)
+        links = [] if by is None else [Link(_context(by.trace_id, by.span_id, by.flags, remote=True))]
+        return self._span(
+            "event.deliver",
+            under,
+            new_span_id(),
+            None,
+            SpanKind.CLIENT,
+            (end - round(operation.duration_ms * 1_000_000), end),
+            attributes,
+            failed=operation.error_code is not None,
+            links=links,
+        )
+
+    def _of_connection(self, operation: Operation) -> Attributes:
+        attributes: Attributes = {"gateway.environment": operation.environment}
+        _add(attributes, "gateway.integration", operation.integration_id)
+        _add(attributes, "gateway.request_id", operation.request_id)
+        if self._connection_ids:
+            _add(attributes, "gateway.connection_id", operation.connection_id)
+        return attributes
+
+    def _span(
+        self,
+        name: str,
+        trace: CallTrace | None,
+        span_id: str,
+        parent_id: str | None,
+        kind: SpanKind,
+        times: tuple[int, int],
+        attributes: Mapping[str, str | int | float | bool],
+        *,
+        failed: bool,
+        remote: bool = False,
+        links: list[Link] | None = None,
+    ) -> ReadableSpan:
+        trace_id = new_span_id() + new_span_id() if trace is None else trace.trace_id
+        flags = SAMPLED if trace is None else trace.flags
+        return ReadableSpan(
+            name=name,
+            context=_context(trace_id, span_id, flags),
+            parent=None if parent_id is None else _context(trace_id, parent_id, flags, remote=remote),
+            resource=self._resource,
+            attributes=attributes,
+            links=links or (),
+            kind=kind,
+            status=_FAILED if failed else _UNSET,
+            start_time=times[0],
+            end_time=times[1],
+            instrumentation_scope=SCOPE,
+        )
+
+
+def spans_in(record: ExchangeRecord | Operation) -> int:
+    """How many spans the record makes."""
+    if isinstance(record, Operation):
+        return 1
+    return 1 + (0 if record.trace is None else len(record.trace.attempts))
+
+
+def _route(exchange: ExchangeRecord) -> str | None:
+    """The path's template: of a proxied call the path of the key's rule that allowed it; never the path itself."""
+    rule, call = exchange.rule, exchange.trace
+    if rule is not None and " /" in rule:
+        return f"{MOUNT}{rule.partition(' ')[2]}"
+    if call is not None and call.route is not None:
+        return call.route
+    return f"{MOUNT}{ANY_PATH}" if exchange.host else None
+
+
+def _context(trace_id: str, span_id: str, flags: int, *, remote: bool = False) -> SpanContext:
+    return SpanContext(int(trace_id, 16), int(span_id, 16), is_remote=remote, trace_flags=TraceFlags(flags))
+
+
+def _link(refresh: RefreshTrace) -> Link:
+    assert refresh.under is not None
+    return Link(_context(refresh.under.trace_id, refresh.span_id, refresh.under.flags))
+
+
+def _add(attributes: Attributes, name: str, value: object) -> None:
+    """Unless there is nothing to say."""
+    if isinstance(value, str | int | float) and value != "":
+        attributes[name] = value

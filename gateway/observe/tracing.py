@@ -1,0 +1,189 @@
+"""Whether a request is traced, by the standard `OTEL_*` variables; and the queue of what spans are made of.
+
+Towards a request this is one decision (`begin`): None for what is not sampled, and from then on nothing is done for it. What is
+sampled is noted once it is over; a thread makes its spans and sends them (`span_export`).
+"""
+
+import os
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from gateway.records.operation import Operation
+from gateway.records.proxied_call import ExchangeRecord
+from gateway.records.trace import SAMPLED, CallTrace, parent_in
+
+if TYPE_CHECKING:
+    from gateway.observe.span_export import SpanExport
+
+ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+PROTOCOLS: Final = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+SPOKEN: Final = "http/protobuf"
+MISSING: Final = (
+    "{variable} is set, but OpenTelemetry is not installed, so nothing is traced. "
+    "Install it with: pip install 'integration-gateway[otel]'"
+)
+_IDS: Final = 1 << 64
+_ALL: Final = 1.0
+_VERSION: Final = "00-"
+_UNSAMPLED: Final = "-00"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """`parent_based`: what has a parent is sampled as that says. `ratio`: of all else."""
+
+    parent_based: bool = True
+    ratio: float = _ALL
+
+    @property
+    def bound(self) -> int:
+        """A trace is sampled if the lower 64 bits of its id are below this, as OpenTelemetry's TraceIdRatioBased has it."""
+        return round(self.ratio * _IDS)
+
+
+def sampling(environ: Mapping[str, str]) -> Sampling:
+    """What OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG say. As the specification demands, what is not understood is logged
+    and its default taken."""
+    named = environ.get("OTEL_TRACES_SAMPLER", "").strip().lower() or "parentbased_always_on"
+    parent_based = named.startswith("parentbased_")
+    kind = named.removeprefix("parentbased_")
+    if kind not in ("always_on", "always_off", "traceidratio"):
+        log.warning("tracing_setting_ignored", variable="OTEL_TRACES_SAMPLER", instead="parentbased_always_on")
+        return Sampling()
+    if kind != "traceidratio":
+        return Sampling(parent_based, _ALL if kind == "always_on" else 0.0)
+    text = environ.get("OTEL_TRACES_SAMPLER_ARG", "").strip()
+    try:
+        ratio = float(text or _ALL)
+    except ValueError:
+        ratio = -1.0
+    if not 0 <= ratio <= 1:
+        log.warning("tracing_setting_ignored", variable="OTEL_TRACES_SAMPLER_ARG", instead=_ALL)
+        ratio = _ALL
+    return Sampling(parent_based, ratio)
+
+
+def wanted_by(environ: Mapping[str, str]) -> str | None:
+    """The variable that turns tracing on: an OTLP endpoint, unless OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER say no."""
+    if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return None
+    if environ.get("OTEL_TRACES_EXPORTER", "").strip().lower() not in ("", "otlp"):
+        return None
+    return next((name for name in ENDPOINTS if environ.get(name, "").strip()), None)
+
+
+class Tracing:
+    """One a process, for as long as it lives.
+
+    `connection_ids`: spans have the connection's id. `export` None: nothing is exported, which tests use.
+    """
+
+    def __init__(self, sampled: Sampling, export: "SpanExport | None" = None) -> None:
+        self._parent_based = sampled.parent_based
+        self._bound = sampled.bound
+        self.export = export
+
+    def begin(self, traceparent: str | None, began: float) -> CallTrace | None:
+        """The trace of a request whose head has come, if it is sampled. `began`: monotonic seconds."""
+        if traceparent is None:
+            return self.root(began)
+        if self._parent_based and traceparent[52:] == _UNSAMPLED and traceparent[:3] == _VERSION:
+            return None  # most calls of an application that samples, without a look at the rest
+        parent = parent_in(traceparent)
+        if parent is None:
+            return self.root(began)
+        if self._parent_based:
+            if not parent.flags & SAMPLED:
+                return None
+        elif int(parent.trace_id[16:], 16) >= self._bound:
+            return None
+        return CallTrace(parent.trace_id, parent.span_id, parent.flags | SAMPLED, began)
+
+    def root(self, began: float) -> CallTrace | None:
+        """The trace of what has no parent, if it is sampled."""
+        low = random.getrandbits(64)
+        if low >= self._bound:
+            return None
+        return CallTrace(f"{random.getrandbits(64):016x}{low or 1:016x}", None, SAMPLED, began)
+
+    def note_call(self, exchange: ExchangeRecord) -> None:
+        """A sampled call is over."""
+        if self.export is not None:
+            self.export.add(exchange)
+
+    def note_operation(self, operation: Operation) -> None:
+        """A refresh or a delivery is over: in the trace of the call that it belongs to, or in one of its own.
+
+        What an unsampled call has led to has no span, but for a delivery, which is in a trace of its own in any case.
+        """
+        if self.export is None or operation.kind not in ("refresh", "delivery"):
+            return
+        trace = operation.trace
+        under = None if trace is None else trace.under
+        if under is None:
+            if operation.kind == "refresh" and operation.request_id:
+                return
+            under = self.root(0.0)
+            if under is None and operation.cause is None:
+                return
+        if trace is not None:
+            trace.exported = True
+        self.export.add(operation, under)
+
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """Spans that were not exported, by reason."""
+        return {} if self.export is None else self.export.dropped
+
+    @property
+    def exported(self) -> int:
+        return 0 if self.export is None else self.export.exported
+
+    async def close(self) -> None:
+        """Send what waits, within the exporter's grace."""
+        if self.export is not None:
+            await self.export.close()
+
+
+def start_tracing(environ: Mapping[str, str] = os.environ, *, connection_ids: bool = False) -> Tracing | None:
+    """Tracing as the variables say; None where they do not ask for it, or it cannot be had, which is logged."""
+    variable = wanted_by(environ)
+    if variable is None:
+        return None
+    protocol = next((environ[name].strip() for name in PROTOCOLS if environ.get(name, "").strip()), SPOKEN)
+    if protocol != SPOKEN:
+        log.error(
+            "tracing_off",
+            detail=f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}, and only {SPOKEN!r} is spoken here. Use a collector's HTTP "
+            "port, usually 4318.",
+        )
+        return None
+    if not _installed():
+        log.error("tracing_off", detail=MISSING.format(variable=variable))
+        return None
+    from gateway.observe.span_export import SpanExport
+
+    try:
+        export = SpanExport(environ, connection_ids=connection_ids)
+    except Exception as fault:  # noqa: BLE001 (a bad certificate's path, say: no reason not to serve)
+        log.error("tracing_off", detail=f"The exporter cannot be made from the OTEL_* variables: {fault}.")
+        return None
+    sampled = sampling(environ)
+    log.info("tracing_on", endpoint=export.origin, parent_based=sampled.parent_based, ratio=sampled.ratio)
+    return Tracing(sampled, export)
+
+
+def _installed() -> bool:
+    try:
+        return all(
+            find_spec(name) is not None for name in ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+        )
+    except ModuleNotFoundError:
+        return False

@@ -1,0 +1,292 @@
+"""What the audit trail records: the actions, who acted, one record, and its canonical bytes (docs/audit.md)."""
+
+import json
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Final, Literal, NamedTuple, Self, get_args
+
+from gateway import clock
+from gateway.observe.masking import masked, masked_text
+from gateway.records.operation import request_in_hand
+
+MOST_DETAIL: Final = 4000  # characters of a record's `detail` as JSON
+MOST_TEXT: Final = 500  # characters of one text in it
+
+
+class AuditAction(StrEnum):
+    """Everything that is recorded. The value is what records, filters and exports show."""
+
+    meaning: str
+
+    def __new__(cls, value: str, meaning: str) -> Self:
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.meaning = meaning
+        return member
+
+    CREDENTIAL_READ = "credential.read", "a connection's credential was returned by the API"
+    CLIENT_SECRET_READ = "client_secret.read", "an integration's client secret was returned by the API"
+    KEY_CREATED = "key.created", "a secret key or capability was minted, with the scopes and limits in `detail`"
+    KEY_FIRST_USED = "key.first_used", "a minted key was used for the first time"
+    KEY_REVOKED = "key.revoked", "a minted key was revoked: one record for it and for each key that it had minted"
+    CONNECTION_CREATED = "connection.created", "an end user connected"
+    CONNECTION_RECONNECTED = "connection.reconnected", "an end user authorized an existing connection again"
+    CONNECTION_IMPORTED = "connection.imported", "a credential came through the API, a file or a bundle"
+    CONNECTION_CHANGED = "connection.changed", "tags, end user or webhook address were changed; `detail` names which"
+    CONNECTION_DELETED = "connection.deleted", "a connection was deleted"
+    CONNECTION_EXPORTED = "connection.exported", "a connection was written to a file, credential included"
+    CONNECTION_REFRESHED = "connection.refreshed", "a token was refreshed, or that failed (`audit.refreshes`)"
+    INTEGRATION_CREATED = "integration.created", "an integration was made through the API"
+    INTEGRATION_CHANGED = "integration.changed", "an integration made through the API was changed"
+    INTEGRATION_DELETED = "integration.deleted", "an integration made through the API was deleted"
+    EVENTS_REPLAYED = "events.replayed", "an operator had events sent again"
+    EVENT_KEY_ROTATED = "event_key.rotated", "the key that signs events was replaced"
+    ENCRYPTION_KEYS_ROTATED = "encryption_keys.rotated", "values were sealed again under the first encryption key"
+    CONFIGURATION_LOADED = "configuration.loaded", "a changed gateway.yaml took effect; `detail` has its SHA-256 digest"
+    AUDIT_KEY_CREATED = "audit_key.created", "the key that signs checkpoints was made or replaced"
+    AUDIT_PRUNED = "audit.pruned", "records older than `audit.keep_days` were removed; `detail` says up to which one"
+    PERSON_FORGOTTEN = "person.forgotten", "an end user's audit key was deleted: their digest leads to nobody any more"
+
+
+ActorKind = Literal["key", "configured_key", "session", "browser", "operator", "system"]
+ACTOR_KINDS: Final[tuple[ActorKind, ...]] = get_args(ActorKind)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditActor:
+    """Who acts.
+
+    ``key``: a minted key, with its id, its name and the ids of the keys above it, the nearest first. ``configured_key``: one
+    of gateway.yaml. ``session``: an end user in a connect session, named by the first 16 hex digits of its token's digest;
+    `key_id` is that of the minted key which made the session. ``browser``: an end user's browser, its session not known.
+    ``operator``: a command; `name` is the user of the operating system, `command` what was run. ``system``: the gateway
+    itself.
+
+    `address`: the client's network address, where there is one.
+    """
+
+    kind: ActorKind
+    key_id: int | None = None
+    name: str = ""
+    parents: tuple[int, ...] = ()
+    session: str = ""
+    command: str = ""
+    address: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Without `address`, which stands beside it in a record."""
+        members = {
+            "kind": self.kind,
+            "key_id": self.key_id,
+            "name": self.name,
+            "parents": list(self.parents),
+            "session": self.session,
+            "command": self.command,
+        }
+        return {name: value for name, value in members.items() if value not in (None, "", [])}
+
+
+SYSTEM: Final = AuditActor("system")
+acting: ContextVar[AuditActor] = ContextVar("acting", default=SYSTEM)
+"""Who acts now: set for a request to the API and for a command, else the gateway itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """One record, before it has its place in the chain. Made by `of`, which looks at who acts now.
+
+    `key_id`: of the minted key it concerns, its number. `outcome`: ``ok`` or ``failed``. `end_user`: a keyed
+    digest, never the id itself. `environment` empty: it concerns the whole store.
+    """
+
+    action: AuditAction
+    at: datetime
+    actor: AuditActor
+    environment: str = ""
+    integration_id: str = ""
+    connection_id: str = ""
+    key_id: int | None = None
+    outcome: str = "ok"
+    end_user: str = ""
+    request_id: str = ""
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, action: AuditAction, environment: str = "", at: datetime | None = None, **members: Any) -> "AuditEntry":
+        """By whom `acting` says, under the request in hand, now."""
+        return cls(
+            action=action,
+            at=at or clock.now(),
+            actor=acting.get(),
+            environment=environment,
+            request_id=request_in_hand.get(),
+            **members,
+        )
+
+    def with_session(self, session_digest: str, key_id: int | None) -> "AuditEntry":
+        """The same, by the end user of that connect session."""
+        actor = replace(self.actor, kind="session", session=session_digest[:16], key_id=key_id)
+        return replace(self, actor=actor)
+
+    def body(self) -> str:
+        """Its canonical form: what is stored, hashed and exported. ASCII, members sorted, no spaces, none that is empty."""
+        what = {
+            "integration": self.integration_id,
+            "connection": self.connection_id,
+            "key_id": self.key_id,
+        }
+        members = {
+            "action": str(self.action),
+            "actor": self.actor.as_json(),
+            "address": self.actor.address,
+            "at": self.at.astimezone(UTC).isoformat(timespec="microseconds"),
+            "detail": safe_detail(self.detail),
+            "end_user": self.end_user,
+            "environment": self.environment,
+            "object": {name: value for name, value in what.items() if value not in (None, "")},
+            "outcome": self.outcome,
+            "request_id": self.request_id,
+        }
+        return canonical({name: value for name, value in members.items() if value not in (None, "", {})})
+
+
+def canonical(value: Any) -> str:
+    """One text for one value, on every machine: JSON in ASCII, members sorted, no spaces."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def safe_detail(detail: Mapping[str, Any]) -> dict[str, Any]:
+    """`detail` with secrets masked and long texts cut; only its names where it is too long altogether."""
+    shown: dict[str, Any] = _short(masked(dict(detail)))
+    if len(canonical(shown)) > MOST_DETAIL:
+        return {"too_long": sorted(shown)[:50]}
+    return shown
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, str):
+        return masked_text(value[:MOST_TEXT])
+    if isinstance(value, Mapping):
+        return {str(name): _short(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_short(inner) for inner in value]
+    return value if isinstance(value, int | float | bool) or value is None else str(value)[:MOST_TEXT]
+
+
+class AuditColumns(NamedTuple):
+    """What a record is found by, taken from its body and stored beside it. `key_id`: the actor's."""
+
+    at: datetime
+    environment: str
+    action: str
+    key_id: int | None
+    integration_id: str
+    connection_id: str
+    end_user: str
+
+
+def columns_of(body: str) -> AuditColumns:
+    """Raises ValueError where `body` is no record: somebody may have written it by hand."""
+    try:
+        members = json.loads(body)
+        actor, what = members.get("actor", {}), members.get("object", {})
+        found = AuditColumns(
+            datetime.fromisoformat(members["at"]),
+            members.get("environment", ""),
+            members["action"],
+            actor.get("key_id"),
+            what.get("integration", ""),
+            what.get("connection", ""),
+            members.get("end_user", ""),
+        )
+        texts = found.environment + found.action + found.integration_id + found.connection_id + found.end_user
+    except (KeyError, AttributeError, TypeError, RecursionError) as fault:
+        raise ValueError("not a record of the audit") from fault
+    number = found.key_id
+    if found.at.tzinfo is None or b"\0" in texts.encode():
+        raise ValueError("not a record of the audit")
+    if number is not None and (type(number) is not int or not 0 <= number < 2**63):
+        raise ValueError("not a record of the audit")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """What a record must have; None or empty: does not matter.
+
+    `environment` None: all, and what concerns the whole store. `since` and `until`: from the one to just before the other.
+    `key_id`: of the actor. `end_user_id`: as the application names the end user; nothing is found of one who was forgotten.
+    `before`, `after`: earlier or later in the chain than this sequence number.
+    """
+
+    environment: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    action: str | None = None
+    key_id: int | None = None
+    integration_id: str | None = None
+    connection_id: str | None = None
+    end_user_id: str | None = None
+    before: int | None = None
+    after: int | None = None
+    limit: int = 100
+
+
+class SealedRecord(NamedTuple):
+    """A record in its place. `hash`: 64 hex digits, over the hash before, the sequence number and `body`."""
+
+    sequence: int
+    hash: str
+    columns: AuditColumns
+    body: str
+
+    def as_json(self) -> dict[str, Any]:
+        """As API and export show it."""
+        members: dict[str, Any] = json.loads(self.body)
+        return {"sequence": self.sequence, "hash": self.hash, **members}
+
+
+class UseKey(NamedTuple):
+    """Whose use of a credential is counted: by which minted key (0: a key of gateway.yaml), of which connection."""
+
+    environment: str
+    integration_id: str
+    connection_id: str
+    key_id: int
+
+
+class UseCount(NamedTuple):
+    """Proxied calls with a connection's credential in the hour that begins at `hour`; `failed` of them with an error or a
+    status from 400."""
+
+    hour: datetime
+    use: UseKey
+    calls: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class UseFilter:
+    """`since` and `until` are taken as whole hours: the first contains `since`, the last `until`."""
+
+    environment: str
+    since: datetime
+    until: datetime
+    key_id: int | None = None
+    integration_id: str | None = None
+    connection_id: str | None = None
+    limit: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class UsePage:
+    """`uses`: sums over the time, of each connection and key, the most used first. `calls`, `failed`, `connections`: of all,
+    also of those that `limit` leaves out."""
+
+    uses: list[tuple[UseKey, int, int]]
+    calls: int
+    failed: int
+    connections: int

@@ -1,0 +1,152 @@
+"""A sampled call's place in its trace (W3C Trace Context), and what its spans will be made of once it is over.
+
+Only what is sampled has a `CallTrace`: where there is none, nothing is remembered and nothing is exported.
+"""
+
+import random
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from gateway import clock
+
+TRACEPARENT: Final = "traceparent"
+TRACE_FIELDS: Final = frozenset({TRACEPARENT, "tracestate"})
+"""The header fields of W3C Trace Context, in lower case."""
+
+CAUSE: Final = "traceparent"
+"""Among the facts of a stored event: the span that led to it."""
+
+SAMPLED: Final = 1  # of the flags
+_HEX: Final = frozenset("0123456789abcdef")
+_VERSION_00: Final = 55  # characters of a ``traceparent`` of version 00; later versions may append
+_SPAN_BITS: Final = 64
+
+
+class Parent(NamedTuple):
+    """What a ``traceparent`` says: 32 and 16 hex digits, and eight flags."""
+
+    trace_id: str
+    span_id: str
+    flags: int
+
+
+def trace_id_in(traceparent: str | None) -> str | None:
+    """The trace id of a ``traceparent`` (W3C Trace Context §3.2.2.3); None where it is not one."""
+    if traceparent is None or len(traceparent) < _VERSION_00 or traceparent[2] != "-" or traceparent[35] != "-":
+        return None
+    found = traceparent[3:35]
+    return found if set(found) <= _HEX and found.strip("0") else None
+
+
+def parent_in(traceparent: str | None) -> Parent | None:
+    """The whole of a ``traceparent`` (§3.2); None where it is not one, and the trace begins here (§4.3)."""
+    trace_id = trace_id_in(traceparent)
+    if trace_id is None or traceparent is None or traceparent[52] != "-":
+        return None
+    version, span_id, flags = traceparent[:2], traceparent[36:52], traceparent[53:55]
+    if version == "ff" or (version == "00" and len(traceparent) != _VERSION_00) or traceparent[55:56] not in ("", "-"):
+        return None
+    if not (set(version + span_id + flags) <= _HEX and span_id.strip("0")):
+        return None
+    return Parent(trace_id, span_id, int(flags, 16))
+
+
+def new_span_id() -> str:
+    """16 hex digits, not all 0."""
+    return f"{random.getrandbits(_SPAN_BITS) or 1:016x}"
+
+
+@dataclass(slots=True)
+class AttemptTrace:
+    """One request to the provider. `began` and `ended`: monotonic seconds, `ended` when its answer's head had come or it had
+    failed; None where neither is known. `peer`: the address that the connection leads to. `error`: why no answer came."""
+
+    host: str
+    port: int
+    began: float
+    span_id: str
+    ended: float | None = None
+    status: int | None = None
+    error: str | None = None
+    peer: str | None = None
+
+    def end(self, *, status: int | None = None, error: str | None = None, peer: str | None = None) -> None:
+        self.ended, self.status, self.error, self.peer = clock.monotonic(), status, error, peer
+
+
+@dataclass(slots=True)
+class CallTrace:
+    """Of one sampled request to the gateway.
+
+    `parent_id`: the caller's span, None where the trace begins here. `began`: monotonic seconds. `route`: the path's
+    template, where the address has one. `waited_for`: refreshes that another call had begun and this one waited for.
+    """
+
+    trace_id: str
+    parent_id: str | None
+    flags: int
+    began: float
+    span_id: str = field(default_factory=new_span_id)
+    route: str | None = None
+    attempts: list[AttemptTrace] = field(default_factory=list)
+    waited_for: "list[RefreshTrace]" = field(default_factory=list)
+
+    def attempt(self, host: str, port: int, began: float | None = None) -> AttemptTrace:
+        """The next request to the provider, which leaves now."""
+        made = AttemptTrace(host, port, clock.monotonic() if began is None else began, new_span_id())
+        self.attempts.append(made)
+        return made
+
+    def traceparent(self, span_id: str | None = None) -> str:
+        """What names `span_id`, or the call's own span, as the parent of what follows."""
+        return f"00-{self.trace_id}-{span_id or self.span_id}-{self.flags & 0xFF:02x}"
+
+
+@dataclass(slots=True)
+class RefreshTrace:
+    """Of one refresh in this process, sampled or not.
+
+    `under`: the sampled call that began it, or else the first sampled one that waits for it. `began`: when it was asked for,
+    `asked`: when its turn had come; monotonic seconds. `exported`: its span has been made, so that others may link to it.
+    """
+
+    under: CallTrace | None
+    began: float
+    span_id: str = field(default_factory=new_span_id)
+    asked: float | None = None
+    ended: float | None = None
+    exported: bool = False
+
+    def joined(self, by: CallTrace | None) -> None:
+        """`by` waits for it as well."""
+        if by is None or by is self.under:
+            return
+        if self.under is None:
+            self.under = by
+        else:
+            by.waited_for.append(self)
+
+    def end(self) -> None:
+        """It has come to an outcome; to be called before that is noted. A second outcome is another span."""
+        if self.exported:
+            self.span_id = new_span_id()
+        self.ended = clock.monotonic()
+
+
+trace_in_hand: ContextVar[CallTrace | None] = ContextVar("trace_in_hand", default=None)
+"""Of the sampled request that what goes on was begun by."""
+
+refresh_in_hand: ContextVar[RefreshTrace | None] = ContextVar("refresh_in_hand", default=None)
+"""Of the refresh that goes on."""
+
+cause_in_hand: ContextVar[str | None] = ContextVar("cause_in_hand", default=None)
+"""Within a write to the store: the ``traceparent`` of the span that it is made for."""
+
+
+def cause() -> str | None:
+    """The ``traceparent`` of the sampled refresh or request that goes on."""
+    refresh, call = refresh_in_hand.get(), trace_in_hand.get()
+    if refresh is not None:
+        return None if refresh.under is None else refresh.under.traceparent(refresh.span_id)
+    return None if call is None else call.traceparent()

@@ -1,0 +1,60 @@
+"""Reads a whole chain and reports the first record that is wrong (`gateway audit verify`)."""
+
+from collections.abc import Sequence
+
+from gateway.records.audit import AuditAction, AuditFilter
+from gateway.store.audit.audit_records import AuditRecords
+from gateway.store.audit.chain import MOST_FAULTS, ChainCheck, ChainFault, Checkpoint, Verdict, iso
+
+
+async def verified(
+    records: AuditRecords, given: Sequence[Checkpoint], public_keys: Sequence[str], *, own: bool = True
+) -> Verdict:
+    """What is wrong with the chain of this store. `given`: checkpoints that left it; `public_keys`: that may have signed them.
+
+    `own`: also go by the checkpoints that the store itself has kept. Seals nothing: what has no place yet is counted.
+    """
+    end = await records.end()
+    begun, digest, start = await records.start()
+    faults = []
+    good = []
+    for one in given:
+        if one.store != end.store:
+            faults.append(_of(one, f"is of another store, {one.store[:12]}; this one is {end.store[:12]}"))
+        elif not one.proven_by(public_keys):
+            faults.append(_of(one, "has no good signature by a key that is trusted here"))
+        else:
+            good.append(one)
+    if own:
+        for one in await records.checkpoints():
+            if one.proven_by(public_keys):
+                good.append(one)
+            else:
+                faults.append(_of(one, "is kept in the store and has no good signature: it was edited"))
+    if start is not None and not start.proven_by(public_keys):
+        faults.append(
+            ChainFault(begun, "start", f"the records up to {begun} were removed, without a signature that covers it")
+        )
+    check = ChainCheck((begun, digest), good)
+    pruned = False
+    async for page in records.pages(AuditFilter(after=begun)):
+        check.feed(page)
+        pruned = pruned or any(
+            one.columns.action == AuditAction.AUDIT_PRUNED and one.as_json().get("detail", {}).get("to_hash") == digest
+            for one in page
+        )
+    verdict = check.end()
+    if start is not None and not pruned:
+        faults.append(
+            ChainFault(begun, "start", f"the records up to {begun} were removed, and no record of a pruning says so")
+        )
+    if not verdict.faults and (verdict.last, verdict.last_hash) != (end.sequence, end.hash):
+        text = f"the chain ends at record {verdict.last}, and the store says that it should end at {end.sequence}"
+        faults.append(ChainFault(verdict.last + 1, "truncated", f"{text}: records were removed or added by hand"))
+    verdict.faults = sorted([*faults, *verdict.faults], key=lambda one: one.sequence)[:MOST_FAULTS]
+    verdict.unsealed = await records.waiting()
+    return verdict
+
+
+def _of(one: Checkpoint, text: str) -> ChainFault:
+    return ChainFault(one.sequence, "checkpoint", f"the checkpoint of {iso(one.at)} on record {one.sequence} {text}")

@@ -1,0 +1,359 @@
+"""Gives records their places in the chain, finds, prunes and signs.
+
+`seal` moves what is committed from `audit_pending` to `audit_records`, one process at a time: the lock of the one row of
+`audit_state` says which. A transaction that began earlier and commits later shows its records later, and gets later places: what
+is in `audit_pending` and not yet visible is not skipped, since nothing is remembered but what is still there.
+"""
+
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sqlalchemy import ColumnElement, Row, delete, func, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway import clock
+from gateway.records.audit import (
+    AuditAction,
+    AuditColumns,
+    AuditEntry,
+    AuditFilter,
+    SealedRecord,
+    columns_of,
+)
+from gateway.store.audit.audit_trail import AuditTrail
+from gateway.store.audit.chain import Checkpoint, first_hash, link, public_text
+from gateway.store.data_keys import DataKeys
+from gateway.store.tables import audit_checkpoints, audit_pending, audit_records, audit_state
+from gateway.store.transactions import Transactions, insert_if_absent
+from gateway.vault import WrappedKey
+
+AT_ONCE: Final = 500  # records in one transaction: some ten milliseconds, in which SQLite has no other writer
+PAGE: Final = 1000
+UNREADABLE: Final = "unreadable"
+SIGNING_KEY_OF: Final = "\0audit"  # the environment that the signing key is bound to: no environment can have this name
+CHECKPOINTS_KEPT: Final = 1000  # the newest, beside those that begin a chain; those that left are elsewhere
+
+_STATE: Final = select(audit_state)
+_LOCKED: Final = _STATE.with_for_update()
+_WAITING: Final = select(audit_pending.c.id, audit_pending.c.body).order_by(audit_pending.c.id).limit(AT_ONCE)
+_ROWS: Final = select(audit_records).order_by(audit_records.c.sequence)
+
+
+@dataclass(frozen=True, slots=True)
+class ChainEnd:
+    """`sequence` 0: no record has a place yet. `signed`: the last record that a checkpoint of this store has signed."""
+
+    store: str
+    sequence: int
+    hash: str
+    signed: int
+    signed_at: datetime | None
+
+
+class AuditRecords:
+    def __init__(self, transactions: Transactions, trail: AuditTrail, keys: DataKeys) -> None:
+        self._transactions = transactions
+        self._trail = trail
+        self._keys = keys
+
+    # ── Places in the chain.
+
+    async def seal(self) -> int:
+        """Give every committed record its place. Returns how many got one. Raises Unavailable."""
+        total = 0
+        while True:
+            async with self._transactions.read() as db:
+                if (await db.execute(select(audit_pending.c.id).limit(1))).first() is None:
+                    return total
+            done = await self._transactions.write(self._seal_some)
+            total += done
+            if done < AT_ONCE:
+                return total
+
+    async def _seal_some(self, db: AsyncConnection) -> int:
+        state = await locked_state(db)
+        waiting = (await db.execute(_WAITING)).all()
+        if not waiting:
+            return 0
+        sequence, digest = state.sequence, state.hash or first_hash(state.store_id)
+        rows = []
+        for one in waiting:
+            sequence += 1
+            digest = link(digest, sequence, one.body)
+            columns = _columns(one.body)._asdict()
+            rows.append({"sequence": sequence, "hash": digest, **columns, "body": one.body})
+        await db.execute(insert(audit_records), rows)
+        await db.execute(delete(audit_pending).where(audit_pending.c.id.in_([one.id for one in waiting])))
+        await db.execute(update(audit_state).values(sequence=sequence, hash=digest))
+        return len(rows)
+
+    async def end(self) -> ChainEnd:
+        """Where the chain ends now."""
+        last = select(audit_checkpoints.c.sequence, audit_checkpoints.c.at)
+        async with self._transactions.read() as db:
+            state = (await db.execute(_STATE)).one_or_none()
+            signed = (await db.execute(last.order_by(audit_checkpoints.c.sequence.desc()).limit(1))).first()
+        if state is None:
+            return ChainEnd("", 0, "", 0, None)
+        return ChainEnd(
+            state.store_id,
+            state.sequence,
+            state.hash or first_hash(state.store_id),
+            0 if signed is None else signed.sequence,
+            None if signed is None else signed.at,
+        )
+
+    async def waiting(self) -> int:
+        """How many committed records have no place yet."""
+        async with self._transactions.read() as db:
+            return int((await db.execute(select(func.count()).select_from(audit_pending))).scalar_one())
+
+    # ── Checkpoints.
+
+    async def checkpoint(self, *, now: datetime, after: int = 0) -> Checkpoint | None:
+        """Sign the end of the chain and keep the checkpoint. None where nothing is new since the last one, or where another
+        process has signed more than `after` meanwhile.
+
+        Raises VaultError where the signing key cannot be opened.
+        """
+
+        async def work(db: AsyncConnection) -> Checkpoint | None:
+            state = await locked_state(db)
+            newest = select(func.max(audit_checkpoints.c.sequence))
+            signed = (await db.execute(newest)).scalar() or 0
+            if state.sequence <= signed or (after and signed > after):
+                return None
+            key = await self._signing_key(db, state, now)
+            if state.key_id is None:  # its own record is signed next time
+                self._trail.noted.set()
+            made = Checkpoint(state.store_id, state.sequence, state.hash, now).signed(key)
+            await _keep(db, made, starts=False)
+            oldest = select(audit_checkpoints.c.sequence).order_by(audit_checkpoints.c.sequence.desc())
+            last = oldest.limit(1).offset(CHECKPOINTS_KEPT).scalar_subquery()
+            gone = delete(audit_checkpoints).where(~audit_checkpoints.c.starts, audit_checkpoints.c.sequence <= last)
+            await db.execute(gone)
+            return made
+
+        return await self._transactions.write(work)
+
+    async def checkpoints(self) -> list[Checkpoint]:
+        """Those that this store has kept, oldest first: they prove nothing to who may have changed the store."""
+        async with self._transactions.read() as db:
+            store = await _store_id(db)
+            rows = (await db.execute(select(audit_checkpoints).order_by(audit_checkpoints.c.sequence))).all()
+        return [_checkpoint(store, row) for row in rows]
+
+    async def start(self) -> tuple[int, str, Checkpoint | None]:
+        """Where the chain begins: sequence number and hash before its first record; the checkpoint there, if it was pruned."""
+        started = select(audit_checkpoints).where(audit_checkpoints.c.starts)
+        async with self._transactions.read() as db:
+            store = await _store_id(db)
+            row = (await db.execute(started.order_by(audit_checkpoints.c.sequence.desc()).limit(1))).first()
+        if row is None:
+            return 0, first_hash(store), None
+        return row.sequence, row.hash, _checkpoint(store, row)
+
+    async def public_key(self, *, now: datetime) -> str:
+        """Base64; the signing key is made where there is none. Raises VaultError where it cannot be opened."""
+
+        async def work(db: AsyncConnection) -> str:
+            return public_text(await self._signing_key(db, await locked_state(db), now))
+
+        return await self._transactions.write(work)
+
+    async def new_key(self, *, now: datetime) -> str:
+        """Replace the signing key. What the former has signed stays proven by the former public key."""
+        entry = AuditEntry.of(AuditAction.AUDIT_KEY_CREATED, at=now)
+
+        async def work(db: AsyncConnection) -> str:
+            await locked_state(db)
+            return public_text(await self._make_key(db, entry))
+
+        return await self._transactions.write(work)
+
+    async def _signing_key(self, db: AsyncConnection, state: Row[Any], now: datetime) -> Ed25519PrivateKey:
+        if state.key_id is None:
+            return await self._make_key(db, AuditEntry.of(AuditAction.AUDIT_KEY_CREATED, at=now))
+        stored = WrappedKey(state.key_id, SIGNING_KEY_OF, state.master_key_id, bytes(state.wrapped))
+        return Ed25519PrivateKey.from_private_bytes(self._keys.keyring.unwrap(stored))
+
+    async def _make_key(self, db: AsyncConnection, entry: AuditEntry) -> Ed25519PrivateKey:
+        wrapped, seed = self._keys.keyring.new_data_key(SIGNING_KEY_OF)
+        values = {"key_id": wrapped.id, "master_key_id": wrapped.master_key_id, "wrapped": wrapped.wrapped}
+        await db.execute(update(audit_state).values(values))
+        key = Ed25519PrivateKey.from_private_bytes(seed)
+        detail = {"public": public_text(key)}
+        await self._trail.note(db, replace(entry, detail=detail))
+        return key
+
+    # ── Reading.
+
+    async def find(self, wanted: AuditFilter, *, oldest_first: bool = False) -> list[SealedRecord]:
+        """At most `wanted.limit`, the newest first."""
+        async with self._transactions.read() as db:
+            conditions = await self._conditions(db, wanted)
+            if conditions is None:
+                return []
+            order = audit_records.c.sequence if oldest_first else audit_records.c.sequence.desc()
+            rows = await db.execute(select(audit_records).where(*conditions).order_by(order).limit(wanted.limit))
+            return [_record(row) for row in rows]
+
+    async def pages(self, wanted: AuditFilter) -> AsyncIterator[list[SealedRecord]]:
+        """All that fit, the oldest first, a page at a time. `limit` does not count."""
+        after = wanted.after or 0
+        while True:
+            page = await self.find(replace(wanted, after=after, limit=PAGE), oldest_first=True)
+            if page:
+                yield page
+                after = page[-1].sequence
+            if len(page) < PAGE:
+                return
+
+    async def _conditions(self, db: AsyncConnection, wanted: AuditFilter) -> list[ColumnElement[bool]] | None:
+        """None: nothing can fit."""
+        table = audit_records.c
+        exact = {
+            table.environment: wanted.environment,
+            table.action: wanted.action,
+            table.key_id: wanted.key_id,
+            table.integration_id: wanted.integration_id,
+            table.connection_id: wanted.connection_id,
+        }
+        conditions: list[ColumnElement[bool]] = [
+            column == value for column, value in exact.items() if value is not None
+        ]
+        if wanted.since is not None:
+            conditions.append(table.at >= wanted.since)
+        if wanted.until is not None:
+            conditions.append(table.at < wanted.until)
+        if wanted.before is not None:
+            conditions.append(table.sequence < wanted.before)
+        if wanted.after is not None:
+            conditions.append(table.sequence > wanted.after)
+        if wanted.end_user_id is not None:
+            digest = await self._trail.known_digest(db, wanted.environment or "", wanted.end_user_id)
+            if digest is None:
+                return None
+            conditions.append(table.end_user == digest)
+        return conditions
+
+    # ── What is old.
+
+    async def prune(self, before: datetime, *, now: datetime) -> int:
+        """Remove the records older than that, from the first on and without a gap. Returns how many.
+
+        The checkpoint at which the chain then begins is kept in the store; it is named by a record of its own, which is in
+        the chain before anything is removed. Raises VaultError where the signing key cannot be opened.
+        """
+        entry = AuditEntry.of(AuditAction.AUDIT_PRUNED, at=now)
+
+        async def begin(db: AsyncConnection) -> Checkpoint | None:
+            state = await locked_state(db)
+            younger = select(func.min(audit_records.c.sequence)).where(audit_records.c.at >= before)
+            first_kept = (await db.execute(younger)).scalar() or state.sequence  # the last one always stays
+            row = (await db.execute(_ROWS.where(audit_records.c.sequence == first_kept - 1))).first()
+            if row is None:
+                return None
+            key = await self._signing_key(db, state, now)
+            made = Checkpoint(state.store_id, row.sequence, row.hash, now).signed(key)
+            await db.execute(delete(audit_checkpoints).where(audit_checkpoints.c.sequence == made.sequence))
+            await _keep(db, made, starts=True)
+            detail = {"to_sequence": made.sequence, "to_hash": made.hash, "before": before.isoformat()}
+            await self._trail.note(db, replace(entry, detail=detail))
+            return made
+
+        start = await self._transactions.write(begin)
+        if start is None:
+            return 0
+        await self.seal()
+        return await self._remove(start.sequence)
+
+    async def oldest_before(self, when: datetime) -> bool:
+        """Whether the first record is older than that."""
+        first = select(audit_records.c.at).order_by(audit_records.c.sequence).limit(1)
+        async with self._transactions.read() as db:
+            at = (await db.execute(first)).scalar()
+        return at is not None and at < when
+
+    async def finish_pruning(self) -> int:
+        """Remove what a pruning that was cut short has left. Returns how many records."""
+        begun, _, start = await self.start()
+        return 0 if start is None else await self._remove(begun)
+
+    async def _remove(self, to: int) -> int:
+        total = 0
+        oldest = select(audit_records.c.sequence).where(audit_records.c.sequence <= to)
+        some = oldest.order_by(audit_records.c.sequence).limit(PAGE).scalar_subquery()
+        gone = delete(audit_records).where(audit_records.c.sequence.in_(some))
+        while True:
+            removed = (await self._transactions.write(lambda db: db.execute(gone))).rowcount
+            total += removed
+            if removed < PAGE:
+                return total
+
+    # ── Which configuration was recorded last.
+
+    async def note_configuration(self, digest: str, entry: AuditEntry) -> bool:
+        """Write `entry` unless this digest was the last one: of several processes that load a file, one does."""
+
+        async def work(db: AsyncConnection) -> bool:
+            state = await locked_state(db)
+            if state.configuration_digest == digest:
+                return False
+            await db.execute(update(audit_state).values(configuration_digest=digest))
+            await self._trail.note(db, entry)
+            return True
+
+        async with self._transactions.read() as db:
+            state = (await db.execute(_STATE)).one_or_none()
+            if state is not None and state.configuration_digest == digest:
+                return False
+        return await self._transactions.write(work)
+
+
+def _columns(body: str) -> AuditColumns:
+    """Of what somebody wrote into `audit_pending` by hand, too: it gets a place, where `verify` reports it, and stops nothing."""
+    try:
+        return columns_of(body)
+    except ValueError:
+        return AuditColumns(clock.now(), "", UNREADABLE, None, "", "", "")
+
+
+async def locked_state(db: AsyncConnection) -> Row[Any]:
+    """The one row of `audit_state`, held until the transaction ends; made where this is the first use."""
+    state = (await db.execute(_LOCKED)).one_or_none()
+    if state is None:
+        row = {"id": 1, "store_id": uuid.uuid4().hex, "sequence": 0, "hash": ""}
+        await insert_if_absent(db, audit_state, row, key=["id"])
+        state = (await db.execute(_LOCKED)).one()
+    return state
+
+
+async def _store_id(db: AsyncConnection) -> str:
+    state = (await db.execute(_STATE)).one_or_none()
+    return "" if state is None else state.store_id
+
+
+async def _keep(db: AsyncConnection, made: Checkpoint, *, starts: bool) -> None:
+    row = {
+        "sequence": made.sequence,
+        "hash": made.hash,
+        "at": made.at,
+        "public_key": made.public_key,
+        "signature": made.signature,
+        "starts": starts,
+    }
+    await db.execute(insert(audit_checkpoints).values(row))
+
+
+def _checkpoint(store: str, row: Row[Any]) -> Checkpoint:
+    return Checkpoint(store, row.sequence, row.hash, row.at, row.public_key, row.signature)
+
+
+def _record(row: Row[Any]) -> SealedRecord:
+    columns = AuditColumns(*(getattr(row, name) for name in AuditColumns._fields))
+    return SealedRecord(row.sequence, row.hash, columns, row.body)

@@ -1,0 +1,121 @@
+"""Writes a record in the transaction of the change that it describes, and knows end users by keyed digests only.
+
+A record that is written has no place in the chain yet: taking one would make every change wait for the one before it, on all
+nodes. `AuditRecords.seal` gives places to what is committed.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import secrets
+from dataclasses import replace
+from typing import Final
+
+from sqlalchemy import bindparam, delete, exists, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.records.audit import AuditEntry
+from gateway.records.connection import ConnectionRef
+from gateway.store.tables import audit_pending, audit_persons, connections
+from gateway.store.transactions import Transactions, insert_if_absent
+
+SECRET_BYTES: Final = 32
+DIGEST_CHARACTERS: Final = 32
+NOTED: Final = insert(audit_pending)
+_SECRET: Final = select(audit_persons.c.secret).where(
+    audit_persons.c.environment == bindparam("environment_"), audit_persons.c.end_user_id == bindparam("end_user_id_")
+)
+
+
+class AuditTrail:
+    """`all_refreshes`: whether each refresh is recorded, or only those after which a connection's state is another.
+
+    `noted` is set whenever this process has written a record, for whoever seals.
+    """
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+        self.all_refreshes = False
+        self.noted = asyncio.Event()
+
+    async def note(self, db: AsyncConnection, entry: AuditEntry, *, end_user_id: str | None = None) -> None:
+        """Write `entry` in the caller's transaction. `end_user_id`: on whose behalf; it is stored as a keyed digest."""
+        if end_user_id:
+            entry = replace(entry, end_user=await self._digest(db, entry.environment, end_user_id))
+        await db.execute(NOTED, {"body": entry.body()})
+        self.noted.set()
+
+    def if_each(self, entry: AuditEntry) -> AuditEntry | None:
+        """`entry`, of a refresh, where each is recorded: for a statement that writes it itself."""
+        if not self.all_refreshes:
+            return None
+        self.noted.set()
+        return entry
+
+    async def note_refresh(self, db: AsyncConnection, entry: AuditEntry, *, news: bool) -> None:
+        """As `note`, unless only news are recorded and this is none."""
+        if news or self.all_refreshes:
+            await self.note(db, entry)
+
+    async def write(self, *entries: AuditEntry, end_user_ids: tuple[str | None, ...] = ()) -> None:
+        """The same in a transaction of its own: for what changes nothing else in the store. Raises Unavailable."""
+
+        async def work(db: AsyncConnection) -> None:
+            for number, entry in enumerate(entries):
+                await self.note(db, entry, end_user_id=end_user_ids[number] if end_user_ids else None)
+
+        if entries:
+            await self._transactions.write(work)
+
+    async def let_go(self, db: AsyncConnection, ref: ConnectionRef, end_user_id: str | None) -> None:
+        """In the transaction that takes connection `ref` from this end user: forget them where it was their last one."""
+        if not end_user_id:
+            return
+        others = exists().where(
+            connections.c.environment == ref.environment,
+            connections.c.end_user_id == end_user_id,
+        )
+        mine = (audit_persons.c.environment == ref.environment, audit_persons.c.end_user_id == end_user_id)
+        await db.execute(delete(audit_persons).where(*mine, ~others))
+
+    async def forget(self, environment: str, end_user_id: str, entry: AuditEntry) -> bool:
+        """Delete their key, and write `entry`, which names only the digest. False: there is none."""
+        mine = (audit_persons.c.environment == environment, audit_persons.c.end_user_id == end_user_id)
+
+        async def work(db: AsyncConnection) -> bool:
+            digest = await self.known_digest(db, environment, end_user_id)
+            if digest is None:
+                return False
+            await db.execute(delete(audit_persons).where(*mine))
+            await self.note(db, replace(entry, end_user=digest))
+            return True
+
+        return await self._transactions.write(work)
+
+    async def known_digest(self, db: AsyncConnection, environment: str, end_user_id: str) -> str | None:
+        """By which this end user stands in records; None where they never did, or were forgotten."""
+        secret = await _secret(db, environment, end_user_id)
+        return None if secret is None else digest_of(secret, environment, end_user_id)
+
+    async def _digest(self, db: AsyncConnection, environment: str, end_user_id: str) -> str:
+        secret = await _secret(db, environment, end_user_id)
+        if secret is None:
+            row = {
+                "environment": environment,
+                "end_user_id": end_user_id,
+                "secret": secrets.token_hex(SECRET_BYTES),
+            }
+            await insert_if_absent(db, audit_persons, row, key=["environment", "end_user_id"])
+            secret = await _secret(db, environment, end_user_id) or row["secret"]
+        return digest_of(secret, environment, end_user_id)
+
+
+def digest_of(secret: str, environment: str, end_user_id: str) -> str:
+    """HMAC-SHA-256 of the id under the person's own secret, cut to 128 bits: without that row it leads to nobody."""
+    what = f"{environment}\0{end_user_id}".encode()
+    return hmac.new(bytes.fromhex(secret), what, hashlib.sha256).hexdigest()[:DIGEST_CHARACTERS]
+
+
+async def _secret(db: AsyncConnection, environment: str, end_user_id: str) -> str | None:
+    found: str | None = (await db.execute(_SECRET, {"environment_": environment, "end_user_id_": end_user_id})).scalar()
+    return found

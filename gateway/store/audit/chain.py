@@ -1,0 +1,254 @@
+"""Hashes, checkpoints, and what is wrong with a chain; no I/O.
+
+A record's hash covers the hash before it, its sequence number and its bytes, so nothing in front of a known hash can be changed
+unnoticed. A checkpoint is such a hash, signed (Ed25519, RFC 8032): it proves all records up to it, and lies elsewhere.
+"""
+
+import base64
+import binascii
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+from gateway.records.audit import SealedRecord, canonical, columns_of
+
+_RECORD: Final = b"gateway audit record 1\0"
+_START: Final = b"gateway audit start 1\0"
+_CHECKPOINT: Final = b"gateway audit checkpoint 1\0"
+MOST_FAULTS: Final = 100
+
+
+def first_hash(store_id: str) -> str:
+    """What stands before record 1 of this store."""
+    return hashlib.sha256(_START + store_id.encode()).hexdigest()
+
+
+def link(before: str, sequence: int, body: str) -> str:
+    """The hash of a record. `before`: that of the one before it."""
+    return hashlib.sha256(_RECORD + bytes.fromhex(before) + sequence.to_bytes(8, "big") + body.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """That record `sequence` of store `store` had this hash at that time, signed by `public_key` (both base64)."""
+
+    store: str
+    sequence: int
+    hash: str
+    at: datetime
+    public_key: str = ""
+    signature: str = ""
+
+    @property
+    def _signed_bytes(self) -> bytes:
+        what = {"store": self.store, "sequence": self.sequence, "hash": self.hash, "at": iso(self.at)}
+        return _CHECKPOINT + canonical(what).encode()
+
+    def signed(self, key: Ed25519PrivateKey) -> "Checkpoint":
+        signature = base64.b64encode(key.sign(self._signed_bytes)).decode()
+        return Checkpoint(self.store, self.sequence, self.hash, self.at, public_text(key), signature)
+
+    def proven_by(self, public_keys: Iterable[str]) -> bool:
+        """Whether one of these keys has signed it; the one that it names itself counts only if it is among them."""
+        for text in public_keys:
+            try:
+                key = Ed25519PublicKey.from_public_bytes(base64.b64decode(text, validate=True))
+                key.verify(base64.b64decode(self.signature, validate=True), self._signed_bytes)
+            except (InvalidSignature, binascii.Error, ValueError):
+                continue
+            return True
+        return False
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "store": self.store,
+            "sequence": self.sequence,
+            "hash": self.hash,
+            "at": iso(self.at),
+            "public_key": self.public_key,
+            "signature": self.signature,
+        }
+
+    @classmethod
+    def from_json(cls, members: Mapping[str, Any]) -> "Checkpoint":
+        """Raises ValueError."""
+        try:
+            sequence = members["sequence"]
+            if not isinstance(sequence, int) or isinstance(sequence, bool):
+                raise ValueError("not a checkpoint: 'sequence' is no whole number")
+            texts = [members[name] for name in ("store", "hash", "at", "public_key", "signature")]
+            if not all(isinstance(one, str) for one in texts):
+                raise ValueError("not a checkpoint: a member is no text")
+            store, digest, at, public_key, signature = texts
+            return cls(store, sequence, digest, datetime.fromisoformat(at), public_key, signature)
+        except (KeyError, TypeError) as fault:
+            raise ValueError(f"not a checkpoint: {fault}") from None
+
+
+def checkpoints_in(text: str) -> list[Checkpoint]:
+    """Those in a checkpoint file or in a log of the gateway: a JSON object a line; lines of other things are passed over."""
+    found = []
+    for line in text.splitlines():
+        if '"signature"' not in line or '"sequence"' not in line:
+            continue
+        try:
+            found.append(Checkpoint.from_json(json.loads(line)))
+        except ValueError:
+            continue
+    return found
+
+
+def public_text(key: Ed25519PrivateKey) -> str:
+    return base64.b64encode(key.public_key().public_bytes_raw()).decode()
+
+
+def iso(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+# ── What is wrong with a chain.
+
+
+@dataclass(frozen=True, slots=True)
+class ChainFault:
+    """`sequence`: the first record that it concerns. `kind`: ``edited``, ``missing``, ``inserted``, ``order``,
+    ``truncated``, ``rewritten``, ``start`` or ``checkpoint``."""
+
+    sequence: int
+    kind: str
+    message: str
+
+
+@dataclass(slots=True)
+class Verdict:
+    """`records`: how many were read, from `first` to `last` (0: none). `proven_to`: the last record that a checkpoint proves.
+    `unsealed`: committed records that have no place in the chain yet."""
+
+    records: int = 0
+    first: int = 0
+    last: int = 0
+    last_hash: str = ""
+    proven_to: int = 0
+    unsealed: int = 0
+    checkpoints: int = 0
+    faults: list[ChainFault] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return not self.faults
+
+    @property
+    def unproven(self) -> int:
+        """How many records at the end could be changed or removed without contradicting any checkpoint given."""
+        return max(0, self.last - max(self.proven_to, self.first - 1)) + self.unsealed
+
+
+class ChainCheck:
+    """Fed with the records as they are stored, in the order of their sequence numbers, or as an export has them.
+
+    `start`: the sequence number and hash before the first record: 0 and `first_hash`, or where pruning has left off.
+    `checkpoints`: signatures checked, of this store.
+    """
+
+    def __init__(self, start: tuple[int, str], checkpoints: Sequence[Checkpoint]) -> None:
+        self._sequence, self._hash = start
+        self.verdict = Verdict(first=start[0] + 1, last=start[0], last_hash=start[1])
+        self._wanted = sorted(checkpoints, key=lambda one: one.sequence)
+        self._begun = start[0]
+        self._next = 0
+        self._broken_at = 0  # the first record at fault: nothing behind it is proven by a later checkpoint's hash
+
+    def feed(self, records: Iterable[SealedRecord]) -> None:
+        for record in records:
+            self._look(record)
+
+    def end(self) -> Verdict:
+        """To be called once, when all were fed."""
+        self._judge_checkpoints(None)
+        verdict = self.verdict
+        ahead = [one for one in self._wanted if one.sequence > verdict.last]
+        if ahead:
+            last = ahead[-1]
+            self._fault(
+                verdict.last + 1,
+                "truncated",
+                f"the chain ends at record {verdict.last}, but a checkpoint of {iso(last.at)} has signed record "
+                f"{last.sequence}: {last.sequence - verdict.last} removed, from the end or, with the rest numbered again, from "
+                f"behind record {verdict.proven_to}",
+            )
+        verdict.checkpoints = len(self._wanted)
+        verdict.faults.sort(key=lambda one: one.sequence)
+        return verdict
+
+    def _look(self, record: SealedRecord) -> None:
+        verdict, expected = self.verdict, self._sequence + 1
+        verdict.records += 1
+        if record.sequence <= self._sequence:
+            self._fault(
+                record.sequence,
+                "order",
+                f"record {record.sequence} stands behind record {self._sequence}: records were reordered, or one was copied",
+            )
+            return
+        self._judge_checkpoints(record.sequence)
+        if record.sequence > expected:
+            missing = (
+                f"record {expected} is"
+                if record.sequence == expected + 1
+                else (f"records {expected} to {record.sequence - 1} are")
+            )
+            self._fault(expected, "missing", f"{missing} missing: removed from the store")
+        elif link(self._hash, record.sequence, record.body) != record.hash:
+            self._fault(
+                record.sequence,
+                "edited",
+                f"record {record.sequence} does not have the hash of its content and of the record before it: it was edited, "
+                "replaced or moved",
+            )
+        try:
+            if columns_of(record.body) != record.columns:
+                self._fault(
+                    record.sequence,
+                    "edited",
+                    f"record {record.sequence} is filed under something else than its content says: a column was edited",
+                )
+        except ValueError:
+            self._fault(record.sequence, "edited", f"record {record.sequence} is no record of the audit: it was edited")
+        self._sequence, self._hash = record.sequence, record.hash
+        verdict.last, verdict.last_hash = record.sequence, record.hash
+
+    def _judge_checkpoints(self, up_to: int | None) -> None:
+        """Compare those of the record that was read last. `up_to`: the number of the next; None: there is none."""
+        while self._next < len(self._wanted):
+            one = self._wanted[self._next]
+            if one.sequence > self._sequence and (up_to is None or one.sequence >= up_to):
+                return
+            self._next += 1
+            if one.sequence < self._begun:
+                continue  # pruned since, with what it proves
+            if one.sequence != self._sequence:
+                continue  # its record is missing, which is reported as such
+            if one.hash == self._hash:
+                if not self._broken_at:
+                    self.verdict.proven_to = max(self.verdict.proven_to, one.sequence)
+                continue
+            after = max(self.verdict.proven_to, self._begun) + 1
+            which = f"record {after}" if after == one.sequence else f"one or more of records {after} to {one.sequence}"
+            self._fault(
+                after,
+                "rewritten",
+                f"{which} changed after the checkpoint of {iso(one.at)} signed record {one.sequence}: the chain was rewritten "
+                "and its hashes computed again",
+            )
+
+    def _fault(self, sequence: int, kind: str, message: str) -> None:
+        if not self._broken_at:
+            self._broken_at = sequence
+        if len(self.verdict.faults) < MOST_FAULTS:
+            self.verdict.faults.append(ChainFault(sequence, kind, message))

@@ -1,0 +1,101 @@
+"""How often which key used which connection's credential, by the hour: what a call costs is an addition in memory.
+
+The sums are written every few seconds (`gateway/observe/call_queue.py`), so a process that is killed loses the counts of that
+time. They are not in the chain of the audit: there are too many, and a single count proves nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, delete, func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.records.audit import UseCount, UseFilter, UseKey, UsePage
+from gateway.store.tables import credential_uses
+from gateway.store.transactions import Transactions, inserting
+
+AT_ONCE: Final = 200  # rows a transaction: a few milliseconds, in which SQLite has no other writer
+HOUR_S: Final = 3600
+
+
+class UseStore:
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def add_many(self, counts: Sequence[UseCount]) -> None:
+        """Add to what is there. Raises Unavailable; what came before the transaction that failed is stored."""
+        for at in range(0, len(counts), AT_ONCE):
+            rows = [_row(one) for one in sorted(counts[at : at + AT_ONCE])]  # in one order: no two wait for each other
+
+            async def write(db: AsyncConnection, rows: Sequence[Mapping[str, Any]] = rows) -> None:
+                statement = inserting(db)(credential_uses)
+                added = {name: credential_uses.c[name] + statement.excluded[name] for name in ("calls", "failed")}
+                key = [column.name for column in credential_uses.primary_key]
+                await db.execute(statement.on_conflict_do_update(index_elements=key, set_=added), rows)
+
+            await self._transactions.write(write)
+
+    async def find(self, wanted: UseFilter) -> UsePage:
+        """Sums by connection and key, the most used first."""
+        table = credential_uses.c
+        conditions: list[ColumnElement[bool]] = [
+            table.environment == wanted.environment,
+            table.hour >= hour_of(wanted.since),
+            table.hour <= hour_of(wanted.until - timedelta(microseconds=1)),
+        ]
+        if wanted.key_id is not None:
+            conditions.append(table.key_id == wanted.key_id)
+        if wanted.integration_id is not None:
+            conditions.append(table.integration_id == wanted.integration_id)
+        if wanted.connection_id is not None:
+            conditions.append(table.connection_id == wanted.connection_id)
+        of = (table.integration_id, table.connection_id, table.key_id)
+        sums = select(*of, func.sum(table.calls).label("calls"), func.sum(table.failed).label("failed"))
+        grouped = sums.where(*conditions).group_by(*of).subquery()
+        # The sums of all beside each line: they are added up in one pass.
+        whole = [func.sum(grouped.c.calls).over(), func.sum(grouped.c.failed).over(), func.count().over()]
+        most = select(
+            grouped, *(one.label(name) for one, name in zip(whole, ("all_calls", "all_failed", "lines"), strict=True))
+        )
+        most = most.order_by(grouped.c.calls.desc(), *(grouped.c[one.name] for one in of))
+        async with self._transactions.read() as db:
+            rows = (await db.execute(most.limit(wanted.limit))).all()
+        if not rows:
+            return UsePage([], 0, 0, 0)
+        first = rows[0]
+        uses = [
+            (
+                UseKey(wanted.environment, row.integration_id, row.connection_id, row.key_id),
+                int(row.calls),
+                int(row.failed),
+            )
+            for row in rows
+        ]
+        return UsePage(uses, int(first.all_calls), int(first.all_failed), int(first.lines))
+
+    async def prune(self, before: datetime) -> int:
+        """Remove the hours that ended by then. Returns how many rows."""
+        last, total = hour_of(before), 0
+        async with self._transactions.read() as db:
+            first = (await db.execute(select(func.min(credential_uses.c.hour)))).scalar()
+        while first is not None and first < last:
+            gone = delete(credential_uses).where(credential_uses.c.hour == first)
+            total += (await self._transactions.write(lambda db, gone=gone: db.execute(gone))).rowcount  # type: ignore[misc]
+            async with self._transactions.read() as db:
+                first = (await db.execute(select(func.min(credential_uses.c.hour)))).scalar()
+        return total
+
+
+def hour_of(at: datetime) -> int:
+    """Hours since 1970."""
+    return int(at.timestamp()) // HOUR_S
+
+
+def hour_at(number: int) -> datetime:
+    """When that hour begins."""
+    return datetime.fromtimestamp(number * HOUR_S, UTC)
+
+
+def _row(one: UseCount) -> dict[str, Any]:
+    return {"hour": hour_of(one.hour), **one.use._asdict(), "calls": one.calls, "failed": one.failed}

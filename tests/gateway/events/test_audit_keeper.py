@@ -1,0 +1,125 @@
+"""What keeps the audit: checkpoints when they are due, sent until they are taken, and a lost key that stops nothing."""
+
+import json
+import os
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from gateway import clock
+from gateway.config.model import AuditConfig
+from gateway.events import audit_keeper
+from gateway.events.audit_keeper import AuditKeeper
+from gateway.records.audit import AuditAction, AuditEntry
+from gateway.store import Store, open_store
+from gateway.vault import Keyring, VaultError
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.migrated import lay
+from tests.gateway.events.conftest import Receiver
+
+CONFIG = AuditConfig("changes", 0, 90, 5, 10, None, None)
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    lay(tmp_path / "gateway.db")
+    made = await open_store(f"sqlite:///{tmp_path}/gateway.db", Keyring([os.urandom(32)]), environments={"dev"})
+    yield made
+    await made.close()
+
+
+def keeper(store: Store, egress: Any = None, **config: Any) -> AuditKeeper:
+    from dataclasses import replace
+
+    generation = SimpleNamespace(config=SimpleNamespace(audit=replace(CONFIG, **config)), egress=egress)
+    return AuditKeeper(store, SimpleNamespace(generation=generation))  # type: ignore[arg-type]
+
+
+async def note(store: Store, count: int = 1) -> None:
+    await store.trail.write(*(AuditEntry.of(AuditAction.CREDENTIAL_READ, "dev") for _ in range(count)))
+
+
+async def checkpoints(store: Store) -> list[int]:
+    return [one.sequence for one in await store.audit.checkpoints()]
+
+
+async def test_a_checkpoint_comes_after_so_many_records_or_minutes(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, now = keeper(store), clock.now()
+    monkeypatch.setattr(clock, "now", lambda: now)
+    await note(store)
+    await made.once()
+    assert await checkpoints(store) == [1]  # the first one at once
+    await note(store, 3)
+    await made.once()
+    assert await checkpoints(store) == [1]
+    await note(store, 2)
+    await made.once()
+    assert await checkpoints(store) == [1, 7]  # that of the signing key among them
+    await note(store)
+    monkeypatch.setattr(clock, "now", lambda: now + timedelta(minutes=11))
+    await made.once()
+    assert await checkpoints(store) == [1, 7, 8]
+    monkeypatch.setattr(clock, "now", lambda: now + timedelta(minutes=60))
+    await made.once()
+    assert await checkpoints(store) == [1, 7, 8]  # nothing new
+
+
+async def test_a_checkpoint_is_sent_until_it_is_taken_and_a_newer_one_takes_its_place(
+    telling: RunningGateway, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(audit_keeper, "SEND_AGAIN_S", 0.0)
+    store = telling.runtime.store
+    made = keeper(
+        store, telling.runtime.generation.egress, checkpoint_url=receiver.url + "/audit", checkpoint_records=1
+    )
+    receiver.answer = lambda _path, _body: web.Response(status=503)
+    await note(store)
+    await made.once()
+    await made.once()
+    await note(store)
+    await made.once()
+    receiver.answer = lambda _path, _body: web.Response(status=204)
+    await made.once()
+    await made.once()
+    sent = [json.loads(got.body)["data"]["sequence"] for got in receiver.got if got.path == "/audit"]
+    taken = [json.loads(got.body)["data"]["sequence"] for got in receiver.taken if got.path == "/audit"]
+    assert taken == [sent[-1]]
+    assert len(sent) >= 3
+    assert taken[0] > sent[0]
+
+
+async def test_a_file_that_cannot_be_written_stops_nothing(store: Store, tmp_path: Path) -> None:
+    made = keeper(store, checkpoint_file=tmp_path / "missing" / "file.jsonl")
+    await note(store)
+    await made.once()
+    assert await checkpoints(store) == [1]
+
+
+async def test_a_lost_signing_key_leaves_records_without_a_checkpoint_until_a_new_one_is_made(tmp_path: Path) -> None:
+    lay(tmp_path / "gateway.db")
+    url, former, newer = f"sqlite:///{tmp_path}/gateway.db", os.urandom(32), os.urandom(32)
+    first = await open_store(url, Keyring([former]), environments={"dev"})
+    await first.audit.public_key(now=clock.now())
+    await first.close()
+    both = await open_store(url, Keyring([newer, former]), environments={"dev"})
+    await both.rotation.rotate(lambda *_: None)
+    from sqlalchemy import text
+
+    gone = text("UPDATE audit_state SET master_key_id = 'gone'")
+    await both._transactions.write(lambda db: db.execute(gone))
+    made = keeper(both)
+    await note(both)
+    with pytest.raises(VaultError):
+        await made.once()
+    assert (await both.audit.end()).sequence == 3  # the records have their places all the same
+    await both.audit.new_key(now=clock.now())
+    await made.once()
+    assert await checkpoints(both) == [4]
+    await both.close()

@@ -1,0 +1,67 @@
+"""Trace context: what a ``traceparent`` says, and who links to whom."""
+
+import pytest
+
+from gateway.records.trace import CallTrace, Parent, RefreshTrace, cause, parent_in, refresh_in_hand, trace_in_hand
+
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+
+
+@pytest.mark.parametrize(
+    ("field", "found"),
+    [
+        (f"00-{TRACE}-{SPAN}-01", Parent(TRACE, SPAN, 1)),
+        (f"00-{TRACE}-{SPAN}-00", Parent(TRACE, SPAN, 0)),
+        (f"00-{TRACE}-{SPAN}-03", Parent(TRACE, SPAN, 3)),
+        (f"cc-{TRACE}-{SPAN}-01", Parent(TRACE, SPAN, 1)),
+        (f"cc-{TRACE}-{SPAN}-01-more", Parent(TRACE, SPAN, 1)),
+        (f"cc-{TRACE}-{SPAN}-01more", None),
+        (f"00-{TRACE}-{SPAN}-01-more", None),
+        (f"ff-{TRACE}-{SPAN}-01", None),
+        (f"00-{'0' * 32}-{SPAN}-01", None),
+        (f"00-{TRACE}-{'0' * 16}-01", None),
+        (f"00-{TRACE.upper()}-{SPAN}-01", None),
+        (f"00-{TRACE}-{SPAN}_01", None),
+        (f"00-{TRACE}-{SPAN}-zz", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_a_traceparent_is_read_as_the_standard_says(field: str | None, found: Parent | None) -> None:
+    assert parent_in(field) == found
+
+
+def call_of(n: int) -> CallTrace:
+    return CallTrace(f"{n:032x}", None, 1, 0.0)
+
+
+def test_the_first_sampled_call_that_waits_has_the_refresh_and_the_others_link_to_it() -> None:
+    refresh, first, second = RefreshTrace(None, 0.0), call_of(1), call_of(2)
+    for waiting in (None, first, first, second):
+        refresh.joined(waiting)
+    assert refresh.under is first
+    assert (first.waited_for, second.waited_for) == ([], [refresh])
+
+
+def test_what_a_refresh_leads_to_is_caused_by_its_span_not_by_the_call() -> None:
+    call = call_of(1)
+    refresh = RefreshTrace(call, 0.0)
+    outer, inner = trace_in_hand.set(call), refresh_in_hand.set(None)
+    try:
+        assert cause() == f"00-{call.trace_id}-{call.span_id}-01"
+        refresh_in_hand.set(refresh)
+        assert cause() == f"00-{call.trace_id}-{refresh.span_id}-01"
+        refresh_in_hand.set(RefreshTrace(None, 0.0))
+        assert cause() is None
+    finally:
+        refresh_in_hand.reset(inner)
+        trace_in_hand.reset(outer)
+    assert cause() is None
+
+
+def test_a_second_outcome_is_another_span() -> None:
+    refresh = RefreshTrace(call_of(1), 0.0)
+    refresh.end()
+    first, refresh.exported = refresh.span_id, True
+    refresh.end()
+    assert refresh.span_id != first

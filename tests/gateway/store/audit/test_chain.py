@@ -1,0 +1,233 @@
+"""Tampering of every kind is found, by who knows how the hashes are made and without the signing key, given one checkpoint."""
+
+import os
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from gateway.records.audit import AuditAction, AuditActor, AuditEntry, SealedRecord, columns_of
+from gateway.store.audit.chain import ChainCheck, Checkpoint, Verdict, checkpoints_in, first_hash, link, public_text
+
+START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+STORE = "5f0e"
+KEY = Ed25519PrivateKey.generate()
+TAMPERINGS = int(os.environ.get("GATEWAY_AUDIT_TAMPERINGS", "600"))
+"""The long form: GATEWAY_AUDIT_TAMPERINGS=10000."""
+ACTIONS = list(AuditAction)
+
+
+def entry(number: int) -> AuditEntry:
+    return AuditEntry(
+        action=ACTIONS[number % len(ACTIONS)],
+        at=START,
+        actor=AuditActor("key", key_id=number % 5, address="192.0.2.1"),
+        environment="dev",
+        integration_id="jira",
+        connection_id=f"u{number}",
+        request_id=f"r{number}",
+        detail={"number": number},
+    )
+
+
+def sealed(bodies: list[str], start: tuple[int, str] = (0, first_hash(STORE))) -> list[SealedRecord]:
+    sequence, digest = start
+    found = []
+    for body in bodies:
+        sequence += 1
+        digest = link(digest, sequence, body)
+        found.append(SealedRecord(sequence, digest, columns_of(body), body))
+    return found
+
+
+def checkpoint(record: SealedRecord, key: Ed25519PrivateKey = KEY) -> Checkpoint:
+    return Checkpoint(STORE, record.sequence, record.hash, START).signed(key)
+
+
+def judged(records: list[SealedRecord], *checkpoints: Checkpoint) -> Verdict:
+    check = ChainCheck((0, first_hash(STORE)), checkpoints)
+    check.feed(records)
+    return check.end()
+
+
+CHAIN = sealed([entry(number).body() for number in range(1, 61)])
+
+
+def test_a_chain_as_it_was_written_is_whole() -> None:
+    verdict = judged(CHAIN, checkpoint(CHAIN[39]))
+    assert verdict.ok
+    assert (verdict.records, verdict.last, verdict.proven_to, verdict.unproven) == (60, 60, 40, 20)
+
+
+def again(records: list[SealedRecord]) -> list[SealedRecord]:
+    """What somebody who knows how it is done makes of changed records: numbers and hashes that fit."""
+    return sealed([one.body for one in records])
+
+
+def edit(records: list[SealedRecord], chance: random.Random) -> None:
+    at = chance.randrange(len(records))
+    body = records[at].body
+    place = chance.randrange(len(body))
+    other = chance.choice([one for one in "0123456789abcdefxyz" if one != body[place]])
+    records[at] = records[at]._replace(body=body[:place] + other + body[place + 1 :])
+
+
+def replace_whole(records: list[SealedRecord], chance: random.Random) -> None:
+    at = chance.randrange(len(records))
+    body = entry(1000 + chance.randrange(1000)).body()
+    records[at] = records[at]._replace(body=body, columns=columns_of(body))
+
+
+def edit_column(records: list[SealedRecord], chance: random.Random) -> None:
+    at = chance.randrange(len(records))
+    name = chance.choice(["environment", "action", "key_id", "integration_id", "connection_id", "end_user"])
+    value = 77 if name == "key_id" else "another"
+    records[at] = records[at]._replace(columns=records[at].columns._replace(**{name: value}))
+
+
+def edit_hash(records: list[SealedRecord], chance: random.Random) -> None:
+    at = chance.randrange(len(records))
+    records[at] = records[at]._replace(hash=chance.randbytes(32).hex())
+
+
+def drop(records: list[SealedRecord], chance: random.Random) -> None:
+    at = chance.randrange(len(records))
+    del records[at : at + chance.randint(1, 3)]
+
+
+def swap(records: list[SealedRecord], chance: random.Random) -> None:
+    one, other = chance.sample(range(len(records)), 2)
+    first, second = records[one], records[other]
+    records[one] = first._replace(body=second.body, columns=second.columns)
+    records[other] = second._replace(body=first.body, columns=first.columns)
+
+
+def reorder(records: list[SealedRecord], chance: random.Random) -> None:
+    one, other = chance.sample(range(len(records)), 2)
+    records[one], records[other] = records[other], records[one]
+
+
+def insert(records: list[SealedRecord], chance: random.Random) -> None:
+    at = chance.randrange(len(records))
+    body = entry(5000).body()
+    records.insert(at, SealedRecord(records[at].sequence, records[at].hash, columns_of(body), body))
+
+
+def copy(records: list[SealedRecord], chance: random.Random) -> None:
+    records.insert(chance.randrange(len(records)), chance.choice(records))
+
+
+def truncate(records: list[SealedRecord], chance: random.Random) -> None:
+    del records[chance.randrange(len(records)) :]
+
+
+KINDS: list[Callable[[list[SealedRecord], random.Random], None]] = [
+    edit,
+    replace_whole,
+    edit_column,
+    edit_hash,
+    drop,
+    swap,
+    reorder,
+    insert,
+    copy,
+    truncate,
+]
+
+
+def readable(records: list[SealedRecord]) -> bool:
+    try:
+        return all(columns_of(one.body) for one in records)
+    except ValueError:
+        return False
+
+
+@pytest.mark.parametrize("computed_again", [False, True], ids=["hashes-left", "hashes-computed-again"])
+def test_every_tampering_is_found_given_the_last_checkpoint_that_left(computed_again: bool) -> None:
+    """Whoever computes all hashes again is found by the checkpoint alone; who does not, also by the chain."""
+    chance, done = random.Random(20), 0
+    left = checkpoint(CHAIN[-1])
+    while done < TAMPERINGS // 2:
+        records = list(CHAIN)
+        KINDS[done % len(KINDS)](records, chance)
+        if computed_again and readable(records):
+            records = again(records)
+        if records == CHAIN:
+            assert computed_again  # an edited column or hash is as it was again
+            done += 1
+            continue
+        verdict = judged(records, left)
+        assert not verdict.ok, KINDS[done % len(KINDS)].__name__
+        first = next(
+            (n for n, (one, was) in enumerate(zip(records, CHAIN, strict=False), 1) if one != was), len(records) + 1
+        )
+        assert computed_again or verdict.faults[0].sequence <= first + 1
+        done += 1
+
+
+def test_a_tail_behind_the_last_checkpoint_is_named_as_unproven() -> None:
+    cut = judged(CHAIN[:50], checkpoint(CHAIN[39]))
+    assert cut.ok
+    assert cut.unproven == 10
+
+
+def test_without_any_checkpoint_everything_is_unproven() -> None:
+    assert judged(CHAIN).unproven == 60
+
+
+def test_a_truncation_is_reported_with_the_records_that_are_gone() -> None:
+    (fault,) = judged(CHAIN[:50], checkpoint(CHAIN[59])).faults
+    assert (fault.sequence, fault.kind) == (51, "truncated")
+    assert "ends at record 50" in fault.message
+    assert "10 removed" in fault.message
+
+
+def test_a_missing_record_is_reported_by_its_number() -> None:
+    (fault,) = judged(CHAIN[:9] + CHAIN[10:], checkpoint(CHAIN[59])).faults
+    assert (fault.sequence, fault.kind) == (10, "missing")
+
+
+def test_a_rewritten_chain_is_placed_between_the_checkpoints_around_it() -> None:
+    body = entry(999).body()
+    records = again([*CHAIN[:29], CHAIN[29]._replace(body=body), *CHAIN[30:]])
+    verdict = judged(records, checkpoint(CHAIN[19]), checkpoint(CHAIN[39]), checkpoint(CHAIN[59]))
+    assert (verdict.faults[0].sequence, verdict.faults[0].kind) == (21, "rewritten")
+    assert "records 21 to 40" in verdict.faults[0].message
+    assert verdict.proven_to == 20
+
+
+def test_a_checkpoint_proves_nothing_but_by_a_key_that_is_trusted() -> None:
+    others = Ed25519PrivateKey.generate()
+    made = checkpoint(CHAIN[9], others)
+    assert made.proven_by([public_text(others)])
+    assert not made.proven_by([public_text(KEY)])  # though it names the key that signed it
+    assert not replace(made, hash=CHAIN[8].hash).proven_by([public_text(others)])
+    assert not replace(made, signature="").proven_by([public_text(others), "", "not base64"])
+
+
+def test_checkpoints_are_found_in_a_file_and_among_log_lines() -> None:
+    import json
+
+    made = checkpoint(CHAIN[9])
+    line = json.dumps({"event": "audit_checkpoint", "level": "info", **made.as_json()})
+    text = f'{json.dumps(made.as_json())}\nplain text\n{{"event": "exchange"}}\n{line}\n{{"sequence": 1, "signature": 3}}\n'
+    assert checkpoints_in(text) == [made, made]
+
+
+def test_a_chain_that_begins_behind_pruned_records_is_checked_from_there() -> None:
+    check = ChainCheck((20, CHAIN[19].hash), [checkpoint(CHAIN[9]), checkpoint(CHAIN[19]), checkpoint(CHAIN[59])])
+    check.feed(CHAIN[20:])
+    verdict = check.end()
+    assert verdict.ok
+    assert (verdict.first, verdict.last, verdict.proven_to) == (21, 60, 60)
+
+
+def test_the_page_lists_every_action_with_its_meaning() -> None:
+    from pathlib import Path
+
+    page = (Path(__file__).parents[4] / "docs" / "audit.md").read_text()
+    table = page[page.index("| `action` | when |") :].partition("\n\n")[0].splitlines()[2:]
+    assert table == [f"| `{one}` | {one.meaning} |" for one in AuditAction]

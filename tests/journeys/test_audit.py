@@ -1,0 +1,355 @@
+"""The audit trail of a gateway that works: each action is provoked in the way that it comes about, and recorded once."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import yaml
+
+from gateway import clock
+from gateway.config.model import AuditConfig
+from gateway.events import audit_keeper
+from gateway.events.audit_keeper import AuditKeeper
+from gateway.observe import call_queue
+from gateway.records.audit import AuditAction, AuditFilter
+from tests.fakes.commands import Said, said
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.processes import CONNECTION, Files, Serving, serving
+from tests.fakes.receiver import Receiver
+from tests.fakes.tracker import Tracker
+
+MARKERS = ("marker-api-key-51", "marker-client-secret-52", "marker-refresh-53")
+OF_A_PROCESS = {AuditAction.CONFIGURATION_LOADED}
+"""Provoked by `test_a_changed_configuration_is_recorded_once`, since only a file has a digest."""
+
+
+@pytest.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    fake = Receiver()
+    server = await fake.serve()
+    yield fake
+    await server.close()
+
+
+@pytest.fixture
+async def audited(running: RunningGateway) -> RunningGateway:
+    """A gateway whose configuration is also a file, for commands beside it; a keeper of its own is called by the tests."""
+    running.document["environments"]["dev"]["webhook_url"] = "http://127.0.0.1:9/hook"
+    await running.restart()
+    (running.folder / "gateway.yaml").write_text(yaml.safe_dump(running.document))
+    return running
+
+
+def audit(running: RunningGateway, **members: Any) -> AuditConfig:
+    """And no checkpoint by itself but the first."""
+    plain = {
+        "refreshes": "changes",
+        "keep_days": 0,
+        "uses_days": 90,
+        "checkpoint_records": 1,
+        "checkpoint_minutes": 1000,
+        "checkpoint_file": running.folder / "checkpoints.jsonl",
+        "checkpoint_url": None,
+    }
+    made = AuditConfig(**{**plain, **members})  # type: ignore[arg-type]
+    running.configure(audit=made)
+    return made
+
+
+async def command(running: RunningGateway, *words: str, code: int = 0) -> Said:
+    done = await said(*words, "-c", str(running.folder / "gateway.yaml"))
+    assert done.code == code, done.err
+    return done
+
+
+async def connected(running: RunningGateway, path: str, **body: Any) -> dict[str, Any]:
+    """By an end user's browser, through the provider's consent and back."""
+    made = await running.json("POST", f"/connect/sessions{path}", json=body, expect=201)
+    token = parse_qs(urlsplit(made["data"]["connect_link"]).query)["session_token"][0]
+    async with running.http.get(f"{running.url}/oauth/connect/tracker?connect_session_token={token}") as answer:
+        assert answer.status == 200, await answer.text()
+    result: dict[str, Any] = made["data"]
+    return result
+
+
+async def provoke_all(running: RunningGateway, tracker: Tracker) -> None:
+    """Everything that is recorded, by callers, an end user, an operator and the gateway itself."""
+    # By a minted key: made, used for the first time, revoked.
+    wish = {"display_name": "agent", "scopes": ["environment:*"]}
+    above = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
+    headers = {"Authorization": f"Bearer {above['secret']}"}
+    async with running.http.post(
+        f"{running.url}/environment/api-keys", json={**wish, "display_name": "below"}, headers=headers
+    ) as answer:
+        below = (await answer.json())["data"]
+    # Connections: imported, read, changed, deleted; connected and reconnected by an end user.
+    grant = {**tracker.grant(), "refresh_token": MARKERS[2], "expires_at": "2020-01-01T00:00:00Z"}
+    await running.imported({name: text for name, text in grant.items() if name != "expires_in"}, "dead")
+    async with running.proxied("dead", "/me") as answer:
+        assert answer.status == 424
+    await running.imported(tracker.grant(), "c1", end_user={"id": "anna@example.com"})
+    read = f"{running.url}/connections/c1?provider_config_key=tracker"
+    below_headers = {"Authorization": f"Bearer {below['secret']}"}
+    async with running.http.get(read, headers=below_headers) as answer:
+        assert (await answer.json())["credentials"]["access_token"]
+    await running.json("PATCH", "/connections/c1?provider_config_key=tracker", json={"tags": {"a": "b"}}, expect=200)
+    await connected(running, "", end_user={"id": "ben"}, allowed_integrations=["tracker"])
+    listed = await running.json("GET", "/connections?endUserId=ben")
+    made = listed["connections"][0]["connection_id"]
+    await connected(running, "/reconnect", connection_id=made, integration_id="tracker")
+    # Integrations made through the API, and the client secret of one.
+    shop = {"provider": "tracker", "unique_key": "shop"}
+    client = {"type": "OAUTH2", "client_id": "x", "client_secret": MARKERS[1]}
+    await running.json("POST", "/integrations", json={**shop, "credentials": client}, expect=200)
+    await running.json("GET", "/integrations/shop?include=credentials", expect=200)
+    await running.json("PATCH", "/integrations/shop", json={"display_name": "Shop"}, expect=200)
+    await running.json("DELETE", "/integrations/shop", expect=200)
+    await running.json("POST", "/environment/webhook-signing-key/rotate", json={}, expect=200)
+    # By an operator at the command line.
+    await command(running, "connections", "export", "--plain", "-o", str(running.folder / "all.bundle"))
+    await command(running, "events", "replay", "--since", "1h")
+    await command(running, "keys", "rotate", "--data-keys", "-y")
+    await command(running, "audit", "forget", "ben")
+    await running.json("DELETE", f"/environment/api-keys/{above['id']}", expect=200)
+    await running.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
+    async with asyncio.timeout(PATIENCE_S):
+        while not await running.runtime.store.audit.find(AuditFilter(action="key.first_used")):
+            await running.runtime.audit_keeper.once()
+
+
+async def test_each_action_is_recorded_in_its_own_way(
+    audited: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit(audited)
+    await provoke_all(audited, tracker)
+    store, keeper = audited.runtime.store, audited.runtime.audit_keeper
+    await keeper.once()
+    now = clock.now()
+    audit(audited, keep_days=1)
+    monkeypatch.setattr(clock, "now", lambda: now + timedelta(days=3))
+    pruning = AuditKeeper(store, audited.runtime.current)
+    pruning._prune_at = 0.0
+    await store.trail.write()  # nothing
+    before = {one.columns.action for one in await store.audit.find(AuditFilter(limit=1000))}
+    await pruning.once()
+    after = {one.columns.action for one in await store.audit.find(AuditFilter(limit=1000))}
+    assert before | after | OF_A_PROCESS == {str(one) for one in AuditAction}
+    assert (await command(audited, "audit", "verify")).out.startswith(("1 record", "2 records", "3 records"))
+
+
+async def test_records_say_who_from_where_on_whose_behalf(audited: RunningGateway, tracker: Tracker) -> None:
+    audit(audited)
+    await provoke_all(audited, tracker)
+    await audited.runtime.audit_keeper.once()
+    answer = await audited.json("GET", "/audit?limit=1000", expect=200)
+    by_action: dict[str, list[dict[str, Any]]] = {}
+    for one in answer["data"]:
+        by_action.setdefault(one["action"], []).append(one)
+    (read,) = by_action["credential.read"]
+    below, above = (one["key_id"] for one in by_action["key.created"])
+    assert read["actor"] == {"kind": "key", "key_id": below, "name": "below", "parents": [above]}
+    assert (read["address"], read["connection_id"], read["provider_config_key"]) == ("127.0.0.1", "c1", "tracker")
+    assert read["request_id"]
+    assert read["end_user"]
+    assert {one["key_id"] for one in by_action["key.revoked"]} == {below, above}
+    assert {one["key_id"] for one in by_action["key.first_used"]} == {below, above}
+    assert all(one["address"] == "127.0.0.1" for one in by_action["key.first_used"])
+    (created,) = by_action["connection.created"]
+    assert created["actor"]["kind"] == "session"
+    assert by_action["connection.reconnected"][0]["actor"]["session"] != created["actor"]["session"]
+    (exported,) = [one for one in by_action["connection.exported"] if one["connection_id"] == "c1"]
+    assert (exported["actor"]["kind"], exported["actor"]["command"]) == ("operator", "main connections export")
+    (failed,) = by_action["connection.refreshed"]
+    assert (failed["outcome"], failed["detail"]["now"], failed["actor"]) == (
+        "failed",
+        "needs_reauth",
+        {"kind": "system"},
+    )
+    assert by_action["connection.changed"][0]["detail"] == {"fields": ["tags"]}
+    assert by_action["integration.changed"][0]["detail"] == {"fields": ["display_name"]}
+    one_page = await audited.json("GET", "/audit?limit=2", expect=200)
+    next_page = await audited.json("GET", f"/audit?limit=2&cursor={one_page['next_cursor']}", expect=200)
+    assert [one["sequence"] for one in one_page["data"] + next_page["data"]] == [
+        one["sequence"] for one in answer["data"][:4]
+    ]
+
+
+async def test_no_secret_and_no_end_user_is_in_any_record_or_export(audited: RunningGateway, tracker: Tracker) -> None:
+    audit(audited)
+    await provoke_all(audited, tracker)
+    text = (await command(audited, "audit", "export")).out
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert len(lines) > 15
+    tokens = [token for grant in tracker.grants for token in (grant.refresh_token, *grant.access_tokens, *grant.spent)]
+    keys = [one for one in (audited.folder / "all.bundle").read_text().split('"') if one.startswith("sk_")]
+    secrets = [
+        *MARKERS,
+        *tokens,
+        *keys,
+        audited.document["store"]["encryption_keys"][0],
+        *("anna@example.com", '"ben"'),
+    ]
+    assert [one for one in secrets if one in text] == []
+
+
+async def test_a_checkpoint_leaves_by_log_file_and_webhook(
+    audited: RunningGateway, tracker: Tracker, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[dict[str, Any]] = []
+    monkeypatch.setattr(audit_keeper.log, "info", lambda event, **members: told.append({"event": event, **members}))
+    audited.document["egress"]["allow"].append(f"127.0.0.1/32:{receiver.port}")
+    await audited.restart()
+    audit(audited, checkpoint_url=receiver.url)
+    await audited.imported(tracker.grant())
+    await audited.runtime.audit_keeper.once()
+    (said_line,) = (audited.folder / "checkpoints.jsonl").read_text().splitlines()
+    made = json.loads(said_line)
+    assert told[0] == {"event": "audit_checkpoint", **made}
+    assert [json.loads(got.body)["data"] for got in receiver.taken] == [made]
+    key = (await command(audited, "audit", "key")).out.strip()
+    assert made["public_key"] == key
+    verdict = await command(
+        audited,
+        "audit",
+        "verify",
+        "--json",
+        "--public-key",
+        key,
+        "--checkpoint",
+        str(audited.folder / "checkpoints.jsonl"),
+    )
+    found = json.loads(verdict.out)
+    assert (found["ok"], found["proven_to"]) == (True, made["sequence"])
+
+
+async def test_verify_names_the_first_record_that_was_changed(audited: RunningGateway, tracker: Tracker) -> None:
+    from sqlalchemy import text
+
+    audit(audited)
+    await provoke_all(audited, tracker)
+    await audited.runtime.audit_keeper.once()
+    store = audited.runtime.store
+    edit = text("UPDATE audit_records SET body = replace(body, '127.0.0.1', '127.0.0.9') WHERE sequence = 3")
+    await store._transactions.write(lambda db: db.execute(edit))
+    done = await command(audited, "audit", "verify", code=1)
+    assert "record 3 does not have the hash" in done.err
+    assert "first at record 3" in done.out
+    report = json.loads((await command(audited, "audit", "verify", "--json", code=1)).out)
+    assert report["faults"][0] == {"sequence": 3, "kind": "edited", "message": report["faults"][0]["message"]}
+
+
+async def test_a_credential_that_cannot_be_recorded_is_not_returned(audited: RunningGateway, tracker: Tracker) -> None:
+    from sqlalchemy import text
+
+    await audited.imported(tracker.grant())
+    store = audited.runtime.store
+    await store._transactions.write(lambda db: db.execute(text("ALTER TABLE audit_pending RENAME TO gone")))
+    answer = await audited.json("GET", "/connections/c1?provider_config_key=tracker")
+    assert "credentials" not in answer
+    assert answer["error"]["code"] in {"store_unavailable", "server_error"}
+
+
+async def test_only_a_key_with_the_scope_reads_the_audit_and_only_its_environment(
+    audited: RunningGateway, tracker: Tracker
+) -> None:
+    audit(audited)
+    await audited.imported(tracker.grant())
+    for scopes, status in ((["environment:logs:read"], 403), (["environment:audit:read"], 200)):
+        wish = {"display_name": scopes[0], "scopes": scopes}
+        made = (await audited.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
+        for path in ("/audit", "/audit/uses"):
+            headers = {"Authorization": f"Bearer {made['secret']}"}
+            async with audited.http.get(audited.url + path, headers=headers) as answer:
+                assert answer.status == status
+    await audited.runtime.audit_keeper.once()
+    body = await audited.json("GET", "/audit?limit=1000", expect=200)
+    assert {one["environment"] for one in body["data"]} == {"dev"}
+
+
+async def test_the_use_of_a_credential_is_counted_by_key_and_connection(
+    audited: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(call_queue, "USES_EVERY_S", 0.05)
+    await audited.restart()
+    await audited.imported(tracker.grant())
+    wish = {"display_name": "agent", "scopes": ["environment:proxy"]}
+    made = (await audited.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
+    for secret in (made["secret"], made["secret"], made["secret"], ""):
+        headers = {"Authorization": f"Bearer {secret}"} if secret else {}
+        async with audited.proxied("c1", "/me", headers=headers) as answer:
+            await answer.read()
+            assert answer.status == 200
+    async with audited.proxied("nobody", "/me") as answer:  # nothing was sent, so nothing was used
+        assert answer.status == 404
+    async with asyncio.timeout(PATIENCE_S):
+        while (body := await audited.json("GET", "/audit/uses", expect=200))["calls"] < 4:
+            await asyncio.sleep(0.02)
+    found = [(one["key_id"], one["connection_id"], one["calls"], one["failed"]) for one in body["data"]]
+    assert found == [(made["id"], "c1", 3, 0), (None, "c1", 1, 0)]
+    said_ = await command(audited, "audit", "uses", "--key", str(made["id"]), "--since", "2h", "--json")
+    assert json.loads(said_.out)["calls"] == 3
+
+
+# ── A real process: its file, and kill -9.
+
+
+async def records(files: Files) -> list[dict[str, Any]]:
+    done = await said("audit", "export", "-c", str(files.path))
+    assert done.code == 0, done.err
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+async def test_a_changed_configuration_is_recorded_once(tmp_path: Path) -> None:
+    files = Files(tmp_path, 9, workers=2)
+    async with serving(files) as gateway:
+        files.document["branding"] = {"name": "Other"}
+        files.write()
+        import signal
+
+        gateway.signal(signal.SIGHUP)
+        await gateway.logged("reloaded", times=2)
+    async with serving(files):
+        pass
+    loaded = [one for one in await records(files) if one["action"] == AuditAction.CONFIGURATION_LOADED]
+    assert [one["detail"]["how"] for one in loaded] == ["start", "reload"]
+    assert len({one["detail"]["sha256"] for one in loaded}) == 2
+
+
+async def test_a_kill_amid_writes_loses_no_record_of_what_was_acknowledged(tmp_path: Path) -> None:
+    files = Files(tmp_path, 9)
+    acknowledged: list[str] = []
+    for round_ in range(3):
+        async with serving(files) as gateway:
+            writers = [asyncio.create_task(_writing(gateway, f"{round_}-{n}", acknowledged)) for n in range(4)]
+            async with asyncio.timeout(PATIENCE_S):
+                while len(acknowledged) < 40 * (round_ + 1):
+                    await asyncio.sleep(0.01)
+            gateway.kill_all()
+            await asyncio.gather(*writers, return_exceptions=True)
+    found = [one["object"]["connection"] for one in await records(files) if one["action"] == "connection.imported"]
+    assert set(acknowledged) <= set(found)
+    assert len(found) == len(set(found))
+    done = await said("audit", "verify", "-c", str(files.path))
+    assert done.code == 0, done.err
+
+
+async def _writing(gateway: Serving, name: str, acknowledged: list[str]) -> None:
+    import aiohttp
+
+    from tests.fakes.gateways import SECRET_KEY
+
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {SECRET_KEY}"}) as http:
+        for number in range(10_000):
+            made = f"{name}-{number}"
+            credentials = {"type": "API_KEY", "apiKey": "k" * 20}
+            body = {"provider_config_key": CONNECTION["Provider-Config-Key"], "connection_id": made}
+            url = f"http://127.0.0.1:{gateway.port}/connections"
+            async with http.post(url, json={**body, "credentials": credentials}) as answer:
+                assert answer.status == 201
+            acknowledged.append(made)

@@ -1,0 +1,443 @@
+"""Traces in a real collector: one over caller, gateway, refresh and provider; and a collector that is no help."""
+
+import asyncio
+import json
+import re
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.trace import set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from gateway.observe import call_queue
+from tests.fakes.collector import Collector, Span, collecting
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.receiver import Receiver
+from tests.fakes.tracker import Tracker
+from tests.gateway.api.test_logs import call, expired, logged, minted
+from tests.gateway.events.conftest import receiver
+
+__all__ = ["receiver"]
+
+TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+SAMPLED, UNSAMPLED = f"00-{TRACE}-{CALLER}-01", f"00-{TRACE}-{CALLER}-00"
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_queue, "EVERY_S", 0.02)
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
+
+
+@pytest.fixture
+async def collector(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Collector]:
+    async with collecting() as made:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", made.url)
+        yield made
+
+
+@asynccontextmanager
+async def traced(
+    tracker: Tracker, folder: Path, egress: dict[str, Any] | None = None, target: Receiver | None = None, **more: Any
+) -> AsyncIterator[RunningGateway]:
+    folder.mkdir(exist_ok=True)
+    write_entry(folder, "tracker", tracker_entry(tracker.url))
+    ports = [url.rpartition(":")[2] for url in (tracker.url, *([target.url] if target else ()))]
+    made = document([f"127.0.0.1/32:{port}" for port in ports])
+    made["egress"].update(egress or {})
+    if target is not None:
+        made["environments"]["dev"]["webhook_url"] = f"{target.url}/events"
+    running = RunningGateway(folder, made | more)
+    await running.start()
+    try:
+        yield running
+    finally:
+        await running.stop()
+
+
+def tracer_of(service: str) -> Any:
+    """A tracer of another program, which exports to the same collector."""
+    provider = TracerProvider(resource=Resource({"service.name": service}), shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter()))
+    return provider.get_tracer(service)
+
+
+def dropped(running: RunningGateway) -> int:
+    assert running.runtime.tracing is not None
+    return sum(running.runtime.tracing.dropped.values())
+
+
+async def test_one_trace_over_caller_gateway_refresh_and_provider(
+    tracker: Tracker, tmp_path: Path, collector: Collector
+) -> None:
+    async with traced(tracker, tmp_path, {"trace_headers": "own"}) as running:
+        await running.imported(expired(tracker))
+        await collector.until_spans(1)  # of the import
+        collector.spans.clear()
+        app, provider = await asyncio.to_thread(lambda: (tracer_of("app"), tracer_of("provider")))
+        span = app.start_span("page")
+        for _ in range(2):  # through the chain with a refresh, then on the fast path
+            headers: dict[str, str] = {}
+            TraceContextTextMapPropagator().inject(headers, set_span_in_context(span))
+            assert await call(running, "/proxy/me", **headers) == 200
+            seen = TraceContextTextMapPropagator().extract(dict(tracker.seen[-1].headers))
+            await asyncio.to_thread(lambda: provider.start_span("GET /me", context=seen).end())  # noqa: B023
+        await asyncio.to_thread(span.end)
+        spans = await collector.until_spans(8)
+        assert running.fast_path.taken == 1
+    assert collector.orphans == []
+    assert len({one.trace_id for one in spans}) == 1
+    (page,), (refresh,) = collector.named("page"), collector.named("token.refresh")
+    first, second = sorted(collector.named("GET /proxy/{path}"), key=lambda one: one.start)
+    assert (first.parent, second.parent, page.parent) == (page.span_id, page.span_id, "")
+    assert (refresh.parent, refresh.kind) == (first.span_id, "client")
+    assert refresh.attributes["gateway.refresh.outcome"] == "renewed"
+    attempts = collector.named("GET")
+    assert {one.parent for one in attempts} == {first.span_id, second.span_id}
+    assert {one.parent for one in collector.named("GET /me")} == {one.span_id for one in attempts}
+    assert {one.service for one in spans} == {"app", "provider", "integration-gateway"}
+    for attempt in attempts:
+        of = next(one for one in (first, second) if one.span_id == attempt.parent)
+        assert of.start <= attempt.start <= attempt.end <= of.end
+        assert attempt.attributes["network.peer.address"] == "127.0.0.1"
+        assert attempt.attributes["server.port"] == int(tracker.url.rpartition(":")[2])
+    assert first.start <= refresh.start <= refresh.end <= first.end
+    assert first.attributes["http.route"] == second.attributes["http.route"] == "/proxy/{path}"
+    assert (first.attributes["url.path"], first.attributes["http.response.status_code"]) == ("/proxy/me", 200)
+    assert "gateway.connection_id" not in first.attributes
+
+
+async def test_each_attempt_has_a_span_and_a_rule_names_the_route(
+    tracker: Tracker, tmp_path: Path, collector: Collector
+) -> None:
+    async with traced(tracker, tmp_path, tracing={"connection_ids": True}) as running:
+        await running.imported(tracker.grant())
+        key = await minted(running, {"rules": ["GET /m*"]}, "environment:proxy")
+        names = {"Authorization": f"Bearer {key['secret']}", "traceparent": SAMPLED}
+        tracker.refusal = 503
+        for grant in tracker.grants:
+            grant.access_tokens.clear()
+        assert await call(running, "/proxy/me", Retries="1", **names) == 503
+        spans = await collector.until(lambda: any(one.trace_id == TRACE for one in collector.spans))
+    mine = [one for one in spans if one.trace_id == TRACE]
+    (served,) = [one for one in mine if one.kind == "server"]
+    assert served.name == "GET /proxy/m*"
+    assert (served.parent, served.failed, served.attributes["gateway.connection_id"]) == (CALLER, True, "c1")
+    attempts = sorted((one for one in mine if one.name == "GET"), key=lambda one: one.start)
+    assert [one.attributes.get("http.request.resend_count") for one in attempts] == [None, 1]
+    assert [one.attributes["error.type"] for one in attempts] == ["503", "503"]
+    assert attempts[0].end <= attempts[1].start
+
+
+async def test_an_unsampled_call_makes_no_span_and_neither_does_its_refresh(
+    tracker: Tracker, tmp_path: Path, collector: Collector
+) -> None:
+    async with traced(tracker, tmp_path) as running:
+        await running.imported(expired(tracker))
+        assert await call(running, traceparent=UNSAMPLED) == 200
+        assert await call(running, traceparent=UNSAMPLED) == 200
+        assert running.fast_path.taken == 1
+        assert [one["trace_id"] for one in await logged(running, f"?traceId={TRACE}", least=3)] == [TRACE] * 3
+    assert [one for one in collector.spans if one.trace_id == TRACE or one.name == "token.refresh"] == []
+    assert [one.name for one in collector.spans] == ["POST /connections"] + ["GET /logs"] * (len(collector.spans) - 1)
+
+
+async def test_a_call_that_waits_for_anothers_refresh_links_to_it(
+    tracker: Tracker, tmp_path: Path, collector: Collector
+) -> None:
+    async with traced(tracker, tmp_path) as running:
+        await running.imported(expired(tracker))
+        tracker.hold.clear()
+        calls = [asyncio.create_task(call(running, traceparent=f"00-{n:032x}-{CALLER}-01")) for n in (1, 2)]
+        async with asyncio.timeout(PATIENCE_S):
+            while not (tracker.calls["refresh_token"] and any(one.waited_for for one in joined(running))):
+                await asyncio.sleep(0)
+        tracker.hold.set()
+        assert await asyncio.gather(*calls) == [200, 200]
+        await collector.until(lambda: len(collector.named("GET /proxy/{path}")) == 2)
+        await collector.until(lambda: collector.named("token.refresh"))
+    (refresh,) = collector.named("token.refresh")
+    by = {one.span_id: one for one in collector.named("GET /proxy/{path}")}
+    (other,) = [one for one in by.values() if one.span_id != refresh.parent]
+    assert refresh.parent in by
+    assert other.links == ((refresh.trace_id, refresh.span_id),)
+
+
+def joined(running: RunningGateway) -> list[Any]:
+    """The traces of calls that wait for a refresh."""
+    import gc
+
+    from gateway.records.trace import CallTrace
+
+    return [one for one in gc.get_objects() if isinstance(one, CallTrace)]
+
+
+async def test_a_delivery_links_to_the_span_that_caused_it(
+    tracker: Tracker, tmp_path: Path, collector: Collector, receiver: Receiver
+) -> None:
+    async with traced(tracker, tmp_path, target=receiver) as running:
+        await running.imported(expired(tracker))
+        tracker.answer = web.json_response({"error": "invalid_grant"}, status=400)
+        assert await call(running, traceparent=SAMPLED) == 424
+        await receiver.until_taken(2)
+        await running.runtime.deliverer.idle()
+        await collector.until(lambda: len(collector.named("event.deliver")) >= 2)
+    (refresh,) = collector.named("token.refresh")
+    assert (refresh.failed, refresh.attributes["oauth.error"]) == (True, "invalid_grant")
+    (made,) = collector.named("POST /connections")
+    by_type = {one.attributes["gateway.event.type"]: one for one in collector.named("event.deliver")}
+    assert by_type["connection.created"].links == ((made.trace_id, made.span_id),)
+    assert by_type["connection.needs_reauth"].links == ((TRACE, refresh.span_id),)
+    assert b"traceparent" not in b"".join(one.body for one in receiver.got)
+
+
+# ── What names the trace.
+
+
+async def test_errors_name_the_trace_that_begins_here(tracker: Tracker, tmp_path: Path, collector: Collector) -> None:
+    async with traced(tracker, tmp_path) as running:
+        async with running.proxied("none") as answer:
+            trace_id = (await answer.json())["error"]["trace_id"]
+        (entry,) = await logged(running, f"?traceId={trace_id}")
+        (span,) = await collector.until(lambda: spans_of(collector, trace_id)) and spans_of(collector, trace_id)
+    assert (entry["error"], entry["status"]) == ("unknown_connection", 404)
+    assert (span.name, span.parent, span.attributes["error.type"]) == ("GET /proxy/{path}", "", "unknown_connection")
+    assert span.attributes["url.path"] == "/proxy/x"
+
+
+def spans_of(collector: Collector, trace_id: str) -> list[Span]:
+    return [one for one in collector.spans if one.trace_id == trace_id]
+
+
+async def test_errors_name_the_callers_trace_with_tracing_off(running: RunningGateway) -> None:
+    async with running.proxied("none", headers={"traceparent": UNSAMPLED}) as answer:
+        assert (await answer.json())["error"]["trace_id"] == TRACE
+    async with running.proxied("none") as answer:
+        assert "trace_id" not in (await answer.json())["error"]
+
+
+# ── Towards the provider.
+
+
+@pytest.mark.parametrize("given", [SAMPLED, UNSAMPLED, None, "00-nonsense"])
+@pytest.mark.parametrize("mode", ["own", "pass", "drop"])
+@pytest.mark.parametrize("tracing", [True, False])
+async def test_trace_headers_leave_alike_through_chain_and_fast_path(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, given: str | None, tracing: bool
+) -> None:
+    async with collecting() as collector:
+        if tracing:
+            monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", f"{collector.url}/v1/traces")
+        async with traced(tracker, tmp_path, {"trace_headers": mode}) as running:
+            await running.imported(tracker.grant())
+            names = {"tracestate": "a=1", "X-A": "1", "baggage": "user=alice"}
+            names |= {"traceparent": given} if given else {}
+            sent = []
+            for _ in range(3):
+                assert await call(running, **names) == 200
+                sent.append([(name.lower(), text) for name, text in tracker.seen[-1].headers.items()])
+            assert running.fast_path.taken == 2
+            expected = 3 if tracing and given != UNSAMPLED else 0
+            await collector.until(lambda: len(collector.named("GET")) >= expected)
+    shown = [[(name, "ours" if ours(text, given) else text) for name, text in fields] for fields in sent]
+    assert shown[0] == shown[1] == shown[2]
+    found = dict(shown[0])
+    assert "baggage" not in found
+    if mode == "drop":
+        assert not {"traceparent", "tracestate"} & set(found)
+    elif mode == "own" and expected:
+        assert (found["traceparent"], found["tracestate"]) == ("ours", "a=1")
+        attempts = {f"00-{one.trace_id}-{one.span_id}-01" for one in collector.named("GET")}
+        assert {dict(fields)["traceparent"] for fields in sent} == attempts
+        if given == SAMPLED:
+            assert {one.trace_id for one in collector.named("GET")} == {TRACE}
+    else:
+        assert (found.get("traceparent"), found["tracestate"]) == (given, "a=1")
+
+
+def ours(text: str, given: str | None) -> bool:
+    return text != given and re.fullmatch("00-[0-9a-f]{32}-[0-9a-f]{16}-01", text) is not None
+
+
+async def test_an_integration_says_otherwise(tracker: Tracker, tmp_path: Path) -> None:
+    async with traced(tracker, tmp_path, {"trace_headers": "drop"}) as running:
+        await running.stop()
+        running.document["environments"]["dev"]["integrations"]["tracker"]["trace_headers"] = "pass"
+        await running.start()
+        await running.imported(tracker.grant())
+        for _ in range(2):
+            assert await call(running, traceparent=SAMPLED) == 200
+            assert tracker.seen[-1].headers["traceparent"] == SAMPLED
+
+
+async def test_a_retry_on_the_chain_and_a_handed_over_call_name_their_own_spans(
+    tracker: Tracker, tmp_path: Path, collector: Collector
+) -> None:
+    async with traced(tracker, tmp_path, {"trace_headers": "own"}) as running:
+        await running.imported(tracker.grant())
+        assert await call(running, traceparent=SAMPLED) == 200
+        tracker.refusal = 503
+        for grant in tracker.grants:
+            grant.access_tokens.clear()
+        tracker.seen.clear()
+        assert await call(running, Retries="1", traceparent=SAMPLED) == 503
+        assert running.fast_path.handed_over == 1
+        await collector.until(lambda: len(collector.named("GET")) == 3)
+    named = [one.headers["traceparent"].split("-")[2] for one in tracker.seen]
+    assert len(set(named)) == 2
+    assert set(named) <= {one.span_id for one in collector.named("GET")}
+    assert [one for one in collector.orphans if one.parent != CALLER] == []
+
+
+# ── A collector that is no help.
+
+
+def nobody() -> str:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{sock.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("trouble", ["down", "500", "slow"])
+async def test_a_collector_in_trouble_costs_spans_alone(
+    tracker: Tracker, tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    from structlog.testing import capture_logs
+
+    if trouble == "down":
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", nobody())
+    elif trouble == "500":
+        collector.status = 500
+    else:
+        collector.hold.clear()
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "0.2")
+    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "20")
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "5")
+    loop = asyncio.get_running_loop()
+    with capture_logs() as lines:
+        async with traced(tracker, tmp_path) as running:
+            await running.imported(tracker.grant())
+            for _ in range(60):
+                assert await call(running) == 200
+            rows = await logged(running, "?kind=call&limit=200", least=60)
+            async with asyncio.timeout(PATIENCE_S):
+                while dropped(running) == 0:
+                    await asyncio.sleep(0.01)
+            assert running.runtime.tracing is not None
+            assert len(running.runtime.tracing.export._waiting) <= 20  # type: ignore[union-attr]
+            ends_at = loop.time()
+        took_s = loop.time() - ends_at
+    assert len(rows) == 60
+    assert took_s < 10  # the exporter's grace is 3 s, the rest is the gateway's own stop
+    assert [one["event"] for one in lines].count("spans_not_exported") == 1
+    assert collector.spans == []
+
+
+async def test_a_hostile_collector_is_not_read_nor_followed(
+    tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached: list[str] = []
+    endless = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        reached.append(head.split(b" ")[1].decode())
+        await reader.readexactly(int(re.search(rb"(?i)content-length: (\d+)", head)[1]))  # type: ignore[index]
+        if len(reached) == 1:
+            writer.write(b"HTTP/1.1 307 Go\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n")
+        else:
+            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+            try:
+                while True:
+                    writer.write(b"10000\r\n" + b"x" * 0x10000 + b"\r\n")
+                    await writer.drain()
+            except ConnectionError:
+                endless.set()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    async with server, traced(tracker, tmp_path) as running:
+        await running.imported(tracker.grant())
+        async with asyncio.timeout(PATIENCE_S):
+            while len(reached) < 2:
+                assert await call(running) == 200
+            await endless.wait()
+    assert set(reached) == {"/v1/traces"}
+
+
+async def test_no_secret_of_a_journey_is_in_a_span(
+    tracker: Tracker, tmp_path: Path, collector: Collector, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "x-key=collectors-secret")
+    async with traced(tracker, tmp_path, target=receiver, tracing={"connection_ids": True}) as running:
+        grant = expired(tracker)
+        await running.imported(grant)
+        names = {"X-Private": "marker-header", "baggage": "user=marker-baggage", "tracestate": "a=marker-state"}
+        for _ in range(2):
+            async with running.proxied(
+                "c1", "/me?q=marker-query", "POST", data=b"marker-body", headers=names
+            ) as answer:
+                assert answer.status == 200
+        capability = await minted(running, {"rules": ["GET /**"]}, "environment:proxy")
+        token = await running.session_token()
+        async with running.http.get(f"{running.url}/connect/session", headers={"Authorization": f"Bearer {token}"}):
+            pass
+        tracker.answer = web.json_response({"error": "invalid_grant", "error_description": "marker"}, status=400)
+        await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true")
+        await receiver.until_taken(2)
+        await collector.until(lambda: collector.named("event.deliver"))
+    sent = b"".join(collector.raw)
+    assert len(collector.spans) >= 8
+    assert collector.headers[0]["x-key"] == "collectors-secret"
+    own = json.dumps(running.document)
+    secrets = {
+        *(text for text in grant.values() if isinstance(text, str) and not text.startswith("20")),
+        *(token for one in tracker.grants for token in (*one.access_tokens, one.refresh_token, *one.spent)),
+        *("marker-header", "marker-baggage", "marker-state", "marker-query", "marker-body", "collectors-secret"),
+        *(capability["secret"], token, running.headers["Authorization"].removeprefix("Bearer ")),
+        *re.findall(r'"(?:client_secret|webhook_signing_key)": "([^"]+)"', own),
+    }
+    assert len(secrets) >= 12
+    assert [one for one in secrets if one.encode() in sent] == []
+
+
+# ── On and off.
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"OTEL_SDK_DISABLED": "true"}, None),
+        ({"OTEL_TRACES_EXPORTER": "none"}, None),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, None),
+        ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "http/protobuf"),
+    ],
+)
+async def test_what_turns_tracing_off(
+    tracker: Tracker,
+    tmp_path: Path,
+    collector: Collector,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, str],
+    says: str | None,
+) -> None:
+    from structlog.testing import capture_logs
+
+    for name, text in changes.items():
+        monkeypatch.setenv(name, text)
+    with capture_logs() as lines:
+        async with traced(tracker, tmp_path) as running:
+            assert running.runtime.tracing is None
+    told = [one["detail"] for one in lines if one["event"] == "tracing_off"]
+    assert [says in one for one in told] == [True] if says else told == []

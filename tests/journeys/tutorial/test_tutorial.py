@@ -1,0 +1,232 @@
+"""docs/tutorial.md as a reader follows it: its commands, edits and code in order, a real `gateway demo`, a real browser session.
+
+Changed for the test: ports, which the page fixes and the system chooses here; nothing is fetched from a package registry.
+"""
+
+import asyncio
+import json
+import os
+import re
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from html import unescape
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urljoin
+
+import aiohttp
+import pytest
+
+from gateway.client import AsyncClient
+from gateway.sandbox.visitor import VisitedPage, browser, visit
+from tests.fakes.gateways import free_socket
+from tests.fakes.pages import BROWSER, to_consent
+from tests.fakes.patience import PATIENCE_S
+
+ROOT: Final = Path(__file__).parents[3]
+PAGE: Final = (ROOT / "docs" / "tutorial.md").read_text()
+ANSWERS: Final = {"email": "demo@example.com", "password": "demo", "decision": "allow"}
+MAKE_RUN: Final = ".venv/bin/gateway demo"  # what `make run` runs, by the Makefile
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    text: str
+
+
+def blocks() -> Iterator[Block]:
+    for language, text in re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL):
+        yield Block(language, text)
+
+
+class Reader:
+    """Follows the page block by block. `folder`: the clone; `text` fills in the ports of this run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.socket = free_socket()
+        self.socket.listen()  # so that a request before uvicorn is ready waits
+        self.application = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
+        self.ports = {"8000": str(self.socket.getsockname()[1])}
+        self.environ = {**os.environ, "UV_OFFLINE": "1", "VIRTUAL_ENV": ""}
+        self.blocks = blocks()
+
+    def next(self, language: str) -> str:
+        block = next(self.blocks)
+        assert block.language == language, block
+        return self.text(block.text)
+
+    def text(self, text: str) -> str:
+        for shown, real in self.ports.items():
+            text = re.sub(rf"(127\.0\.0\.1(?:/32)?:){shown}\b", rf"\g<1>{real}", text)
+        return text
+
+    def edit(self, file: str) -> None:
+        """Apply the next diff: its old lines stand in the file once, together."""
+        lines = self.next("diff").splitlines(keepends=True)
+        old = "".join(line[1:] for line in lines if line[0] in " -")
+        new = "".join(line[1:] for line in lines if line[0] in " +")
+        path = self.folder / file
+        before = path.read_text()
+        assert before.count(old) == 1, f"{old!r} is not in {before}"
+        path.write_text(before.replace(old, new))
+
+    def write(self, file: str) -> None:
+        """Append the next code."""
+        with (self.folder / file).open("a") as written:
+            written.write("\n\n" + self.next("python"))
+
+    async def run(self, script: str) -> str:
+        """What a shell prints that ends at the first command that fails."""
+        process = await self._shell(script)
+        out, err = await asyncio.wait_for(process.communicate(), PATIENCE_S)
+        assert process.returncode == 0, err.decode()
+        return out.decode()
+
+    @asynccontextmanager
+    async def demo(self) -> AsyncIterator[dict[str, Any]]:
+        """`make run` in the first terminal."""
+        process = await self._shell(f"exec {MAKE_RUN} --port 0 --sandbox-port 0 --json")
+        async with _ended(process):
+            assert process.stdout is not None
+            line = await asyncio.wait_for(process.stdout.readline(), PATIENCE_S)
+            ready: dict[str, Any] = json.loads(line)
+            self.ports |= {
+                "3003": ready["url"].rpartition(":")[2],
+                "3004": (self.folder / ".gateway" / "sandbox_port").read_text().strip(),
+            }
+            yield ready
+
+    @asynccontextmanager
+    async def started(self, script: str) -> AsyncIterator[None]:
+        """A script whose last command is uvicorn, on our socket in place of port 8000."""
+        assert script.count("--port 8000") == 1
+        *before, last = script.splitlines()
+        served = last.replace("--port 8000", f"--fd {self.socket.fileno()}")
+        process = await self._shell("\n".join([*before, f"exec {served}"]))
+        async with _ended(process):
+            yield
+
+    async def _shell(self, script: str) -> Process:
+        words = ("sh", "-ec", script)
+        fds = [self.socket.fileno()]
+        return await asyncio.create_subprocess_exec(
+            *words, cwd=self.folder, env=self.environ, stdout=PIPE, stderr=PIPE, pass_fds=fds
+        )
+
+
+@asynccontextmanager
+async def _ended(process: Process) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        out, err = await process.communicate()
+        print(out.decode(), err.decode(), sep="\n")  # shown where the test fails
+
+
+@dataclass
+class Ada:
+    """The end user, with a browser."""
+
+    http: aiohttp.ClientSession
+    application: str
+
+    async def home(self) -> str:
+        async with self.http.get(self.application) as answer:
+            assert answer.status == 200, await answer.text()
+            return await answer.text()
+
+    async def follow(self, text: str) -> VisitedPage:
+        """The link with that text on the start page, through the connect page and the sandbox's consent."""
+        links = re.findall(r'<a href="([^"]+)">([^<]+)</a>', await self.home())
+        (address,) = [unescape(href) for href, shown in links if shown == text]
+        async with self.http.get(urljoin(self.application, address), headers=BROWSER) as page:
+            connect_page = str(page.url)
+        consent = await to_consent(self.http, connect_page)
+        return await visit(self.http, consent, ANSWERS)
+
+    async def events(self, newest: str) -> list[str]:
+        """All that the application shows, once `newest` is the last of Ada's."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                async with self.http.get(f"{self.application}/events") as answer:
+                    shown: list[str] = await answer.json()
+                if [event for event in shown if event.endswith(" ada")][-1:] == [newest]:
+                    return shown
+                await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+async def reader(tmp_path: Path) -> AsyncIterator[Reader]:
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    one = Reader(tmp_path)
+    yield one
+    one.socket.close()
+
+
+def test_make_run_is_the_demo() -> None:
+    assert "exec $(BIN)/gateway demo\n" in (ROOT / "Makefile").read_text()
+    assert PAGE.count("make run\n") == 2
+
+
+async def test_the_tutorial_works_as_it_stands(reader: Reader) -> None:
+    assert reader.next("sh") == "make run\n"
+    async with reader.demo() as first:
+        pass
+    reader.edit(".gateway/gateway.yaml")
+    reader.edit(".gateway/gateway.yaml")
+    check, again = reader.next("sh").splitlines()
+    assert again == "make run"
+    await reader.run(check)
+    async with reader.demo() as second:
+        assert second["connection_id"] == first["connection_id"], "it keeps its connections"
+        await the_application_connects_calls_hears_and_reconnects(reader, second)
+
+
+async def the_application_connects_calls_hears_and_reconnects(reader: Reader, ready: dict[str, Any]) -> None:
+    install, folder = reader.next("sh").splitlines()
+    if (reader.folder / ".venv" / "bin" / "uv").exists():  # all of it is there, so that uv asks no registry
+        await reader.run(install)
+    await reader.run(folder)
+    for _ in range(4):
+        reader.write("my-app/app.py")
+    async with reader.started(reader.next("sh")), browser() as http:
+        ada = Ada(http, reader.application)
+        await ada_connects_and_sees_her_issues(ada)
+        assert await ada.events("connection.created of ada") == json.loads(reader.next("json"))
+        assert "not from the gateway" in await reader.run(reader.next("sh"))
+        before = await connection_of_ada(ready)
+        assert json.loads(await reader.run(reader.next("sh")))["ended"] == 2, "of the demo user and of Ada"
+        await ada_reconnects(ada)
+        assert await connection_of_ada(ready) == before, "the connection keeps its id"
+        listed = await reader.run(reader.next("sh"))
+        assert "connection.reconnected" in listed
+        assert next(reader.blocks, None) is None, "every block of the page is run"
+
+
+async def ada_connects_and_sees_her_issues(ada: Ada) -> None:
+    page = await ada.follow("Connect your tracker")
+    assert page.url.rstrip("/") == ada.application
+    assert page.text.count("<li>") == 3
+    async with ada.http.get(f"{ada.application}/connected?result=forged") as forged:
+        assert forged.status == 403
+
+
+async def ada_reconnects(ada: Ada) -> None:
+    assert "ended our access" in await ada.home()
+    await ada.events("connection.needs_reauth of ada")
+    page = await ada.follow("Reconnect")
+    assert page.text.count("<li>") == 3
+    await ada.events("connection.reconnected of ada")
+
+
+async def connection_of_ada(ready: dict[str, Any]) -> str:
+    async with AsyncClient(ready["url"], ready["secret_key"]) as client:
+        (found,) = [row["connection_id"] async for row in client.list_connections(end_user_id="ada")]
+    return str(found)
