@@ -84,7 +84,7 @@ class Stage:
         pool.take_back(self.connection, None)
 
     def close(self) -> None:
-        """As the transports would tell it; anyone who closes waits for that."""
+        """As the transports would report it; the closing code waits for that."""
         self.client.connection_lost(None)
         self.connection.connection_lost(None)
 

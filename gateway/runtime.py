@@ -65,7 +65,7 @@ class Runtime:
     invalid_keys: InvalidKeys
     journals: Journals
     exchange: TokenExchange
-    renewer: Refresher
+    refresher: Refresher
     live: ConnectionCache
     creator: Creator
     sessions: ConnectSessions
@@ -99,8 +99,11 @@ _GENERATION: Final = web.RequestKey("generation", Generation)
 
 
 def generation_of(request: web.Request) -> Generation:
-    """The generation that the request began with, to its end: the one in use when this is first asked about it."""
+    """The generation that the request began with, to its end: the one in use when this is first asked about it, or when the
+    fast path sent it, if it began there."""
     found = request.get(_GENERATION)
     if found is None:
-        found = request[_GENERATION] = request.app[RUNTIME].current.generation
+        handed = getattr(request.protocol, "handed", None)
+        found = request.app[RUNTIME].current.generation if handed is None else handed.generation
+        request[_GENERATION] = found
     return found

@@ -25,7 +25,7 @@ _STAY: Final = "/?&=:@!$'()*+,;~"
 async def capability(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Learn CALLER, ENVIRONMENT and CAPABILITY. Raises Unauthorized.
 
-    An answer that is streamed is made `unreferred` by anyone who prepares it, an error by `error_shape`.
+    An answer that is streamed is made `unreferred` where it is prepared, an error in `error_shape`.
     """
     token = request.match_info[PLACE]
     caller = await caller_of(request, token, "capability")

@@ -28,7 +28,7 @@ PREFLIGHT: Final = {
 async def cors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """204 for a CORS preflight, which carries no key; any other answer, errors too, may be read from any origin.
 
-    One that is streamed is made so by anyone who prepares it: `readable`.
+    One that is streamed is made so where it is prepared, by `readable`.
     """
     if hdrs.ORIGIN not in request.headers:
         return await handler(request)

@@ -11,7 +11,7 @@ async def no_early_continue(_request: web.Request) -> None:
 
 @web.middleware
 async def invite_body(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The last link of a chain: anyone who comes here is let in, so the body may come too."""
+    """The last link of a chain: a request that comes here is admitted, so the body may come too."""
     if hdrs.EXPECT in request.headers:
         await send_continue(request)
     return await handler(request)

@@ -14,7 +14,7 @@ from gateway.middleware.facts import CALLER, PACE, handed
 async def pace(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Learn PACE where the key has a rate. Raises TooManyRequests.
 
-    An answer that is streamed gets its headers from anyone who prepares it, an error from `error_shape`: `paced`.
+    An answer that is streamed gets these headers where it is prepared, an error in `error_shape`, both by `paced`.
     """
     caller = request.get(CALLER)  # None: a connect session
     access = caller.access if caller is not None else None

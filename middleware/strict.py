@@ -17,7 +17,7 @@ async def strict(request: web.Request, handler: Handler) -> web.StreamResponse:
     if not getattr(request.protocol, CHECKED, False):
         target = check_head(request.method, request.raw_path, request.version, request.headers)
         if target != request.raw_path:
-            # `Request.clone` would quote the target again; this keeps its bytes for anyone who reads raw_path.
+            # `Request.clone` would quote the target again; this keeps its bytes for readers of raw_path.
             request._message = request._message._replace(path=target)
             request._cache.pop("raw_path", None)
     return await handler(request)

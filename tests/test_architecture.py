@@ -1,5 +1,6 @@
 """docs/architecture.md shows the code as it is, and every package leads its reader in."""
 
+import ast
 import re
 from pathlib import Path
 from typing import Final
@@ -89,6 +90,26 @@ def test_a_section_is_there(subject: str) -> None:
 def test_the_page_says_where_a_new_one_goes(new: str) -> None:
     (row,) = re.findall(rf"^\| {re.escape(new)} \| (.*) \|$", PAGE, re.MULTILINE)
     assert "`" in row
+
+
+def test_the_page_names_every_file_that_names_an_auth_mode() -> None:
+    from gateway.catalog.auth_modes import AUTH_MODES
+
+    (row,) = re.findall(r"^\| auth mode \| (.*) \|$", PAGE, re.MULTILINE)
+    there = [place for place in re.findall(r"`(gateway/[\w/]+(?:\.py)?)`", row) if (ROOT / place).exists()]
+    found = set()
+    for path in sorted((ROOT / "gateway").rglob("*.py")):
+        name = str(path.relative_to(ROOT))
+        constants = (node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant))
+        if (
+            not path.is_symlink()
+            and not name.startswith("gateway/middleware/")
+            and AUTH_MODES.keys() & set(map(str, constants))
+        ):
+            found.add(name)
+    examples = {"gateway/openapi/operations.py"}  # one of a body
+    assert "gateway/api/typed_in.py" in found
+    assert [name for name in sorted(found - examples) if not name.startswith(tuple(there))] == []
 
 
 def test_the_chain_on_the_page_is_that_of_proxied_calls() -> None:

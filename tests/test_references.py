@@ -25,9 +25,10 @@ _MODULE = re.compile(r"(?<![\w./-])gateway(?:\.[A-Za-z_]\w*)+")
 _FILE = re.compile(
     r"(?<![\w./<*{}~-])((?:[a-z_][\w-]*/)+[\w-]+\.(?:py|html|yaml|toml|svg|js|css|md|conf|cfg|service))\b"
 )
-# Two words of one package, as comments name a module of another package: `oauth.error_codes`.
 _BARE = re.compile(r"(?<![\w./<*{}-])([a-z_]\w*\.py)\b")
-_SHORT = re.compile(r"`([a-z_]+)\.([a-z_]+)`")
+# Words with points between them: `oauth.error_codes`, `http.url.rest_of`, `Policy.decision`, `backoff.api_verdict`.
+_DOTTED = re.compile(r"(?<!`)`([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)(?:\(\))?`(?!`)")
+_WORD = re.compile(r"(?<!`)`([A-Za-z_]\w*)(?:\(\))?`(?!`)")
 # Packages of release 0.2.0 that are no more; what stands under them is in other packages now.
 GONE: Final = frozenset({"courier", "forward", "keys", "lean", "live", "logs", "metrics", "webhooks", "wire"})
 # Names that look like ours and are not: an operator's, an example's, a product's.
@@ -39,7 +40,11 @@ OTHERS: Final = frozenset({
 ATTRIBUTES: Final = frozenset(re.findall(r'"(gateway(?:\.[a-z_]+)+)"', (ROOT / "gateway/observe/spans.py").read_text()))
 # In short form, where a package shares its name with a section of gateway.yaml, of a catalog entry, or with an object.
 SECTIONS: Final = ("docs/configuration.md", "docs/catalog.md")
-OBJECTS: Final = frozenset({"app.cleanup_ctx"})
+OBJECTS: Final = frozenset({"app.cleanup_ctx", "delivery.attempts", "segment.counted"})
+FILES: Final = (".py", ".yaml", ".md")
+# Of libraries and of providers' answers.
+THEIRS: Final = ("BaseRequest.", "Request.")
+FOREIGN: Final = frozenset({"awatch", "authed_user"})
 # Files that a reader makes, and those of an installed wheel.
 MADE: Final = frozenset({"gateway/data/gateway.yaml"})
 
@@ -201,22 +206,180 @@ def test_every_module_that_is_named_in_full_exists() -> None:
 def settings() -> frozenset[str]:
     """`section.key` of gateway.yaml and of catalog entries, as their reference pages have them."""
     pages = "\n".join((ROOT / page).read_text() for page in SECTIONS)
-    return frozenset(f"{section}.{key}" for section, key in re.findall(r"([a-z_]+)\.([a-z_]+)", pages))
+    return frozenset(re.findall(r"(?=\b([a-z_]+\.[a-z_]+))", pages)) | frozenset(
+        re.findall(r"[a-z_]+(?:\.[a-z_]+)+", pages)
+    )
 
 
-def test_every_module_that_is_named_by_its_package_exists() -> None:
-    ours = {path.name for path in (ROOT / "gateway").iterdir() if (path / "__init__.py").exists()}
+@cache
+def code() -> tuple[tuple[str, ast.Module], ...]:
+    """The gateway's modules: (file, tree)."""
+    mine = (name for name in tracked() if name.endswith(".py") and name.startswith(("gateway/", "middleware/")))
+    return tuple((name, ast.parse((ROOT / name).read_text())) for name in mine)
+
+
+@cache
+def classes() -> dict[str, frozenset[str]]:
+    """What each class of the gateway has: its own members and those of its bases that are ours."""
+    own: dict[str, set[str]] = {}
+    bases: dict[str, set[str]] = {}
+    for _, tree in code():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                own.setdefault(node.name, set()).update(members(node))
+                bases.setdefault(node.name, set()).update(b.id for b in node.bases if isinstance(b, ast.Name))
+
+    def all_of(name: str) -> set[str]:
+        return own.get(name, set()).union(*(all_of(base) for base in bases.get(name, ()) if base != name))
+
+    return {name: frozenset(all_of(name)) for name in own}
+
+
+def members(node: ast.ClassDef) -> Iterator[str]:
+    for part in ast.walk(node):
+        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield part.name
+        elif isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+            yield part.target.id
+        elif isinstance(part, ast.Assign):
+            yield from (target.id for target in part.targets if isinstance(target, ast.Name))
+        elif isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store):
+            yield part.attr
+
+
+@cache
+def modules() -> dict[str, tuple[str, ...]]:
+    """Modules by the last part of their name."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, _ in code():
+        path = Path(name)
+        if path.name != "__init__.py":
+            dotted = ".".join(path.with_suffix("").parts)
+            found[path.stem] = (
+                *found.get(path.stem, ()),
+                f"gateway.{dotted}" if name.startswith("middleware") else dotted,
+            )
+    return found
+
+
+def is_named(dotted: str) -> bool | None:
+    """Whether the code has what `dotted` names; None: it names nothing of ours."""
+    head, _, rest = dotted.partition(".")
+    if dotted in words():
+        return True
+    within = re.search(r"\b([A-Z]\w*)\.(\w+)", rest)
+    if within is not None and within[1] in classes():
+        return within[2] in classes()[within[1]]
+    if (ROOT / "gateway" / head / "__init__.py").exists():
+        return exists(f"gateway.{dotted}")
+    if head in classes():
+        return rest.partition(".")[0] in classes()[head]
+    if head in modules():
+        return any(exists(f"{module}.{rest}") for module in modules()[head])
+    return False if head in GONE or head[0].isupper() else None
+
+
+@pytest.mark.parametrize(
+    ("dotted", "named"),
+    [
+        ("http.url.rest_of", True),
+        ("Policy.decision", True),
+        ("RefreshProtocol.standing", True),
+        ("backoff.api_verdict", True),
+        ("Happening.RENEWED", True),
+        ("McpOAuth2.renew", True),
+        ("wire.url.rest_of", False),
+        ("http.url.gone", False),
+        ("Policy.breach", False),
+        ("Live.follow", False),
+        ("backoff.refusal_rules", False),
+        ("request.protocol", None),
+        ("connection.expiring", True),
+        ("folder.CatalogEntry.content", True),
+        ("folder.CatalogEntry.gone", False),
+    ],
+)
+def test_a_name_with_points_is_looked_up(dotted: str, named: bool | None) -> None:
+    assert is_named(dotted) is named
+
+
+def test_every_name_with_points_in_code_and_on_the_map_exists() -> None:
     wrong = []
     for name, number, line in current():
-        if not name.startswith(("gateway/", "middleware/")):
-            continue
-        for package, module in _SHORT.findall(line):
-            short = f"{package}.{module}"
-            if short in settings() or short in OBJECTS:
-                continue
-            if package in GONE or (package in ours and not exists(f"gateway.{short}")):
-                wrong.append(f"{name}:{number}: {short}")
+        if name.startswith(("gateway/", "middleware/")) or name == "docs/architecture.md":
+            wrong += [
+                f"{name}:{number}: {dotted}"
+                for dotted in _DOTTED.findall(line)
+                if dotted not in settings() and dotted not in OBJECTS and not dotted.startswith(THEIRS)
+                if not dotted.endswith(FILES) and is_named(dotted) is False
+            ]
     assert wrong == []
+
+
+@cache
+def words() -> frozenset[str]:
+    """Every identifier in the gateway's code, and every word of its strings but for docstrings."""
+    found: set[str] = set()
+    for name, tree in code():
+        found.update(Path(name).with_suffix("").parts)
+        tokens = tokenize.generate_tokens(io.StringIO((ROOT / name).read_text()).readline)
+        found.update(token.string for token in tokens if token.type == tokenize.NAME)
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes) and id(node) not in docstrings:
+                text = node.value if isinstance(node.value, str) else node.value.decode("latin-1")
+                found.update(re.findall(r"\w+", text))
+                found.update(re.findall(r"^[a-z]\w*\.\w+$", text))  # names of events
+    return frozenset(found)
+
+
+def test_every_name_in_a_comment_or_docstring_is_one_of_the_code() -> None:
+    assert "api_verdict" in words()
+    assert "refusal_rules" not in words()
+    wrong = [
+        f"{name}:{number}: {word}"
+        for name, number, line in current()
+        if name.startswith(("gateway/", "middleware/"))
+        for word in _WORD.findall(line)
+        if word not in words() and word not in FOREIGN
+    ]
+    assert wrong == []
+
+
+@cache
+def used() -> tuple[frozenset[str], frozenset[str]]:
+    """What the gateway's code reads, calls or imports, as attributes and as names: a definition alone is no use."""
+    attributes, names = set[str](), set[str]()
+    for _, tree in code():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute):
+                attributes.add(node.attr)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                names.add(node.id)
+            elif isinstance(node, ast.ImportFrom):
+                names.update(alias.name for alias in node.names)
+    return frozenset(attributes), frozenset(names | attributes)
+
+
+def defined() -> frozenset[str]:
+    kinds = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef
+    return frozenset(node.name for _, tree in code() for node in ast.walk(tree) if isinstance(node, kinds))
+
+
+def test_every_function_and_class_on_the_map_is_used() -> None:
+    """One that nothing calls any more is no station of a path."""
+    page = (ROOT / "docs/architecture.md").read_text()
+    dotted = [name for name in _DOTTED.findall(page) if not name.endswith(FILES) and is_named(name)]
+    methods = {name.rpartition(".")[2] for name in dotted if name[0].isupper()}
+    others = {name.rpartition(".")[2] for name in dotted if not name[0].isupper()} | defined() & set(
+        _WORD.findall(page)
+    )
+    others -= modules().keys()
+    assert {"decision", "hold"} <= methods
+    assert {"generation_of", "TargetPace", "take_over"} <= others
+    attributes, names = used()
+    assert "breach" not in attributes
+    assert (sorted(methods - attributes), sorted(others - names)) == ([], [])
 
 
 def test_every_file_that_is_named_exists() -> None:

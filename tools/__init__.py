@@ -1,1 +1,1 @@
-"""What makes files of this repository: run by anyone who changes their sources, never by the gateway."""
+"""What makes files of this repository: run after a change of their sources, never by the gateway."""

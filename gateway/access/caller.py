@@ -1,9 +1,7 @@
-"""Who calls, what it may do, and how often its key may be used.
+"""Who calls, what it may do, and how often its key may be used: so many calls a minute (rate), so many in all (budget).
 
-How often a key may be used: so many calls a minute, and so many in all.
-
-A minute's calls are counted by each worker for itself. The calls of a budget are set aside in the store, a twentieth of what
-is left at a time and 100 at most, before any of them is made: all workers and nodes together never exceed it.
+Each worker counts the rate for itself. The calls of a budget are set aside in the store, a twentieth of what is left at a
+time and 100 at most, before any of them is made: all workers and nodes together never exceed it.
 """
 
 import asyncio

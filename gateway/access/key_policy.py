@@ -127,7 +127,7 @@ def _compiled(path: str) -> re.Pattern[str]:
 def ambiguous(path: str) -> str | None:
     """Why two readers may take `path` for different paths; words that follow "a path that". None: it is plain.
 
-    `path` is visible ASCII without ``\\`` and ``#``, as `wire.url.rest_of` leaves it.
+    `path` is visible ASCII without ``\\`` and ``#``, as `http.url.rest_of` leaves it.
     """
     if len(path) > LONGEST_PATH:
         return f"has more than {LONGEST_PATH} characters"
@@ -261,11 +261,6 @@ class Policy:
     def fits(self, tags: Mapping[str, str]) -> bool:
         """Whether a connection with these tags is one of those it may use."""
         return all(tags.get(name.lower()) == value for one in self.limits for name, value in one.tags.items())
-
-    def breach(self, sent: SentRequest) -> Breach | None:
-        """Why this request may not leave; None: it may."""
-        decided = self.decision(sent)
-        return decided if isinstance(decided, Breach) else None
 
     def decision(self, sent: SentRequest) -> Breach | str:
         """Why this request may not leave, or the text of the rule that lets it, empty where the key has no rules.

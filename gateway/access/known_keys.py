@@ -1,6 +1,6 @@
 """From a bearer to its caller: minted keys in memory, forgotten when any process changes them. Only digests are kept.
 
-What changed is learned from the same log as changes of connections (`Live.follow`): normally within 0.1 s, and within
+What changed is learned from the same log as changes of connections (`ChangeFeed.follow`): normally within 0.1 s, and within
 `live.trust_s` at the latest. While the store cannot be read, a key that is known serves on until `live.ttl_s`.
 """
 
@@ -108,7 +108,7 @@ class Minted:
             self._read_again(key_digest)
 
     def over(self, access: Access) -> bool:
-        """Whether what is under way with a key must end, because the key has: asked about once a second by anyone who watches
+        """Whether what is under way with a key must end, because the key has: asked about once a second by the code that watches
         an exchange. `access` is as it was let in; an earlier end may have been set since."""
         key_digest = access.key.digest
         if key_digest in self._ended or not access.alive:
@@ -122,7 +122,7 @@ class Minted:
         return not now.access.alive
 
     def changed(self, ref: ConnectionRef) -> None:
-        if not ref.integration_id:  # `store.keys.changed_key`
+        if not ref.integration_id:  # the row of `minted_keys.changed_key`
             self.forget(ref.connection_id)
 
     def missed(self) -> None:
@@ -261,7 +261,7 @@ class Keys:
         return declared if declared is not None else self._of_ours(self._minted.peek(key_digest))
 
     async def caller(self, text: str, kind: Kind = "key") -> Caller:
-        """Anyone who holds `text`. Raises Unauthorized, and Unavailable where the store cannot be asked."""
+        """The caller that holds `text`. Raises Unauthorized, and Unavailable where the store cannot be asked."""
         key_digest = digest(text)
         found = self.known(key_digest)
         if found is None and kind_of(text) == kind:

@@ -61,7 +61,7 @@ WITHOUT_LIMIT: Final = 10_000
 ROWS_AT_ONCE: Final = 500  # read from the store
 PAGE_BYTES: Final = 16 * 1024 * 1024
 """A list ends behind the row that reaches it, and goes on at `next_cursor`: rows of today's limits have far less."""
-NOT_RENEWED: Final = "Gateway-Refresh-Failed"  # the answer is 200 all the same: the token in it is still valid
+NOT_REFRESHED: Final = "Gateway-Refresh-Failed"  # the answer is 200 all the same: the token in it is still valid
 
 
 @needs("environment:connections:list", limits=True)
@@ -134,7 +134,7 @@ class _Page:
 
 @needs("environment:connections:read", CONNECT, limits=True)
 async def get_connection(request: web.Request) -> web.Response:
-    """One connection with its credentials, renewed where needed (docs/connections.md#renewal)."""
+    """One connection with its credentials, refreshed where needed (docs/connections.md#refresh)."""
     empty_body(request)
     query = query_of(request, ("provider_config_key", "include", *TRUTHS), truths=TRUTHS)
     with_history = _includes_history(query)
@@ -148,7 +148,7 @@ async def get_connection(request: web.Request) -> web.Response:
         raise lacking(READ_CREDENTIALS)
     await runtime.store.connections.touch_fetched(ref, now=clock.now())
     try:
-        connection, not_renewed = await runtime.live.current(ref, force=force)
+        connection, not_refreshed = await runtime.live.current(ref, force=force)
     except NotFound as fault:
         raise await runtime.links.with_remedy(fault, policy, ref, key_id=key_id) from fault
     except (ReconnectNeeded, Unavailable) as fault:
@@ -156,12 +156,12 @@ async def get_connection(request: web.Request) -> web.Response:
         if row is None:
             raise
         remedied = await runtime.links.with_remedy(fault, policy, ref, key_id=key_id)
-        # A copy: the fault itself may be raised for others who waited for the same renewal.
+        # A copy: the fault itself may be raised for others who waited for the same refresh.
         shown = whole(runtime.store, row, credentials=False)
         if with_history:
             await add_history(shown, runtime, generation, row)
         raise with_more(remedied, {"connection": shown if readable else state_of(row)}) from fault
-    headers = {NOT_RENEWED: not_renewed.code} if not_renewed else {}
+    headers = {NOT_REFRESHED: not_refreshed.code} if not_refreshed else {}
     if not readable:  # who may only create sessions sees what became of them
         return web.json_response(state_of(connection), headers=headers)
     if revealed:  # before it leaves: a credential that cannot be recorded is not returned

@@ -1,7 +1,7 @@
 """What may be sent to make or change an integration, and how one is shown."""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 from urllib.parse import quote
 
 from pydantic import AfterValidator, Field, StringConstraints
@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 from gateway.api import answers
 from gateway.api.request_body import Strict
 from gateway.api.shapes import ProviderConfigKey
+from gateway.catalog.auth_modes import AUTH_MODES, ModeFormat
 from gateway.catalog.provider import Provider
 from gateway.config import values
 from gateway.config import values as key_values
@@ -21,7 +22,7 @@ from gateway.secret import Secret
 from gateway.timestamps import iso
 
 SCOPES: Final = r"^([0-9a-zA-Z:/_.*-]+(,[0-9a-zA-Z:/_.*-]+)*)?$"
-REQUIRED: Final = frozenset({"OAUTH1", "OAUTH2", "APP", "CUSTOM", "INSTALL_PLUGIN"})
+REQUIRED: Final = frozenset(name for name, mode in AUTH_MODES.items() if mode.needs_client or mode.needs_app)
 
 
 def _pem(text: str) -> str:
@@ -125,7 +126,7 @@ def issues(provider: Provider, body: NewIntegration | IntegrationChanges) -> Ite
         yield Issue("invalid_type", f"credentials are missing: '{provider.name}' is {mode}.", ("credentials",))
     if given is not None and given.type != mode:
         wanted = f"'{provider.name}' is {mode}"
-        takes = "which takes no credentials here" if mode not in TAKEN else f"so credentials.type must be '{mode}'"
+        takes = "which takes no credentials here" if mode not in SHOWN else f"so credentials.type must be '{mode}'"
         yield Issue("custom", f"{wanted}, {takes}.", ("credentials", "type"))
     for name in body.integration_config or ():
         yield Issue(
@@ -133,9 +134,6 @@ def issues(provider: Provider, body: NewIntegration | IntegrationChanges) -> Ite
             f"'{name[:64]}' is not a field: '{provider.name}' asks for nothing in integration_config.",
             ("integration_config", name),
         )
-
-
-TAKEN: Final = REQUIRED | {"TBA", "MCP_OAUTH2", "MCP_OAUTH2_GENERIC"}
 
 
 def fields_of(given: Any) -> Mapping[str, Any]:
@@ -156,11 +154,19 @@ def fields_of(given: Any) -> Mapping[str, Any]:
 
 CLIENT: Final = ("client_id", "client_secret", "scopes", "webhook_secret")
 APP: Final = ("app_id", "app_link", "private_key")
+
+
+def _shown(mode: ModeFormat) -> tuple[str, ...]:
+    if not mode.needs_app:
+        return CLIENT
+    return ("client_id", "client_secret", *APP) if mode.needs_client else APP
+
+
+_MODELS: Final = (ClientCredentials, RegisteredClient, AppCredentials, CustomCredentials)
 SHOWN: Final = {
-    **dict.fromkeys(("OAUTH1", "OAUTH2", "TBA", "INSTALL_PLUGIN", "MCP_OAUTH2", "MCP_OAUTH2_GENERIC"), CLIENT),
-    "APP": APP,
-    "CUSTOM": ("client_id", "client_secret", *APP),
+    name: _shown(AUTH_MODES[name]) for model in _MODELS for name in get_args(model.model_fields["type"].annotation)
 }
+"""The auth modes whose integration takes credentials here, and their fields."""
 
 
 def shown(runtime: Runtime, generation: Generation, integration: Integration) -> answers.Integration:

@@ -103,8 +103,8 @@ def assembled(
     deliverer = Deliverer(store, current, metrics, calls.note_operation)
     sessions = ConnectSessions(store, current)
     links = ReconnectLinks(store, sessions, current)
-    renewer = Refresher(store, current, dialogues, metrics, calls.note_operation)
-    live = ConnectionCache(store, current, managed, renewer, followers=(minted, links), heard=deliverer.wake)
+    refresher = Refresher(store, current, dialogues, metrics, calls.note_operation)
+    live = ConnectionCache(store, current, managed, refresher, followers=(minted, links), heard=deliverer.wake)
     creator = Creator(store, current, live, dialogues)
     outcomes, revoker = Outcomes(store, calls.note_operation), Revoker(current, dialogues)
     session_connections = SessionConnections(store, current, creator, outcomes, revoker)
@@ -125,7 +125,7 @@ def assembled(
         invalid_keys=InvalidKeys(lambda: metrics.add(INVALID_KEYS)),
         journals=journals,
         exchange=exchange,
-        renewer=renewer,
+        refresher=refresher,
         live=live,
         creator=creator,
         sessions=sessions,
@@ -196,11 +196,11 @@ async def note_configuration(store: Store, config: Config, how: str) -> None:
 
 
 def _background(runtime: Runtime, since: LogPosition) -> list["asyncio.Task[None]"]:
-    store, current, renewer = runtime.store, runtime.current, runtime.renewer
+    store, current, refresher = runtime.store, runtime.current, runtime.refresher
     work: dict[str, Coroutine[Any, Any, None]] = {
         "follow_changes": runtime.live.feed.follow(since, lambda: runtime.outcomes.look(runtime.serving)),
-        "recover_refreshes": recover(store, renewer, runtime.exchange.released),
-        "keep_alive": KeepAlive(store, renewer, current).run(),
+        "recover_refreshes": recover(store, refresher, runtime.exchange.released),
+        "keep_alive": KeepAlive(store, refresher, current).run(),
         "deliver_events": runtime.deliverer.run(),
         "keep_events": runtime.keeper.run(),
         "prune": _prune(store),
@@ -228,7 +228,7 @@ async def _closed(runtime: Runtime, tasks: Sequence["asyncio.Task[None]"]) -> No
         end.push_async_callback(end_background, tasks)
         end.push_async_callback(runtime.links.close)
         end.push_async_callback(runtime.journals.close)
-        end.push_async_callback(runtime.renewer.close)
+        end.push_async_callback(runtime.refresher.close)
         end.push_async_callback(runtime.deleter.close)
         end.push_async_callback(runtime.made.close)
         end.push_async_callback(runtime.flows.close)

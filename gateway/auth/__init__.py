@@ -14,8 +14,9 @@ A mode builds requests and reads answers; `refresh/auth_exchange.py` sends them 
     jwt, two_step, signature, bill            what was typed in is exchanged for a token, or signs one
     oauth1, tba, aws_sigv4                    every request is signed
 
-Always true: a mode never sends anything itself; a new mode is one file here and one line in `OWN` below; a credential is
-a JSON object with a `type` (docs/compatibility.md#credentials), sealed in the store and opened in memory only.
+Always true: a mode never sends anything itself; a new mode is one file here, one line in `OWN` below and one entry in
+`catalog/auth_modes.py` (docs/architecture.md names what else a mode of ours touches); a credential is a JSON object
+with a `type` (docs/compatibility.md#credentials), sealed in the store and opened in memory only.
 """
 
 from collections.abc import Mapping

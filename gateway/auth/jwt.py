@@ -71,7 +71,7 @@ class JwtMode(ExchangedMode):
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         fields = CredentialForm(form, self.types())
         typed = {name: fields.given(name, setting) for name, setting in provider.credentials.items()}
-        fields.finish(*OURS)  # a token that somebody else signed is not ours to renew: it is signed again
+        fields.finish(*OURS)  # a token that somebody else signed is not ours to refresh: it is signed again
         return {"type": self.name, **{name: value for name, value in typed.items() if value is not None}}
 
     def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """MCP_OAUTH2 and MCP_OAUTH2_GENERIC: OAuth 2.0 for MCP servers, whose client may register itself.
 
 Both are OAUTH2 with an entry that is completed here: by a registration, and for any server there is by discovery. What was
-found is pinned in the flow and kept with the credential, so that a renewal goes where the token came from.
+found is pinned in the flow and kept with the credential, so that a refresh goes where the token came from.
 """
 
 from collections.abc import Mapping, Sequence

@@ -104,12 +104,12 @@ class AuthMode(ABC):
         return None
 
     def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
-        """Whether it holds anything to renew it with."""
+        """Whether it holds anything to refresh it with."""
         return False
 
     def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
         """The credential that replaces `held`. Asked only where `refreshable`."""
-        raise TypeError(f"{self.name} holds nothing to renew: `refreshable` says so")
+        raise TypeError(f"{self.name} holds nothing to refresh: `refreshable` says so")
 
     @abstractmethod
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
@@ -199,7 +199,7 @@ class GrantingMode(AuthMode):
         """What came of it. Raises InvalidRequest with words for the end user where nothing did."""
 
 
-# ── Modes whose credential is typed in once and exchanged for tokens ever after: what is held renews itself.
+# ── Modes whose credential is typed in once and exchanged for tokens ever after: what is held refreshes itself.
 
 
 class ExchangedMode(AuthMode):

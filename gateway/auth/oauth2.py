@@ -1,4 +1,4 @@
-"""OAUTH2: an access token granted by the end user, renewed with a refresh token (RFC 6749, RFC 6750)."""
+"""OAUTH2: an access token granted by the end user, refreshed with a refresh token (RFC 6749, RFC 6750)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -95,7 +95,7 @@ class OAuth2(GrantingMode):
         kept = {"address": address, "token_url": token_url, "code_verifier": verifier, "nonce": extra.get("nonce")}
         if in_redirect_uri:
             kept["redirect_uri"] = callback
-        # Where the integration's secret may not go, its client is a public one from here on, also when it is renewed.
+        # Where the integration's secret may not go, its client is a public one from here on, also when it is refreshed.
         own = {} if wish.override.get("client_id") else context.toward(token_url).public_client()
         override = {**own, **wish.override}
         return SetOut(url, {**kept, "override": override} if override else kept)
@@ -104,7 +104,7 @@ class OAuth2(GrantingMode):
         return code_name(context.provider) in query or "error" in query
 
     def arrive(self, context: Context, kept: Mapping[str, Any], query: Mapping[str, str]) -> Dialogue[Granted]:
-        """Redeem the code (RFC 6749 §4.1.3) at the pinned address, for the server that RFC 9207 says it comes from."""
+        """Exchange the code (RFC 6749 §4.1.3) at the pinned address, for the server that RFC 9207 says it comes from."""
         provider, to = context.provider, context.toward(kept["token_url"])
         check_response(provider, kept["address"], query)
         client = to.client(kept.get("override"))
@@ -221,7 +221,7 @@ def code_name(provider: Provider) -> str:
 
 
 def exchanges_itself(provider: Provider) -> bool:
-    """Whether a live access token is what renews it."""
+    """Whether a live access token is what refreshes it."""
     return bool(provider.refresh and provider.refresh.by_access_token)
 
 

@@ -37,7 +37,7 @@ def short(words: str) -> str:
 def said(reply: Reply) -> str:
     """What an answer that refuses says about it: the usual members of a JSON object, else the beginning of the text.
 
-    Empty for a page of HTML, or for nothing. May quote what was sent: `Call.scrubbed` is the caller's to ask.
+    Empty for a page of HTML, or for nothing. May quote what was sent: `provider_call.scrubbed` is the caller's to ask.
     """
     text = reply.body[:65536].decode("utf-8", "replace")
     try:

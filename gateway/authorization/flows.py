@@ -66,7 +66,7 @@ STATES: Final = ("state", "payload", "customField")  # how providers call it tha
 ONCE: Final = (*STATES, "code", "error", "iss")  # RFC 6749 §3.1: a parameter comes once
 NEITHER: Final = (
     "The provider sent neither a code nor an error back. Start again from the application; if it happens again, ask "
-    "anyone who runs it for help."
+    "its operator for help."
 )
 
 
@@ -133,7 +133,7 @@ class Flows:
         self._creator = creator
         self._dialogues = dialogues
         self._outcomes = outcomes
-        self._redeeming: set[asyncio.Task[Arrived | Choice]] = set()
+        self._exchanging: set[asyncio.Task[Arrived | Choice]] = set()
         self._telling = Telling(store, outcomes)
         self._grants = Grants(store, creator, session_connections, dialogues, self.cookie_name)
 
@@ -205,7 +205,7 @@ class Flows:
         fault: GatewayError,
         request_id: str = "",
     ) -> None:
-        """Tell anyone who waits that nothing was begun."""
+        """Report to the waiting window that nothing was begun."""
         said = log_failure(
             fault,
             environment=session.environment,
@@ -319,7 +319,7 @@ class Flows:
         """
         back = Back(request_id, query)
         returned = await self._returned(query, cookies, back)
-        return await self._to_its_end(returned.flow, returned.pending, self._grants.redeemed(returned, query), back)
+        return await self._to_its_end(returned.flow, returned.pending, self._grants.exchanged(returned, query), back)
 
     async def choose(
         self, token: str, site_id: str, cookies: Mapping[str, str], request_id: str = ""
@@ -351,23 +351,23 @@ class Flows:
 
     async def close(self, within_s: float = 15) -> None:
         """Let authorizations that are being finished end."""
-        if self._redeeming:
-            await asyncio.wait(set(self._redeeming), timeout=within_s)
+        if self._exchanging:
+            await asyncio.wait(set(self._exchanging), timeout=within_s)
 
     async def _to_its_end(
         self, flow: Flow, pending: PendingAuthorization, work: Coroutine[Any, Any, Arrived | Choice], back: Back
     ) -> Arrived | Choice:
         # In a task of its own: the state is spent, so a browser that leaves now must not throw the grant away.
-        redeeming = asyncio.create_task(self._telling.reported(flow, pending, work, back))
-        self._redeeming.add(redeeming)
-        redeeming.add_done_callback(self._redeemed)
+        exchanging = asyncio.create_task(self._telling.reported(flow, pending, work, back))
+        self._exchanging.add(exchanging)
+        exchanging.add_done_callback(self._exchanged)
         try:
-            return await asyncio.shield(redeeming)
+            return await asyncio.shield(exchanging)
         except (InvalidRequest, Forbidden) as fault:
             raise about(flow, fault) from fault
 
-    def _redeemed(self, task: "asyncio.Task[Arrived | Choice]") -> None:
-        self._redeeming.discard(task)
+    def _exchanged(self, task: "asyncio.Task[Arrived | Choice]") -> None:
+        self._exchanging.discard(task)
         if not task.cancelled():
             task.exception()  # raised for the browser, or to nobody if it has left
 

@@ -36,7 +36,7 @@ class Grants:
         self._dialogues = dialogues
         self._cookie_name = cookie_name
 
-    async def redeemed(self, returned: Returned, query: Mapping[str, str]) -> Arrived | Choice:
+    async def exchanged(self, returned: Returned, query: Mapping[str, str]) -> Arrived | Choice:
         """What comes of what the provider sent back. Raises InvalidRequest where that is not exchanged for a token, and as
         `connected` does."""
         return await self.connected(returned, await self._granted(returned, query))

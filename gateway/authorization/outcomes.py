@@ -3,7 +3,7 @@
 Tells what came of an attempt to connect: to the window that waits here for it, and through the store to all other nodes.
 
 The browser's WebSocket may hang on another node, or in another worker, than the one that its callback comes to. So an
-outcome is stored first; anyone who waits is woken by the change feed and reads it there (ADR 25).
+outcome is stored first; waiting windows are woken by the change feed and read it there (ADR 25).
 """
 
 import asyncio
@@ -121,7 +121,7 @@ class Outcomes:
 
     @staticmethod
     def new_client() -> str:
-        """A `ws_client_id`: anyone who has it hears the outcome of the window that names it."""
+        """A `ws_client_id`: with it, a page receives the outcome of the window that names it."""
         return str(uuid.uuid4())
 
     def crowded(self, most: int) -> bool:
@@ -168,7 +168,7 @@ class Outcomes:
                 self._looked_at = None
 
     async def tell(self, outcome: Outcome, failure: Mapping[str, str] | None = None) -> None:
-        """Store it and wake anyone who waits. A store that fails costs the other nodes the news, never the connection.
+        """Store it and wake those that wait. A store that fails costs the other nodes the news, never the connection.
 
         `failure`: what the log says of an authorization that failed.
         """
@@ -228,7 +228,7 @@ def client_digest(ws_client_id: str | None) -> str | None:
 
 
 async def tell_failure(store: Store, flow: Flow, pending: PendingAuthorization, fault: GatewayError) -> None:
-    """Write the event. Where `pending` was to renew a connection, that one says what it leaves open: whose it is, and where
+    """Write the event. Where `pending` was to reconnect a connection, that one says what it leaves open: whose it is, and where
     its events go. Never raises: the end user sees `fault` in any case.
     """
     ref = ConnectionRef(flow.environment, flow.integration_id, flow.connection_id)

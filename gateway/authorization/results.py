@@ -120,10 +120,10 @@ def about(flow: Flow, fault: InvalidRequest | Forbidden, kind: str | None = None
 
 
 def not_for_reconnect(session: ConnectSession, integration_id: str) -> InvalidRequest | None:
-    """Why this integration cannot be connected under a session that renews a connection of another one."""
+    """Why this integration cannot be connected under a session that reconnects a connection of another one."""
     if session.integration_id is None or session.integration_id == integration_id:
         return None
     return InvalidRequest(
         "integration_not_allowed",
-        f"This connect session renews a connection of '{session.integration_id}', and no other.",
+        f"This connect session reconnects a connection of '{session.integration_id}', and no other.",
     )

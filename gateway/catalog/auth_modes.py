@@ -40,8 +40,16 @@ class ModeFormat:
     """Values of `token_request_auth_method` that it knows."""
     integration: tuple[str, ...] = ()
     """Keys of the integration that hold what the operator registered at the provider."""
+    also_used: tuple[str, ...] = ()
+    """Further ones that it can use: as placeholders, to assume a role, or in place of registering a client itself."""
+    needs_client: bool = False
+    """Whether an integration without a client of the operator's own can connect nobody."""
+    needs_app: bool = False
+    """Whether tokens belong to an app that the end user installs and that signs with a key of its own."""
     redirects: bool = False
     """Whether the end user is sent to the provider to consent."""
+    exchanges_code: bool = False
+    """Whether the code of the callback is exchanged for tokens."""
 
 
 _TOKEN_REQUEST: Final = (
@@ -69,12 +77,14 @@ _DISCOVERED: Final = tuple(
 AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
     {
         "OAUTH2": ModeFormat(
-            "The end user consents at the provider; the grant is redeemed for tokens, which are refreshed (RFC 6749).",
+            "The end user consents at the provider; the code is exchanged for tokens, which are refreshed (RFC 6749).",
             fills=(*TOKEN, *CLIENT),
             needs=("authorization_url", "token_url"),
             reads=(*_GRANT, *_ANSWER, "additional_steps"),
             integration=_OWN_CLIENT,
             redirects=True,
+            needs_client=True,
+            exchanges_code=True,
         ),
         "OAUTH2_CC": ModeFormat(
             "The end user's own client is exchanged for tokens, without a redirect (RFC 6749 §4.4).",
@@ -84,6 +94,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             reads=(*_TOKEN_REQUEST, *_CLIENT_AUTH, "scope_separator", "default_scopes", "jwt"),
             proofs=("basic", "body", "private_key_jwt", "custom", "none"),
             asks=("client_id", "client_secret"),
+            also_used=_OWN_CLIENT,
         ),
         "OAUTH1": ModeFormat(
             "The end user consents at the provider; every request is signed with the token's secret (RFC 5849).",
@@ -93,6 +104,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             reads=("request_params", "authorization_params", "signature_method", "token_response_metadata"),
             integration=_OWN_CLIENT,
             redirects=True,
+            needs_client=True,
         ),
         "API_KEY": ModeFormat(
             "One long-lived key. The entry says where it goes: a header field, a query parameter, the address.",
@@ -116,6 +128,8 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             reads=("jwt", "token_headers", "token_response", "redirect_uri_metadata"),
             integration=_OWN_APP,
             redirects=True,
+            also_used=_OWN_CLIENT,
+            needs_app=True,
         ),
         "CUSTOM": ModeFormat(
             "An app's installation and the end user's own OAuth grant, side by side.",
@@ -124,6 +138,9 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             reads=(*_GRANT, "jwt"),
             integration=(*_OWN_CLIENT, *_OWN_APP),
             redirects=True,
+            needs_client=True,
+            needs_app=True,
+            exchanges_code=True,
         ),
         "TBA": ModeFormat(
             "Token-based authentication: every request is signed with a token that an administrator made (RFC 5849 §3).",
@@ -138,6 +155,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             fills=(*TOKEN, *CLIENT, *LOGIN, "apiKey", "jwt"),
             needs=("token_url",),
             reads=(*_TOKEN_REQUEST, "additional_steps", "assertion_option", "jwt", "refresh_url", "refresh_params"),
+            also_used=_OWN_CLIENT,
         ),
         "SIGNATURE": ModeFormat(
             "A short-lived token is made from user name and password for each stretch of requests.",
@@ -166,6 +184,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             ),
             needs=("request_signing",),
             asks=("access_key_id", "secret_access_key"),
+            also_used=_OWN_CLIENT,
         ),
         "INSTALL_PLUGIN": ModeFormat(
             "The end user installs the operator's plugin at the provider, whose own key then serves every installation.",
@@ -173,6 +192,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             reads=("redirect_uri_metadata",),
             integration=("app_link", *_OWN_CLIENT),
             redirects=True,
+            needs_client=True,
         ),
         "MCP_OAUTH2": ModeFormat(
             "A known MCP server: OAuth 2.0 whose client may register itself (RFC 7591).",
@@ -182,6 +202,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             proofs=_BY_ID_OR_SECRET,
             integration=_OWN_CLIENT,
             redirects=True,
+            exchanges_code=True,
         ),
         "MCP_OAUTH2_GENERIC": ModeFormat(
             "Any MCP server: its address is asked for, and it tells the rest itself (RFC 9728, RFC 8414, RFC 7591).",
@@ -189,13 +210,9 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             reads=("client_registration", *_DISCOVERED),
             proofs=_BY_ID_OR_SECRET,
             redirects=True,
+            also_used=_OWN_CLIENT,
+            exchanges_code=True,
         ),
         "NONE": ModeFormat("No credential at all: an open API, or one that only sends webhooks."),
     }
 )
-
-# Modes that exchange the code of a callback for tokens.
-REDEEMING: Final = frozenset({"OAUTH2", "CUSTOM", "MCP_OAUTH2", "MCP_OAUTH2_GENERIC"})
-
-# Requirement 2.1: these addresses are present for a provider whose end user is sent there.
-REDIRECTING: Final = frozenset({"OAUTH2", "OAUTH1"})

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.catalog.address import AddressTemplate, parse_address
-from gateway.catalog.auth_modes import AUTH_MODES, REDEEMING, REQUEST
+from gateway.catalog.auth_modes import AUTH_MODES, REQUEST
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Setting
 from gateway.catalog.render import spellings
@@ -112,6 +112,11 @@ def _field_names(place: Place, fields: Mapping[str, str]) -> Iterator[Finding]:
         seen.add(folded)
 
 
+def _exchanges_code(provider: Provider) -> bool:
+    mode = AUTH_MODES.get(provider.auth_mode)
+    return mode is not None and mode.exchanges_code
+
+
 def _unfilled(provider: Provider, place: Place, template: str) -> Iterator[Finding]:
     """Placeholders that neither a setting, the credential nor the request will ever fill."""
     settings = known_settings(provider)
@@ -121,7 +126,7 @@ def _unfilled(provider: Provider, place: Place, template: str) -> Iterator[Findi
             yield place, f"${{{name}}} is known of a proxied request only; use it in proxy.headers or proxy.query"
         elif namespace == "connectionConfig" and rest not in settings:
             yield place, f"${{{name}}} has no setting; add {rest!r} to connection_config"
-        elif namespace == "callback" and (place[0] != "token_params" or provider.auth_mode not in REDEEMING):
+        elif namespace == "callback" and (place[0] != "token_params" or not _exchanges_code(provider)):
             yield place, f"${{{name}}} is known only where the code of a callback is exchanged; use it in token_params"
         elif namespace == "assertionOption" and rest not in provider.assertion_option:
             yield place, f"${{{name}}} has no field; add {rest!r} to assertion_option"
@@ -138,7 +143,7 @@ def _is_earlier_step(provider: Provider, place: Place, namespace: str) -> bool:
     asked = int(namespace.removeprefix("step"))
     if place[0] == "additional_steps":
         return asked < int(place[1]) + 2
-    in_use = place[0] == "proxy" and provider.auth_mode not in REDEEMING  # these keep no answer but the last
+    in_use = place[0] == "proxy" and not _exchanges_code(provider)  # these keep no answer but the last
     return in_use and asked <= len(provider.additional_steps or ()) + 1
 
 

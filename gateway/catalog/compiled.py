@@ -46,7 +46,7 @@ def _code() -> str:
 
 
 def load(folder: Path, key: str, words: KnownWords) -> dict[str, bytes] | None:
-    """The entries by name, as `folder.Entry.content`; None where there is no file for `key`, it is not whole, or an entry
+    """The entries by name, as `CatalogEntry.content`; None where there is no file for `key`, it is not whole, or an entry
     uses an auth mode or a script that is not among `words`."""
     for place in _places(folder):
         try:

@@ -20,7 +20,7 @@ _OUR_OWN = frozenset({"alias"})  # what it inherits stands in it already
 
 
 def show(said: Mapping[str, Any], public_url: str) -> dict[str, Any]:
-    """What an entry says (`folder.Entry.content`, read) as JSON. A field that its file leaves out is absent, never null.
+    """What an entry says (`CatalogEntry.content`, read) as JSON. A field that its file leaves out is absent, never null.
 
     `logo_url` and `docs` are ours where the entry has none; `connection_configuration` is always an array of names.
     """
@@ -37,7 +37,7 @@ def show(said: Mapping[str, Any], public_url: str) -> dict[str, Any]:
 
 
 MOST_BUILT: Final = (
-    200  # a gateway uses a handful of providers; anyone who goes through all of them shall not keep all of them
+    200  # a gateway uses a handful of providers; a list of all of them must not keep all of them in memory
 )
 
 

@@ -161,7 +161,7 @@ class Provider(Shape):
     token_ttl: int | None = Field(default=None, gt=0)
     """Seconds a token lives where the provider does not say."""
     token_expiration_buffer: int | None = Field(default=None, ge=0)
-    """Seconds before expiry at which a token is renewed; at most half its lifetime counts."""
+    """Seconds before expiry at which a token is refreshed; at most half its lifetime counts."""
     token_response_metadata: list[str] | None = None
     """Dotted paths in the token answer that are kept as settings, under the path as their name."""
     additional_steps: list[Step] | None = None

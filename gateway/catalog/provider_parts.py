@@ -183,7 +183,7 @@ class RequestSigning(Shape):
     """Service in the credential scope. Templates allowed."""
 
 
-# ── How tokens are asked for, renewed and ended where the entry's flat fields do not say it all.
+# ── How tokens are asked for, refreshed and ended where the entry's flat fields do not say it all.
 
 Encoding = Literal["form", "json", "query"]
 ClientAuth = Literal["basic", "body", "private_key_jwt", "custom", "none"]

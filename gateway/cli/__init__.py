@@ -30,7 +30,7 @@ COMMANDS = {
     "doctor": Command(
         "gateway.cli.doctor.doctor_command:doctor", "find what is wrong around a gateway before a user does"
     ),
-    "connections": Command("gateway.cli.connections:connections", "look at connections, renew, end and move them"),
+    "connections": Command("gateway.cli.connections:connections", "look at connections, refresh, end and move them"),
     "logs": Command("gateway.cli.logs:logs", "what happened: calls, refreshes, authorizations, deliveries, webhooks"),
     "console": Command("gateway.cli.console:console", "print a link that signs an operator in to the console"),
     "audit": Command("gateway.cli.audit:audit", "who did what: show, export, verify, count the use of credentials"),

@@ -99,7 +99,7 @@ def backup(target: Path, file: Path, force: bool, as_json: bool) -> None:
 def restore(source: Path, file: Path, exactly: bool, as_json: bool) -> None:
     """Put the backup FILE in the place of the database. Stop every gateway first.
 
-    The database that is replaced stays beside it. Where it can be read, tokens that were renewed since the backup are taken
+    The database that is replaced stays beside it. Where it can be read, tokens that were refreshed since the backup are taken
     over from it: those in the backup are spent, and a provider may end the whole grant when it sees one again.
     """
     from gateway.cli.terminal import faults_end_the_command, progress
@@ -136,11 +136,11 @@ def _warnings(done: "Restored") -> list[str]:
     warnings = [f"The replaced database is kept as {done.kept}."] if done.kept else []
     if done.taken_over is not None:
         warnings.append(
-            f"Tokens of {counted(done.taken_over, 'connection')} were renewed since, and were taken over from it."
+            f"Tokens of {counted(done.taken_over, 'connection')} were refreshed since, and were taken over from it."
         )
     else:
         warnings.append(
-            "Tokens that were renewed since are not in it: where a provider rotates them, the next renewal is refused, and "
+            "Tokens that were refreshed since are not in it: where a provider rotates them, the next refresh is refused, and "
             "the end user has to connect again (`gateway connections why` tells)."
         )
         warnings.append("Minted keys that were revoked since work again: `gateway keys list`, and revoke them again.")

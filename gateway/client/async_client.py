@@ -248,7 +248,7 @@ class AsyncClient:
         refresh_token: bool = False,
         history: bool = False,
     ) -> Json:
-        """The connection with its credentials, renewed where that is due, or by force.
+        """The connection with its credentials, refreshed where that is due, or by force.
 
         Reading it at times also keeps its refresh token alive. `refresh_token`: show that one, too; `history`: its story.
         """

@@ -37,7 +37,7 @@ class Loop:
             raise
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """The items, each asked for when the one before is done with. Anyone who leaves early closes what they come from."""
+        """The items, each asked for when the one before is done with. A loop that is left early closes what they come from."""
         end = object()
 
         async def following() -> Any:
@@ -74,7 +74,7 @@ class Loop:
             return self._loop
 
 
-# ── The gateway's own API for programs without asyncio: `AsyncOwnApi`, run by the client's thread.
+# ── The gateway's own API for programs without asyncio: `AsyncClient`, run by the client's thread.
 
 
 class Stream:
@@ -242,7 +242,7 @@ class Client:
         refresh_token: bool = False,
         history: bool = False,
     ) -> Json:
-        """The connection with its credentials, renewed where that is due, or by force."""
+        """The connection with its credentials, refreshed where that is due, or by force."""
         asked = self._client.get_connection(
             provider_config_key,
             connection_id,

@@ -1,7 +1,7 @@
 """The cache of opened connections: the hot path's only stop. Single flight for reads of the store.
 
 A kept entry is a row of the store, sealed; its credential stays opened for at most a minute. A task follows the store's
-change log, so that what another process deleted or renewed is known here at once, and within `trust_s` at the latest;
+change log, so that what another process deleted or refreshed is known here at once, and within `trust_s` at the latest;
 while the store cannot be read, entries serve until `ttl_s` after the last time it could.
 """
 
@@ -30,7 +30,7 @@ from gateway.records.integration import Integration
 from gateway.refresh import backoff
 from gateway.refresh.auth_exchange import mode_for
 from gateway.refresh.refresher import Refresher
-from gateway.refresh.schedule import RefreshSlots, last_from, refresh_from, renew_at, seconds_left
+from gateway.refresh.schedule import RefreshSlots, last_from, refresh_at, refresh_from, seconds_left
 from gateway.store import ChangesMissed, Store
 from gateway.vault import VaultError
 
@@ -50,7 +50,7 @@ def stays(before: Generation, after: Generation, environment: str, integration_i
 
 
 class Loads:
-    """What is being read now. A reading outlives anyone who asked for it."""
+    """What is being read now. A reading outlives the calls that wait for it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -91,8 +91,8 @@ log = structlog.get_logger(__name__)
 
 OPENED_S: Final = 60.0
 REACH_S: Final = 0.1  # what a token must still be good for to arrive alive
-PLANNED_S: Final = 3600.0  # how far ahead a renewal has its slot; who is in use still has its turn to get one by then
-AGEING_S: Final = 1.0  # how long an ageing credential serves before it is asked again whether its renewal has come
+PLANNED_S: Final = 3600.0  # how far ahead a refresh has its slot; who is in use still has its turn to get one by then
+AGEING_S: Final = 1.0  # how long an ageing credential serves before it is asked again whether its refresh has come
 MOST_ORIGINS: Final = 10_000  # of which it is known whose they are
 
 
@@ -108,7 +108,7 @@ class ConnectionCache:
         store: Store,
         current: Current,
         managed: ManagedIntegrations,
-        renewer: Refresher,
+        refresher: Refresher,
         followers: Sequence[Follower] = (),
         heard: Callable[[], None] = lambda: None,
     ) -> None:
@@ -123,12 +123,12 @@ class ConnectionCache:
         self._set_aside: dict[ConnectionRef, Connection] = {}
         self.written_back: Counter[tuple[str, str]] = Counter()
         """By environment and integration: newer tokens that were put back after a failover of the database."""
-        self._renewer = renewer
+        self._refresher = refresher
         self._loads = Loads(store)
         self._slots = RefreshSlots()
         self.provider_at: dict[str, str] = {}
-        self.refusals = Refusals(store, renewer, self)
-        self.rejections = Rejections(store, renewer.metrics, self.replace, self._leave_fast_path)
+        self.refusals = Refusals(store, refresher, self)
+        self.rejections = Rejections(store, refresher.metrics, self.replace, self._leave_fast_path)
         current.follow(self._replaced)
 
     @property
@@ -160,7 +160,7 @@ class ConnectionCache:
         return kept.opened
 
     async def opened(self, environment: str, integration_id: str, connection_id: str) -> Opened:
-        """The connection, loaded and renewed where needed. Raises NotFound, ReconnectNeeded, Unavailable."""
+        """The connection, loaded and refreshed where needed. Raises NotFound, ReconnectNeeded, Unavailable."""
         ref = ConnectionRef(environment, integration_id, connection_id)
         found = self.peek(ref)
         if found is not None:
@@ -174,42 +174,42 @@ class ConnectionCache:
         if _expired(connection, now):
             if connection.failure is not None and not backoff.may_try(connection, now):
                 raise backoff.refusal(connection, connection.failure, now)  # known here: no need to ask the store
-            connection = await self._renewed(connection)
+            connection = await self._refreshed(connection)
         elif (due := refresh_from(connection, provider)) is not None and now >= due:
             connection, good_s = await self._ageing(connection, provider, now), AGEING_S
         return self._keep(connection, good_s, began)
 
-    async def _renewed(self, connection: Connection) -> Connection:
-        """Renewed, and once more where the new token ended before it came here, as short-lived ones may."""
-        connection = await self._renewer.renewed(connection)
-        return await self._renewer.renewed(connection) if _expired(connection, clock.now()) else connection
+    async def _refreshed(self, connection: Connection) -> Connection:
+        """Refreshed, and once more where the new token ended before it came here, as short-lived ones may."""
+        connection = await self._refresher.refreshed(connection)
+        return await self._refresher.refreshed(connection) if _expired(connection, clock.now()) else connection
 
     async def _ageing(self, connection: Connection, provider: Provider, now: datetime) -> Connection:
-        """Still valid: served as it is and renewed behind the request, which waits for that on the last stretch alone."""
+        """Still valid: served as it is and refreshed behind the request, which waits for that on the last stretch alone."""
         if not backoff.may_try(connection, now):
             return connection
         last, ends = last_from(connection, provider), connection.expires_at
         if last is None or ends is None or now < last:
-            self._renew_behind(connection)
+            self._refresh_behind(connection)
             return connection
         spare_s = (ends - now).total_seconds() - REACH_S
         if spare_s > 0:
-            task = self._renewer.start(connection, urgent=True)
+            task = self._refresher.start(connection, urgent=True)
             await asyncio.wait({task}, timeout=spare_s)
             if not task.done() or task.cancelled() or task.exception() is not None:
                 return connection  # slow or failed, it is none of this request's business
             return task.result()
         try:
-            return await self._renewer.renewed(connection)
+            return await self._refresher.refreshed(connection)
         except (ReconnectNeeded, Unavailable):
             if _expired(connection, clock.now()):
                 raise
             return connection
 
     async def current(self, ref: ConnectionRef, *, force: bool = False) -> tuple[Connection, GatewayError | None]:
-        """The row as the store has it, renewed when it is in its margin, has expired, or by `force`.
+        """The row as the store has it, refreshed when it is in its margin, has expired, or by `force`.
 
-        A renewal that fails leaves a token that is still valid in place: the fault then stands beside the row, which
+        A refresh that fails leaves a token that is still valid in place: the fault then stands beside the row, which
         tells of it too. It is raised where the token is not valid any more, and by `force` where the no is final.
         """
         connection = await self._loads.row(ref)
@@ -222,7 +222,7 @@ class ConnectionCache:
         if not wanted or (not expired and not mode_for(provider, held, ref).refreshable(held, provider)):
             return connection, None
         try:
-            connection = await self._renewer.renewed(connection, force=force)
+            connection = await self._refresher.refreshed(connection, force=force)
         except (ReconnectNeeded, Unavailable, InvalidRequest) as fault:
             if _expired(connection, clock.now()) or (force and isinstance(fault, ReconnectNeeded)):
                 raise
@@ -233,7 +233,7 @@ class ConnectionCache:
         return connection, None
 
     async def close(self) -> None:
-        """Let go of what waits for a renewal; the renewal itself is the renewer's. Wait for verdicts that are being stored."""
+        """Let go of what waits for a refresh; the refresh itself is the refresher's. Wait for verdicts that are being stored."""
         await self.refusals.close()
         await self.rejections.close()
 
@@ -266,7 +266,7 @@ class ConnectionCache:
             kept.opened.fast_route.clear()
 
     def _keep(self, connection: Connection, good_s: float, began: float) -> Opened:
-        provider = self.provider_of(connection)  # asked again: a reload may have come while a renewal was awaited
+        provider = self.provider_of(connection)  # asked again: a reload may have come while a refresh was awaited
         held = self._store.open(connection.credential)
         secret_config = self._store.open(connection.secret_config)
         integration = self._current.generation.integrations.get(*connection.ref[:2])
@@ -287,24 +287,24 @@ class ConnectionCache:
             if opened.for_one_request
             else now + min(good_s, seconds_left(connection, provider, clock.now(), at_most=OPENED_S))
         )
-        begins = self._renew_at(connection, provider, now) if mode.refreshable(held, provider) else None
+        begins = self._refresh_at(connection, provider, now) if mode.refreshable(held, provider) else None
         self._put(Kept(connection, opened, good_until, now, begins))
         return opened
 
-    def _renew_at(self, connection: Connection, provider: Provider, now: float) -> float | None:
+    def _refresh_at(self, connection: Connection, provider: Provider, now: float) -> float | None:
         """As it was reckoned before, if it was: each token has one slot."""
-        if self._renewer.under_way(connection.ref):
+        if self._refresher.under_way(connection.ref):
             return None
         kept = self._kept.get(connection.ref)
-        if kept is not None and kept.connection.version == connection.version and kept.renew_at is not None:
-            return kept.renew_at
+        if kept is not None and kept.connection.version == connection.version and kept.refresh_at is not None:
+            return kept.refresh_at
         within_s = max(
             PLANNED_S, self._limits.ttl_s + OPENED_S
         )  # else it could be put away before it is reckoned again
-        return renew_at(connection, provider, now, self._slots, within_s=within_s)
+        return refresh_at(connection, provider, now, self._slots, within_s=within_s)
 
-    def _renew_behind(self, connection: Connection) -> None:
-        self._renewer.start_behind(connection, self._took_over)
+    def _refresh_behind(self, connection: Connection) -> None:
+        self._refresher.start_behind(connection, self._took_over)
 
     def _took_over(self, task: "asyncio.Task[Connection]") -> None:
         if not task.cancelled() and task.exception() is None:
@@ -320,7 +320,7 @@ class ConnectionCache:
         kept = self._kept.get(connection.ref)
         if kept is not None and kept.connection.version <= connection.version:
             if kept.connection.version < connection.version:
-                kept.renew_at = None  # which was the former token's; of this one it is known from its first use on
+                kept.refresh_at = None  # which was the former token's; of this one it is known from its first use on
             kept.connection, kept.opened, kept.good_until = connection, None, 0.0
 
     def forget(self, ref: ConnectionRef) -> None:
@@ -343,7 +343,7 @@ class ConnectionCache:
                 self.forget(ref)
 
     async def write_back(self) -> None:
-        """Of all that is kept, and of what was put away while the database could not be read: what was renewed last first."""
+        """Of all that is kept, and of what was put away while the database could not be read: what was refreshed last first."""
         rows = {**self._set_aside, **{kept.connection.ref: kept.connection for kept in self._kept.values()}}
         ordered = sorted(rows.values(), key=lambda row: row.last_refreshed_at or row.created_at, reverse=True)
         before = self.written_back.total()
@@ -452,10 +452,12 @@ class ConnectionCache:
             return
         if now >= kept.good_until:
             kept.opened = None  # sealed again: a credential stays opened for a minute at most
-        if kept.renew_at is not None and now >= kept.renew_at:
-            kept.renew_at = None  # anyone who uses it lately shall not wait for its renewal: here, or at its next use
+        if kept.refresh_at is not None and now >= kept.refresh_at:
+            kept.refresh_at = (
+                None  # a connection in use is refreshed before a call has to wait: here, or at its next use
+            )
             if backoff.may_try(kept.connection, clock.now()):
-                self._renew_behind(kept.connection)
+                self._refresh_behind(kept.connection)
         self._kept.look_again(kept, self._limits.ttl_s)
 
     def _put_away(self, kept: Kept) -> None:

@@ -15,7 +15,7 @@ SPARE: Final = 64
 class Kept:
     """`good_until` (monotonic seconds): until then `opened` may be used without another question.
 
-    `renew_at` (monotonic seconds): from then on it is renewed behind the requests, also where none comes just then.
+    `refresh_at` (monotonic seconds): from then on it is refreshed behind the requests, also where none comes just then.
     `due_at` (monotonic seconds) is the shelf's.
     """
 
@@ -23,16 +23,16 @@ class Kept:
     opened: Opened | None = None
     good_until: float = 0.0
     used_at: float = 0.0
-    renew_at: float | None = None
+    refresh_at: float | None = None
     due_at: float = 0.0
 
     def next_due(self, ttl_s: float) -> float:
-        """When it is to be closed, renewed or, unused for `ttl_s`, put away, whichever comes first."""
+        """When it is to be closed, refreshed or, unused for `ttl_s`, put away, whichever comes first."""
         due = self.used_at + ttl_s
         if self.opened is not None and self.good_until < due:
             due = self.good_until
-        if self.renew_at is not None and self.renew_at < due:
-            due = self.renew_at
+        if self.refresh_at is not None and self.refresh_at < due:
+            due = self.refresh_at
         return due
 
 

@@ -145,7 +145,7 @@ class ChangeFeed:
             newest, changed = position, dict[ConnectionRef, Mark | None]()
             if seen != version or position.missing:
                 newest, changed = await self._store.changes.since(position)
-                if None in changed.values():  # a renewal of our own needs no notification
+                if None in changed.values():  # a refresh of our own needs no notification
                     self._heard()
             for ref in changed:
                 for follower in self._followers:

@@ -106,7 +106,7 @@ class NewCredential:
 
 
 class SiteWanted(InvalidRequest):
-    """Several sites fit, and the integration leaves the choice to the end user: anyone who has one asks, others are refused."""
+    """Several sites fit, and the integration leaves the choice to the end user: the pages ask, other calls are refused."""
 
     sites: tuple[Site, ...] = ()
 

@@ -254,11 +254,11 @@ def repointed(path: Sequence[str]) -> InvalidRequest:
 def gone(ref: ConnectionRef) -> InvalidRequest:
     return InvalidRequest(
         "invalid_connection",
-        f"The connection '{ref.connection_id}' that this session is to renew is gone. Connect again.",
+        f"The connection '{ref.connection_id}' that this session is to reconnect is gone. Connect again.",
     )
 
 
-# ── What a connection that is renewed keeps of itself.
+# ── What a connection that is reconnected keeps of itself.
 
 SITE = ("subdomain", "cloudId")
 
@@ -266,7 +266,7 @@ SITE = ("subdomain", "cloudId")
 async def as_before(
     store: Store, session: ConnectSession, provider: Provider, integration_id: str, config: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The settings of the connection that is renewed, below those that were given now: it stays on its site.
+    """The settings of the connection that is reconnected, below those that were given now: it stays on its site.
 
     Raises InvalidRequest where it is gone, or where the session pins its settings and another is given.
     """

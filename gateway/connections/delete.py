@@ -1,7 +1,7 @@
 """Ends a connection: deleted here first, then its tokens at the provider; the same for one that was never completed.
 
 A refresh under way could bring a token that nobody would end. So the refresh lease is taken before the credential is read
-for the last time; after the deletion nobody can renew.
+for the last time; after the deletion nobody can refresh.
 """
 
 import asyncio

@@ -10,7 +10,7 @@ from gateway.catalog.provider import Provider
 from gateway.records.connection import Connection, Lifespan
 from gateway.records.integration import Integration
 from gateway.records.states import ENDED, FAILOVER, REJECTED, RESTORED, Change, State
-from gateway.refresh.backoff import GONE, MAYBE_GONE, NOT_RENEWABLE, REFUSED, ROTATION_LOST, TYPED_IN
+from gateway.refresh.backoff import GONE, MAYBE_GONE, NOT_REFRESHABLE, REFUSED, ROTATION_LOST, TYPED_IN
 from gateway.refresh.refresh_token_expiry import refresh_token_advice
 from gateway.text import counted, sentence
 
@@ -88,7 +88,7 @@ def story(
 
 
 def _restored(row: Connection, changes: Sequence[Change]) -> Iterator[LikelyCause]:
-    """Where it ended before it was renewed once since a backup was put back."""
+    """Where it ended before it was refreshed once since a backup was put back."""
     back = next((change for change in reversed(changes) if change.reason == RESTORED), None)
     if back is not None and row.state in ENDED and (row.last_refreshed_at is None or row.last_refreshed_at < back.at):
         yield LikelyCause(
@@ -98,11 +98,17 @@ def _restored(row: Connection, changes: Sequence[Change]) -> Iterator[LikelyCaus
 
 
 def _failed_over(row: Connection, failovers: Sequence[datetime]) -> Iterator[LikelyCause]:
-    """Where its refresh token was refused after a failover, and its access token was old enough before that to be renewed."""
-    noted, renewed_at = row.failure, row.last_refreshed_at
-    if noted is None or not noted.final or noted.code not in MAYBE_GONE or renewed_at is None or row.expires_at is None:
+    """Where its refresh token was refused after a failover, and its access token was old enough before that to be refreshed."""
+    noted, refreshed_at = row.failure, row.last_refreshed_at
+    if (
+        noted is None
+        or not noted.final
+        or noted.code not in MAYBE_GONE
+        or refreshed_at is None
+        or row.expires_at is None
+    ):
         return
-    half_way = renewed_at + (row.expires_at - renewed_at) / 2  # no renewal begins earlier
+    half_way = refreshed_at + (row.expires_at - refreshed_at) / 2  # no refresh begins earlier
     at = next((at for at in reversed(failovers) if half_way <= at <= noted.at), None)
     if at is not None:
         yield LikelyCause(
@@ -115,10 +121,10 @@ def _failed_over(row: Connection, failovers: Sequence[datetime]) -> Iterator[Lik
 def _moments(row: Connection, changes: Sequence[Change], now: datetime) -> list[TimelineMoment]:
     moments = [TimelineMoment(change.at, f"{change.state.value}: {change.reason}", change.detail) for change in changes]
     if row.last_refreshed_at is not None and row.version > 1 and row.last_refreshed_at != row.granted_at:
-        moments.append(TimelineMoment(row.last_refreshed_at, "last renewed"))
+        moments.append(TimelineMoment(row.last_refreshed_at, "last refreshed"))
     noted = row.failure
     if noted is not None and noted.attempts > 1:
-        what = "call rejected" if noted.code == REJECTED else "renewal failed"
+        what = "call rejected" if noted.code == REJECTED else "refresh failed"
         moments.append(TimelineMoment(noted.at, f"{what} for the {_th(noted.attempts)} time in a row", noted.message))
     if row.intent is not None:
         moments.append(TimelineMoment(row.intent.at, "refresh token sent, outcome not known yet"))
@@ -132,7 +138,7 @@ def _lasts_as_its_token(ends: datetime, provider: Provider, integration: Integra
     gave = (
         f"{provider.display_name} gave no refresh token, so it ends with its access token on {ends:%Y-%m-%d %H:%M} UTC."
     )
-    return LikelyCause(NOT_RENEWABLE, f"{gave} {refresh_token_advice(provider, integration)}")
+    return LikelyCause(NOT_REFRESHABLE, f"{gave} {refresh_token_advice(provider, integration)}")
 
 
 def _causes(
@@ -140,7 +146,7 @@ def _causes(
 ) -> Iterator[LikelyCause]:
     noted = row.failure
     if row.state is State.INCOMPLETE:
-        yield LikelyCause("setting_missing", noted.message if noted else "A setting is missing that the renewal needs.")
+        yield LikelyCause("setting_missing", noted.message if noted else "A setting is missing that the refresh needs.")
         return
     if noted is None:
         yield from _ends(row, now)
@@ -154,7 +160,7 @@ def _causes(
     elif noted.code == REFUSED:
         yield LikelyCause(
             "refused_without_reason",
-            f"The token endpoint refused {counted(noted.attempts, 'renewal')} in a row without a known error code: "
+            f"The token endpoint refused {counted(noted.attempts, 'refresh', 'refreshes')} in a row without a known error code: "
             f"{sentence(noted.message)}",
         )
         yield LikelyCause("access_taken_back", "Most often the end user or an administrator took the access back.")
@@ -165,9 +171,9 @@ def _causes(
             ROTATION_LOST, f"{sentence(noted.message)} A process of the gateway, or the network, died in that moment."
         )
         yield LikelyCause("access_taken_back", "The end user or an administrator took the access back.")
-    elif noted.code == NOT_RENEWABLE:
+    elif noted.code == NOT_REFRESHABLE:
         how = f" {refresh_token_advice(provider, integration)}" if provider is not None else ""
-        yield LikelyCause(NOT_RENEWABLE, f"Its access token has ended, and the provider gave no refresh token.{how}")
+        yield LikelyCause(NOT_REFRESHABLE, f"Its access token has ended, and the provider gave no refresh token.{how}")
     elif noted.code in TYPED_IN:
         yield LikelyCause("credential_changed", f"The password or key no longer holds: {sentence(noted.message)}")
     elif noted.code in BLAMES_CLIENT:
@@ -179,7 +185,7 @@ def _causes(
         yield from _gone(row, provider)
     else:
         yield LikelyCause(
-            "request_refused", f"The provider refuses the renewal ({noted.code}): {sentence(noted.message)}"
+            "request_refused", f"The provider refuses the refresh ({noted.code}): {sentence(noted.message)}"
         )
 
 
@@ -222,11 +228,11 @@ def _action(row: Connection, causes: Sequence[LikelyCause], now: datetime) -> Su
         serves = "; what it holds is still valid and serves" if left else ""
         return SuggestedAction("wait", f"Wait: the gateway tries again with the next call{until}{serves}.")
     if first in {"client_refused", "request_refused"}:
-        renew = f"gateway connections refresh --integration {ref.integration_id} {ref.connection_id}"
+        refresh = f"gateway connections refresh --integration {ref.integration_id} {ref.connection_id}"
         return SuggestedAction(
             "fix_integration",
             f"Compare client_id, client_secret and scopes of integration '{ref.integration_id}' with the provider's "
-            f"console; then: {renew}. If they are right, {refusals.RECONNECT}.",
+            f"console; then: {refresh}. If they are right, {refusals.RECONNECT}.",
         )
     if first == "setting_missing":
         return SuggestedAction("fix_settings", "Connect or import it again with that setting under connection_config.")

@@ -1,7 +1,7 @@
 """What follows when a provider's API rejects a credential: an early refresh, and after enough rejections a report.
 
-Credentials that a provider's API rejects on call after call although no newer one is to be had: counted here, judged by
-`refusal_rules`, and noted in the store once a verdict changes. A 2xx ends the count.
+Rejections on call after call, although there is no newer credential, are counted here and judged by
+`backoff.api_verdict`; the store is written when the verdict changes. A 2xx ends the count.
 
 A node counts in memory what it sees itself; what all nodes share is the verdict. While a connection is counted its calls take
 the middleware chain, which looks at each answer, so a connection that works costs the fast path nothing.
@@ -32,13 +32,13 @@ from gateway.refresh.schedule import lifetime
 from gateway.store import Store
 from gateway.text import counted
 
-# ── What follows when a provider answers 401: the credential is renewed ahead of its time, once for all calls that it
+# ── What follows when a provider answers 401: the credential is refreshed ahead of its time, once for all calls that it
 # refuses.
 #
-# A 401 leads to a renewal however young the token is, but to one only: where the provider refuses the token of that
-# renewal too, the 401 is passed on until `again_after` is over.
+# A 401 leads to a refresh however young the token is, but to one only: where the provider refuses the token of that
+# refresh too, the 401 is passed on until `again_after` is over.
 
-AGAIN_AFTER: Final = timedelta(seconds=60)  # from one renewal that a 401 leads to until the next
+AGAIN_AFTER: Final = timedelta(seconds=60)  # from one refresh that a 401 leads to until the next
 SHORTEST: Final = timedelta(seconds=1)  # the same for tokens of a few seconds
 MOST_NOTED: Final = 10_000
 
@@ -62,20 +62,20 @@ class Rows(Protocol):
 
 
 class Refusals:
-    """The renewals that a refused credential has set off, one a connection."""
+    """The refreshes that a refused credential has set off, one a connection."""
 
-    def __init__(self, store: Store, renewer: Refresher, rows: Rows) -> None:
+    def __init__(self, store: Store, refresher: Refresher, rows: Rows) -> None:
         self._store = store
-        self._renewer = renewer
+        self._refresher = refresher
         self._rows = rows
         self._refused: dict[tuple[ConnectionRef, int], asyncio.Task[Opened | None]] = {}
-        self._renewed_at: OrderedDict[ConnectionRef, float] = OrderedDict()  # monotonic, of renewals for a 401
+        self._refreshed_at: OrderedDict[ConnectionRef, float] = OrderedDict()  # monotonic, of refreshes for a 401
 
     async def newer_than(self, sent: Opened) -> Opened | None:
         """The connection with a newer credential than `sent` has, which the provider has just answered with a 401.
 
-        Renewed now, unless that was done already, here or elsewhere. None where a newer one is not to be had: the mode
-        knows no renewal, a 401 has just led to one, or the token endpoint refuses or is silent.
+        Refreshed now, unless that was done already, here or elsewhere. None where a newer one is not to be had: the mode
+        knows no refresh, a 401 has just led to one, or the token endpoint refuses or is silent.
         """
         newer = await asyncio.shield(self.start(sent))
         return newer if newer is not None and newer.connection.version > sent.connection.version else None
@@ -90,7 +90,7 @@ class Refusals:
         return task
 
     async def close(self) -> None:
-        """Let go of what waits for a renewal; the renewal itself is the renewer's."""
+        """Let go of what waits for a refresh; the refresh itself is the refresher's."""
         for task in list(self._refused.values()):
             task.cancel()
         await asyncio.gather(*self._refused.values(), return_exceptions=True)
@@ -99,7 +99,7 @@ class Refusals:
         ref, version = sent.connection.ref, sent.connection.version
         try:
             known = await self._rows.known(ref)
-            row = known if known.version > version else await self._renewed(known)
+            row = known if known.version > version else await self._refreshed(known)
             if row is None:
                 return None
             self._rows.replace(row)
@@ -108,10 +108,10 @@ class Refusals:
             log.info("no_newer_credential", connection_id=ref.connection_id, integration=ref[1], detail=fault.message)
             return None
 
-    async def _renewed(self, row: Connection) -> Connection | None:
-        """`row` renewed ahead of its time, by this node or another; None where that cannot or shall not be."""
+    async def _refreshed(self, row: Connection) -> Connection | None:
+        """`row` refreshed ahead of its time, by this node or another; None where that cannot or shall not be."""
         now = clock.monotonic()
-        last = self._renewed_at.get(row.ref)
+        last = self._refreshed_at.get(row.ref)
         if last is not None and now - last < again_after(row).total_seconds():
             return None
         held = self._store.open(row.credential)
@@ -119,15 +119,15 @@ class Refusals:
         refreshable = mode_for(provider, held, row.ref).refreshable(held, provider)
         if not refreshable or not backoff.may_try(row, clock.now()):
             return None
-        self._renewed_at[row.ref] = now
-        self._renewed_at.move_to_end(row.ref)
-        if len(self._renewed_at) > MOST_NOTED:
-            self._renewed_at.popitem(last=False)
-        return await self._renewer.renewed(row)
+        self._refreshed_at[row.ref] = now
+        self._refreshed_at.move_to_end(row.ref)
+        if len(self._refreshed_at) > MOST_NOTED:
+            self._refreshed_at.popitem(last=False)
+        return await self._refresher.refreshed(row)
 
 
 def again_after(row: Connection) -> timedelta:
-    """How long after a renewal for a 401 the next 401 leads to another: a minute, or the token's lifetime if shorter."""
+    """How long after a refresh for a 401 the next 401 leads to another: a minute, or the token's lifetime if shorter."""
     if row.expires_at is None:
         return AGAIN_AFTER
     return min(AGAIN_AFTER, max(SHORTEST, lifetime(row, row.expires_at)))

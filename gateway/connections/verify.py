@@ -76,7 +76,7 @@ def check_same(provider: Provider, before: Account, now: Account) -> None:
     raise InvalidRequest(
         "connection_validation_failed",
         f"This is another account of {provider.display_name}{other} than the one that was connected before. Nothing was "
-        f"changed. Sign in{who} to renew this connection, or make a new one.",
+        f"changed. Sign in{who} to reconnect this connection, or make a new one.",
         payload={"reason": "another_account"},
     )
 
@@ -101,7 +101,7 @@ class Verifier:
     async def verify(self, mode: AuthMode, held: Mapping[str, Any], context: Context) -> None:
         """Returns where one of the entry's endpoints answers 2xx, or where the entry names none.
 
-        A grant is refused only for a 401 that no renewal could cure: its scopes may not reach the endpoint, and an
+        A grant is refused only for a 401 that no refresh could cure: its scopes may not reach the endpoint, and an
         imported token may just have ended. Raises InvalidRequest ``connection_test_failed``, and UpstreamFailed where the
         provider could not be asked.
         """

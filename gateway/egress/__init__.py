@@ -14,6 +14,7 @@ Own connections instead of a client library (ADR 11): exact bytes, one place tha
     page_memory           one bound for the pages that all paged calls hold
     egress_errors         what can go wrong, before anyone decides what the caller gets
 
-Always true: no socket is opened to an address that `guard` has not admitted at that moment; redirects are answers; no cookie
-is kept.
+Always true: no request leaves for an address that `guard` has not admitted at that moment, directly or through the outbound
+proxy, which alone is dialled without the guard; redirects are answers; no cookie is kept. Only the operator's own command
+`gateway connections import` calls Nango without this package (`moving/peer.py`).
 """

@@ -28,7 +28,7 @@ PROBE_S: Final = 1  # while one call tries, the others get Retry-After with so m
 class CircuitBreaker:
     """Of one origin. Times are monotonic seconds.
 
-    `answers` counts; anyone who reads a call's answer adds to it. `open_until` is 0.0 while calls pass without a question.
+    `answers` counts; the reader of a call's answer adds to it. `open_until` is 0.0 while calls pass without a question.
     """
 
     __slots__ = ("_failures", "_probing", "answers", "open_until")
@@ -94,7 +94,7 @@ FLOOR_PER_S: Final = 0.5  # so that a provider that is seldom called has its ret
 
 
 class Budget:
-    """Of one origin. `requests` counts; anyone who sends a first attempt adds to it."""
+    """Of one origin. `requests` counts; each first attempt adds to it."""
 
     __slots__ = ("_counted", "_credit", "_seen_at", "requests")
 

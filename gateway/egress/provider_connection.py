@@ -251,7 +251,7 @@ class ProviderConnection(asyncio.Protocol):
         self._taker = taker
 
     def _depart(self, head: bytes) -> None:
-        """Unless the connection has ended, or is about to: anyone who asked hears of that by `connection_lost`."""
+        """Unless the connection has ended, or is about to: then `connection_lost` reports it to the waiting exchange."""
         if self._stage == _DUE and not self.transport.is_closing():
             self._stage = _ASKED
             self.transport.write(head)
@@ -393,7 +393,7 @@ class ProviderConnection(asyncio.Protocol):
             self._settle()
 
     def _hand_out(self) -> None:
-        """Anyone who asked gets the answer, as far as it has come."""
+        """The waiting exchange gets the answer, as far as it has come."""
         self._begun = False
         answer, self._fresh = self._fresh, None
         if self._taker is not None:
@@ -404,7 +404,7 @@ class ProviderConnection(asyncio.Protocol):
         if waiter is None or answer is None:
             return
         if waiter.done():
-            answer.close()  # anyone who asked has just left
+            answer.close()  # the waiting exchange has just been cancelled
         else:
             waiter.set_result(answer)
 
@@ -431,7 +431,7 @@ class ProviderConnection(asyncio.Protocol):
             self.owner.take_back(self, self._keep_s)
 
     def _fail(self, fault: EgressError) -> None:
-        """Anyone who waits for the head, or reads the body, gets the error."""
+        """Raised in the exchange that waits for the head or reads the body."""
         self.abort()
         self._refuse(fault)
         if self._sink is not None:

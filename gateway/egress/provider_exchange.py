@@ -73,7 +73,7 @@ class Source(Protocol):
 
 
 class ProviderAnswer:
-    """See `Exchange`. `source` is its connection, None once that has nothing more to do with it.
+    """See `ProviderExchange`. `source` is its connection, None once that has nothing more to do with it.
 
     Only the connection calls `feed`, `end` and `fail`; each may come before anyone reads. `held_bytes` are unread.
     """
@@ -176,7 +176,7 @@ class ProviderAnswer:
 
 
 class Owner(Protocol):
-    """Anyone who keeps the connection between two requests."""
+    """Keeps the connection between two requests: the pool."""
 
     def take_back(self, connection: "ProviderConnection", keep_s: float | None) -> None:
         """It is free for the next request; `keep_s` is what the provider said of how long, if anything."""
@@ -213,7 +213,7 @@ class AnswerSink(Protocol):
 
 
 class Taker(Protocol):
-    """Waits for an answer without a task. `sink_for` is asked once; None: make an `Answer` of it, for `answered`."""
+    """Waits for an answer without a task. `sink_for` is asked once; None: make a `ProviderAnswer` of it, for `answered`."""
 
     def sink_for(self, head: AnswerHead) -> AnswerSink | None: ...
 

@@ -4,7 +4,7 @@ An event is written in the transaction of the change that it reports (`store/out
 
     event_body     the bodies of events (docs/compatibility.md#events)
     signatures     what signs them, and the keys for that: from gateway.yaml, or minted
-    delivery       works off the outbox: attempts, pauses, one lane for each target
+    delivery       works off the outbox: attempts, pauses, one queue for each target
     event_keeper   what one process does for all: announces connections that end soon, counts what waits
     audit_keeper   places and checkpoints for the audit trail, which leave the store; pruning
     receive        providers' webhooks: verified, remembered against replay, queued in one transaction

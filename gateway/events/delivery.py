@@ -1,6 +1,6 @@
-"""Works off the outbox: one attempt, when it is repeated, how much goes to one target at a time.
+"""Sends the events in the outbox: one attempt, when it is repeated, how much goes to one target at a time.
 
-Works off the outbox: every process of every node sends what it can claim, so that none waits for another.
+Every process of every node sends what it can claim, so that none waits for another.
 
 Nothing runs while there is nothing to send: the loop sleeps until something has changed in the store, until the next attempt
 is due, or for the length of a slow poll. A process that dies between a receiver's 200 and our note of it leaves a lease that
@@ -98,7 +98,7 @@ LONGEST_PROBE_S: Final = 60.0
 
 @dataclass(slots=True)
 class TargetPace:
-    """Of one lane, in this process. `resting_until`: monotonic seconds."""
+    """Of one queue, in this process. `resting_until`: monotonic seconds."""
 
     running: int = 0
     failures: int = 0
@@ -197,7 +197,7 @@ log = structlog.get_logger(__name__)
 
 
 class Deliverer:
-    """One a process. `wake` may be called by anyone who has written an event, as often as they like."""
+    """One a process. `wake` may be called after each write of an event, as often as wanted."""
 
     def __init__(self, store: Store, current: Current, metrics: Metrics, note: NoteOperation = lambda _: None) -> None:
         self._store = store
@@ -239,15 +239,15 @@ class Deliverer:
         work = await self._store.deliveries.work(clock.now())
         ticks = clock.monotonic()
         soonest = POLL_S
-        for lane in work.lanes:
-            pace = self._paces.setdefault(lane, TargetPace())
+        for queue in work.queues:
+            pace = self._paces.setdefault(queue, TargetPace())
             limit = min(pace.free(ticks), MOST - len(self._sending))
             if limit > 0 and not self._closed:
-                await self._begin(lane, pace, limit)
+                await self._begin(queue, pace, limit)
             elif pace.resting_until > ticks:
                 soonest = min(soonest, pace.resting_until - ticks)
-        for lane in [lane for lane, pace in self._paces.items() if pace.idle(ticks)]:
-            del self._paces[lane]
+        for queue in [queue for queue, pace in self._paces.items() if pace.idle(ticks)]:
+            del self._paces[queue]
         if work.next_at is not None:
             soonest = min(soonest, (work.next_at - clock.now()).total_seconds())
         return max(soonest, SHORTEST_S)
@@ -271,9 +271,9 @@ class Deliverer:
             except GatewayError as fault:
                 log.warning("events_not_handed_over", detail=fault.message)
 
-    async def _begin(self, lane: tuple[str, str], pace: TargetPace, limit: int) -> None:
+    async def _begin(self, queue: tuple[str, str], pace: TargetPace, limit: int) -> None:
         now = clock.now()
-        claimed = await self._store.deliveries.claim(lane, owner=self._owner, now=now, ttl=LEASE, limit=limit)
+        claimed = await self._store.deliveries.claim(queue, owner=self._owner, now=now, ttl=LEASE, limit=limit)
         for delivery in claimed:
             pace.running += 1
             task = asyncio.create_task(self._deliver(delivery, pace), name="deliver_event")

@@ -1,9 +1,8 @@
 """Signatures of events, and the keys that sign them: from gateway.yaml, or made by us.
 
-Signatures of what we send: Standard Webhooks, and the header that clients of the field's best-known service verify.
-
-One key string serves both. Standard Webhooks' key is the base64 behind ``whsec_``; the other header's is the whole string as
-it stands. A key that an operator brings and that does not begin so is its own bytes for either.
+Each event is signed twice, with one key string: as Standard Webhooks says (the key is the base64 behind ``whsec_``), and in
+the header that Nango's SDKs verify (the key is the whole string). A key from gateway.yaml without ``whsec_`` is used as its
+own bytes for both.
 """
 
 import base64
@@ -88,7 +87,7 @@ async def signing_keys(config: Config, store: Store, environment: str) -> Sequen
 
 
 class KnownKeys:
-    """Looked up again after a few seconds: anyone who was given a new key has the former one for a day."""
+    """Looked up again after a few seconds: after a key was replaced, the former one is valid for a day."""
 
     def __init__(self, store: Store, current: Current) -> None:
         self._store = store

@@ -48,7 +48,7 @@ class AnswerHead:
         self.keep_s: float | None = None
 
     def whole(self) -> "AnswerHead":
-        """With its `fields`, also where it was not taken apart yet (`plain_answer`)."""
+        """With its `fields`, also where it was not taken apart yet (`passed_head.plain_head`)."""
         return self
 
 

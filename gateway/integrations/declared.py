@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from gateway import resources
 from gateway.auth import modes
-from gateway.catalog.auth_modes import AUTH_MODES
+from gateway.catalog.auth_modes import AUTH_MODES, ModeFormat
 from gateway.catalog.folder import state_of
 from gateway.catalog.hosts import open_addresses, open_secret_addresses
 from gateway.catalog.load_catalog import Catalog, load_catalog
@@ -20,22 +20,7 @@ from gateway.text import did_you_mean
 
 Place = tuple[str, ...]
 
-# These are granted to a client of the operator's own, so an integration without one cannot connect anybody.
-NEEDS_CLIENT = frozenset({"OAUTH2", "OAUTH1", "CUSTOM", "INSTALL_PLUGIN"})
-# And these to an app, which signs with a key of its own.
-NEEDS_APP = frozenset({"APP", "CUSTOM"})
 APP_LINK = "${connectionConfig.appPublicLink}"
-# Keys that a mode uses besides those that it needs: as placeholders, to assume a role, or in place of registering a client.
-_CLIENT = ("client_id", "client_secret")
-ALSO_USED = {
-    "APP": _CLIENT,
-    "AWS_SIGV4": _CLIENT,
-    "MCP_OAUTH2_GENERIC": _CLIENT,
-    "OAUTH2_CC": _CLIENT,
-    "TWO_STEP": _CLIENT,
-}
-
-
 SCRIPTS = frozenset({*POST_CONNECTION, *WEBHOOK_ROUTING})
 
 
@@ -118,11 +103,12 @@ def _faults(place: Place, declared: Integration, provider: Provider) -> Iterator
     if provider.auth_mode not in modes():
         missing = f"auth mode {provider.auth_mode}, which this installation does not have"
         yield (*place, "provider"), f"provider '{provider.name}' uses {missing}; there are {', '.join(sorted(modes()))}"
-    if provider.auth_mode in NEEDS_CLIENT and not declared.client_id:
+    mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
+    if mode.needs_client and not declared.client_id:
         page = provider.setup_guide_url or provider.docs
         console = ", which its developer console gives out" + (f" ({page})" if page else "")
         yield place, f"provider '{provider.name}' is {provider.auth_mode}: set client_id and client_secret{console}"
-    if provider.auth_mode in NEEDS_APP and not _signs(declared, provider):
+    if mode.needs_app and not _signs(declared, provider):
         where = f" ({provider.docs})" if provider.docs else ""
         needed = f"provider '{provider.name}' is {provider.auth_mode}: set app_id, app_link and private_key{where}"
         yield place, needed + ("; client_secret is no private key" if declared.client_secret else "")
@@ -137,7 +123,8 @@ def _warnings(place: Place, declared: Integration, provider: Provider) -> Iterat
     elif needed and declared.scopes is not None and needed not in declared.scopes:
         lost = f"'{provider.name}' gives no refresh token and every connection ends with its first access token"
         yield (*place, "scopes"), f"'{needed}' is not among the scopes, so {lost}"
-    if provider.auth_mode in NEEDS_CLIENT and declared.client_id and declared.client_secret is None:
+    mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
+    if mode.needs_client and declared.client_id and declared.client_secret is None:
         yield place, "no client_secret: token requests go out as a public client, which few providers take"
     secret = next((name for name in ("client_secret", "private_key") if getattr(declared, name)), None)
     chosen = next(iter(open_secret_addresses(provider)), None)
@@ -159,7 +146,8 @@ def _missing_keys(place: Place, declared: Integration, provider: Provider) -> It
     if mode == "APP" and not (declared.app_id or declared.client_id):
         yield place, "no app_id: no token can be asked for, except for imports that bring an app_id of their own"
     install = provider.authorization_url or ""
-    if mode in NEEDS_APP and APP_LINK in install and not declared.app_link:
+    needs_app = AUTH_MODES.get(mode, ModeFormat("")).needs_app
+    if needs_app and APP_LINK in install and not declared.app_link:
         yield place, "no app_link: no end user can install the app; set the app's page at the provider"
     if mode == "INSTALL_PLUGIN" and not (declared.app_link or install):
         yield place, "no app_link: no end user can install the plugin; set the plugin's page at the provider"
@@ -178,7 +166,7 @@ def _keys_without_effect(place: Place, declared: Integration, provider: Provider
     mode = AUTH_MODES.get(provider.auth_mode)
     if mode is None:
         return
-    used = {*mode.integration, *ALSO_USED.get(provider.auth_mode, ())}
+    used = {*mode.integration, *mode.also_used}
     known = ", ".join(sorted(used)) or "none of these keys"
     if provider.webhook_signature is not None:
         used.add("client_secret")  # which some sign their webhooks with

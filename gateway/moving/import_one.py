@@ -11,6 +11,7 @@ from gateway import clock
 from gateway.auth import modes
 from gateway.auth.context import Context
 from gateway.auth.mode import AuthMode
+from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.provider import Provider
 from gateway.connections.create import new_row
 from gateway.connections.settings import accepted, complete
@@ -24,7 +25,7 @@ from gateway.timestamps import iso, moment
 
 # ── A foreign credential ▸ one of ours: what another gateway shows of it, in the form that the auth mode takes.
 
-INSTALLED: Final = frozenset({"APP", "CUSTOM"})
+INSTALLED: Final = frozenset(name for name, mode in AUTH_MODES.items() if mode.needs_app)
 USER: Final = "userCredentials"
 BROUGHT: Final = ("access_token", "expires_at", "raw")
 
@@ -76,7 +77,7 @@ def _check_type(moved: Moved, mode: AuthMode) -> None:
 
 
 def _date(given: dict[str, Any], now: datetime, notes: list[str]) -> None:
-    """An end that cannot be read counts as now: without one, a token would never be renewed ahead of its end."""
+    """An end that cannot be read counts as now: without one, a token would never be refreshed ahead of its end."""
     when = given.get("expires_at")
     if isinstance(when, str) and moment(when) is None:
         if when.strip().isdigit():
@@ -86,7 +87,7 @@ def _date(given: dict[str, Any], now: datetime, notes: list[str]) -> None:
             del given["expires_at"]
             return
         given["expires_at"] = iso(now)
-        notes.append("expires_at could not be read; it counts as ended, so that the first call renews it")
+        notes.append("expires_at could not be read; it counts as ended, so that the first call refreshes it")
 
 
 def _accepted(

@@ -178,7 +178,7 @@ def _steps(seen: Preview) -> list[str]:
     steps += [
         "Look: gateway connections import --from-peer … --create-integrations --dry-run",
         "Stop connecting there, and import: the same without --dry-run. Run it again until nothing is left.",
-        "Change the host in your application (docs/moving.md) and stop Nango: both renewing ends rotating tokens.",
+        "Change the host in your application (docs/moving.md) and stop Nango: both refreshing ends rotating tokens.",
         "Change the webhook addresses at the providers, and the webhook signature key in your application.",
     ]
     return steps

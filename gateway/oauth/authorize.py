@@ -12,7 +12,7 @@ from urllib.parse import quote, quote_plus, urlencode, urlsplit
 from gateway.oauth.token_answers import jwt_claims
 from gateway.oauth.token_requests import OAuthEntry, renamed
 
-# ── Proof Key for Code Exchange: only who began an authorization can redeem its code (RFC 7636).
+# ── Proof Key for Code Exchange: only who began an authorization can exchange its code for tokens (RFC 7636).
 
 
 def new_verifier() -> str:

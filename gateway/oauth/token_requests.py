@@ -122,7 +122,7 @@ def code_request(
     params: Mapping[str, str],
     headers: Mapping[str, str] = NONE,
 ) -> ProviderCall:
-    """Redeem an authorization code (RFC 6749 §4.1.3, RFC 7636 §4.5). `params`: the entry's `token_params`, filled in."""
+    """Exchange an authorization code (RFC 6749 §4.1.3, RFC 7636 §4.5). `params`: the entry's `token_params`, filled in."""
     grant = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri}
     if code_verifier is not None:
         grant["code_verifier"] = code_verifier
@@ -140,7 +140,7 @@ def refresh_request(
     method: str = "POST",
     other_grant: bool = False,
 ) -> ProviderCall:
-    """Renew an access token (RFC 6749 §6). `params`: the entry's `refresh_params`, else its `token_params`, filled in.
+    """Refresh an access token (RFC 6749 §6). `params`: the entry's `refresh_params`, else its `token_params`, filled in.
 
     `other_grant`: what is exchanged is no refresh token, and `params` say what grant that is.
     """

@@ -1,10 +1,8 @@
 """Metrics: every family by name, the page of numbers that workers share, and what a request adds (ADR 15).
 
-Which numbers a request adds to.
-
-On its path that is one look-up and a few additions to computed places: no objects, no locks, no text. The labels come
-from lists that are known beforehand (methods, statuses, our codes, declared integrations), so that no caller and no
-provider can make them many.
+A request costs one look-up and a few additions to computed places: no objects, no locks, no text. The labels come from
+lists that are known beforehand (methods, statuses, our codes, declared integrations), so that no caller and no provider
+can multiply them.
 """
 
 import json
@@ -69,6 +67,12 @@ FAMILIES: Final[dict[str, Family]] = {
         "histogram",
         (*WHOSE, "part"),
         "Time until the head of an answer: in the gateway, waiting for a token (where there was a wait), for upstream.",
+    ),
+    "gateway_fast_path_requests_total": Family(
+        "counter", (), "Proxied requests that left on the fast path; the others take the middleware chain."
+    ),
+    "gateway_fast_path_handed_over_total": Family(
+        "counter", (), "Those of them that the chain had to finish, as after a fault or a 401."
     ),
     OTHERS: Family(
         "counter",
@@ -356,7 +360,7 @@ class Metrics:
         self._watched.append(read)
 
     def publish(self) -> None:
-        """Write down what is watched, for anyone who reads the page."""
+        """Write down what is watched, for the readers of the page."""
         values: dict[Key, float] = {}
         for read in self._watched:
             for key, number in read():

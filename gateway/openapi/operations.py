@@ -121,7 +121,7 @@ LIST: Final = (
 )
 READ: Final = (
     OF,
-    Param("force_refresh", "Renew the credential now.", TRUTH),
+    Param("force_refresh", "Refresh the credential now.", TRUTH),
     Param("refresh_token", "Show the refresh token too.", TRUTH),
     Param("refresh_github_app_jwt_token", "Understood, and without effect.", TRUTH),
     Param("include", "`history`: how it came to be as it is, and what helps.", {"type": "string", "enum": ["history"]}),
@@ -219,7 +219,7 @@ WAIT: Final = Param(
 IN_HEADER: Final = (ON_BEHALF[0],)
 
 OF_ONE: Final = ("invalid_uri_params", "unknown_provider_config", "unknown_connection")
-RENEWED: Final = (*OF_ONE, "unknown_provider_template", "reconnect_needed", "token_endpoint_unavailable")
+REFRESHED: Final = (*OF_ONE, "unknown_provider_template", "reconnect_needed", "token_endpoint_unavailable")
 SCOPE: Final = "environment"
 AGAIN: Final = "The name of before; use `/connections…`."
 HTML: Final = "text/html"
@@ -253,12 +253,12 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("POST", "/connections", "Import a credential", CONNECTIONS, answers.Connection, Import, errors=MAKING, scope=f"{SCOPE}:connections:create", status=201, example=A_KEY, more="The same id again replaces what it held. Which fields `credentials` have depends on the provider's auth mode."),
     Operation("POST", "/connections/metadata", "Set metadata", CONNECTIONS, answers.MetadataOf, NewMetadata, errors=OF_ONE[1:], scope=f"{SCOPE}:connections:update", status=201, example=NOTED, more="Of all connections that are named or, where one is unknown, of none."),
     Operation("PATCH", "/connections/metadata", "Merge metadata", CONNECTIONS, answers.MetadataOf, NewMetadata, errors=OF_ONE[1:], scope=f"{SCOPE}:connections:update", example=NOTED, more="Top-level members that are not named stay."),
-    Operation("GET", "/connections/{connection_id}", "Read a connection, renewed where due", CONNECTIONS, answers.Connection, query=READ, errors=RENEWED, scope=f"{SCOPE}:connections:read", more="`credentials` need the scope `environment:connections:read_credentials`. The header `Gateway-Refresh-Failed` names why a token that is still valid could not be renewed."),
+    Operation("GET", "/connections/{connection_id}", "Read a connection, refreshed where due", CONNECTIONS, answers.Connection, query=READ, errors=REFRESHED, scope=f"{SCOPE}:connections:read", more="`credentials` need the scope `environment:connections:read_credentials`. The header `Gateway-Refresh-Failed` names why a token that is still valid could not be refreshed."),
     Operation("PATCH", "/connections/{connection_id}", "Change tags, end user or webhook address", CONNECTIONS, answers.Success, ConnectionChanges, query=(OF,), errors=OF_ONE, scope=f"{SCOPE}:connections:update", example={"tags": {"team": "red"}}),
     Operation("DELETE", "/connections/{connection_id}", "Delete a connection and end its tokens", CONNECTIONS, answers.DeletedConnection, query=DELETE, errors=OF_ONE, scope=f"{SCOPE}:connections:delete"),
     Operation("GET", "/connection", "List the connections", CONNECTIONS, answers.ConnectionList, query=LIST, scope=f"{SCOPE}:connections:list", more=AGAIN, deprecated=True),
     Operation("POST", "/connection", "Import a credential, its fields beside the rest", CONNECTIONS, answers.AnyJson, answers.AnyJson, errors=MAKING, scope=f"{SCOPE}:connections:create", status=201, more=AGAIN, deprecated=True),
-    Operation("GET", "/connection/{connection_id}", "Read a connection", CONNECTIONS, answers.Connection, query=READ, errors=RENEWED, scope=f"{SCOPE}:connections:read", more=AGAIN, deprecated=True),
+    Operation("GET", "/connection/{connection_id}", "Read a connection", CONNECTIONS, answers.Connection, query=READ, errors=REFRESHED, scope=f"{SCOPE}:connections:read", more=AGAIN, deprecated=True),
     Operation("PATCH", "/connection/{connection_id}", "Change a connection", CONNECTIONS, answers.Success, ConnectionChanges, query=(OF,), errors=OF_ONE, scope=f"{SCOPE}:connections:update", more=AGAIN, deprecated=True),
     Operation("DELETE", "/connection/{connection_id}", "Delete a connection", CONNECTIONS, answers.DeletedConnection, query=DELETE, errors=OF_ONE, scope=f"{SCOPE}:connections:delete", more=AGAIN, deprecated=True),
     Operation("POST", "/connection/{connection_id}/metadata", "Set metadata", CONNECTIONS, answers.Metadata, answers.Metadata, headers=IN_HEADER, errors=OF_ONE, scope=f"{SCOPE}:connections:update", status=201, more=AGAIN, deprecated=True),

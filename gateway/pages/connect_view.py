@@ -69,7 +69,7 @@ async def form_page(
     if session.used_up:
         return expired(request, used(session.max_connections), words)
     browser = Browser(request, session)
-    row = await _renewed(request, session, one.key)
+    row = await _reconnected(request, session, one.key)
     fields = fields_of(one.provider, session, one.key, words, row.config if row else {}) if asked is None else []
     app = generation.config.branding.name or words.plain("the_app")
     issues: Sequence[Issue] = fault.errors if fault else ()
@@ -149,7 +149,7 @@ def shortened(email: str) -> str:
     return f"{name[:1]}…{at}{host}"
 
 
-async def _renewed(request: web.Request, session: ConnectSession, key: str) -> Connection | None:
+async def _reconnected(request: web.Request, session: ConnectSession, key: str) -> Connection | None:
     if not session.reconnects or session.connection_id is None:
         return None
     ref = ConnectionRef(session.environment, key, session.connection_id)

@@ -88,7 +88,7 @@ def fields_of(
     provider: Provider, session: ConnectSession, integration_id: str, words: PageWords, before: Mapping[str, Any]
 ) -> list[Field]:
     """All inputs: not those the service sets itself, nor those the back end has fixed. `before`: plain settings of the
-    connection that is renewed, filled in.
+    connection that is reconnected, filled in.
     """
     fixed = {name.casefold() for name in session.defaults.get(integration_id, {}).get("connection_config") or {}}
     settings = {name: one for name, one in provider.connection_config.items() if name.casefold() not in fixed}

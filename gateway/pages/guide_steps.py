@@ -95,7 +95,7 @@ def declaration(provider: Provider, mode: ModeFormat) -> str:
 
 
 def _for_a_start(provider: Provider) -> list[str]:
-    """Scopes to begin with: the entry's own, and where these let a token do nothing but be renewed, two that let it read."""
+    """Scopes to begin with: the entry's own, and where these let a token do nothing but be refreshed, two that let it read."""
     asked = provider.default_scopes or []
     needed = provider.refresh.requires_scope if provider.refresh else None
     if set(asked) - {needed, "offline_access"}:

@@ -1,6 +1,6 @@
 """The processes of `gateway serve`: a small parent, which the operator started, and its workers (ADR 41).
 
-The parent opens sockets and exchanges tokens; workers serve. Read in this order:
+The parent opens sockets and calls token endpoints for refreshes; workers serve. Read in this order:
 
     start            how `gateway serve` starts: the first worker at once, then the parent's own parts
     parent           the parent: sockets, token exchanges, signals, replacement of workers
@@ -13,5 +13,5 @@ The parent opens sockets and exchanges tokens; workers serve. Read in this order
     admin            `server.admin_port`: /health, /ready and /metrics
 
 Always true: the parent loads no database, no web framework and no catalog, and has no key of the store; under `gateway serve`
-it alone calls token endpoints.
+it alone calls token endpoints for refreshes; codes and first tokens are the workers'.
 """

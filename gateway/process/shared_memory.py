@@ -5,7 +5,7 @@ import tempfile
 
 
 class SharedMemory:
-    """`configurations`: two, each for a pickled configuration that workers wrote (`handed_on`), the one in use and the next.
+    """`configurations`: two pickled configurations that workers wrote (`serving_worker.write`), the one in use and the next.
     `board`: the pages of metrics. The parent never reads a configuration, which holds secrets.
     """
 

@@ -42,7 +42,7 @@ def listening(server: Addresses) -> Iterator[tuple[socket.socket, socket.socket 
 def handed_over(held: ExitStack) -> tuple[socket.socket | None, socket.socket | None]:
     """The sockets in LISTEN_FDS, where they are meant for this process. Raises StartRefused for what is no such socket.
 
-    Anyone who hands them over keeps them open while one gateway ends and the next one begins: no connection is refused.
+    systemd, or what else hands them over, keeps them while one gateway ends and the next one begins: no connection is refused.
     """
     meant_for, count = os.environ.pop("LISTEN_PID", ""), os.environ.pop("LISTEN_FDS", "")
     names = os.environ.pop("LISTEN_FDNAMES", "").split(":")

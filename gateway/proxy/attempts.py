@@ -1,6 +1,6 @@
 """The attempts of one exchange, each signed: sent until there is an answer to pass on.
 
-One attempt where nobody asked for more, whatever the answer, but for a 401 to a token that can be renewed: the new one
+One attempt where nobody asked for more, whatever the answer, but for a 401 to a token that can be refreshed: the new one
 gets its chance. `http.retry` says what may be repeated and when; here it is done, within the provider's budget.
 """
 
@@ -19,6 +19,7 @@ from gateway.egress.egress_errors import EgressError
 from gateway.egress.limits import Outcome
 from gateway.egress.provider_exchange import ConnectionLost, ProviderExchange
 from gateway.errors import BodyTooLarge, GatewayError
+from gateway.generation import Generation
 from gateway.http.content_coding import CodingError
 from gateway.http.retry import Rules, may_lead_to_more, repeatable, wait_s
 from gateway.middleware.credentials import place, trace_headers
@@ -30,22 +31,24 @@ from gateway.records.integration import OWN
 from gateway.records.trace import TRACEPARENT, AttemptTrace, CallTrace
 from gateway.runtime import RUNTIME, generation_of
 
-# ── What the fast lane hands over: the first attempt of a request that the chain goes on with.
+# ── What the fast path hands over: the first attempt of a request that the chain goes on with.
 
 FirstOutcome: TypeAlias = ProviderExchange | EgressError | StoodStill | ConnectionLost | CodingError | GatewayError
 
 
 class Handed(NamedTuple):
-    """What the fast lane hands over, the seconds that were spent on it, and the connection as it was sent with.
+    """What the fast path hands over, the seconds that were spent on it, and the connection as it was sent with.
 
-    `kept`: the chain gets all that came of the body; without it none, of the `received` bytes. `by_caller`: the caller's next
-    bytes were awaited. `pace`: the key's rate, in which this call is counted. `record_end`: records the call with this status and
-    error code, where its caller leaves before the chain begins. `trace`: of a sampled call, with its first attempt.
+    `generation`: the one that it began with. `kept`: the chain gets all that came of the body; without it none, of the
+    `received` bytes. `by_caller`: the caller's next bytes were awaited. `pace`: the key's rate, in which this call is counted.
+    `record_end`: records the call with this status and error code, where its caller leaves before the chain begins. `trace`: of
+    a sampled call, with its first attempt.
     """
 
     outcome: FirstOutcome
     spent_s: float
     opened: Opened
+    generation: Generation
     kept: bool = True
     received: int = 0
     by_caller: bool = False
@@ -112,7 +115,7 @@ class Attempts:
         "_gate",
         "_generation",
         "_judged",
-        "_renewed",
+        "_refreshed",
         "_request",
         "_retried",
         "_runtime",
@@ -141,9 +144,9 @@ class Attempts:
         self._gate = self._runtime.egress_limits.to((upstream.scheme, upstream.host, upstream.port))
         self._retried = 0
         self._waited_s = 0.0
-        self._renewed = False
+        self._refreshed = False
         self._judged = False
-        self._sent_with: Opened | None = None  # on the lane, if the first attempt was made there
+        self._sent_with: Opened | None = None  # on the fast path, if the first attempt was made there
 
     async def answer(self) -> ProviderExchange:
         """The answer to pass on, with its head. Raises EgressError, StoodStill, and what `ConnectionCache.opened` raises."""
@@ -166,7 +169,7 @@ class Attempts:
                 return exchange
 
     async def _send(self) -> ProviderExchange:
-        before = self._outcome_of_lane()
+        before = self._outcome_of_fast_path()
         if before is not None and not isinstance(before, ConnectionLost):
             return self._taken_over(before)
         gate = self._gate
@@ -223,8 +226,8 @@ class Attempts:
             upstream.headers.add(TRACEPARENT, trace.traceparent(attempt.span_id))
         return attempt
 
-    def _outcome_of_lane(self) -> FirstOutcome | None:
-        """What has come of the request on the fast lane, if it began there: that was the first attempt."""
+    def _outcome_of_fast_path(self) -> FirstOutcome | None:
+        """What has come of the request on the fast path, if it began there: that was the first attempt."""
         take = getattr(self._request.protocol, "take_handed", None)
         handed: Handed | None = take() if take is not None and self.count == 0 else None
         if handed is None:
@@ -236,11 +239,12 @@ class Attempts:
             self._upload.kept = False
             self._request.content.total_bytes = handed.received
         self._upload.waiting = handed.by_caller
-        if handed.opened.base != self._request[CONNECTION].base:  # a reload has moved it meanwhile: ask the new place
+        moved = handed.opened.base != self._request[CONNECTION].base  # by a reload, or by other settings
+        if moved and self._may_repeat(sent=getattr(handed.outcome, "sent", True)):
             close = getattr(handed.outcome, "close", None)
             if close is not None:
                 close()
-            return None
+            return None  # the new place is asked
         self._sent_with = handed.opened
         return handed.outcome
 
@@ -254,8 +258,8 @@ class Attempts:
 
     async def _after_answer(self, exchange: ProviderExchange) -> bool:
         """Whether to send it again instead of passing this answer on; if so, it is done with."""
-        if exchange.status == 401 and not self._renewed:
-            self._renewed = True
+        if exchange.status == 401 and not self._refreshed:
+            self._refreshed = True
             if await self._newer_credential():
                 await _swallow(exchange)
                 return True
@@ -268,7 +272,7 @@ class Attempts:
         return await self._waited(told_s, exchange)
 
     async def _newer_credential(self) -> bool:
-        """After a 401: renew the token. Whether the request carries a newer one now and may go out with it."""
+        """After a 401: refresh the token. Whether the request carries a newer one now and may go out with it."""
         refusals, sent = self._runtime.live.refusals, self._sent_with or self._request[CONNECTION]
         self._sent_with = None
         if not self._may_repeat(sent=True):
@@ -276,7 +280,7 @@ class Attempts:
             refusals.start(sent).add_done_callback(partial(self._judge_later, sent))  # for the next request
             return False
         if self._request[CONNECTION].connection.version > sent.connection.version:
-            return True  # renewed while the lane waited: the request carries the newer one already
+            return True  # refreshed while the fast path waited: the request carries the newer one already
         with self._watch.resting(), self._timing.waiting_for_token():
             newer = await refusals.newer_than(sent)
         if newer is None:
@@ -296,11 +300,11 @@ class Attempts:
             if ref in rejections.suspected:
                 rejections.accepted(ref)
 
-    def _judge_later(self, sent: Opened, renewal: "asyncio.Task[Opened | None]") -> None:
-        """A 401 counts where the renewal that it led to brought nothing newer."""
-        if renewal.cancelled() or renewal.exception() is not None or not self._at_home:
+    def _judge_later(self, sent: Opened, refresh: "asyncio.Task[Opened | None]") -> None:
+        """A 401 counts where the refresh that it led to brought nothing newer."""
+        if refresh.cancelled() or refresh.exception() is not None or not self._at_home:
             return
-        newer = renewal.result()
+        newer = refresh.result()
         if newer is None or newer.connection.version <= sent.connection.version:
             path = self._request[UPSTREAM].target.partition("?")[0]
             self._runtime.live.rejections.refused(sent, 401, path)

@@ -116,7 +116,7 @@ class CallerBody:
         self._kept_bytes += len(piece)
         if self._kept_bytes > self.keep_bytes:
             self.kept = False
-            self._kept_pieces.clear()  # anyone who took this piece is past them all, and nobody will begin again
+            self._kept_pieces.clear()  # the taker of this piece is past them all, and no attempt will begin again
         elif self.kept and piece:
             self._kept_pieces.append(piece)
 

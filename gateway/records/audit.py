@@ -99,7 +99,7 @@ acting: ContextVar[AuditActor] = ContextVar("acting", default=SYSTEM)
 class AuditEntry:
     """One record, before it has its place in the chain. Made by `of`, which looks at who acts now.
 
-    `object_id`: of a connection its connection id, of a key its number. `outcome`: ``ok`` or ``failed``. `end_user`: a keyed
+    `key_id`: of the minted key it concerns, its number. `outcome`: ``ok`` or ``failed``. `end_user`: a keyed
     digest, never the id itself. `environment` empty: it concerns the whole store.
     """
 

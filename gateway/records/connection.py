@@ -83,7 +83,7 @@ class Lease:
 class Lifespan:
     """`dies_at`: when the refresh token ends if nothing is done, or the access token where that is all there is;
     `keep_alive_at`: when it is refreshed to prevent that. `settled`: nothing is to be done when the access token ends, since
-    it can be renewed after that, or since its end was noted.
+    it can be refreshed after that, or since its end was noted.
     """
 
     dies_at: datetime | None = None
@@ -104,7 +104,7 @@ class Connection:
     """A row as the store returns it; the credential stays sealed until `vault` opens it.
 
     `id` numbers it for lists; `uid` is the row's own identity, to which its ciphertexts are bound.
-    `version` counts the credentials it has held: anyone who writes a new one must name the version it replaces.
+    `version` counts the credentials it has held: a write of a new one must name the version it replaces.
     `config` holds plain settings (``cloudId`` …), `secret_config` those that the catalog calls secret. `granted_at`: when
     the end user last authorized it. `intent`, `lease`: see there. `rotates`: the provider has replaced its refresh token at
     an earlier refresh. `previous` holds the refresh token before this one, which the
@@ -151,7 +151,7 @@ class NewConnection:
     """What is asked to be stored. None leaves what an existing row holds; the credential is always replaced.
 
     `credential`: JSON as in docs/compatibility.md#credentials (``{"type": "OAUTH2", …}``); the store seals it.
-    `ended`: it has ended already, and nothing renews it. `warning`: what its owner should know, a sentence or two.
+    `ended`: it has ended already, and nothing refreshes it. `warning`: what its owner should know, a sentence or two.
     """
 
     ref: ConnectionRef

@@ -51,7 +51,7 @@ NO_REFRESH_TOKEN: Final = "no_refresh_token"  # noqa: S105 (the type of a warnin
 def of_change(before: State | None, after: State) -> Event | None:
     """What the step from one state to the next is for the application. None: nothing that it has no event for yet.
 
-    Three things matter to it: renewals go well, they fail in passing, or somebody must act. A step between two states of
+    Three things matter to it: refreshes go well, they fail in passing, or somebody must act. A step between two states of
     the last kind is no news. `before` None: the connection is new.
     """
     if before is None:

@@ -50,7 +50,7 @@ class UpstreamRequest:
 
 @dataclass(slots=True)
 class Timing:
-    """Seconds, by the monotonic clock; anyone who waits for something adds what it took.
+    """Seconds, by the monotonic clock; code that waits for something adds what it took.
 
     `token_s`: for the store and for token endpoints. `upstream_s`: for the provider, from the first attempt to the head of
     the answer that is passed on, waits between attempts and the caller's own body included. `head_at`: when the head of

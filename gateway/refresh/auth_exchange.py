@@ -1,4 +1,4 @@
-"""What auth modes ask providers, done in one place: the one where codes, passwords and refresh tokens leave."""
+"""Sends what auth modes ask of providers: codes, passwords, refresh tokens. A refresh goes through the journal, others do not."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar

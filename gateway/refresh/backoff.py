@@ -67,7 +67,7 @@ FIRST: Final = timedelta(seconds=30)
 TYPED_IN: Final = frozenset({"credentials_refused", "invalid_key"})
 LONGEST: Final = timedelta(minutes=15)
 ROTATION_LOST: Final = "rotation_lost"
-NOT_RENEWABLE: Final = "no_refresh_token"
+NOT_REFRESHABLE: Final = "no_refresh_token"
 REFUSED: Final = "token_endpoint_refused"
 INTERRUPTED: Final = "refresh_interrupted"
 CLOCK_RETRY_S: Final = 30
@@ -165,8 +165,8 @@ def may_try(connection: Connection, now: datetime) -> bool:
 
 def refusal(connection: Connection, noted: RefreshFailure, now: datetime) -> GatewayError:
     """What a caller hears whose connection has no usable token."""
-    if noted.code == NOT_RENEWABLE:
-        return no_way_to_renew(connection)
+    if noted.code == NOT_REFRESHABLE:
+        return no_way_to_refresh(connection)
     if connection.state is State.INCOMPLETE:
         return InvalidRequest("unresolved_setting", noted.message)
     ref = connection.ref
@@ -183,7 +183,7 @@ def refusal(connection: Connection, noted: RefreshFailure, now: datetime) -> Gat
     if noted.final:
         return ReconnectNeeded(
             "reconnect_needed",
-            f"The provider refuses to renew connection '{ref.connection_id}' ({noted.code}). "
+            f"The provider refuses to refresh connection '{ref.connection_id}' ({noted.code}). "
             + (
                 refusals.sentence(refusals.RECONNECT)
                 if noted.code in MAYBE_GONE
@@ -197,7 +197,7 @@ def refusal(connection: Connection, noted: RefreshFailure, now: datetime) -> Gat
         )
     return Unavailable(
         "token_endpoint_unavailable",
-        f"The token of connection '{ref.connection_id}' has expired and cannot be renewed now: {sentence(noted.message)} "
+        f"The token of connection '{ref.connection_id}' has expired and cannot be refreshed now: {sentence(noted.message)} "
         f"Try again in {wait_s} s.",
         payload=payload,
         retry_after_s=wait_s,
@@ -209,7 +209,7 @@ def ask_again_at(noted: RefreshFailure, now: datetime) -> datetime:
     return now + min(max(FIRST, (now - noted.at) / 2), LONGEST)
 
 
-def no_way_to_renew(connection: Connection) -> ReconnectNeeded:
+def no_way_to_refresh(connection: Connection) -> ReconnectNeeded:
     """The token has ended and came without a refresh token."""
     ref = connection.ref
     return ReconnectNeeded(
@@ -221,6 +221,6 @@ def no_way_to_renew(connection: Connection) -> ReconnectNeeded:
         payload={
             "provider_config_key": ref.integration_id,
             "connection_id": ref.connection_id,
-            "reason": NOT_RENEWABLE,
+            "reason": NOT_REFRESHABLE,
         },
     )

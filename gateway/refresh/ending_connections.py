@@ -1,4 +1,4 @@
-"""Connections that end with their access token: nothing renews them, so their end is noted when it comes, call or no call."""
+"""Connections that end with their access token: nothing refreshes them, so their end is noted when it comes, call or no call."""
 
 from datetime import datetime
 from typing import Final
@@ -10,7 +10,7 @@ from gateway.auth import modes
 from gateway.errors import CredentialUnreadable, Unavailable
 from gateway.generation import Current
 from gateway.records.connection import Connection, RefreshFailure
-from gateway.refresh.backoff import NOT_RENEWABLE
+from gateway.refresh.backoff import NOT_REFRESHABLE
 from gateway.refresh.refresh_token_expiry import outlives_its_token
 from gateway.refresh.save_tokens import who
 from gateway.store import Store
@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 def ended(now: datetime) -> RefreshFailure:
     """What is noted of a connection whose access token has ended for good."""
-    return RefreshFailure(NOT_RENEWABLE, WORDS, True, now, 1)
+    return RefreshFailure(NOT_REFRESHABLE, WORDS, True, now, 1)
 
 
 class Ends:
@@ -46,7 +46,7 @@ class Ends:
             alive = [row for row, is_dead in judged if is_dead is False]
             await self._store.expiring.settle(alive, now=clock.now())
             for row in await self._store.expiring.end(dead, ended(clock.now())):
-                log.info("connection_needs_reauth", **who(row.ref), reason=NOT_RENEWABLE)
+                log.info("connection_needs_reauth", **who(row.ref), reason=NOT_REFRESHABLE)
                 done += 1
         return done
 

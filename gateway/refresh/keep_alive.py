@@ -37,9 +37,9 @@ log = structlog.get_logger(__name__)
 class KeepAlive:
     """One a process; one process at a time works."""
 
-    def __init__(self, store: Store, renewer: Refresher, current: Current) -> None:
+    def __init__(self, store: Store, refresher: Refresher, current: Current) -> None:
         self._store = store
-        self._renewer = renewer
+        self._refresher = refresher
         self._current = current
         self._owner = uuid.uuid4().hex
         self._ends = Ends(store, current)
@@ -88,7 +88,7 @@ class KeepAlive:
             if not await self._mine():
                 break
             await self._ends.note()  # refreshes may take minutes
-            tasks = [self._renewer.start(row) for row in rows]
+            tasks = [self._refresher.start(row) for row in rows]
             pending = set(tasks)
             while pending and await self._mine():
                 _, pending = await asyncio.wait(pending, timeout=HELD.total_seconds() / 3)

@@ -45,7 +45,7 @@ from gateway.store.refreshes import AT_ONCE
 KNOWN_REASONS: Final = frozenset(
     {
         *("invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type"),
-        *("invalid_scope", ROTATION_LOST, backoff.NOT_RENEWABLE, "token_endpoint_unavailable"),
+        *("invalid_scope", ROTATION_LOST, backoff.NOT_REFRESHABLE, "token_endpoint_unavailable"),
     }
 )
 
@@ -178,7 +178,7 @@ def _nothing() -> None:
 
 
 class RefreshProtocol:
-    """Holds what a refresh needs; each call of `redeem` is one refresh.
+    """Holds what a refresh needs; each call of `refresh` is one refresh.
 
     Settings are read once its turn has come and the lease is there: what is not declared any more is not asked for.
     """
@@ -193,7 +193,7 @@ class RefreshProtocol:
         self.standing = Standing(store, current)
         self._metrics = metrics
 
-    async def redeem(self, seen: Connection, *, force: bool) -> Connection:
+    async def refresh(self, seen: Connection, *, force: bool) -> Connection:
         """The connection with a newer credential than `seen` has, no matter which process got it. Raises GatewayError."""
         try:
             self._entry(seen)
@@ -205,20 +205,20 @@ class RefreshProtocol:
             row = await self._claimed(seen, owner, force)
             if not same(row, seen):
                 return row
-            renewed = await self._asked(row, owner)
-            if renewed is not None and not same(renewed, seen):
-                return renewed
+            refreshed = await self._asked(row, owner)
+            if refreshed is not None and not same(refreshed, seen):
+                return refreshed
             # The lease was lost to another, who is still at it: wait for what that one writes.
 
     def _entry(self, seen: Connection) -> tuple[Provider, AuthMode, Mapping[str, Any]]:
-        """Raises ReconnectNeeded where there is nothing to renew it with, or no entry any more after a reload."""
+        """Raises ReconnectNeeded where there is nothing to refresh it with, or no entry any more after a reload."""
         kept = self._store.open(seen.credential)
         provider = self._current.generation.catalog.get(seen.provider)
         if provider is None:
-            raise backoff.no_way_to_renew(seen)
+            raise backoff.no_way_to_refresh(seen)
         mode = mode_for(provider, kept, seen.ref)
         if not mode.refreshable(kept, provider):
-            raise backoff.no_way_to_renew(seen)
+            raise backoff.no_way_to_refresh(seen)
         return provider, mode, kept
 
     async def _claimed(self, seen: Connection, owner: str, force: bool) -> Connection:
@@ -298,7 +298,7 @@ class RefreshProtocol:
         return saved
 
     async def _failed(self, row: Connection, owner: str, fault: TokenRefused | TokenUnavailable) -> Connection | None:
-        """Judged by the row as it is now: anyone who holds another credential or the lease by now overrules us."""
+        """Judged by the row as it is now: another credential in it, or another holder of the lease, overrules us."""
         now = clock.now()
         lost_at = row.intent.at if row.intent is not None and row.intent.digest == self._digest(row) else None
         noted = backoff.failure(fault, row.failure, now, lost_at=lost_at, since=row.state_since)
@@ -375,7 +375,7 @@ class RefreshProtocol:
             or seen.expires_at > now
         ):
             return
-        if (fault.payload or {}).get("reason") != backoff.NOT_RENEWABLE:
+        if (fault.payload or {}).get("reason") != backoff.NOT_REFRESHABLE:
             return
         owner = await self._store.holders.new_owner()
         if await self._store.refreshes.lease_refresh(seen.ref, owner=owner, ttl=LEASE, seen=seen):

@@ -1,7 +1,7 @@
 """Takes up refreshes that another process began and did not finish: an intent that is still open under a lease.
 
 The lease of a process of this machine that is known to be dead is claimed from it at once. Where its answer had come already,
-the reply is found in the journal. Where the provider had not redeemed the token yet, or still takes it for a grace time, sending
+the reply is found in the journal. Where the provider had not accepted the token yet, or still takes it for a grace time, sending
 it again brings a new pair. Where it refuses, or where another machine may have the answer, the rotation is lost, and the
 connection says so (`rotation_lost`) until that machine returns with the answer. `gateway.refresh.decision` decides.
 """
@@ -30,16 +30,16 @@ UNFINISHED: Final = frozenset({RefreshStep.TAKE_UP, RefreshStep.SEND_AGAIN, Refr
 log = structlog.get_logger(__name__)
 
 
-async def recover(store: Store, renewer: Refresher, release: Callable[[str], None]) -> None:
+async def recover(store: Store, refresher: Refresher, release: Callable[[str], None]) -> None:
     """Look for them now and then, for as long as the gateway runs; the lease sees to it that one node does each.
 
     `release` has our journal's writer release an attempt.
     """
     while True:
         try:
-            for row in await unfinished(store, renewer, release):
+            for row in await unfinished(store, refresher, release):
                 log.info("refresh_taken_up", connection_id=row.ref.connection_id, integration=row.ref.integration_id)
-                renewer.start(row, force=True)
+                refresher.start(row, force=True)
         except GatewayError as fault:
             log.warning("recovery_failed", detail=fault.message)
         except OSError as fault:  # of the journal's folder, which may be writable again later
@@ -47,15 +47,15 @@ async def recover(store: Store, renewer: Refresher, release: Callable[[str], Non
         await asyncio.sleep(EVERY_S)
 
 
-async def unfinished(store: Store, renewer: Refresher, release: Callable[[str], None]) -> list[Connection]:
+async def unfinished(store: Store, refresher: Refresher, release: Callable[[str], None]) -> list[Connection]:
     """What this node may go on with now, AT_ONCE at most: by the database, and by journals that dead processes left here."""
     by_lease = await store.refreshes.unsettled(most=MOST)
     holding = {process_of(row.lease) for row in by_lease if row.lease is not None}
     by_journal = await store.journal.sweep(store.connections.get, release, holding)
-    rows = {row.ref: row for row in (*by_lease, *by_journal) if not renewer.under_way(row.ref)}
+    rows = {row.ref: row for row in (*by_lease, *by_journal) if not refresher.under_way(row.ref)}
     found: list[Connection] = []
     for row in rows.values():
-        if len(found) < AT_ONCE and not _postponed(row) and await renewer.next_step(row) in UNFINISHED:
+        if len(found) < AT_ONCE and not _postponed(row) and await refresher.next_step(row) in UNFINISHED:
             found.append(row)
     return found
 

@@ -1,4 +1,4 @@
-"""How long what renews a connection lives, by what its provider's entry says of disuse, and when to refresh it before that."""
+"""How long what refreshes a connection lives, by what its provider's entry says of disuse, and when to refresh it before that."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -41,7 +41,7 @@ def age_limit(provider: Provider) -> timedelta | None:
 
 
 def limited(provider: Provider) -> bool:
-    """Whether what renews its connections dies of itself at all."""
+    """Whether what refreshes its connections dies of itself at all."""
     by_itself = provider.refresh is not None and bool(provider.refresh.by_access_token)
     return by_itself or idle_limit(provider) is not None or age_limit(provider) is not None
 
@@ -49,7 +49,7 @@ def limited(provider: Provider) -> bool:
 def lifespan(
     provider: Provider, held: Mapping[str, Any], *, key: str, granted_at: datetime, refreshed_at: datetime
 ) -> Lifespan:
-    """Of what renews `held`: its refresh token or, where there is none and its access token is what counts, that.
+    """Of what refreshes `held`: its refresh token or, where there is none and its access token is what counts, that.
 
     `key` spreads neighbours.
     """
@@ -60,7 +60,7 @@ def lifespan(
     if not mode.refreshable(held, provider):
         return Lifespan(token_ends)
     live = needs_a_live_token(provider, held)
-    if not _renews(provider, held):
+    if not _refreshes(provider, held):
         return Lifespan(settled=not live)
     idle, age = idle_limit(provider), age_limit(provider)
     ends = [granted_at + age] if age is not None else []
@@ -76,18 +76,18 @@ def lifespan(
 
 
 def needs_a_live_token(provider: Provider, held: Mapping[str, Any]) -> bool:
-    """Whether it is renewed by its access token alone, and so only while that is valid."""
+    """Whether it is refreshed by its access token alone, and so only while that is valid."""
     return exchanges_itself(provider) and not held.get("refresh_token")
 
 
 def outlives_its_token(provider: Provider, held: Mapping[str, Any]) -> bool:
-    """Whether `held` can be renewed after its access token has ended."""
+    """Whether `held` can be refreshed after its access token has ended."""
     mode = modes()[provider.auth_mode]
     return mode.refreshable(held, provider) and not needs_a_live_token(provider, held)
 
 
 def ends_with_token(provider: Provider, held: Mapping[str, Any]) -> bool:
-    """Whether `held` is a grant that ends with its access token, where a refresh token would have renewed it."""
+    """Whether `held` is a grant that ends with its access token, where a refresh token would have refreshed it."""
     mode = modes().get(provider.auth_mode)
     if not isinstance(mode, OAuth2) or held["type"] not in mode.types():
         return False
@@ -100,7 +100,7 @@ def refresh_token_advice(provider: Provider, integration: Integration | None) ->
     return what_brings_one(provider, own if own is not None else provider.default_scopes or ())
 
 
-def _renews(provider: Provider, held: Mapping[str, Any]) -> bool:
+def _refreshes(provider: Provider, held: Mapping[str, Any]) -> bool:
     by_itself = provider.refresh is not None and provider.refresh.by_access_token
     user = held.get("user")
     return bool(held.get("refresh_token") or by_itself or (isinstance(user, Mapping) and user.get("refresh_token")))

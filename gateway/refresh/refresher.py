@@ -1,9 +1,7 @@
 """The refresh queue, and one task a node for all who wait for a refresh; no leaving client can cancel it.
 
-Who may renew now. A thousand tokens that end in one minute must not stand in the way of everything else.
-
-Renewals that somebody waits for go first, so many at once for an integration; those that nobody waits for go few at once
-and one after the other, so that they cost other calls nothing that these would notice.
+A thousand tokens that end in one minute must not delay other calls. Refreshes that a call waits for go first, a bounded
+number at once for each integration; background refreshes go few at once, one after the other.
 """
 
 import asyncio
@@ -35,7 +33,7 @@ PART: Final = 0.5  # of the time that is left to the last of them, within which 
 
 @dataclass(slots=True)
 class QueueTurn:
-    """`ends_at` (monotonic seconds): until then its token serves, and anyone who needs it has nothing to wait for."""
+    """`ends_at` (monotonic seconds): until then its token serves, and no call waits for the refresh."""
 
     come: "asyncio.Future[None]"
     ends_at: float
@@ -143,7 +141,7 @@ class RefreshQueue:
         return ref
 
 
-# ── Renews a credential: one task a node for all who ask, in their turn, and no leaving client can cancel it.
+# ── Refreshes a credential: one task a node for all who ask, in their turn, and no leaving client can cancel it.
 
 WAIT_S: Final = 45.0
 
@@ -162,12 +160,12 @@ class Refresher:
         note: NoteOperation = lambda _: None,
     ) -> None:
         self.metrics = metrics
-        self._redeemer = RefreshProtocol(store, current, dialogues, metrics, note)
+        self._protocol = RefreshProtocol(store, current, dialogues, metrics, note)
         self._turns = RefreshQueue()
         self._running: dict[ConnectionRef, asyncio.Task[Connection]] = {}
         self._traces: dict[ConnectionRef, RefreshTrace] = {}
 
-    async def renewed(self, connection: Connection, *, force: bool = False) -> Connection:
+    async def refreshed(self, connection: Connection, *, force: bool = False) -> Connection:
         """The connection with a newer credential than `connection` holds.
 
         `force` asks the endpoint even while an earlier failure says to wait. Raises ReconnectNeeded or Unavailable, the
@@ -178,18 +176,18 @@ class Refresher:
         if not done:
             raise Unavailable(
                 "store_unavailable",
-                "The token is being renewed, and that is slow: its provider, or the gateway's database that is to store "
+                "The token is being refreshed, and that is slow: its provider, or the gateway's database that is to store "
                 "it, takes long. Try again in 5 seconds.",
                 retry_after_s=5,
             )
         return task.result()
 
     def start(self, connection: Connection, *, force: bool = False, urgent: bool = False) -> "asyncio.Task[Connection]":
-        """The task that renews it, begun or joined; it outlives anyone who asked for it. `urgent`: somebody waits for it."""
+        """The task that refreshes it, begun or joined; it outlives the calls that wait for it. `urgent`: a call waits for it."""
         task = self._running.get(connection.ref)
         if task is None:
             trace = self._traces[connection.ref] = RefreshTrace(trace_in_hand.get(), clock.monotonic())
-            task = asyncio.create_task(self._renew(connection, force, urgent, trace))
+            task = asyncio.create_task(self._refresh(connection, force, urgent, trace))
             self._running[connection.ref] = task
             task.add_done_callback(lambda done: self._ended(connection.ref, done))
         else:
@@ -199,15 +197,15 @@ class Refresher:
         return task
 
     def under_way(self, ref: ConnectionRef) -> bool:
-        """Whether it is being renewed by this process, or waits for its turn."""
+        """Whether it is being refreshed by this process, or waits for its turn."""
         return ref in self._running
 
     async def next_step(self, row: Connection) -> RefreshStep:
         """What this node may do with `row`, as it is in the store now."""
-        return await self._redeemer.standing.step(row)
+        return await self._protocol.standing.step(row)
 
     def start_behind(self, connection: Connection, then: Callable[["asyncio.Task[Connection]"], None]) -> None:
-        """As `start`, unless it is under way: then anyone who began it has asked already."""
+        """As `start`, unless it is under way already."""
         if connection.ref not in self._running:
             self.start(connection).add_done_callback(then)
 
@@ -227,11 +225,11 @@ class Refresher:
             self.metrics.add(REFRESHES, *ref[:2], "failed")
             log.error("refresh_crashed", connection_id=ref.connection_id, exc_info=fault)
 
-    async def _renew(self, seen: Connection, force: bool, urgent: bool, trace: RefreshTrace) -> Connection:
+    async def _refresh(self, seen: Connection, force: bool, urgent: bool, trace: RefreshTrace) -> Connection:
         refresh_in_hand.set(trace)
         left_s = (seen.expires_at - clock.now()).total_seconds() if seen.expires_at is not None else 0.0
         await self._turns.take(seen.ref, urgent=urgent, ends_at=clock.monotonic() + left_s)
         try:
-            return await self._redeemer.redeem(seen, force=force)
+            return await self._protocol.refresh(seen, force=force)
         finally:
             self._turns.give_back(seen.ref)

@@ -117,7 +117,7 @@ async def commit(store: Store, row: Connection, owner: str, pair: Pair) -> Conne
 
 
 async def rescue(store: Store, row: Connection, pair: Pair) -> Connection | None:
-    """Our pair, stored after all where anyone who took the lease from us got no newer one; None where they did."""
+    """Our token pair, stored after all unless a process that took the lease from us has stored a newer one: then None."""
     log.warning("refresh_lease_was_lost", **who(row.ref))
     waits = again(LOOK_AGAIN_S)
     while (there := await store.connections.get(row.ref)) is not None and same(there, row):

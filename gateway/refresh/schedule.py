@@ -1,8 +1,8 @@
 """When a token is refreshed ahead of its end, and how refreshes that are due together are spread.
 
-On the last stretch of that a request waits for the renewal. Many servers round the end of a token down to a whole second,
+On the last stretch of that a request waits for the refresh. Many servers round the end of a token down to a whole second,
 so it may be dead up to a second before the time that `expires_in` gives, and not every provider answers 401 then. A token of
-a few seconds is renewed when half of its lifetime is over, at the earliest.
+a few seconds is refreshed when half of its lifetime is over, at the earliest.
 """
 
 import hashlib
@@ -13,9 +13,9 @@ from gateway import clock
 from gateway.catalog.provider import Provider
 from gateway.records.connection import Connection
 
-# ── When renewals that are due together are begun: one after the other, the last of them when it is due.
+# ── When refreshes that are due together are begun: one after the other, the last of them when it is due.
 #
-# A token may be renewed somewhat earlier than it is due, never later. So each renewal gets the latest moment, up to
+# A token may be refreshed somewhat earlier than it is due, never later. So each refresh gets the latest moment, up to
 # when it is due, that no other has yet: few keep their own moments, and of 10,000 that are due within a minute the
 # first begin a quarter of an hour ahead of it.
 
@@ -74,7 +74,7 @@ LAST_PART: Final = 0.75  # of the margin, at most: below what jitter leaves of i
 
 
 def refresh_from(connection: Connection, provider: Provider) -> datetime | None:
-    """From then on it is renewed behind the requests that use it; None where no end is known.
+    """From then on it is refreshed behind the requests that use it; None where no end is known.
 
     The entry's `token_expiration_buffer` (seconds) overrides the margin; both are capped at half the lifetime.
     """
@@ -86,13 +86,13 @@ def refresh_from(connection: Connection, provider: Provider) -> datetime | None:
 
 
 def last_from(connection: Connection, provider: Provider) -> datetime | None:
-    """From then on its renewal is worth waiting for; None where no end is known."""
+    """From then on its refresh is worth waiting for; None where no end is known."""
     if connection.expires_at is None:
         return None
     return connection.expires_at - min(LAST_STRETCH, _margin(connection, provider, connection.expires_at) * LAST_PART)
 
 
-def renew_at(
+def refresh_at(
     connection: Connection, provider: Provider, now: float, slots: RefreshSlots, *, within_s: float
 ) -> float | None:
     """When it is begun, on the monotonic clock, `now` on which it is; None where that has come, or is further than `within_s`.

@@ -15,8 +15,8 @@ Read in this order:
     serving_worker     a worker of `gateway serve`, from its parent's sockets to its last answer
     startup_warnings   what a start logs once for its operator
 
-Always true: the fast path answers as the chain does, byte by byte, since both call the same decisions; tests/wire sends each
-case through both.
+Always true: the fast path answers as the chain does, since both call the same decisions, but for two cases of malformed
+traffic (ADR 44, at its end); tests/wire sends each case through both.
 """
 
 from gateway.server.runner import GatewayRunner, runner

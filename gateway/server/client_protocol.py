@@ -1,6 +1,6 @@
 """One client connection: strict heads in, refusals in our shape out, and an orderly end.
 
-to the fast path for what is plain.
+Ordinary proxied requests go to the fast path (`FastPath.take`); everything else goes to aiohttp's parser and handler.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ class ClientProtocol(RequestHandler):
         "_chunks",
         "_deaf",
         "_due",
-        "_flight",
+        "_fast_exchange",
         "_gone",
         "_head_bytes",
         "_held",
@@ -130,7 +130,7 @@ class ClientProtocol(RequestHandler):
         self._due = b""  # a whole answer from the fast path that leaves before the loop's turn is over
         self._parts: PartByPart | None = None  # of what is dear to read
         self._held_back = False  # reading is paused, because enough is held
-        self._flight: FastExchange | None = None  # a request on the fast path
+        self._fast_exchange: FastExchange | None = None  # a request on the fast path
         self.handed: Handed | None = None  # what has come of the one that the chain takes over from there
         self._upload_paused = False  # reading is paused, because the provider takes no more
         self._turned_away = False
@@ -144,7 +144,7 @@ class ClientProtocol(RequestHandler):
     def idle(self) -> bool:
         """Between two requests, or before the first."""
         waits = self._waiter is not None and not self._messages
-        return waits and self._gone is None and self._flight is None
+        return waits and self._gone is None and self._fast_exchange is None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -158,9 +158,9 @@ class ClientProtocol(RequestHandler):
         if self._parts is not None:
             self._parts.stop()
             self._parts = None
-        if self._flight is not None:
-            self._flight.caller_left(stopped=self.stopped)
-            self._flight = None
+        if self._fast_exchange is not None:
+            self._fast_exchange.caller_left(stopped=self.stopped)
+            self._fast_exchange = None
         self._record_unbegun()
         self._discard_handed()
         if self._gone is not None and not self._gone.done():
@@ -176,26 +176,26 @@ class ClientProtocol(RequestHandler):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        if self._flight is not None:
-            self._flight.pause()
+        if self._fast_exchange is not None:
+            self._fast_exchange.pause()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self._flight is not None:
-            self._flight.resume()
+        if self._fast_exchange is not None:
+            self._fast_exchange.resume()
 
     def announce_end(self) -> None:
         """Answers whose heads have not left yet say ``Connection: close``; they are the last."""
-        if self._flight is not None:
-            self._flight.announce_end()
+        if self._fast_exchange is not None:
+            self._fast_exchange.announce_end()
         current = self._current_request
         if current is not None:
             current._message = current._message._replace(should_close=True)
 
     def look(self, now: float, *, begun_by: float) -> None:
         """About once a second, in the loop's time: end what takes too long. A head must have begun after `begun_by`."""
-        if self._flight is not None:
-            self._flight.look(now)
+        if self._fast_exchange is not None:
+            self._fast_exchange.look(now)
         elif self.transport is not None and (self._unread or self.transport.get_write_buffer_size()):
             self._look_at_unread(now)
         elif 0.0 < self.head_since < begun_by and self.idle:
@@ -246,11 +246,11 @@ class ClientProtocol(RequestHandler):
             super()._resume_transport_reading()
 
     def _received(self, data: bytes) -> None:
-        flight = self._flight
-        if flight is not None:
-            if flight.waits_for_caller:
-                data = flight.feed_request(data)
-                if self._flight is None and data:  # its answer had left before the end of its body
+        exchange = self._fast_exchange
+        if exchange is not None:
+            if exchange.waits_for_caller:
+                data = exchange.feed_request(data)
+                if self._fast_exchange is None and data:  # its answer had left before the end of its body
                     self._received(data)
                     return
             if data:
@@ -263,7 +263,7 @@ class ClientProtocol(RequestHandler):
         if fast_path is not None and waits and not self._messages and self._unoccupied and data:
             taken = fast_path.take(self, data)
             if taken is not None:
-                self._flight, self.head_since = taken[0], 0.0
+                self._fast_exchange, self.head_since = taken[0], 0.0
                 taken[0].depart(taken[1])
                 if taken[2]:
                     self._hold(taken[2])
@@ -303,7 +303,7 @@ class ClientProtocol(RequestHandler):
         super().force_close()
 
     def pause_upload(self) -> None:
-        """Read nothing more of the flight's body for now."""
+        """Read nothing more of the fast exchange's body for now."""
         if self.transport is not None and not self._upload_paused:
             self._upload_paused = True
             self.transport.pause_reading()
@@ -315,8 +315,8 @@ class ClientProtocol(RequestHandler):
                 self._resume_transport_reading()
 
     def landed(self, *, last: bool) -> None:
-        """The flight's answer has left; `last`: it said that the connection ends."""
-        self._flight = None
+        """The fast exchange's answer has left; `last`: it said that the connection ends."""
+        self._fast_exchange = None
         self.resume_upload()
         self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
         if last:
@@ -328,13 +328,13 @@ class ClientProtocol(RequestHandler):
             self._unhold()
 
     def torn(self) -> None:
-        """The flight's answer broke off: the caller must not see a clean end."""
-        self._flight = None
+        """The fast exchange's answer broke off: the caller must not see a clean end."""
+        self._fast_exchange = None
         cut(self.transport, reset=False)  # its framing shows that it is torn
 
     def overtake(self, data: bytes, handed: Handed) -> None:
-        """The chain goes on with the flight's request, and with what has come of it."""
-        self._flight = None
+        """The chain goes on with the fast exchange's request, and with what has come of it."""
+        self._fast_exchange = None
         self.handed = handed
         if self._server.fast_path is not None:
             self._server.fast_path.handed_over += 1
@@ -397,7 +397,7 @@ class ClientProtocol(RequestHandler):
             self.force_close()
 
     def _process_keepalive(self) -> None:
-        if self._flight is not None:
+        if self._fast_exchange is not None:
             self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
         super()._process_keepalive()
 
@@ -634,7 +634,7 @@ class ClientProtocol(RequestHandler):
                 self.force_close()
 
     def _break_body(self, why: str) -> None:
-        """Anyone who reads the body hears of it and answers; nothing on the connection can be trusted from here on."""
+        """The reader of the body gets the fault and answers; nothing on the connection can be trusted from here on."""
         log.info("body_refused", why=why)
         self._deaf = True
         self._body.set_exception(web.RequestPayloadError(why))

@@ -41,7 +41,7 @@ LINGER_BYTES: Final = 256 * 1024
 class FastExchange:
     """One request on its way. `moved_at`: when a byte last went either way. `last`: the connection ends with it.
 
-    The connection's `Taker` until the head has come, its `Sink` from then on, and its `UploadListener`. What has come of the
+    The connection's `Taker` until the head has come, its `AnswerSink` from then on, and its `UploadListener`. What came of the
     request is kept while it is small, so that the chain can go on with it from its beginning.
     """
 
@@ -420,6 +420,7 @@ class FastExchange:
             outcome,
             clock.monotonic() - plan.began,
             plan.opened,
+            plan.route.generation,
             kept=kept,
             received=0 if plan.body is None else plan.body.received,
             by_caller=by_caller,

@@ -60,7 +60,7 @@ _NEVER_BY_US: Final = frozenset({"host", "content-length", "transfer-encoding", 
 
 
 class KnownHead:
-    """What the header lines say to anyone who reads them at `mount`, ``/proxy`` or a capability's address.
+    """What the header lines say at `mount`, ``/proxy`` or a capability's address.
 
     `head_id` stands for the lines, which hold a secret key and are not kept; None where they have come for the first time.
     `framing`: of the request that leaves, empty where none is declared.

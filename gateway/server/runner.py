@@ -3,6 +3,7 @@
 import asyncio
 import math
 import zlib
+from collections.abc import Iterator
 from typing import Any, Final
 
 import structlog
@@ -17,7 +18,7 @@ from gateway.app.compose import OWN_MIDDLEWARES, SEATED
 from gateway.config import ClientLimitsConfig
 from gateway.errors import StartRefused
 from gateway.http.abort import cut
-from gateway.observe.metrics import TURNED_AWAY
+from gateway.observe.metrics import TURNED_AWAY, Sample
 from gateway.runtime import RUNTIME
 from gateway.server.client_protocol import ClientProtocol
 from gateway.server.fast_path import fast_path_of
@@ -167,6 +168,14 @@ class GatewayRunner(web.AppRunner):
     def client_connections(self) -> int:
         """How many are open."""
         return len(self._server.connections) if self._server else 0
+
+    def counts(self) -> Iterator[Sample]:
+        """For metrics: connections from clients, and what the fast path took."""
+        yield ("gateway_client_connections",), self.client_connections
+        fast_path = self._server.fast_path if isinstance(self._server, GatewayServer) else None
+        if fast_path is not None:
+            yield ("gateway_fast_path_requests_total",), fast_path.taken
+            yield ("gateway_fast_path_handed_over_total",), fast_path.handed_over
 
     def start_draining(self, *, idle_s: float = 0.0) -> None:
         """Let answers say that their connection ends, while new connections are still taken. `cleanup` does the rest.

@@ -312,7 +312,7 @@ class Worker:
         """What a worker counts beside what its application does."""
         metrics = self._app[RUNTIME].metrics
         metrics.watch(process)
-        metrics.watch(lambda: [(("gateway_workers",), 1), (("gateway_client_connections",), run.client_connections)])
+        metrics.watch(lambda: [(("gateway_workers",), 1), *run.counts()])
 
 
 def _hand_on(descriptor: int, ready: Checked) -> None:

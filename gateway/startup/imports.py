@@ -55,7 +55,7 @@ class _Lent(ModuleType):
 
 @contextmanager
 def lent(*names: str) -> Iterator[None]:
-    """Within, anyone who imports from the modules `names` gets Deferreds; those that are loaded already stay as they are."""
+    """Within, an import from the modules `names` gets Deferreds; those that are loaded already stay as they are."""
     ours = {name: _Lent(name) for name in names if name not in sys.modules}
     sys.modules.update(ours)
     try:
@@ -126,7 +126,7 @@ def _structlog_without_rich() -> None:
 def _sqlalchemy_without_orm() -> None:
     """``sqlalchemy.ext.asyncio`` loads the ORM for its sessions, of which we have none: ADR 2 chose Core.
 
-    Its engine is loaded alone. Anyone who asks the package for more than that gets the whole of it after all.
+    Its engine is loaded alone. A name beyond those loads the whole package.
     """
     name = "sqlalchemy.ext.asyncio"
     if name in sys.modules:

@@ -39,7 +39,7 @@ async def execute_last(db: AsyncConnection, statement: Executable, parameters: M
     return await db.execute(statement, parameters)
 
 
-# ── Renewals that this process has written itself, so that following the change log it need not read them back.
+# ── Refreshes that this process has written itself, so that following the change log it need not read them back.
 
 MOST: Final = 10_000  # where nobody follows the log, as in a command
 

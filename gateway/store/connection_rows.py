@@ -64,7 +64,7 @@ SEPARATOR = "\x1f"
 class ListFilter:
     """All that is given must hold. `integration_ids` empty means any; `tags` keys count in lower case.
 
-    `in_trouble`: in another state than active. `within`: the limits of anyone who asks.
+    `in_trouble`: in another state than active. `within`: the limits of the caller's key.
     `cursor` (from `cursor_after`) and `offset` both skip; a cursor stays right while connections come and go.
     """
 

@@ -126,7 +126,7 @@ class ConnectionStore:
     ) -> tuple[Connection, bool]:
         """Store `new`, over what its address held before; True: it held nothing.
 
-        The version goes up, a failure and a lease are forgotten: anyone who is refreshing the old credential comes late.
+        The version goes up, a failure and a lease are forgotten: a refresh of the old credential under way comes too late.
         `terms`: of the session that makes it, which counts it. Raises Forbidden, and stores nothing, where that session has
         made as many as it may. Without a session it is an import.
         """

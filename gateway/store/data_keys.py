@@ -81,7 +81,7 @@ class MissingKeys:
         if self.ask is None or not due:
             return None
         log.warning("encryption_key_missing", key_ids=due, effect="the configuration is read again")
-        # One that is overdue may be lost, so it is asked for again; anyone who waits for it still has what comes first.
+        # One that is overdue may be lost, so it is asked for again; a waiting call still gets what comes first.
         answer = self._answer = self._answer or asyncio.get_running_loop().create_future()
         self._overdue_at = clock.monotonic() + ANSWER_S
         self.ask(due)
@@ -320,7 +320,7 @@ class DataKeys:
         return (await db.execute(taken.values(seals_reserved=more))).rowcount == 1
 
     async def make(self, db: AsyncConnection, environment: str) -> None:
-        """A new key for `environment`, wrapped under the first master key; anyone who seals next takes it."""
+        """A new key for `environment`, wrapped under the first master key; the next value is sealed under it."""
         self._holding.pop(_connection(db), None)
         wrapped, _ = self.keyring.new_data_key(environment)
         await db.execute(

@@ -1,4 +1,4 @@
-"""The store's edge: what drivers raise becomes one sentence for anyone who runs or calls the gateway."""
+"""The store's edge: what drivers raise becomes one sentence for operators and callers."""
 
 import sqlite3
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """Deliveries: which are due and whose turn it is; events as an operator looks at them.
 
-A lane is all that goes from one environment to one target. Those of one sequence (a connection's events) go out in order: only
+A queue is all that goes from one environment to one target. Those of one sequence (a connection's events) go out in order: only
 the first of them that is not over, its head, can be claimed. What stands behind a head that is put off is put off with it, so
 that looking for work does not mean reading a backlog.
 """
@@ -24,7 +24,7 @@ from gateway.store.tables import deliveries, outbox, webhooks_seen
 from gateway.store.transactions import Transactions
 from gateway.vault import Vault
 
-Lane = tuple[str, str]
+TargetQueue = tuple[str, str]
 
 COLUMNS: Final = (
     *(deliveries.c.id, deliveries.c.message_id, deliveries.c.at, deliveries.c.environment, deliveries.c.integration_id),
@@ -49,9 +49,9 @@ _HEAD: Final = ~exists().where(
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """`lanes`: where something can be sent now. `next_at`: when there will be something else, None for not at all."""
+    """`queues`: where something can be sent now. `next_at`: when there will be something else, None for not at all."""
 
-    lanes: Sequence[Lane]
+    queues: Sequence[TargetQueue]
     next_at: datetime | None
 
 
@@ -78,17 +78,19 @@ class DeliveryStore:
         async with self._transactions.read() as db:
             if (await db.execute(_FIRST)).scalar() is None:  # as it is nearly always
                 return Work((), None)
-            lanes = select(table.environment, table.target).where(_free(now)).distinct()
+            queues = select(table.environment, table.target).where(_free(now)).distinct()
             later = select(func.min(table.due_at)).where(table.due_at > now)
             leased = select(func.min(table.lease_until)).where(table.due_at.is_not(None), table.lease_until > now)
-            found = [(row.environment, row.target) for row in await db.execute(lanes)]
+            found = [(row.environment, row.target) for row in await db.execute(queues)]
             ends = [(await db.execute(one)).scalar() for one in (later, leased)]
         return Work(found, min((one for one in ends if one is not None), default=None))
 
-    async def claim(self, lane: Lane, *, owner: str, now: datetime, ttl: timedelta, limit: int) -> list[Delivery]:
-        """At most `limit` of that lane, the longest due first, leased to `owner` until `now` + `ttl`."""
+    async def claim(
+        self, queue: TargetQueue, *, owner: str, now: datetime, ttl: timedelta, limit: int
+    ) -> list[Delivery]:
+        """At most `limit` of that queue, the longest due first, leased to `owner` until `now` + `ttl`."""
         table = deliveries.c
-        mine = (table.environment == lane[0], table.target == lane[1])
+        mine = (table.environment == queue[0], table.target == queue[1])
         free = select(table.id).where(*mine, _free(now)).order_by(table.due_at, table.id).limit(limit)
         lease = {"lease_owner": owner, "lease_until": now + ttl}
 
@@ -147,10 +149,10 @@ class DeliveryStore:
 
         return await self._transactions.write(write)
 
-    async def hurry(self, lane: Lane, now: datetime) -> None:
+    async def hurry(self, queue: TargetQueue, now: datetime) -> None:
         """Its receiver is back: what was put off is due now."""
         table = deliveries.c
-        put_off = (table.environment == lane[0], table.target == lane[1], table.due_at > now)
+        put_off = (table.environment == queue[0], table.target == queue[1], table.due_at > now)
         await self._transactions.write(lambda db: db.execute(update(deliveries).where(*put_off).values(due_at=now)))
 
     async def release(self, owner: str) -> None:

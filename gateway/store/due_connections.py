@@ -117,7 +117,7 @@ class ExpiringStore:
             await self._transactions.write(lambda db: db.execute(mine.values(end_settled=True)))
 
     async def end(self, rows: Sequence[Connection], failure: RefreshFailure) -> list[Connection]:
-        """Note `failure` of those that are as they were seen, that nobody is renewing and that have not ended yet; which."""
+        """Note `failure` of those that are as they were seen, that nobody is refreshing and that have not ended yet; which."""
         done: list[Connection] = []
         for begin in range(0, len(rows), AT_ONCE):
             some = rows[begin : begin + AT_ONCE]

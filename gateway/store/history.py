@@ -22,7 +22,7 @@ SILENT: Final = frozenset({Happening.RENEWED, Happening.WRITTEN_BACK})
 BEFORE: Final = (connections.c.id, connections.c.state, connections.c.state_reason, connections.c.state_since)
 """What must be known of a row to say what a happening means for it."""
 CHANGED: Final = update(connections).where(connections.c.id == bindparam("row_id"))
-"""Sets the columns that are among its parameters; put together once, since every renewal needs it."""
+"""Sets the columns that are among its parameters; put together once, since every refresh needs it."""
 
 
 async def note_happening(
@@ -84,7 +84,7 @@ async def _add(db: AsyncConnection, row_id: int, change: Change) -> None:
 
 
 class HistoryStore:
-    """Read by anyone who wants to know how a connection came to be as it is."""
+    """The log that says how a connection came to be as it is."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -111,7 +111,7 @@ SEEN: Final = (*BEFORE, connections.c.uid, connections.c.granted_at, connections
 
 
 class RejectionStore:
-    """A failed renewal says more than a rejected call, and stays; so does whatever belongs to a newer grant."""
+    """A failed refresh says more than a rejected call, and stays; so does whatever belongs to a newer grant."""
 
     def __init__(self, transactions: Transactions, outbox: Outbox) -> None:
         self._transactions = transactions

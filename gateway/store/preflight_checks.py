@@ -48,7 +48,7 @@ def sqlite_cause(error: sqlite3.Error) -> str | None:
     return CAUSES.get(code & 0xFF, "an operation on it failed") if isinstance(code, int) else None
 
 
-# ── The schema's revisions by name, for anyone who asks without loading SQLAlchemy or Alembic.
+# ── The schema's revisions by name, for code that does not load SQLAlchemy or Alembic.
 
 REVISIONS: Final = (
     "0001",
@@ -74,7 +74,7 @@ VERSION_TABLE: Final = "alembic_version"
 
 # ── Which columns hold ciphertexts, and what each is bound to; known without SQLAlchemy.
 #
-# Anyone who adds a column that is sealed adds it here: rotation and its proof go by this list, and what is missing in it
+# A column that is sealed is listed here: rotation and its proof go by this list, and what is missing in it
 # would be left under a key that is removed. A test compares it with the tables.
 
 

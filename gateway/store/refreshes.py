@@ -1,6 +1,6 @@
 """What a refresh writes: lease, intent before the call, and what came of it, each fenced (ADR 5, ADR 20).
 
-Owner and version are the fence: the owner names one attempt, the version the credential it set out to replace. Anyone who
+Owner and version are the fence: the owner names one attempt, the version the credential it set out to replace. A process that
 lost the lease to another, or comes when the credential is another by now, changes nothing.
 """
 
@@ -71,7 +71,7 @@ SAVED: Final[dict[str, Any]] = {
 _MINE: Final = and_(
     AT, connections.c.version == bindparam("seen_version"), connections.c.lease_owner == bindparam("owner")
 )
-RENEWED: Final = (
+REFRESHED: Final = (
     update(connections)
     .where(
         _MINE,
@@ -83,41 +83,41 @@ RENEWED: Final = (
 )
 """For what changes no state, and so is no news: the row is written and read in one."""
 _TO: Final = "to_"  # before the name of a column that is set: SQLAlchemy keeps the bare names for itself
-_RENEWED: Final = RENEWED.where(STILL_NEWEST).values({name: bindparam(_TO + name) for name in SAVED}).cte("renewed")
+_REFRESHED: Final = REFRESHED.where(STILL_NEWEST).values({name: bindparam(_TO + name) for name in SAVED}).cte("renewed")
 _NOTED: Final = (
     insert(changes)
     .from_select(
         ["at", "environment", "integration_id", "connection_id"],
         select(
             bindparam("noted_at", type_=UtcTime),
-            _RENEWED.c.environment,
-            _RENEWED.c.integration_id,
-            _RENEWED.c.connection_id,
+            _REFRESHED.c.environment,
+            _REFRESHED.c.integration_id,
+            _REFRESHED.c.connection_id,
         ),
     )
     .returning(changes.c.id)
     .cte("noted")
 )
-RENEWED_AND_NOTED: Final = select(_RENEWED, _NOTED.c.id.label("change_id")).join_from(_RENEWED, _NOTED, true())
-"""The whole transaction of a renewal on PostgreSQL: fence of the data key, row, entry in the change log."""
+REFRESHED_AND_NOTED: Final = select(_REFRESHED, _NOTED.c.id.label("change_id")).join_from(_REFRESHED, _NOTED, true())
+"""The whole transaction of a refresh on PostgreSQL: fence of the data key, row, entry in the change log."""
 _RECORDED: Final = (
     insert(audit_pending)
-    .from_select(["body"], select(bindparam("audit_body", type_=Text)).select_from(_RENEWED))
+    .from_select(["body"], select(bindparam("audit_body", type_=Text)).select_from(_REFRESHED))
     .returning(audit_pending.c.id)
     .cte("recorded")
 )
-RENEWED_AND_RECORDED: Final = RENEWED_AND_NOTED.add_cte(_RECORDED)
+REFRESHED_AND_RECORDED: Final = REFRESHED_AND_NOTED.add_cte(_RECORDED)
 """The same with a record of the audit trail."""
 
 
-def _renewal(
+def _refresh_statement(
     place_and_key: Mapping[str, Any], columns: Mapping[str, Any], now: datetime, entry: AuditEntry | None = None
 ) -> OneStatement[tuple[Connection, int | None] | None]:
-    """A renewal in one statement. Its result: the row, and the id of its entry in the change log."""
+    """A refresh in one statement. Its result: the row, and the id of its entry in the change log."""
     values = {**place_and_key, **{_TO + name: value for name, value in columns.items()}, "noted_at": now}
-    statement = RENEWED_AND_NOTED
+    statement = REFRESHED_AND_NOTED
     if entry is not None:
-        statement, values = RENEWED_AND_RECORDED, {**values, "audit_body": entry.body()}
+        statement, values = REFRESHED_AND_RECORDED, {**values, "audit_body": entry.body()}
     return OneStatement(statement, values, lambda row: (connection_of(row), row["change_id"]), notifies=True)
 
 
@@ -217,7 +217,7 @@ class RefreshStore:
     ) -> Connection | None:
         """Replace the credential of `version`, end lease and intent. When this returns, it is on the disk.
 
-        `previous`: the refresh token that was redeemed, kept sealed until `previous_until`. `rotates`: the provider
+        `previous`: the refresh token that was sent, kept sealed until `previous_until`. `rotates`: the provider
         has replaced the refresh token, now or earlier. `uid`: of the row that was seen,
         which spares a question. None: fenced off, since the row is gone or another, has another credential by now, or
         another holds the lease.
@@ -239,11 +239,11 @@ class RefreshStore:
             key = self._rows.keys.newest_key(ref.environment)
             if uid is None or key is None:
                 return None
-            return _renewal(mine | key | {"row_uid": uid}, changed(uid), now, self._trail.if_each(entry))
+            return _refresh_statement(mine | key | {"row_uid": uid}, changed(uid), now, self._trail.if_each(entry))
 
         async def write(db: AsyncConnection) -> tuple[Connection, int | None] | None:
             if uid is not None:
-                row = (await db.execute(RENEWED, {**mine, "row_uid": uid, **changed(uid)})).mappings().one_or_none()
+                row = (await db.execute(REFRESHED, {**mine, "row_uid": uid, **changed(uid)})).mappings().one_or_none()
                 if row is not None:
                     saved = connection_of(row)
                     await self._trail.note_refresh(db, entry, news=False)
@@ -286,7 +286,7 @@ class RefreshStore:
     ) -> Connection | None:
         """Keep why the refresh went wrong and end the lease; the credential stays. None: fenced off, as above.
 
-        `still_open`: the provider may have redeemed the token all the same; nothing was asked where `former` gets the lease
+        `still_open`: the provider may have accepted the token all the same; nothing was asked where `former` gets the lease
         back that it was claimed from, or keeps it: then `owner` is its owner, and a lease that was renewed meanwhile is a
         fence too. `keep_lease`: `owner` stays the holder, since its machine may have the reply. `happening`, if it is not what
         such a failure means elsewhere.
@@ -351,7 +351,7 @@ class RefreshStore:
 
         One conditional UPDATE, by the database's time. `owner` names this attempt, not the node. With `seen` it succeeds
         only while the row, its intent and its holder are as `seen` has them, so that nothing need be read again; and
-        `intent`, the digest of the refresh token that is about to be redeemed, is on the disk when this returns.
+        `intent`, the digest of the refresh token that is about to be sent, is on the disk when this returns.
         `ran_out`: a lease that another holds must have run out so long ago. `from_holder`: the holder in `seen` is known to
         be dead, so its lease need not have run out. False: another holds the lease, the row is another by now or is gone,
         or the database failed over; read the row again.
@@ -398,10 +398,10 @@ class RefreshStore:
         nobody = {**place(ConnectionRef("", "", "")), "seen_version": 0, "owner": "", "row_uid": ""}
         if self._transactions.takes_one_statement:
             entry = self._trail.if_each(_recorded(ConnectionRef("", "", ""), clock.now()))
-            renewal = _renewal(nobody | {"of": "", "sealing_key": ""}, SAVED, clock.now(), entry)
-            await db.execute(renewal.statement, renewal.parameters)
+            refresh = _refresh_statement(nobody | {"of": "", "sealing_key": ""}, SAVED, clock.now(), entry)
+            await db.execute(refresh.statement, refresh.parameters)
         else:
-            await db.execute(RENEWED, nobody | SAVED)
+            await db.execute(REFRESHED, nobody | SAVED)
 
     async def extend_lease(self, ref: ConnectionRef, *, owner: str, ttl: timedelta) -> bool:
         """Hold the lease for `ttl` from now on, also if it has run out meanwhile. False: it is another's by now."""

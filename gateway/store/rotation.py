@@ -167,7 +167,7 @@ class Rotated:
 
 
 class Rotation:
-    """Works on a store that is open, anyone who else works on it."""
+    """Works on an open store, while other processes use it."""
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys, trail: AuditTrail) -> None:
         self._transactions = transactions
@@ -281,7 +281,7 @@ class Rotation:
     async def _settle(self) -> tuple[frozenset[str], frozenset[str]]:
         """Wait until every transaction that seals under an older data key has ended. Returns the newest ids, and the older.
 
-        Anyone who seals holds its key's row, having seen that there is no newer one.
+        A transaction that seals holds its key's row, having seen that there is no newer one.
         """
 
         async def write(db: AsyncConnection) -> tuple[frozenset[str], frozenset[str]]:

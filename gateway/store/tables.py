@@ -210,7 +210,9 @@ integrations = Table(
     Column("secrets", LargeBinary, nullable=False),
     Column("created_at", UtcTime, nullable=False),
     Column("updated_at", UtcTime, nullable=False),
-    Column("ending_at", UtcTime),  # since when it is being deleted: it is gone for everybody but anyone who deletes it
+    Column(
+        "ending_at", UtcTime
+    ),  # since when it is being deleted: it is gone for everybody but the process that deletes it
     UniqueConstraint("environment", "integration_id", name="integrations_by_key"),
 )
 
@@ -515,7 +517,7 @@ credential_uses = Table(
 
 # ── What nodes share: whose turn a task is, what has changed, and when the database failed over.
 
-# Work that one node does for all: anyone who holds the row by that name.
+# Work that one node does for all: the node that holds the row by that name.
 task_leases = Table(
     "task_leases",
     metadata,

@@ -4,7 +4,7 @@ import time
 
 
 class Clock:
-    """`ahead_s`: how far it is ahead of the real one, for anyone who wants time to have passed."""
+    """`ahead_s`: how far it is ahead of the real one, for tests in which time has passed."""
 
     ahead_s = 0.0
 

@@ -115,7 +115,7 @@ async def test_keys_are_rotated_under_load_without_a_failed_request(tmp_path: Pa
     async with nodes(tmp_path, tracker.url, f"sqlite:///{tmp_path}/gateway.db") as running:
         for n in range(CONNECTIONS):
             await running.imported(tracker.grant(), f"c{n}")
-            if n % 3:  # the others are renewed under the load
+            if n % 3:  # the others are refreshed under the load
                 assert (await running.call(n, f"c{n}"))[0] == 200
         load = Load(running, tracker)
         loading = asyncio.create_task(load.run())

@@ -243,7 +243,7 @@ class Bench:
 
 
 def check_arrival(heard: Heard, authority: bytes) -> None:
-    """What holds of every request that leaves towards a provider, anyone who caused it."""
+    """What holds of every request that leaves towards a provider, no matter what caused it."""
     head = heard.head
     assert SECRET_KEY.encode() not in head.raw
     assert head.start.endswith(b" HTTP/1.1")

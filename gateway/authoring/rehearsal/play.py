@@ -357,7 +357,7 @@ class _Play(Knowledge):
     async def _refresh(self, step: RehearsedStep, mark: int) -> None:
         mode = self.provider.auth_mode
         if mode not in RENEWED:
-            step.skipped = AGAIN.get(mode, f"a credential of {mode} does not end, so there is nothing to renew")
+            step.skipped = AGAIN.get(mode, f"a credential of {mode} does not end, so there is nothing to refresh")
             return
         before, refresh_token = self.actor.access_token, self.shown.get("credentials", {}).get("refresh_token", "")
         refresh_token = refresh_token or (self.actor.refresh_tokens[-1] if self.actor.refresh_tokens else "")

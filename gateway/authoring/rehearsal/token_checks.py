@@ -51,7 +51,7 @@ def token_checks(arrivals: list[Arrival], known: KnownValues, samples: Samples, 
 
 
 def refresh_checks(arrival: Arrival, known: KnownValues, samples: Samples, refresh_token: str) -> Iterator[Check]:
-    """A renewal (RFC 6749 §6)."""
+    """A refresh (RFC 6749 §6)."""
     provider = known.provider
     if provider.auth_mode not in GRANTS or arrival.role == "installation_token_url":
         yield Check("a token was asked for again", True, ("token_url",))

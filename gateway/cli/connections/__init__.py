@@ -26,7 +26,7 @@ COMMANDS = {
     "link": Command(
         "gateway.cli.connections.connect_link:link", "a link by which an end user connects, or authorizes again"
     ),
-    "refresh": Command("gateway.cli.connections.refresh_connections:refresh", "renew credentials now"),
+    "refresh": Command("gateway.cli.connections.refresh_connections:refresh", "refresh credentials now"),
     "delete": Command(
         "gateway.cli.connections.delete_connections:delete", "delete connections and end their tokens at the provider"
     ),
@@ -40,7 +40,7 @@ COMMANDS = {
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def connections() -> None:
-    """Look at connections, renew them, end them, move them in and out.
+    """Look at connections, refresh them, end them, move them in and out.
 
     Works on the store that the configuration names, whether or not a gateway is running on it.
     """

@@ -51,7 +51,7 @@ def export(
     """Write connections and their integrations to FILE: credentials, settings, metadata, tags, end users, states, dates.
 
     FILE is sealed under a passphrase and readable by its owner alone; `gateway connections import FILE` opens it elsewhere.
-    Nothing changes here, and a gateway may serve meanwhile. Where both go on serving, the first to renew a rotating
+    Nothing changes here, and a gateway may serve meanwhile. Where both go on serving, the first to refresh a rotating
     refresh token ends the other's copy: stop the one before the other takes over.
     """
     if plain and (passphrase_env or passphrase_file):

@@ -35,7 +35,7 @@ def tell_ahead(runtime: "Runtime", environment: str) -> None:
     keys = rotating(runtime, environment)
     which = f" That is known of {', '.join(keys)}." if keys else ""
     print(
-        "gateway: --test-refresh renews every connection. Where refresh tokens rotate, the old system's copy is dead from "
+        "gateway: --test-refresh refreshes every connection. Where refresh tokens rotate, the old system's copy is dead from "
         f"then on.{which}",
         file=sys.stderr,
     )
@@ -271,10 +271,10 @@ async def preview_of(runtime: "Runtime", peer: Peering, wish: "ImportOptions", *
 )
 @click.option("--verify", is_flag=True, help="Ask each provider whether it takes the credential, before it is stored.")
 @click.option(
-    "--test-refresh", is_flag=True, help="Renew each once: where tokens rotate, the old system's copy is dead then."
+    "--test-refresh", is_flag=True, help="Refresh each once: where tokens rotate, the old system's copy is dead then."
 )
 @click.option(
-    "--refresh-rate", type=click.FloatRange(0.01, 1000), default=5.0, show_default=True, help="Renewals a second."
+    "--refresh-rate", type=click.FloatRange(0.01, 1000), default=5.0, show_default=True, help="Refreshes a second."
 )
 @click.option(
     "--at-once", type=click.IntRange(1, 64), default=8, show_default=True, help="Connections at the same time."

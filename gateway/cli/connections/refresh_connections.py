@@ -1,4 +1,4 @@
-"""``gateway connections refresh``: renew credentials now."""
+"""``gateway connections refresh``: refresh credentials now."""
 
 import json
 import sys
@@ -39,7 +39,7 @@ def refresh(
     connection_ids: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Renew the credentials of each CONNECTION now, whether or not it is due. Exits 1 if one could not be renewed.
+    """Refresh the credentials of each CONNECTION now, whether or not it is due. Exits 1 if one could not be refreshed.
 
     Takes turns with a gateway that is running on the same store.
     """
@@ -71,7 +71,7 @@ def refresh(
             )
         failed = sum(row["outcome"] == "failed" for row in results)
         if failed:
-            print(f"gateway: {failed} of {len(results)} could not be renewed{_helps(results)}", file=sys.stderr)
+            print(f"gateway: {failed} of {len(results)} could not be refreshed{_helps(results)}", file=sys.stderr)
         return 1 if failed else 0
 
     run(file, work, as_json=as_json)

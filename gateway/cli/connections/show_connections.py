@@ -144,7 +144,7 @@ def _row(connection: "Connection") -> tuple[str, ...]:
 @click.argument("connection_id", metavar="CONNECTION")
 @as_json
 def show(file: Path, environment: str | None, integration: str | None, connection_id: str, as_json: bool) -> None:
-    """Show CONNECTION: its settings, whose it is, how its renewal goes. Never its credential, nor a secret setting."""
+    """Show CONNECTION: its settings, whose it is, how its refresh goes. Never its credential, nor a secret setting."""
 
     async def work(runtime: "Runtime") -> int:
         row = await the_one(runtime, environment_of(runtime, environment), integration, connection_id)

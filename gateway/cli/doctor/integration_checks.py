@@ -41,7 +41,9 @@ def scopes(one: Declared) -> Iterator[DoctorFinding]:
     asked = one.config.scopes if one.config.scopes is not None else one.provider.default_scopes
     needed = one.provider.refresh.requires_scope if one.provider.refresh else None
     if needed and asked and needed in asked:
-        yield ok("scopes", f"'{needed}' is asked for, without which tokens could not be renewed", integration=one.name)
+        yield ok(
+            "scopes", f"'{needed}' is asked for, without which tokens could not be refreshed", integration=one.name
+        )
 
 
 def client(patient: Patient, one: Declared) -> Iterator[DoctorFinding]:

@@ -56,7 +56,7 @@ def clocks(patient: Patient) -> Iterator[DoctorFinding]:
     yield DoctorFinding(
         level,
         "clock",
-        f"it is {abs(skew):.0f} s {way} {who}; tokens would be renewed at the wrong time, and signatures refused",
+        f"it is {abs(skew):.0f} s {way} {who}; tokens would be refreshed at the wrong time, and signatures refused",
         "this machine",
         "have it keep time: timedatectl set-ntp true, or chrony",
     )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gateway.runtime import Runtime
     from gateway.secret import Secret
 
-# ── A key in words, for anyone who made it and for the list.
+# ── A key in words, for its maker and for the list.
 
 
 def limits(key: "MintedKey") -> Iterator[tuple[str, str]]:

@@ -125,7 +125,7 @@ class SqliteWatch:
 
 # ── The store in a SQLite file.
 
-QUEUED: Final = 3  # times as long as for others: anyone who waits for its turn here sees the queue move
+QUEUED: Final = 3  # times as long as for others: a writer that waits for its turn here sees the queue move
 
 
 async def open_sqlite(url: str, keyring: Keyring, *, busy_s: float) -> Backend:

@@ -85,7 +85,7 @@ class OneTripConnection(aiosqlite.Connection):
         try:
             return await self._execute(partial(_between, ahead, work, last), self._conn)  # type: ignore[no-untyped-call]
         except asyncio.CancelledError:
-            self._cut = True  # anyone who waited has left, and the thread is at it still
+            self._cut = True  # the waiting task has left, and the thread still works at it
             raise
 
     async def commit(self) -> None:

@@ -1,6 +1,6 @@
 """A backup put back in the place of the SQLite database, which is kept beside it.
 
-Refresh tokens that rotate make a plain copy back dangerous: one that was renewed since the backup is spent, and a provider
+Refresh tokens that rotate make a plain copy back dangerous: one that was refreshed since the backup is spent, and a provider
 that sees it again may end the whole grant (RFC 9700 §4.14.2). So where the replaced database can still be read, what it
 knows of the same connections is newer, and is taken over.
 """
@@ -27,7 +27,7 @@ from gateway.vault import Keyring
 # How SQLite locks its file (sqlite.org, os.h): every open connection in WAL mode holds a byte of this range.
 LOCK_FROM: Final = 0x40000000
 LOCK_BYTES: Final = 512
-# What a credential is made of, and what is known of how its renewals went; not what the application keeps beside it.
+# What a credential is made of, and what is known of how its refreshes went; not what the application keeps beside it.
 OF_THE_CREDENTIAL: Final = (
     *("version", "credential", "expires_at", "config", "secret_config", "secret_config_version"),
     *("previous_refresh", "previous_refresh_version", "previous_refresh_until", "intent_digest", "intent_at"),
@@ -172,8 +172,8 @@ def _taken_over(db: sqlite3.Connection, *, exactly: bool) -> tuple[int | None, i
         return None, back, gone
     same = "FROM replaced.connections AS newer WHERE newer.uid = connections.uid"
     newer = f"SELECT 1 {same} AND newer.version >= connections.version"
-    renewed = "JOIN replaced.connections AS newer ON newer.uid = mine.uid AND newer.version > mine.version"
-    taken = _count(db, f"SELECT count(*) FROM connections AS mine {renewed}")  # noqa: S608
+    refreshed = "JOIN replaced.connections AS newer ON newer.uid = mine.uid AND newer.version > mine.version"
+    taken = _count(db, f"SELECT count(*) FROM connections AS mine {refreshed}")  # noqa: S608
     columns, of_key = ", ".join(OF_THE_CREDENTIAL), ", ".join(OF_A_DATA_KEY)
     db.execute("BEGIN IMMEDIATE")
     db.execute("INSERT OR IGNORE INTO environments SELECT * FROM replaced.environments")

@@ -19,7 +19,7 @@ class Seen:
 
     @property
     def text(self) -> str:
-        """All of it, for anyone who looks for what must not be there."""
+        """All of it, for tests that look for what must not be there."""
         lines = [f"{self.method} {self.target}", *(f"{name}: {value}" for name, value in self.headers)]
         return "\n".join([*lines, self.body.decode("latin-1")])
 

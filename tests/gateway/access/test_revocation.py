@@ -133,7 +133,7 @@ async def test_a_stream_under_way_ends_with_its_key(
 
 @asynccontextmanager
 async def streaming(gateway: Keyed, ask: str, *, by_lane: bool) -> AsyncIterator[Caller]:
-    """Anyone who has a stream open, over the lane if so wished: that takes what is known from requests before."""
+    """A client with a stream open, over the fast path if so wished: that takes what is known from requests before."""
     fast_path = gateway.running.fast_path if by_lane else None
     while True:
         async with dial(gateway.port) as client:

@@ -69,7 +69,7 @@ async def test_refreshes_are_counted_by_outcome(
     assert await called(running, "c2") == 424
     tracker.answer = web.Response(status=503)
     assert await called(running, "c3") == 503
-    monkeypatch.setattr(running.runtime.renewer._turns, "take", None)
+    monkeypatch.setattr(running.runtime.refresher._turns, "take", None)
     assert await called(running, "c4") == 500
     assert numbers(running, "gateway_token_refreshes_total") == {
         ("dev", "tracker", outcome): 1 for outcome in ("renewed", "refused", "unavailable", "failed")

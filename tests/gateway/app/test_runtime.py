@@ -88,7 +88,7 @@ async def test_a_refresh_under_way_ends_once_and_is_stored(telling: RunningGatew
     attempts = dict(runtime.journals.sent._credentials)
     assert attempts
     before, _ = await reloaded(telling)
-    assert runtime.renewer.under_way(C1)
+    assert runtime.refresher.under_way(C1)
     assert runtime.journals.sent._credentials == attempts
     assert list(runtime.retired) == [before.egress], "its exchange has not ended"
     tracker.hold.set()
@@ -104,13 +104,13 @@ async def test_a_refresh_in_the_queue_keeps_its_turn(telling: RunningGateway, tr
     await telling.imported(tracker.grant())
     runtime, row = telling.runtime, await telling.runtime.store.connections.get(C1)
     assert row is not None
-    queue = runtime.renewer._turns
+    queue = runtime.refresher._turns
     queue._next_behind = clock.monotonic() + 3600  # nobody waits for it, so it waits for its turn
-    task = runtime.renewer.start(row)
+    task = runtime.refresher.start(row)
     await asyncio.sleep(0)
     await reloaded(telling)
     assert not task.done()
-    assert runtime.renewer.start(row, urgent=True) is task
+    assert runtime.refresher.start(row, urgent=True) is task
     assert (await asyncio.wait_for(task, PATIENCE_S)).version == 2
 
 
@@ -276,7 +276,7 @@ async def test_an_authorization_that_is_being_finished_makes_its_connection(
     back = asyncio.create_task(telling.http.get(consent)._coro)
     await until(lambda: tracker.calls["authorization_code"])
     await reloaded(telling)  # while its code is exchanged
-    assert telling.runtime.flows._redeeming
+    assert telling.runtime.flows._exchanging
     tracker.hold.set()
     async with await back as answer:
         assert answer.status == 200
@@ -465,7 +465,7 @@ SURVIVES: Final[dict[str, Test]] = {
     "loop_lag": test_the_lag_of_the_loop_stays_known,
     "invalid_keys": test_invalid_keys_stay_counted,
     "journals": test_a_refresh_under_way_ends_once_and_is_stored,
-    "renewer": test_a_refresh_in_the_queue_keeps_its_turn,
+    "refresher": test_a_refresh_in_the_queue_keeps_its_turn,
     "live": test_an_opened_connection_stays_in_memory,
     "sessions": test_sessions_of_a_minute_stay_counted,
     "outcomes": test_a_window_that_waits_gets_its_result,

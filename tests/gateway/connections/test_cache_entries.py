@@ -46,8 +46,8 @@ def due(entries: CacheEntries, now: float) -> list[str]:
         ({"used_at": 5.0}, 605.0),
         ({"used_at": 5.0, "good_until": 60.0}, 605.0),
         ({"used_at": 5.0, "good_until": 60.0, "opened": OPENED}, 60.0),
-        ({"used_at": 5.0, "good_until": 60.0, "opened": OPENED, "renew_at": 30.0}, 30.0),
-        ({"used_at": 5.0, "good_until": 60.0, "opened": OPENED, "renew_at": 300.0}, 60.0),
+        ({"used_at": 5.0, "good_until": 60.0, "opened": OPENED, "refresh_at": 30.0}, 30.0),
+        ({"used_at": 5.0, "good_until": 60.0, "opened": OPENED, "refresh_at": 300.0}, 60.0),
     ],
 )
 def test_the_first_thing_to_be_done_counts(fields: dict[str, Any], at: float) -> None:
@@ -57,7 +57,7 @@ def test_the_first_thing_to_be_done_counts(fields: dict[str, Any], at: float) ->
 def test_each_comes_due_once_in_the_order_of_time() -> None:
     entries = CacheEntries()
     for name, at in (("late", 30.0), ("soon", 10.0), ("later", 40.0)):
-        put(entries, kept(name, used_at=0.0, renew_at=at))
+        put(entries, kept(name, used_at=0.0, refresh_at=at))
     assert due(entries, 9.0) == []
     assert due(entries, 30.0) == ["soon", "late"]
     assert due(entries, 30.0) == []
@@ -66,17 +66,17 @@ def test_each_comes_due_once_in_the_order_of_time() -> None:
 
 def test_what_was_put_again_is_due_at_its_new_time_alone() -> None:
     entries = CacheEntries()
-    put(entries, kept(used_at=0.0, renew_at=10.0))
-    put(entries, kept(used_at=0.0, renew_at=20.0))
+    put(entries, kept(used_at=0.0, refresh_at=10.0))
+    put(entries, kept(used_at=0.0, refresh_at=20.0))
     assert due(entries, 15.0) == []
     assert due(entries, 20.0) == ["a"]
 
 
 def test_what_is_looked_at_again_comes_due_again() -> None:
     entries = CacheEntries()
-    one = put(entries, kept(used_at=0.0, renew_at=10.0))
+    one = put(entries, kept(used_at=0.0, refresh_at=10.0))
     assert due(entries, 10.0) == ["a"]
-    one.renew_at = None
+    one.refresh_at = None
     entries.look_again(one, TTL_S)
     assert due(entries, 599.0) == []
     assert due(entries, 600.0) == ["a"]
@@ -84,11 +84,11 @@ def test_what_is_looked_at_again_comes_due_again() -> None:
 
 def test_what_is_gone_is_not_due() -> None:
     entries = CacheEntries()
-    put(entries, kept("a", used_at=0.0, renew_at=10.0))
-    put(entries, kept("b", used_at=0.0, renew_at=10.0))
+    put(entries, kept("a", used_at=0.0, refresh_at=10.0))
+    put(entries, kept("b", used_at=0.0, refresh_at=10.0))
     entries.drop(ConnectionRef("dev", "jira", "a"))
     assert due(entries, 10.0) == ["b"]
-    put(entries, kept("c", used_at=0.0, renew_at=10.0))
+    put(entries, kept("c", used_at=0.0, refresh_at=10.0))
     entries.clear()
     assert due(entries, 99.0) == []
     assert len(entries) == 0

@@ -1,4 +1,4 @@
-"""The integration's client secret goes to hosts that the entry or the integration names, anyone who chooses where requests go."""
+"""The integration's client secret goes to hosts that the entry or the integration names, not to hosts that end users choose."""
 
 import base64
 from collections.abc import AsyncIterator

@@ -60,7 +60,7 @@ async def renew(gateway: RunningGateway, connection_id: str = "c1") -> None:
     row = await gateway.runtime.store.connections.get(ref)
     assert row is not None
     with suppress(GatewayError):
-        await gateway.runtime.renewer.renewed(row, force=True)
+        await gateway.runtime.refresher.refreshed(row, force=True)
 
 
 async def log_of(gateway: RunningGateway, **what: Any) -> list[Delivery]:

@@ -1,4 +1,4 @@
-"""What reaches stderr is one line each, and no secret, anyone who wrote it."""
+"""What reaches stderr is one line each, and no secret, no matter which logger wrote it."""
 
 import errno
 import io

@@ -55,6 +55,7 @@ async def test_requests_are_summed_over_workers_and_outlive_them(tmp_path: Path,
         await reaches_workers(gateway, workers)
         assert await total(gateway, "gateway_build_info") == 1
         await exceeds(gateway, "gateway_live_connections", 0)
+        await exceeds(gateway, "gateway_fast_path_requests_total", 0)
         await exceeds(gateway, "gateway_upstream_connections", 0)
         await exceeds(gateway, "gateway_process_resident_memory_bytes", workers * 10_000_000)
         await exceeds(gateway, "gateway_process_open_fds", workers * 5)

@@ -47,7 +47,7 @@ def test_a_socket_that_is_handed_over_is_the_one_that_is_served(
         assert public.getsockname() == listener.getsockname()
         assert not public.get_inheritable()
         assert public.gettimeout() == 0
-        assert "LISTEN_FDS" not in os.environ  # anyone who we start is not to take it for his
+        assert "LISTEN_FDS" not in os.environ  # a process that we start must not take it for its own
     socket.create_connection(listener.getsockname()).close()  # its owner holds it open
 
 

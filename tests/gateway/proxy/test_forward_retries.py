@@ -293,7 +293,7 @@ async def test_a_401_passes_where_nothing_newer_is_to_be_had_or_the_request_cann
             assert await refused(gateway) == (401, "1")
             gateway.live.newer = opened
             assert await refused(gateway, "Content-Length: 3", method="POST", body=b"pay") == (401, "1")
-            assert len(gateway.live.refused) == 2  # renewed behind, for the next one
+            assert len(gateway.live.refused) == 2  # refreshed behind, for the next one
             assert gateway.live.rejections.counted == [401, 401]
     assert len(provider.heads) == 2
 

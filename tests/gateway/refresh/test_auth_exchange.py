@@ -54,7 +54,7 @@ async def row_of(running: RunningGateway) -> Connection:
 async def left_open(running: RunningGateway) -> Connection:
     """As a gateway leaves it that was killed amid the call; the row."""
     row = await row_of(running)
-    digest = running.runtime.renewer._redeemer._digest(row)
+    digest = running.runtime.refresher._protocol._digest(row)
     claim = running.runtime.store.refreshes.lease_refresh
     assert await claim(REF, owner="killed", ttl=timedelta(0), seen=row, intent=digest)
     return await row_of(running)

@@ -28,7 +28,7 @@ async def used(running: RunningGateway, name: str) -> float | None:
         assert answer.status == 200
     while ref(name) in running.runtime.live.feed.unread:  # its import is being looked at, beside which it was loaded
         await asyncio.sleep(0.01)
-    return kept(running, name).renew_at
+    return kept(running, name).refresh_at
 
 
 async def test_each_has_a_moment_of_its_own_and_keeps_it(
@@ -49,7 +49,7 @@ async def test_a_new_token_has_a_moment_of_its_own(running: RunningGateway, trac
     former = await used(running, "c1")
     later(120)
     await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true", expect=200)
-    assert kept(running, "c1").renew_at is None, "the former token's counts no more"
+    assert kept(running, "c1").refresh_at is None, "the former token's counts no more"
     moment = await used(running, "c1")
     assert former is not None
     assert moment is not None

@@ -42,7 +42,7 @@ async def keeper(gateway: RunningGateway) -> KeepAlive:
         if task.get_name() == "keep_alive":
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-    return KeepAlive(runtime.store, runtime.renewer, runtime.current)
+    return KeepAlive(runtime.store, runtime.refresher, runtime.current)
 
 
 async def states(gateway: RunningGateway) -> dict[str, str]:

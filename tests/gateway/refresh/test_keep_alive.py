@@ -24,7 +24,7 @@ UNUSED = {"rotating": True, "expires_after_days_unused": 365, "expires_after_day
 
 @pytest.fixture
 async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    """As elsewhere, with the limits of the issue tracker (docs/connections.md#renewal)."""
+    """As elsewhere, with the limits of the issue tracker (docs/connections.md#refresh)."""
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url, refresh=UNUSED))
     gateway = RunningGateway(tmp_path, document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"]))
     await gateway.start()
@@ -38,7 +38,7 @@ async def keeper(running: RunningGateway) -> KeepAlive:
     task = next(task for task in asyncio.all_tasks() if task.get_name() == "keep_alive")
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    return KeepAlive(runtime.store, runtime.renewer, runtime.current)
+    return KeepAlive(runtime.store, runtime.refresher, runtime.current)
 
 
 async def row_of(running: RunningGateway, name: str = "c1") -> Connection:
@@ -84,7 +84,7 @@ async def test_one_node_does_it_and_another_takes_over_when_it_is_gone(
 ) -> None:
     await running.imported(tracker.grant())
     first, runtime = await keeper(running), running.runtime
-    second = KeepAlive(runtime.store, runtime.renewer, runtime.current)
+    second = KeepAlive(runtime.store, runtime.refresher, runtime.current)
     assert await first.once() == 0
     later(80 * DAY_S)
     await first.once()

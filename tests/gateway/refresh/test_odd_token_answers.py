@@ -79,7 +79,7 @@ values = st.recursive(
 answers = st.dictionaries(st.one_of(st.sampled_from(FIELDS), st.text(max_size=8)), values, max_size=8)
 
 
-async def renewed(running: RunningGateway, tracker: Tracker, number: int, beside: str) -> Connection:
+async def refreshed(running: RunningGateway, tracker: Tracker, number: int, beside: str) -> Connection:
     """The row after a refresh whose answer is a new pair and `beside`, members as JSON text."""
     row = await running.runtime.store.connections.get(REF)
     if row is None:
@@ -89,7 +89,7 @@ async def renewed(running: RunningGateway, tracker: Tracker, number: int, beside
     tokens = f'"access_token":"new-{number}","refresh_token":"fresh-{number}"'
     body = f"{{{beside}{',' if beside else ''}{tokens}}}".encode("utf-8", "surrogatepass")
     tracker.answer = web.Response(body=body, content_type="application/json")
-    await running.runtime.renewer.renewed(row, force=True)
+    await running.runtime.refresher.refreshed(row, force=True)
     now = await running.runtime.store.connections.get(REF)
     assert now is not None
     return now
@@ -113,7 +113,7 @@ async def test_an_odd_value_in_any_field_does_not_cost_a_rotated_pair(
     running: RunningGateway, tracker: Tracker, value: str
 ) -> None:
     for number, name in enumerate(FIELDS):
-        row = await renewed(running, tracker, number, f'"{name}":{value}')
+        row = await refreshed(running, tracker, number, f'"{name}":{value}')
         await assert_stored(running, tracker, row, number)
 
 
@@ -125,7 +125,7 @@ async def test_bytes_that_are_no_utf_8_do_not_cost_a_rotated_pair(running: Runni
         body=b'\xef\xbb\xbf{"user":"J\xfcrgen","access_token":"new-0","refresh_token":"fresh-0"}',
         content_type="application/json",
     )
-    await running.runtime.renewer.renewed(row, force=True)
+    await running.runtime.refresher.refreshed(row, force=True)
     now = await running.runtime.store.connections.get(REF)
     assert now is not None
     await assert_stored(running, tracker, now, 0)
@@ -139,7 +139,7 @@ async def test_a_rotated_pair_is_stored_whatever_stands_beside_it(
     running: RunningGateway, tracker: Tracker, beside: dict[str, Any], number: int
 ) -> None:
     beside = {name: value for name, value in beside.items() if name not in {"access_token", "refresh_token"}}
-    row = await renewed(running, tracker, number, json.dumps(beside)[1:-1])
+    row = await refreshed(running, tracker, number, json.dumps(beside)[1:-1])
     held = running.runtime.store.open(row.credential)
     assert (held["access_token"], held["refresh_token"]) == (f"new-{number}", f"fresh-{number}")
     assert row.failure is None

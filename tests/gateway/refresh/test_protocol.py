@@ -36,7 +36,7 @@ async def other(running: RunningGateway) -> AsyncIterator[RunningGateway]:
 
 @pytest.fixture
 def beats(monkeypatch: pytest.MonkeyPatch) -> "list[asyncio.Future[None]]":
-    """Anyone who sleeps for the time between two renewals of a lease sleeps until its future here is done."""
+    """A sleep for the time between two renewals of a lease lasts until its future here is done."""
     waiting: list[asyncio.Future[None]] = []
 
     async def sleep(seconds: float) -> None:
@@ -72,9 +72,9 @@ async def status_of(running: RunningGateway) -> int:
 async def left_open(running: RunningGateway) -> None:
     """As a process leaves it that was killed between intent and commit."""
     row = await row_of(running)
-    redeemer = running.runtime.renewer._redeemer
+    protocol = running.runtime.refresher._protocol
     leased = await running.runtime.store.refreshes.lease_refresh(
-        REF, owner="killed", ttl=LEASE, seen=row, intent=redeemer._digest(row)
+        REF, owner="killed", ttl=LEASE, seen=row, intent=protocol._digest(row)
     )
     assert leased
 
@@ -183,11 +183,11 @@ async def test_what_a_stalled_holder_got_is_found_on_the_disk_by_who_comes_next(
     await until(lambda: [sealed for _, sealed in left(folder) if sealed])
     later(LEASE.total_seconds() + 1)
     assert await status_of(other) == 200
-    renewed = await row_of(other)
+    refreshed = await row_of(other)
     wake.set()
     assert await stalled == 200
     after = await row_of(running)
-    assert (after.version, after.credential) == (renewed.version, renewed.credential)
+    assert (after.version, after.credential) == (refreshed.version, refreshed.credential)
     assert tracker.calls["refresh_token"] == 1
     assert not tracker.grants[0].revoked
 
@@ -216,11 +216,11 @@ async def test_a_holder_that_stalled_cannot_overwrite_what_another_got_meanwhile
     await until(lambda: tracker.calls["refresh_token"] == 1)
     later(LEASE.total_seconds() + 1)
     assert await status_of(other) == 200
-    renewed = await row_of(other)
+    refreshed = await row_of(other)
     wake.set()
     assert await stalled == 200
     after = await row_of(running)
-    assert (after.version, after.credential) == (renewed.version, renewed.credential)
+    assert (after.version, after.credential) == (refreshed.version, refreshed.credential)
     assert tracker.calls["refresh_token"] == 2
 
 
@@ -257,7 +257,7 @@ async def test_an_open_intent_of_a_dead_process_is_taken_up_at_the_next_start(
     later(LEASE.total_seconds() + 1)
     await running.restart()
     await until(lambda: tracker.calls["refresh_token"])
-    await asyncio.gather(*running.runtime.renewer._running.values())
+    await asyncio.gather(*running.runtime.refresher._running.values())
     row = await row_of(running)
     assert (row.version, row.intent, row.state) == (2, None, State.ACTIVE)
     assert tracker.calls["refresh_token"] == 1
@@ -268,10 +268,10 @@ async def test_an_intent_under_a_lease_that_has_not_run_out_is_left_to_its_holde
 ) -> None:
     await running.imported(tracker.grant())
     await left_open(running)
-    store, renewer = running.runtime.store, running.runtime.renewer
-    assert await unfinished(store, renewer, print) == []
+    store, refresher = running.runtime.store, running.runtime.refresher
+    assert await unfinished(store, refresher, print) == []
     later(LEASE.total_seconds())
-    assert [row.ref for row in await unfinished(store, renewer, print)] == [REF]
+    assert [row.ref for row in await unfinished(store, refresher, print)] == [REF]
 
 
 async def test_a_journal_that_cannot_be_swept_does_not_end_the_recovery(
@@ -281,12 +281,12 @@ async def test_a_journal_that_cannot_be_swept_does_not_end_the_recovery(
     await running.imported(tracker.grant())
     await left_open(running)
     later(LEASE.total_seconds() + 1)
-    store, renewer = running.runtime.store, running.runtime.renewer
+    store, refresher = running.runtime.store, running.runtime.refresher
     assert store.journal.folder is not None
     no_file = store.journal.folder / "0123-1.journal"
     no_file.mkdir(parents=True)
     with structlog.testing.capture_logs() as logged:
-        recovering = asyncio.create_task(recover(store, renewer, print))
+        recovering = asyncio.create_task(recover(store, refresher, print))
         await until(lambda: recovering.done() or len([one for one in logged if one["event"] == "recovery_failed"]) > 1)
         no_file.rmdir()
         await until(lambda: recovering.done() or tracker.calls["refresh_token"])

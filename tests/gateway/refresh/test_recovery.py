@@ -106,7 +106,7 @@ async def killed(
     store = await open_store(database, Keyring([base64.b64decode(ENCRYPTION_KEY)]), environments={"dev"})
     row = await store.connections.get(REF)
     assert row is not None
-    owner, digest = await store.holders.new_owner(), first.runtime.renewer._redeemer._digest(row)
+    owner, digest = await store.holders.new_owner(), first.runtime.refresher._protocol._digest(row)
     assert await store.refreshes.lease_refresh(REF, owner=owner, ttl=LEASE, seen=row, intent=digest)
     await store.journal.prepare("dev")
     await first.stop()
@@ -181,7 +181,7 @@ async def test_another_machine_waits_for_a_time_and_says_so(
     assert (status, shown["error"]["code"]) == (503, "token_endpoint_unavailable")
     assert shown["error"]["payload"]["reason"] == "refresh_interrupted"
     assert 1 <= int(again or 0) <= FENCE.total_seconds()
-    assert await unfinished(other.runtime.store, other.runtime.renewer, print) == []
+    assert await unfinished(other.runtime.store, other.runtime.refresher, print) == []
     assert tracker.calls["refresh_token"] == 0
 
 

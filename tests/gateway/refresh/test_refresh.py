@@ -65,7 +65,7 @@ async def test_inside_the_margin_the_old_token_serves_and_is_renewed_behind(
     tracker.hold.set()
     while (await running.runtime.store.connections.get(_ref())).version == 1:  # type: ignore[union-attr]
         await asyncio.sleep(0)
-    while running.runtime.renewer._running:  # the row is there before anyone who wrote it hears of that
+    while running.runtime.refresher._running:  # the row is there before its writer learns of it
         await asyncio.sleep(0)
     later(2)
     assert (await call(running))["token"] == "Bearer access-3"
@@ -86,7 +86,7 @@ async def test_a_connection_made_anew_meanwhile_keeps_its_own_credential(
     await running.imported(again)
     tracker.hold.set()
     await asyncio.gather(waiting, return_exceptions=True)
-    while running.runtime.renewer._running:
+    while running.runtime.refresher._running:
         await asyncio.sleep(0)
     shown = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=200)
     assert shown["credentials"]["access_token"] == again["access_token"]
@@ -136,7 +136,7 @@ async def test_whatever_a_renewal_stumbles_over_a_valid_token_serves(
         raise fault
 
     await running.imported(tracker.grant())
-    monkeypatch.setattr("gateway.refresh.protocol.RefreshProtocol.redeem", stumbles)
+    monkeypatch.setattr("gateway.refresh.protocol.RefreshProtocol.refresh", stumbles)
     later(3600 - left_s)
     assert (await call(running))["token"] == "Bearer access-1"
     if isinstance(fault, InvalidRequest):
@@ -222,7 +222,7 @@ async def test_a_token_that_is_still_valid_serves_while_the_store_takes_no_write
         full.setattr(running.runtime.store._transactions, "write", crowded)
         for _ in range(3):
             assert (await call(running))["token"] == "Bearer access-1"
-            while running.runtime.renewer._running:
+            while running.runtime.refresher._running:
                 await asyncio.sleep(0)
             later(1.5)
     assert refused, "its renewal was tried, and could not be written down"

@@ -410,7 +410,7 @@ async def test_what_stands_still_for_too_long_is_a_504(tmp_path: Path, monkeypat
             await client.send(get())
             await silent.wait()
             server = running._runner.server  # type: ignore[union-attr]
-            (held,) = [connection for connection in server.connections if connection._flight is not None]  # type: ignore[union-attr]
+            (held,) = [connection for connection in server.connections if connection._fast_exchange is not None]  # type: ignore[union-attr]
             held.look(held._loop.time() + 61.0, begun_by=0.0)
             result = await client.answer()
         assert result.status == 504

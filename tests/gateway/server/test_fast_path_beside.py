@@ -43,7 +43,7 @@ async def test_its_requests_are_counted_and_timed(tmp_path: Path, clock: Clock) 
     assert 20_000 <= split_ms[-1] < 36_000  # the sum of what was waited for upstream
 
 
-async def test_what_the_chain_takes_over_has_begun_on_the_lane(tmp_path: Path, clock: Clock) -> None:
+async def test_what_the_chain_takes_over_has_begun_on_the_fast_path(tmp_path: Path, clock: Clock) -> None:
     async def refusing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while True:
             head, _ = await read_message(reader)
@@ -61,6 +61,10 @@ async def test_what_the_chain_takes_over_has_begun_on_the_lane(tmp_path: Path, c
             await client.ask(get(b"/proxy/warm"))
             answer = await client.ask(get())
         assert running.fast_path.handed_over == 1
+        assert running._runner is not None
+        counts = dict(running._runner.counts())
+        assert counts["gateway_fast_path_requests_total",] == running.fast_path.taken == 2
+        assert counts["gateway_fast_path_handed_over_total",] == 1
     assert answer.status == 401
     assert 5000 <= split((answer.head.one("server-timing") or b"").decode())["upstream"] < 9000
     record = notes[-1]
@@ -88,6 +92,69 @@ async def test_a_reload_counts_from_the_next_request_on(tmp_path: Path) -> None:
             (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(running.document))
             assert await gateway.reload(running.app, tmp_path / "gateway.yaml")
             assert (await client.ask(get())).status == 401
+
+
+async def test_a_request_that_is_handed_over_ends_with_the_generation_it_began_with(tmp_path: Path) -> None:
+    """Its key is gone from gateway.yaml by then; another request with it is refused."""
+    came, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def refusing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, _ = await read_message(reader)
+            if b"/warm" in head:
+                writer.write(OK)
+                continue
+            came.set()
+            await may_go_on.wait()
+            writer.write(b"HTTP/1.1 401 No\r\nContent-Length: 9\r\n\r\nprovider\n")
+
+    async with raw_provider(refusing) as provider, before(provider, tmp_path) as running:
+        await warm(running)
+        async with dial(port_of(running)) as client:
+            await client.ask(get(b"/proxy/warm"))
+            await client.send(get())
+            await came.wait()
+            running.document["environments"]["dev"]["secret_keys"] = ["sk-another-0123456789abcdef"]
+            (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(running.document))
+            assert await gateway.reload(running.app, tmp_path / "gateway.yaml")
+            may_go_on.set()
+            answer = await client.answer()
+            assert (answer.status, answer.body.data) == (401, b"provider\n")
+            assert running.fast_path.handed_over == 1
+            after = await client.ask(get())
+            assert (after.status, b"unknown_account" in after.body.data) == (401, True)
+
+
+async def test_a_post_that_was_sent_is_not_sent_again_where_a_reload_has_moved_its_provider(tmp_path: Path) -> None:
+    came, may_go_on, posts = asyncio.Event(), asyncio.Event(), list[bytes]()
+
+    async def breaking(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, _ = await read_message(reader)
+            if not head.startswith(b"POST"):
+                writer.write(OK)
+                continue
+            posts.append(head.partition(b"\r\n")[0])
+            came.set()
+            await may_go_on.wait()
+            return
+
+    async with raw_provider(breaking) as provider, before(provider, tmp_path) as running:
+        await warm(running)
+        async with dial(port_of(running)) as client:
+            await client.ask(get())
+            body = b"Content-Length: 2\r\n"
+            await client.send(get(more=body).replace(b"GET", b"POST", 1) + b"{}")
+            await came.wait()
+            entry = yaml.safe_load((tmp_path / "catalog" / "lane.yaml").read_text())
+            entry["proxy"]["base_url"] += "/v2"
+            (tmp_path / "catalog" / "lane.yaml").write_text(yaml.safe_dump(entry))
+            assert await gateway.reload(running.app, running.runtime.generation.config)
+            may_go_on.set()
+            answer = await client.answer()
+            assert running.fast_path.handed_over == 1
+    assert posts == [b"POST /x HTTP/1.1"]
+    assert answer.status == 502
 
 
 async def test_an_answer_that_promised_another_before_the_stop_is_followed_by_one(tmp_path: Path) -> None:

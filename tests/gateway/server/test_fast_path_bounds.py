@@ -49,7 +49,7 @@ async def test_what_is_sent_behind_a_request_stays_bounded_after_a_hand_over(tmp
 
             await client.send(get(b"/proxy/first"))
             await asked.wait()
-            (connection,) = [held for held in connections(running) if held._flight is not None]
+            (connection,) = [held for held in connections(running) if held._fast_exchange is not None]
             sending = asyncio.create_task(send_on())
             while not connection._held_back:
                 await asyncio.sleep(0.01)
@@ -88,7 +88,7 @@ async def test_silence_counts_from_a_late_head_on(tmp_path: Path, clock: Clock) 
         async with dial(port_of(running)) as client:
             await client.send(get())
             assert b" 200 " in await client.head()
-            (connection,) = [held for held in connections(running) if held._flight is not None]
+            (connection,) = [held for held in connections(running) if held._fast_exchange is not None]
             connection.look(our_clock.monotonic() + 30, begun_by=0.0)
             may_end.set()
             assert await client.reader.readexactly(2) == b"ok"

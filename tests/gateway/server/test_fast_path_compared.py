@@ -190,7 +190,7 @@ async def test_fast_path_and_chain_do_the_same(tmp_path: Path, seed: int) -> Non
         assert fast.running.fast_path.handed_over > 0
 
 
-# ── Anyone who leaves, and whenever: each call is noted once, and gate, batch and pool are as before.
+# ── A client that leaves at any moment: each call is noted once, and gate, batch and pool are as before.
 
 
 async def _held_open() -> None:

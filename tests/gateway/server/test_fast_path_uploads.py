@@ -24,7 +24,7 @@ def message(method: bytes, framing: bytes, body: bytes = b"") -> bytes:
 def client_connection(running: RunningGateway) -> ClientProtocol:
     server = running._runner.server if running._runner is not None else None
     assert server is not None
-    (found,) = [one for one in server.connections if isinstance(one, ClientProtocol) and one._flight is not None]
+    (found,) = [one for one in server.connections if isinstance(one, ClientProtocol) and one._fast_exchange is not None]
     return found
 
 

@@ -28,6 +28,7 @@ UNUSED = [
     "cryptography.x509",
     "difflib",
     "email._header_value_parser",
+    "gateway.console.view_table",
     "gateway.mcp.mcp_endpoint",
     "html.entities",
     "http.client",

@@ -155,7 +155,7 @@ async def test_one_damaged_row_keeps_no_other_from_being_kept_alive(running: Run
         await running.imported(tracker.grant(), connection_id)
     await meanwhile(running, changed)
     runtime = running.runtime
-    keep_alive = KeepAlive(runtime.store, runtime.renewer, runtime.current)
+    keep_alive = KeepAlive(runtime.store, runtime.refresher, runtime.current)
     rows = [
         row
         for one in ("c1", "c2")

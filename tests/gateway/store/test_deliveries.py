@@ -81,7 +81,7 @@ async def test_what_one_process_has_claimed_no_other_gets_until_the_lease_runs_o
     assert len(ids) == len(set(ids)) == 20
     assert await claimed(second) == []
     work = await second.deliveries.work(NOW)
-    assert (list(work.lanes), work.next_at) == ([], NOW + TTL)
+    assert (list(work.queues), work.next_at) == ([], NOW + TTL)
     again = await claimed(second, "n2", after_s=61, limit=100)
     assert len(again) == 20
     assert not await first.deliveries.settle(again[0], TAKEN, owner="n0", now=NOW), "its lease is another's by now"
@@ -100,7 +100,7 @@ async def test_only_the_first_of_a_connection_can_be_claimed_and_those_behind_wa
     assert await telling.deliveries.settle(first, failed(30), owner="n1", now=NOW)
     assert {one.due_at for one in await listed(telling, connection_id="u1")} == {NOW + timedelta(seconds=30)}
     work = await telling.deliveries.work(NOW)
-    assert (list(work.lanes), work.next_at) == ([], NOW + timedelta(seconds=30))
+    assert (list(work.queues), work.next_at) == ([], NOW + timedelta(seconds=30))
     (again,) = await claimed(telling, after_s=30)
     assert (again.id, again.attempts, again.message_id) == (first.id, 1, first.message_id)
     assert await telling.deliveries.settle(again, TAKEN, owner="n1", now=NOW + timedelta(seconds=31))

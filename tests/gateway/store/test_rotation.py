@@ -1,4 +1,4 @@
-"""Everything is sealed again under another master key, beside anyone who reads and writes, and nothing is lost on the way."""
+"""Everything is sealed again under another master key, while others read and write, and nothing is lost on the way."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Integrations made through the API: sealed to their row, changed by anyone who has read them last, gone only when empty."""
+"""Integrations made through the API: sealed to their row, changed only by who has read the newest, gone only when empty."""
 
 import asyncio
 from dataclasses import replace

@@ -101,7 +101,7 @@ async def test_a_token_that_is_brought_along_is_used_until_its_end(far: Far, sta
     await imported(gateway, credentials={**CLIENT, "token": "brought", "expires_at": "2999-01-01T00:00:00Z"})
     assert issuer.asked == []
     assert (await read(gateway))["credentials"]["token"] == "brought"
-    async with gateway.proxied("c1") as answer:  # refused there, so renewed and sent again
+    async with gateway.proxied("c1") as answer:  # refused there, so refreshed and sent again
         assert answer.status == 200
     assert len(issuer.asked) == 1
 
