@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.hosts import open_secret_addresses
 from gateway.console.console_page import View
 from gateway.generation import Generation
@@ -47,7 +48,7 @@ def _shown(generation: Generation, one: Integration) -> dict[str, Any]:
         shown["faults"].append(
             f"The catalog has no provider '{one.provider}' any more: nothing of it can be connected."
         )
-    elif provider.auth_mode == "OAUTH2" and not one.client_id:
+    elif AUTH_MODES[provider.auth_mode].needs_client and not one.client_id:
         shown["faults"].append("It has no client_id: register an application at the provider, and name its id.")
     if provider is not None and one.client_secret and not one.allowed_hosts and any(open_secret_addresses(provider)):
         shown["faults"].append("End users type the host that its client secret would go to: set allowed_hosts.")
