@@ -40,7 +40,7 @@ async def test_the_operations_are_filtered_by_words(page: Any, running: RunningG
     await page.goto(f"{running.url}/docs")
     whole = await page.locator("article:visible").count()
     assert whole > 50
-    await page.fill("#filter", "Reconnect post")
+    await page.fill("#filter", "Reconnect sessions post")
     shown = await page.locator("article:visible h3").all_inner_texts()
     assert "POST /connect/sessions/reconnect" in shown
     assert 0 < len(shown) < 5

@@ -39,7 +39,7 @@ CHECKS = [
     response_schema_conformance,
 ]
 # What comes back from there is the provider's, or takes a browser on its way; both have tests of their own.
-ELSEWHERE = ("/proxy", "/c/", "/oauth/", "/app-auth/", "/connect")
+ELSEWHERE = ("/proxy", "/c/", "/oauth/", "/app-auth/", "/connect", "/console")
 TRIED = [
     one
     for one in OPERATIONS
