@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Callable, Coroutine
 from types import FunctionType, MethodType
 from typing import Any, Final
+from unittest.mock import Mock
 from urllib.parse import urlsplit
 
 import pytest
@@ -524,11 +525,11 @@ async def test_a_part_that_is_said_to_hold_nothing_holds_nothing(telling: Runnin
 
 
 async def test_a_request_keeps_the_generation_that_it_began_with(telling: RunningGateway) -> None:
-    began = make_mocked_request("GET", "/", app=telling.app)
+    began = make_mocked_request("GET", "/", app=telling.app, protocol=Mock(handed=None))
     before = generation_of(began)
     _, after = await reloaded(telling)
     assert generation_of(began) is before
-    assert generation_of(make_mocked_request("GET", "/", app=telling.app)) is after
+    assert generation_of(make_mocked_request("GET", "/", app=telling.app, protocol=Mock(handed=None))) is after
 
 
 def test_a_generation_cannot_be_changed() -> None:
