@@ -343,7 +343,7 @@ class ConnectionStore:
 
 
 def about(action: AuditAction, ref: ConnectionRef, now: datetime) -> AuditEntry:
-    """A record of the audit trail on a connection, by whoever acts now."""
+    """A record of the audit trail on a connection, by the one who acts now."""
     return AuditEntry.of(
         action, ref.environment, now, integration_id=ref.integration_id, connection_id=ref.connection_id
     )

@@ -64,10 +64,10 @@ class Agents:
         **params: Any,
     ) -> Any:
         """The answer's `result` or `error`."""
-        _, body = await self.told(key, method, path=path, revision=revision, capabilities=capabilities, **params)
+        _, body = await self.answered(key, method, path=path, revision=revision, capabilities=capabilities, **params)
         return body.get("result", body.get("error"))
 
-    async def told(
+    async def answered(
         self,
         key: str,
         method: str,

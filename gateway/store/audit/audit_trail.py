@@ -30,7 +30,7 @@ _SECRET: Final = select(audit_persons.c.secret).where(
 class AuditTrail:
     """`all_refreshes`: whether each refresh is recorded, or only those after which a connection's state is another.
 
-    `noted` is set whenever this process has written a record, for whoever seals.
+    `noted` is set whenever this process has written a record, for the process that seals.
     """
 
     def __init__(self, transactions: Transactions) -> None:

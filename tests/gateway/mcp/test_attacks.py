@@ -117,7 +117,7 @@ async def test_a_revoked_key_opens_neither_tools_nor_kept_answers(door: Agents) 
     (shown,) = (await door.running.json("GET", "/environment/api-keys"))["data"]
     await door.running.json("DELETE", f"/environment/api-keys/{shown['id']}", expect=200)
     for method, params in (("tools/list", {}), ("resources/read", {"uri": link["uri"]})):
-        assert (await door.told(key, method, **params))[0] == 401
+        assert (await door.answered(key, method, **params))[0] == 401
 
 
 async def test_an_address_of_a_kept_answer_cannot_be_made(door: Agents) -> None:
@@ -295,5 +295,5 @@ async def test_a_vendors_mcp_server_behind_a_capability_stays_the_vendors(
     monkeypatch.setattr("gateway.mcp.lazy_endpoint.MCP_MODES", "API_")  # as if the mode of `lane` were MCP_OAUTH2
     wish = {"kind": "capability", "display_name": "cap", "limits": {"connections": ["lane/c1"]}}
     made = await door.running.json("POST", "/environment/api-keys", json=wish, expect=200)
-    _, body = await door.told("unused", "tools/list", path=f"/c/{made['data']['secret']}/mcp")
+    _, body = await door.answered("unused", "tools/list", path=f"/c/{made['data']['secret']}/mcp")
     assert body["path"] == "/base/v1/mcp"

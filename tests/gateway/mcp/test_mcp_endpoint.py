@@ -69,7 +69,7 @@ async def test_a_key_without_rules_lists_the_raw_api_alone(door: Agents) -> None
 
 async def test_a_key_of_gateway_yaml_does_not_open_the_door(door: Agents) -> None:
     key = door.running.headers["Authorization"].removeprefix("Bearer ")
-    status, body = await door.told(key, "tools/list")
+    status, body = await door.answered(key, "tools/list")
     assert (status, body["error"]["code"], body["error"]["payload"]["rule"]) == (403, "forbidden", "key")
 
 
@@ -249,7 +249,7 @@ async def test_rate_and_budget_are_counted_as_for_a_proxied_call(door: Agents) -
     await door.tools(key)
     assert len(door.provider.calls) == 2
     assert (await door.call(key, "search_issues"))["structuredContent"]["error"]["payload"]["rule"] == "budget"
-    status, body = await door.told(key, "tools/list")
+    status, body = await door.answered(key, "tools/list")
     assert (status, body["error"]["payload"]["rule"]) == (429, "rate")
 
 

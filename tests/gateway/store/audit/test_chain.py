@@ -147,7 +147,7 @@ def readable(records: list[SealedRecord]) -> bool:
 
 @pytest.mark.parametrize("computed_again", [False, True], ids=["hashes-left", "hashes-computed-again"])
 def test_every_tampering_is_found_given_the_last_checkpoint_that_left(computed_again: bool) -> None:
-    """Whoever computes all hashes again is found by the checkpoint alone; who does not, also by the chain."""
+    """Tampering with all hashes computed again is found by the checkpoint alone; without that, by the chain too."""
     chance, done = random.Random(20), 0
     left = checkpoint(CHAIN[-1])
     while done < TAMPERINGS // 2:
