@@ -10,6 +10,7 @@
     connect_endpoints, connect_socket   connect sessions; the WebSocket on which a browser learns the outcome
     typed_in, client_metadata           connecting by a form; our OAuth client metadata document
     keys, environment, providers        keys; variables and the signing key; the catalog and its logos
+    provider_operations                 what a provider's API can do
     logs, audit                         `GET /logs`; `GET /audit` and `GET /audit/uses`
     webhooks, health                    providers' webhooks; `/health` and `/ready`
 

@@ -470,6 +470,56 @@ class ProviderList(TypedDict):
     next_cursor: NotRequired[str]
 
 
+class ApiOperation(TypedDict):
+    """A request that the provider's API takes."""
+
+    id: str
+    """For rules and tools: unique in the provider."""
+    method: str
+    path: str
+    """Below the entry's base URL, as `/proxy` takes it. `{places}` are to be filled in; `${connectionConfig.x}` is a setting of
+    the connection."""
+    risk: Literal["read", "write", "delete", "admin"]
+    """By a rule on method and name: a guard, no proof."""
+    summary: NotRequired[str]
+    scopes: NotRequired[list[str]]
+    """As the source states them."""
+    query: NotRequired[list[str]]
+    """Names of URL parameters; not all of them."""
+    body: bool
+    starter: NotRequired[bool]
+    """One of those that an assistant needs most."""
+    deprecated: NotRequired[bool]
+    origin: NotRequired[str]
+    """It lives at this origin instead of the base URL."""
+    graphql: NotRequired[str]
+    """`query` or `mutation`."""
+    field: NotRequired[str]
+    """The field of the GraphQL root type."""
+
+
+class OperationScopes(TypedDict):
+    """What the operations found need, on all pages."""
+
+    all_of: list[str]
+    any_of: list[list[str]]
+    """One of each."""
+    unstated: int
+    """Operations whose scopes the source does not state."""
+    missing: NotRequired[list[list[str]]]
+    """With `granted`: one of each is to be added."""
+    unneeded: NotRequired[list[str]]
+    """With `granted`: those that no operation found names."""
+
+
+class ApiOperationList(TypedDict):
+    data: list[ApiOperation]
+    source: dict[str, str]
+    """Where they come from: source, version, date, licence, cautions."""
+    scopes: OperationScopes
+    next_cursor: NotRequired[str]
+
+
 # ── Connecting an end user: sessions, and what comes of them.
 
 

@@ -108,16 +108,21 @@ async def list_providers(request: web.Request) -> web.Response:
 @needs(limits=True)
 async def get_provider(request: web.Request) -> web.Response:
     """One provider. Raises NotFound, InvalidRequest."""
-    name = request.match_info["provider"]
     if request.query:
         raise _invalid([Issue("unrecognized_keys", f"Unrecognized key: {key!r}", (key,)) for key in request.query])
+    return answer(request, named_provider(request))
+
+
+def named_provider(request: web.Request) -> ListingBody:
+    """The provider that the address names. Raises NotFound, InvalidRequest."""
+    name = request.match_info["provider"]
     if not _NAME.fullmatch(name):
         issue = Issue("invalid_format", "A provider's name has letters, digits, '_' and '-' only.", ("provider",))
         raise InvalidRequest("invalid_uri_params", "The provider's name is malformed.", errors=[issue])
     body = listing(request).one(name)
     if body is None:
         raise NotFound("not_found", f"There is no provider {name!r}. GET /providers?search=… finds the right name.")
-    return answer(request, body)
+    return body
 
 
 def listing(request: web.Request) -> Listing:

@@ -10,6 +10,7 @@ A folder of files becomes a `Catalog` of `Provider` entries; nothing else of the
     yaml_file                                a file as values that know their lines
     folder, load_catalog, compiled           one folder; all folders in order; the cache of checked entries
     listing, pagination, refresh_tokens      `GET /providers`; how lists are cut; what brings a refresh token
+    api_operations, operation_checks         a provider's API operations, read when asked; what is wrong with their files
     lint                                     warnings for authors
 
 Always true: an entry is checked before anything uses it; each fault has file and line; a host comes from the entry, or from

@@ -5,10 +5,13 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from gateway import resources
 from gateway.catalog.address import AddressTemplate, parse_address
+from gateway.catalog.api_operations import FOLDER
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.checks import FORMS, Finding
 from gateway.catalog.load_catalog import read_folders
+from gateway.catalog.operation_checks import operation_faults
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import CATEGORIES, Paginate, Setting, title_from
 from gateway.catalog.render import Unresolved, carries_credential, render_url
@@ -62,6 +65,14 @@ def lint(
         document = read(entry.path)
         found = [CatalogFault(document.where(*place), message, "warning") for place, message in findings]
         faults += sorted(found, key=lambda fault: (fault.line, fault.message))
+    with_operations = [folder for folder in folders if (folder / FOLDER).is_dir()]
+    if with_operations:
+        every = [*(read_folders(below, scripts=scripts, modes=modes)[0] if below else ()), *entries]
+        providers = {
+            entry.name: Provider.model_validate_json(entry.content) for entry in every if entry.content is not None
+        }
+        for folder in with_operations:
+            faults += operation_faults(folder, providers, resources.folder("catalog"))
     return faults
 
 

@@ -5,7 +5,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from gateway import resources
 from gateway.catalog import compiled
+from gateway.catalog.api_operations import ProviderOperations, read_operations
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.checks import KnownWords
 from gateway.catalog.folder import CatalogEntry, files_in, read_entries
@@ -120,6 +122,15 @@ class Catalog:
             return read(Path(self._paths[name])).where(*path)
         except UnreadableFile as wrong:
             return wrong.fault.where
+
+    def operations(self, name: str) -> ProviderOperations | None:
+        """The API operations of a provider, read from the folder of its entry or else from the shipped one; None: nothing is
+        known of them. Reads up to 100 kB each time and holds nothing. Raises UnreadableFile."""
+        path = self._paths.get(name)
+        if path is None or name not in self.providers:
+            return None
+        folders = (Path(path).parent, resources.folder("catalog"))
+        return read_operations(tuple(dict.fromkeys(folders)), name)
 
     def shown(self, name: str, public_url: str) -> dict[str, Any]:
         """The JSON of ``/providers/{name}``. Raises KeyError."""

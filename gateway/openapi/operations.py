@@ -12,6 +12,7 @@ from gateway.api.connection_import import Import
 from gateway.api.connections import MOST, ConnectionChanges, NewMetadata
 from gateway.api.integration_shapes import IntegrationChanges, NewIntegration
 from gateway.api.keys import GoneKeyBody, NewKeyBody
+from gateway.catalog.api_operations import RISKS
 from gateway.errors import Code
 from gateway.openapi.codes import MAKING, PROXIED, WEBHOOK_SIGNATURE
 from gateway.records.audit import AuditAction
@@ -134,6 +135,15 @@ FIND: Final = (
     Param("limit", "How many at most; all if left out.", {"type": "integer", "minimum": 1, "maximum": 10**9 - 1}),
     CURSOR,
 )
+FIND_OPERATIONS: Final = (
+    Param("search", "Words in id, path and summary."),
+    Param("risk", "Of this risk.", {"type": "string", "enum": list(RISKS)}),
+    Param("scope", "That name this scope."),
+    Param("starter", "`true`: those that an assistant needs most.", {"type": "string", "enum": ["true"]}),
+    Param("granted", "Scopes, with spaces or commas between: what they lack, and what is not needed."),
+    Param("limit", "How many at most; 100 if left out.", {"type": "integer", "minimum": 1, "maximum": 1000}),
+    CURSOR,
+)
 PAGED: Final = Param("Gateway-Paginate", "`all`, or a number of pages: the whole list, one record a line.")
 ON_BEHALF: Final = (
     Param("Provider-Config-Key", "The integration's key.", KEY, required=True),
@@ -242,6 +252,7 @@ NOTED: Final = {"connection_id": ["user-1"], "provider_config_key": "jira", "met
 OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("GET", "/providers", "List the catalog", PROVIDERS, answers.ProviderList, query=FIND, more="With an `ETag`; `If-None-Match` saves the body."),
     Operation("GET", "/providers/{provider}", "Read one entry", PROVIDERS, answers.ProviderAnswer, errors=("not_found", "invalid_uri_params")),
+    Operation("GET", "/providers/{provider}/operations", "List API operations of a provider", PROVIDERS, answers.ApiOperationList, query=FIND_OPERATIONS, errors=("not_found", "invalid_uri_params"), more="What its API can do: for rules of keys, agents and scopes. Not every provider has them, and none has all."),
 
     Operation("GET", "/integrations", "List the integrations", INTEGRATIONS, answers.IntegrationList, scope=f"{SCOPE}:integrations:list"),
     Operation("POST", "/integrations", "Make an integration", INTEGRATIONS, answers.IntegrationAnswer, NewIntegration, scope=f"{SCOPE}:integrations:create", example={"provider": "jira", "unique_key": "jira-eu", "credentials": OAUTH_CLIENT}),

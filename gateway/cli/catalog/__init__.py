@@ -1,7 +1,7 @@
 """``gateway catalog``: look at the providers, and check entries before they ship.
 
     catalog_in_use    the catalog as a gateway started here would read it, with its scripts and auth modes
-    show_catalog      `gateway catalog list`, `show` and `schema`
+    show_catalog      `gateway catalog list`, `show`, `schema` and `operations`
     lint_catalog      `gateway catalog lint`: faults, and what could be better
     convert_catalog   `gateway catalog import FILE`: entries of a public catalog into a folder of ours
     rehearse_entry    `gateway catalog test NAME`: an entry tried against the sandbox
@@ -16,6 +16,9 @@ from gateway.cli.lazy_group import Command, LazyGroup
 COMMANDS = {
     "list": Command("gateway.cli.catalog.show_catalog:list_providers", "every provider, a line each"),
     "show": Command("gateway.cli.catalog.show_catalog:show", "one provider, as GET /providers/<name> shows it"),
+    "operations": Command(
+        "gateway.cli.catalog.show_catalog:operations", "what a provider's API can do, and the scopes for it"
+    ),
     "lint": Command("gateway.cli.catalog.lint_catalog:lint", "check entries: faults, and what could be better"),
     "test": Command(
         "gateway.cli.catalog.rehearse_entry:rehearse", "try an entry against the sandbox, which plays its provider"

@@ -1,15 +1,15 @@
-"""``gateway catalog list``, ``show`` and ``schema``."""
+"""``gateway catalog list``, ``show``, ``schema`` and ``operations``."""
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gateway.cli.options import as_json, catalog_of
-from gateway.text import did_you_mean
+from gateway.text import counted, did_you_mean
 
 if TYPE_CHECKING:
     from gateway.catalog.load_catalog import Catalog
@@ -28,9 +28,6 @@ UNWRAPPED = 400  # columns where nobody looks at a screen: a line that a pipe re
 @as_json
 def list_providers(search: str, category: str | None, auth_mode: str | None, file: Path | None, as_json: bool) -> None:
     """List the catalog's providers: name, display name, auth mode, categories."""
-    from rich.console import Console
-    from rich.table import Table
-
     from gateway.catalog.listing import Listing, Query
     from gateway.cli.catalog.catalog_in_use import catalog_and_url
     from gateway.cli.terminal import faults_end_the_command
@@ -49,10 +46,10 @@ def list_providers(search: str, category: str | None, auth_mode: str | None, fil
     if as_json:
         print(json.dumps({"data": found}, indent=2))
         return
-    table = Table("NAME", "DISPLAY NAME", "AUTH MODE", "CATEGORIES", box=None, pad_edge=False, header_style="bold")
-    for one in found:
-        table.add_row(one["name"], one["display_name"], one["auth_mode"], ", ".join(one["categories"]))
-    Console(width=None if sys.stdout.isatty() else UNWRAPPED, markup=False).print(table)
+    columns = ("NAME", "DISPLAY NAME", "AUTH MODE", "CATEGORIES")
+    _print_table(
+        columns, ((one["name"], one["display_name"], one["auth_mode"], ", ".join(one["categories"])) for one in found)
+    )
 
 
 def _refuse_unknown(option: str, given: str, known: Iterable[str]) -> None:
@@ -109,3 +106,100 @@ def schema(as_json: bool) -> None:  # noqa: ARG001  (it is JSON either way, and 
     from gateway.catalog.provider import json_schema
 
     print(json.dumps(json_schema(), indent=2))
+
+
+# ── ``gateway catalog operations NAME [WORDS]``: what its API can do.
+
+
+@click.command()
+@click.argument("name")
+@click.argument("words", nargs=-1)
+@click.option("--risk", metavar="RISK", help="Only those of the risk read, write, delete or admin.")
+@click.option("--scope", metavar="SCOPE", help="Only those that name this scope.")
+@click.option("--starter", is_flag=True, help="Only those that an assistant needs most.")
+@click.option("--scopes", "only_scopes", is_flag=True, help="Show the scopes that they need, instead of themselves.")
+@click.option("--granted", metavar="SCOPES", help="With --scopes: compare with these, with spaces between them.")
+@catalog_of
+@as_json
+def operations(
+    name: str,
+    words: tuple[str, ...],
+    risk: str | None,
+    scope: str | None,
+    starter: bool,
+    only_scopes: bool,
+    granted: str | None,
+    file: Path | None,
+    as_json: bool,
+) -> None:
+    """List API operations of the provider NAME with all WORDS in id, path or summary."""
+    from gateway.catalog.api_operations import RISKS, provenance, shown_operation, shown_scopes
+    from gateway.catalog.yaml_file import UnreadableFile
+    from gateway.cli.catalog.catalog_in_use import catalog_and_url
+    from gateway.cli.terminal import faults_end_the_command
+
+    with faults_end_the_command():
+        catalog, _ = catalog_and_url(file)
+    named(catalog, name)
+    if risk is not None:
+        _refuse_unknown("--risk", risk, RISKS)
+    try:
+        known = catalog.operations(name)
+    except UnreadableFile as wrong:
+        raise click.ClickException(str(wrong.fault)) from wrong
+    if known is None:
+        raise click.ClickException(f"the catalog has no operations of '{name}'; its API can be called all the same")
+    found = known.find(" ".join(words), risk.casefold() if risk else None, scope, starter=starter)
+    scopes = shown_scopes(known, found, granted)
+    if as_json:
+        shown = [] if only_scopes else [shown_operation(one, known.prefix) for one in found]
+        print(
+            json.dumps(
+                {**({} if only_scopes else {"data": shown}), "source": provenance(known), "scopes": scopes}, indent=2
+            )
+        )
+        return
+    if only_scopes:
+        _print_scopes(scopes)
+        return
+    rows = (
+        (
+            one.id,
+            one.graphql or one.method,
+            one.origin + one.path if one.origin else known.prefix + (one.field or one.path),
+        )
+        for one in found
+    )
+    _print_table(
+        ("ID", "METHOD", "PATH", "RISK", "SCOPES", "SUMMARY"),
+        (
+            (*row, f"{one.risk}{' *' if one.starter else ''}", " ".join(one.scopes), one.summary)
+            for row, one in zip(rows, found, strict=True)
+        ),
+    )
+    print(f"{len(found)} of {len(known.operations)}; * starters. {_provenance(known.header)}", file=sys.stderr)
+
+
+def _provenance(header: Mapping[str, str]) -> str:
+    return f"From {header['source']}, {header['version']}, {header['date']}; licence: {header['licence']}."
+
+
+def _print_scopes(scopes: Mapping[str, Any]) -> None:
+    rows = [("needed", scope) for scope in scopes["all_of"]]
+    rows += [("one of", " ".join(group)) for group in scopes["any_of"]]
+    rows += [("missing", " or ".join(group)) for group in scopes.get("missing", ())]
+    rows += [("not needed", scope) for scope in scopes.get("unneeded", ())]
+    for what, scope in rows:
+        print(f"{what:<11}{scope}")
+    if scopes["unstated"]:
+        print(f"{counted(scopes['unstated'], 'operation')} without stated scopes", file=sys.stderr)
+
+
+def _print_table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        table.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else UNWRAPPED, markup=False).print(table)

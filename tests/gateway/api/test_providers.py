@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
+from gateway.api.provider_operations import list_operations
 from gateway.api.providers import (
     LEAST_CONTRAST,
     colour,
@@ -60,6 +61,7 @@ async def client(catalog: Catalog) -> AsyncIterator[Client]:
     app[RUNTIME] = runtime
     app.router.add_get("/providers", list_providers)
     app.router.add_get("/providers/{provider}", get_provider)
+    app.router.add_get("/providers/{provider}/operations", list_operations)
     app.router.add_get("/images/template-logos/{name}.svg", logo)
     async with TestClient(TestServer(app)) as client:
         yield client

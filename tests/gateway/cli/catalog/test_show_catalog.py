@@ -121,3 +121,36 @@ def test_lint_tells_many_warnings_of_the_same_words_in_one_line(tmp_path: Path) 
     assert f"{tmp_path}/x00.yaml:4, " in line
     assert len(catalog("lint", str(tmp_path), "--all").stderr.splitlines()) == 30
     assert len(json.loads(catalog("lint", str(tmp_path), "--json").stdout)["data"]) == 30
+
+
+def test_operations_are_listed_by_words_and_risk() -> None:
+    lines = catalog("operations", "jira", "issue", "--risk", "read", "--starter").stdout.splitlines()
+    assert lines[0].split() == ["ID", "METHOD", "PATH", "RISK", "SCOPES", "SUMMARY"]
+    assert [line.split()[0] for line in lines[1:]] == [
+        "get_issue",
+        "list_comments",
+        "list_transitions",
+        "search_issues",
+    ]
+    said = json.loads(catalog("operations", "github-pat", "--json").stdout)
+    assert len(said["data"]) == 460
+    assert said["source"]["licence"] == "MIT"
+    assert said["data"][0].keys() >= {"id", "method", "path", "risk", "body"}
+
+
+def test_the_scopes_of_operations_are_compared_with_those_granted() -> None:
+    lines = catalog("operations", "jira", "comment", "--starter", "--scopes", "--granted", "write:jira-work x").stdout
+    assert lines.splitlines() == [
+        "needed     read:jira-work",
+        "needed     write:jira-work",
+        "missing    read:jira-work",
+        "not needed x",
+    ]
+
+
+def test_a_provider_without_operations_is_named() -> None:
+    result = catalog("operations", "sandbox-none")
+    assert (result.exit_code, "no provider 'sandbox-none'" in result.stderr) == (1, True)
+    result = catalog("operations", "workday")
+    assert (result.exit_code, "no operations of 'workday'" in result.stderr) == (1, True)
+    assert "there are admin, delete, read, write" in catalog("operations", "jira", "--risk", "high").stderr

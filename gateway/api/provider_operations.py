@@ -1,0 +1,70 @@
+"""`GET /providers/{provider}/operations`: the API operations that the catalog has of a provider (docs/catalog.md)."""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Final, cast
+
+from aiohttp import web
+
+from gateway.api import answers
+from gateway.api.providers import answer, named_provider
+from gateway.api.request_body import number, query_of, wrong_query
+from gateway.catalog.api_operations import RISKS, ApiOperation, provenance, shown_operation, shown_scopes
+from gateway.catalog.listing import ListingBody, cursor_after, name_in
+from gateway.catalog.yaml_file import UnreadableFile
+from gateway.errors import NotFound
+from gateway.middleware.scope import needs
+from gateway.runtime import generation_of
+
+MOST: Final = 1000
+USUAL: Final = 100
+
+
+@needs(limits=True)
+async def list_operations(request: web.Request) -> web.Response:
+    """In the order of their file. Raises NotFound, InvalidRequest."""
+    allowed = ("search", "risk", "scope", "starter", "granted", "limit", "cursor")
+    query = query_of(request, allowed, numbers={"limit": (1, MOST)})
+    name = request.match_info["provider"]
+    named_provider(request)
+    if (risk := query.get("risk")) is not None and risk not in RISKS:
+        raise wrong_query("risk", f"It may be {', '.join(RISKS)}.")
+    if query.get("starter", "true") != "true":
+        raise wrong_query("starter", "It may be 'true'.")
+    try:
+        known = await asyncio.to_thread(generation_of(request).catalog.operations, name)
+    except UnreadableFile as wrong:
+        raise NotFound(
+            "not_found",
+            f"The operations of {name!r} cannot be read. `gateway catalog lint` says why: give it your catalog folder.",
+        ) from wrong
+    if known is None:
+        raise NotFound("not_found", f"The catalog has no operations of {name!r}. Its API can be called all the same.")
+    found = known.find(query.get("search", ""), risk, query.get("scope"), starter="starter" in query)
+    page, following = _page(found, query.get("cursor"), number(query, "limit") or USUAL)
+    prefix = known.prefix
+    body: answers.ApiOperationList = {
+        "data": [cast(answers.ApiOperation, shown_operation(one, prefix)) for one in page],
+        "source": provenance(known),
+        "scopes": cast(answers.OperationScopes, shown_scopes(known, found, query.get("granted"))),
+    }
+    if following:
+        body["next_cursor"] = cursor_after(page[-1].id)
+    content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    return answer(request, ListingBody(content, hashlib.sha256(content).hexdigest()[:32]))
+
+
+def _page(found: Sequence[ApiOperation], cursor: str | None, limit: int) -> tuple[Sequence[ApiOperation], bool]:
+    """At most `limit` after `cursor`, and whether more follow. Raises InvalidRequest."""
+    begin = 0
+    if cursor:
+        try:
+            begin = [one.id for one in found].index(name_in(cursor)) + 1
+        except ValueError:
+            raise wrong_query(
+                "cursor", "It is none of this list; send next_cursor as it came, with the same filters."
+            ) from None
+    page = found[begin : begin + limit]
+    return page, begin + limit < len(found)

@@ -1,0 +1,317 @@
+"""API operations of providers: one file each below ``operations/``, read when somebody asks and not held in memory.
+
+A file (docs/catalog.md#operations) is text: lines ``# key: value`` with its provenance, a line of column names, and an
+operation a line with its fields between tabs. A file with ``same_as`` has the operations of another entry.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, cast, get_args
+
+from gateway.catalog.yaml_file import CatalogFault, UnreadableFile, shown_path
+
+FOLDER: Final = "operations"
+ENDING: Final = ".tsv"
+LARGEST_BYTES: Final = 512 * 1024
+MOST_OPERATIONS: Final = 2000
+COLUMNS: Final = ("id", "method", "path", "risk", "marks", "scopes", "query", "summary")
+HEADER: Final = frozenset(
+    {"same_as", "source", "version", "date", "licence", "base_url", "prefix", "note", "scopes_mode", "scope_prefix"}
+    | {"graphql_endpoint", "left_out", "corrected"}
+)
+WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})  # unless the marks say otherwise
+GRAPHQL: Final = frozenset({"query", "mutation"})
+
+Risk = Literal["read", "write", "delete", "admin"]
+RISKS: Final[tuple[Risk, ...]] = get_args(Risk)
+Mark = Literal["starter", "deprecated", "body", "bodiless"]
+MARKS: Final[tuple[Mark, ...]] = get_args(Mark)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiOperation:
+    """`path`: below base address and prefix, with ``{places}``; of a GraphQL operation that of its endpoint.
+
+    `scopes`: in full, as the provider's documentation states them; empty where it states none. `query`: names of URL
+    parameters, not all of them; of a GraphQL operation its arguments. `origin`: another host than that of the base address,
+    then without prefix. `graphql`: ``query`` or ``mutation``, and `field` the field of the root type.
+    """
+
+    id: str
+    method: str
+    path: str
+    risk: Risk
+    summary: str = ""
+    scopes: tuple[str, ...] = ()
+    query: tuple[str, ...] = ()
+    body: bool = False
+    starter: bool = False
+    deprecated: bool = False
+    origin: str = ""
+    graphql: str = ""
+    field: str = ""
+
+    def matches(self, words: Sequence[str]) -> bool:
+        """Whether each of `words`, in small letters, stands in its id, path or summary."""
+        text = f"{self.id} {self.id.replace('_', ' ')} {self.path} {self.field} {self.summary}".casefold()
+        return all(word in text for word in words)
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderOperations:
+    """`listed_for`: the entry that the file of the operations is named after, another one than `provider` by ``same_as``.
+
+    The address of an operation is the entry's `proxy.base_url`, `prefix`, `path`. `header`: what the file says of itself, by
+    the keys of `HEADER`: source, version, date, licence and cautions. `every_scope`: an operation needs all of its scopes,
+    else one of them.
+    """
+
+    provider: str
+    listed_for: str
+    prefix: str
+    header: Mapping[str, str]
+    operations: tuple[ApiOperation, ...]
+
+    @property
+    def every_scope(self) -> bool:
+        return self.header.get("scopes_mode") == "all"
+
+    @property
+    def is_graphql(self) -> bool:
+        return bool(self.header.get("graphql_endpoint"))
+
+    def find(
+        self, search: str = "", risk: str | None = None, scope: str | None = None, *, starter: bool = False
+    ) -> list[ApiOperation]:
+        """Those with all words of `search`, of that risk, that name that scope, or that are starters."""
+        words = search.casefold().split()
+        return [
+            one
+            for one in self.operations
+            if (risk is None or one.risk == risk)
+            and (scope is None or scope in one.scopes)
+            and (one.starter or not starter)
+            and one.matches(words)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class OperationLine:
+    """An operation as its file has it, and the number of its line."""
+
+    number: int
+    values: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class OperationFile:
+    path: Path
+    header: Mapping[str, str]
+    lines: tuple[OperationLine, ...]
+
+
+def file_of(folder: Path, provider: str) -> Path:
+    """Where the catalog folder `folder` has the operations of `provider`, if it has any."""
+    return folder / FOLDER / f"{provider}{ENDING}"
+
+
+def read_operations(folders: Sequence[Path], provider: str) -> ProviderOperations | None:
+    """The operations of `provider` from the first of the catalog folders that has a file of it; None: none has.
+
+    Raises UnreadableFile.
+    """
+    found = next((path for folder in folders if (path := file_of(folder, provider)).is_file()), None)
+    if found is None:
+        return None
+    own = read_file(found)
+    other = own.header.get("same_as")
+    if other is None:
+        return _made(provider, provider, own, own)
+    base = next((path for folder in folders if (path := file_of(folder, other)).is_file()), None)
+    if base is None:
+        raise unreadable(found, 1, f"same_as names {other!r}, which has no file of operations")
+    listed = read_file(base)
+    if "same_as" in listed.header:
+        raise unreadable(
+            found, 1, f"same_as names {other!r}, which has no operations of its own; name the one that has"
+        )
+    return _made(provider, other, own, listed)
+
+
+def _made(provider: str, listed_for: str, own: OperationFile, listed: OperationFile) -> ProviderOperations:
+    header = {**listed.header, **own.header}
+    prefix = own.header.get("prefix", "")
+    endpoint, before = header.get("graphql_endpoint", ""), header.get("scope_prefix", "")
+    operations = tuple(_operation(line.values, endpoint, before) for line in listed.lines)
+    return ProviderOperations(provider, listed_for, prefix, header, operations)
+
+
+def _operation(values: Mapping[str, str], endpoint: str, scope_prefix: str) -> ApiOperation:
+    method, path, marks = values["method"], values["path"], values["marks"].split()
+    graphql = method if method in GRAPHQL else ""
+    origin = ""
+    if path.startswith("https://"):
+        host, slash, rest = path.removeprefix("https://").partition("/")
+        origin, path = f"https://{host}", slash + rest
+    scopes = (one if one.startswith("http") else scope_prefix + one for one in values["scopes"].split())
+    return ApiOperation(
+        id=values["id"],
+        method="POST" if graphql else method,
+        path=endpoint if graphql else path,
+        risk=cast(Risk, values["risk"]),
+        summary=values["summary"],
+        scopes=tuple(scopes),
+        query=tuple(values["query"].split()),
+        body="body" in marks or ("bodiless" not in marks and (bool(graphql) or method in WITH_BODY)),
+        starter="starter" in marks,
+        deprecated="deprecated" in marks,
+        origin=origin,
+        graphql=graphql,
+        field=path if graphql else "",
+    )
+
+
+def read_file(path: Path) -> OperationFile:
+    """What `path` says; whether it is sound, `catalog.operation_checks` looks. Raises UnreadableFile for what no line can be
+    read from: no UTF-8, too large, a header or column that does not exist, a risk that is none."""
+    try:
+        if path.stat().st_size > LARGEST_BYTES:
+            raise unreadable(path, 1, f"has more than {LARGEST_BYTES} bytes")
+        text = path.read_bytes().decode("utf-8")
+    except OSError as wrong:
+        raise unreadable(path, 1, f"cannot be read: {wrong.strerror}") from wrong
+    except UnicodeDecodeError as wrong:
+        raise unreadable(path, 1, "is not UTF-8") from wrong
+    header: dict[str, str] = {}
+    lines: list[OperationLine] = []
+    columns: Sequence[str] = ()
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.startswith("# "):
+            key, colon, value = line.removeprefix("# ").partition(": ")
+            if not colon or key not in HEADER or key in header or lines:
+                known = ", ".join(sorted(HEADER))
+                raise unreadable(path, number, f"must be '# key: value' above the operations, once, key one of {known}")
+            header[key] = value
+        elif not columns and line:
+            columns = line.split("\t")
+            if tuple(columns) != COLUMNS:
+                raise unreadable(path, number, f"must name the columns, with tabs between them: {' '.join(COLUMNS)}")
+        elif line:
+            lines.append(OperationLine(number, _values(path, number, line)))
+    if len(lines) > MOST_OPERATIONS:
+        raise unreadable(path, lines[-1].number, f"has more than {MOST_OPERATIONS} operations")
+    return OperationFile(path, header, tuple(lines))
+
+
+def _values(path: Path, number: int, line: str) -> dict[str, str]:
+    fields = line.split("\t")
+    if not 4 <= len(fields) <= len(COLUMNS):
+        raise unreadable(
+            path, number, f"must have from 4 to {len(COLUMNS)} fields with tabs between them, not {len(fields)}"
+        )
+    values = dict(zip(COLUMNS, [*fields, *[""] * (len(COLUMNS) - len(fields))], strict=True))
+    if values["risk"] not in RISKS:
+        raise unreadable(path, number, f"has the risk {values['risk']!r}; there are {', '.join(RISKS)}")
+    return values
+
+
+def unreadable(path: Path, number: int, message: str) -> UnreadableFile:
+    return UnreadableFile(CatalogFault(f"{shown_path(path)}:{number}", message))
+
+
+# ── Scopes.
+
+
+@dataclass(frozen=True, slots=True)
+class ScopesNeeded:
+    """`all_of`: scopes that the operations cannot do without. `any_of`: for operations that one of several scopes suffices for,
+    these scopes, as far as no other operation's need covers them. `unstated`: ids of operations whose scopes are not known."""
+
+    all_of: tuple[str, ...]
+    any_of: tuple[tuple[str, ...], ...]
+    unstated: tuple[str, ...]
+
+    def missing(self, granted: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+        """What `granted` lacks: of each group one scope must be added. Empty: nothing known is missing."""
+        held = set(granted)
+        return tuple(one for one in (*((scope,) for scope in self.all_of), *self.any_of) if not held.intersection(one))
+
+    def unneeded(self, granted: Sequence[str]) -> tuple[str, ...]:
+        """Those of `granted` that none of the operations names. While `unstated` is not empty, they may still be needed."""
+        named = {*self.all_of, *(scope for group in self.any_of for scope in group)}
+        return tuple(scope for scope in granted if scope not in named)
+
+
+def scopes_needed(provider: ProviderOperations, operations: Sequence[ApiOperation]) -> ScopesNeeded:
+    """Which scopes these operations of `provider` need, by the sources that the operations come from.
+
+    Where one of several scopes suffices (`ProviderOperations.every_scope` is false), the first is the least privileged only
+    for Microsoft; which one to ask for is the reader's choice. Compare with what a connection was granted by `missing` and
+    `unneeded`: scopes that no API operation needs, such as ``offline_access`` or ``openid``, are among the latter. It says
+    nothing of scopes that cover others (``repo``, ``Mail.ReadWrite``): those are compared as texts.
+    """
+    all_of: dict[str, None] = {}
+    any_of: dict[tuple[str, ...], None] = {}
+    for one in operations:
+        if provider.every_scope or len(one.scopes) == 1:
+            all_of |= dict.fromkeys(one.scopes)
+        elif one.scopes:
+            any_of[tuple(sorted(one.scopes))] = None
+    groups = [one for one in any_of if not all_of.keys() & set(one)]
+    smallest = [one for one in groups if not any(set(other) < set(one) for other in groups)]
+    unstated = tuple(one.id for one in operations if not one.scopes)
+    return ScopesNeeded(tuple(sorted(all_of)), tuple(sorted(smallest)), unstated)
+
+
+# ── As JSON.
+
+_PROVENANCE: Final = ("source", "version", "date", "licence", "note", "left_out", "corrected")
+
+
+def provenance(provider: ProviderOperations) -> dict[str, str]:
+    """Where the operations come from, with what the file says to beware of."""
+    return {key: provider.header[key] for key in _PROVENANCE if key in provider.header}
+
+
+def shown_scopes(
+    provider: ProviderOperations, operations: Sequence[ApiOperation], granted: str | None = None
+) -> dict[str, Any]:
+    """`scopes_needed` as API and command line show it. `granted`: scopes with spaces or commas between them, to be compared;
+    None: nothing is compared."""
+    needed = scopes_needed(provider, operations)
+    shown: dict[str, Any] = {
+        "all_of": list(needed.all_of),
+        "any_of": [list(group) for group in needed.any_of],
+        "unstated": len(needed.unstated),
+    }
+    if granted is not None:
+        scopes = granted.replace(",", " ").split()
+        shown["missing"] = [list(group) for group in needed.missing(scopes)]
+        shown["unneeded"] = list(needed.unneeded(scopes))
+    return shown
+
+
+def shown_operation(one: ApiOperation, prefix: str) -> dict[str, Any]:
+    """An operation as API and command line show it. `path`: below the entry's base URL, prefix included."""
+    return dict(_shown(one, prefix))
+
+
+def _shown(one: ApiOperation, prefix: str) -> Iterator[tuple[str, Any]]:
+    yield "id", one.id
+    yield "method", one.method
+    yield "path", one.path if one.origin else prefix + one.path
+    yield "risk", one.risk
+    if one.summary:
+        yield "summary", one.summary
+    if one.scopes:
+        yield "scopes", list(one.scopes)
+    if one.query:
+        yield "query", list(one.query)
+    yield "body", one.body
+    for key in ("starter", "deprecated"):
+        if getattr(one, key):
+            yield key, True
+    for key in ("origin", "graphql", "field"):
+        if value := getattr(one, key):
+            yield key, value

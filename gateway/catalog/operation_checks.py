@@ -1,0 +1,169 @@
+"""What is wrong with files of API operations, and whether each fits its entry: for `gateway catalog lint`."""
+
+import re
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from gateway.catalog.api_operations import (
+    ENDING,
+    FOLDER,
+    GRAPHQL,
+    MARKS,
+    RISKS,
+    OperationFile,
+    OperationLine,
+    read_file,
+)
+from gateway.catalog.provider import Provider
+from gateway.catalog.yaml_file import CatalogFault, UnreadableFile, shown_path
+
+METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+MOST_STARTERS: Final = 12
+LONGEST_SUMMARY: Final = 90
+RESERVED_IDS: Final = frozenset({*RISKS, "starter"})  # words of rules: ``operations jira read``
+OTHER_HOST: Final = {"twitter-v2": "api.twitter.com"}  # the document has the old name of the same host
+_ID: Final = re.compile(r"[a-z][a-z0-9_]{1,59}")
+_PATH: Final = re.compile(r"/[!$&-.0-9:=@A-Z_a-z~{}/+*,]*")
+_PLACE: Final = re.compile(r"\{[A-Za-z0-9_.$@:+~-]+\}")
+_FIELD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ORIGIN: Final = re.compile(r"https://[a-z0-9.-]+")
+_SETTING: Final = re.compile(r"\$\{[^}]*\}|\{[^}]*\}")
+_ANY: Final = "{}"
+
+
+def operation_faults(
+    folder: Path, providers: Mapping[str, Provider], shipped: Path | None = None
+) -> list[CatalogFault]:
+    """Everything that is wrong with the files in ``operations/`` of the catalog folder `folder`. `providers`: the entries
+    there are; `shipped`: another catalog folder, whose files ``same_as`` may name too."""
+    place = folder / FOLDER
+    if not place.is_dir():
+        return []
+    files: dict[str, OperationFile] = {}
+    faults: list[CatalogFault] = []
+    for path in sorted(place.iterdir()):
+        if path.name.startswith("."):
+            continue
+        if path.suffix != ENDING:
+            faults.append(CatalogFault(shown_path(path), f"is no file of operations; their names end in {ENDING}"))
+            continue
+        try:
+            files[path.stem] = read_file(path)
+        except UnreadableFile as wrong:
+            faults.append(wrong.fault)
+    known = set(files)
+    if shipped is not None and (shipped / FOLDER).is_dir():
+        known |= {path.stem for path in (shipped / FOLDER).glob(f"*{ENDING}")}
+    for name, file in files.items():
+        found = [*_of_header(name, file, providers.get(name), known), *_of_lines(file)]
+        faults += [CatalogFault(f"{shown_path(file.path)}:{number}", message) for number, message in found]
+    return faults
+
+
+def _of_header(name: str, file: OperationFile, provider: Provider | None, known: set[str]) -> Iterator[tuple[int, str]]:
+    header = file.header
+    if provider is None:
+        yield 1, f"the catalog has no entry {name!r}"
+    else:
+        yield from ((1, fault) for fault in _join(name, provider, header))
+    if other := header.get("same_as"):
+        if other not in known:
+            yield 1, f"same_as names {other!r}, which has no file of operations"
+        if file.lines:
+            yield (
+                file.lines[0].number,
+                f"has operations of its own, and those of {other!r} by same_as; keep one of the two",
+            )
+        return
+    for key in ("source", "version", "date", "licence"):
+        if not header.get(key):
+            yield 1, f"does not say its {key}"
+    if header.get("scopes_mode", "any") not in ("any", "all"):
+        yield 1, "scopes_mode is any or all"
+    if not file.lines:
+        yield 1, "has no operations"
+    if sum("starter" in line.values["marks"].split() for line in file.lines) > MOST_STARTERS:
+        yield 1, f"has more than {MOST_STARTERS} starters"
+
+
+def _join(name: str, provider: Provider, header: Mapping[str, str]) -> Iterator[str]:
+    """The entry's base address and the prefix must make the base address of the source."""
+    stated = header.get("base_url")
+    if not stated:
+        yield "does not say the base_url of its source"
+        return
+    host, path = _taken_apart(provider.proxy.base_url)
+    their_host, their_path = _taken_apart(stated)
+    if not (_may_be(host, their_host) or _may_be(their_host, host) or OTHER_HOST.get(name) == their_host):
+        yield f"base_url has the host {their_host}, the entry has {host}"
+    joined = (path + _SETTING.sub(_ANY, header.get("prefix", ""))).rstrip("/")
+    if joined != their_path:
+        yield f"the entry's base address and the prefix make the path {joined or '/'}, base_url has {their_path or '/'}"
+
+
+def _taken_apart(url: str) -> tuple[str, str]:
+    text = _SETTING.sub(_ANY, url)
+    if text.startswith(_ANY):
+        return _ANY, text.removeprefix(_ANY).rstrip("/")
+    parts = urlsplit(text.replace(_ANY, "__any__"))
+    return parts.netloc.replace("__any__", _ANY), parts.path.replace("__any__", _ANY).rstrip("/")
+
+
+def _may_be(pattern: str, host: str) -> bool:
+    return fnmatchcase(host, pattern.replace(_ANY, "?*"))
+
+
+def _of_lines(file: OperationFile) -> Iterator[tuple[int, str]]:
+    ids: set[str] = set()
+    requests: set[tuple[str, str]] = set()
+    for line in file.lines:
+        values = line.values
+        if not _ID.fullmatch(values["id"]) or values["id"] in RESERVED_IDS:
+            taken = ", ".join(sorted(RESERVED_IDS))
+            yield line.number, f"{values['id']!r} is no id: 2 to 60 small letters, digits and '_', none of {taken}"
+        if values["id"] in ids:
+            yield line.number, f"there are two operations {values['id']!r}"
+        ids.add(values["id"])
+        request = values["method"], _PLACE.sub(_ANY, values["path"])
+        if request in requests:
+            yield line.number, f"there are two operations {' '.join(request)}"
+        requests.add(request)
+        yield from ((line.number, fault) for fault in _of_line(line, file.header))
+
+
+def _of_line(line: OperationLine, header: Mapping[str, str]) -> Iterator[str]:
+    values = line.values
+    method, path, risk = values["method"], values["path"], values["risk"]
+    if method in GRAPHQL:
+        if not header.get("graphql_endpoint"):
+            yield f"is a {method}, and the file says no graphql_endpoint"
+        if not _FIELD.fullmatch(path):
+            yield f"{path!r} is no field of a GraphQL type"
+    elif method not in METHODS:
+        yield f"the method {method!r} is none of {', '.join(sorted(METHODS))}"
+    else:
+        yield from _of_path(path)
+    if method in ("GET", "query") and risk != "read":
+        yield f"a {method} is of risk read, not {risk}"
+    if (method == "DELETE" and risk in ("read", "write")) or (method == "mutation" and risk == "read"):
+        yield f"a {method} is not of risk {risk}"
+    marks = values["marks"].split()
+    if unknown := sorted(set(marks).difference(MARKS)):
+        yield f"the mark {unknown[0]!r} is none of {', '.join(MARKS)}"
+    if values["summary"] != values["summary"].strip() or len(values["summary"]) > LONGEST_SUMMARY:
+        yield f"the summary has more than {LONGEST_SUMMARY} characters, or begins or ends with a space"
+
+
+def _of_path(path: str) -> Iterator[str]:
+    origin, rest = "", path
+    if "://" in path:
+        found = _ORIGIN.match(path)
+        origin, rest = (found[0], path[found.end() :]) if found else ("", "")
+    bare = _PLACE.sub("x", rest)
+    if not _PATH.fullmatch(bare) or "{" in bare or "}" in bare or "//" in rest or "}{" in rest:
+        yield f"{path!r} is no path template of an https address"
+    elif any(segment.strip(".") == "" and segment for segment in bare.split("/")):
+        yield f"{path!r} has a '.' or '..' segment{' at ' + origin if origin else ''}"

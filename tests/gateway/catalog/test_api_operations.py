@@ -1,0 +1,168 @@
+"""Operations of providers: their files, what is found in them, and the scopes that they need."""
+
+from pathlib import Path
+
+import pytest
+
+from gateway import resources
+from gateway.catalog.api_operations import (
+    ApiOperation,
+    ProviderOperations,
+    read_operations,
+    scopes_needed,
+    shown_operation,
+    shown_scopes,
+)
+from gateway.catalog.load_catalog import Catalog, load_catalog
+from gateway.catalog.yaml_file import UnreadableFile
+from tests.gateway.catalog.folders import MAIL, SCRIPTS, SHIPPED, folder
+
+FILE = """\
+# source: the vendor's document
+# version: 1
+# date: 2026-01-02
+# licence: MIT
+# base_url: https://api.example.com/v1
+# scope_prefix: mail.
+id\tmethod\tpath\trisk\tmarks\tscopes\tquery\tsummary
+list_mails\tGET\t/mails\tread\tstarter\tread all\tfrom to\tList mails
+get_mail\tGET\t/mails/{mailId}\tread
+send_mail\tPOST\t/mails\twrite\t\tsend
+drop_mail\tDELETE\t/mails/{mailId}\tdelete\tdeprecated body
+upload\tPUT\thttps://up.example.com/mails\twrite\tbodiless
+"""
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Catalog:
+    return load_catalog([SHIPPED], scripts=SCRIPTS)
+
+
+def written(at: Path, **files: str) -> Path:
+    place = at / "operations"
+    place.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (place / f"{name}.tsv").write_text(text, encoding="utf-8")
+    return at
+
+
+def made(*operations: ApiOperation, mode: str = "any") -> ProviderOperations:
+    return ProviderOperations("mail", "mail", "", {"scopes_mode": mode}, operations)
+
+
+def test_a_file_is_read_with_what_its_columns_leave_out(tmp_path: Path) -> None:
+    known = read_operations([written(tmp_path, mail=FILE)], "mail")
+    assert known is not None
+    first, second, third, fourth, fifth = known.operations
+    assert first == ApiOperation(
+        "list_mails", "GET", "/mails", "read", "List mails", ("mail.read", "mail.all"), ("from", "to"), starter=True
+    )
+    assert (second.path, second.summary, second.body, second.starter) == ("/mails/{mailId}", "", False, False)
+    assert (third.body, fourth.body, fourth.deprecated, fifth.body) == (True, True, True, False)
+    assert (fifth.origin, fifth.path) == ("https://up.example.com", "/mails")
+    assert known.header["licence"] == "MIT"
+
+
+def test_an_entry_of_the_same_api_has_the_operations_of_the_other_below_its_own_prefix(tmp_path: Path) -> None:
+    own = "# same_as: mail\n# base_url: https://api.example.com/v1\n# prefix: /v1\n"
+    known = read_operations([written(tmp_path, mail=FILE, mail_eu=own)], "mail_eu")
+    assert known is not None
+    assert (known.listed_for, len(known.operations), known.header["source"]) == ("mail", 5, "the vendor's document")
+    assert shown_operation(known.operations[1], known.prefix)["path"] == "/v1/mails/{mailId}"
+    assert shown_operation(known.operations[4], known.prefix)["path"] == "/mails"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("# colour: red\n", ":1: must be '# key: value'"),
+        ("id\tmethod\n", ":1: must name the columns"),
+        (FILE.replace("\tread\n", "\trisky\n"), ":9: has the risk 'risky'"),
+        (FILE + "one\tGET\n", ":13: must have from 4 to 8 fields"),
+        ("# same_as: other\n", ":1: same_as names 'other'"),
+    ],
+)
+def test_what_cannot_be_read_is_reported_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UnreadableFile) as caught:
+        read_operations([written(tmp_path, mail=text)], "mail")
+    assert message in str(caught.value.fault)
+
+
+def test_words_risk_scope_and_starters_narrow_down(tmp_path: Path) -> None:
+    known = read_operations([written(tmp_path, mail=FILE)], "mail")
+    assert known is not None
+    assert [one.id for one in known.find("MAIL list")] == ["list_mails"]
+    assert [one.id for one in known.find(risk="write")] == ["send_mail", "upload"]
+    assert [one.id for one in known.find(scope="mail.send")] == ["send_mail"]
+    assert [one.id for one in known.find(starter=True)] == ["list_mails"]
+    assert known.find("mails", "admin") == []
+
+
+def test_an_operators_file_stands_before_the_shipped_one(tmp_path: Path) -> None:
+    at = folder(written(tmp_path, github=FILE), github=MAIL, mail=MAIL)
+    catalog = load_catalog([SHIPPED, at], scripts=SCRIPTS)
+    own = catalog.operations("github")
+    assert own is not None
+    assert len(own.operations) == 5
+    assert catalog.operations("mail") is None
+    assert catalog.operations("jira") is not None
+    assert catalog.operations("nobody") is None
+
+
+def test_the_shipped_catalog_reaches_its_operations(shipped: Catalog) -> None:
+    names = [path.stem for path in (SHIPPED / "operations").iterdir()]
+    known = [one for name in names if (one := shipped.operations(name)) is not None]
+    assert len(known) == len(names)
+    own = [one for one in known if one.listed_for == one.provider]
+    assert len(own) >= 130
+    assert sum(len(one.operations) for one in own) >= 15_000
+    size = sum(path.stat().st_size for path in (SHIPPED / "operations").iterdir())
+    assert size / sum(len(one.operations) for one in own) <= 122
+    assert resources.folder("catalog") == SHIPPED
+
+
+def test_what_an_agent_reads_cannot_change_data_by_a_statement(shipped: Catalog) -> None:
+    """Operations that run any statement are no reads, though their names sound so."""
+    for name, operation in (("google-bigquery", "query"), ("snowflake", "execute_statement")):
+        known = shipped.operations(name)
+        assert known is not None
+        assert next(one for one in known.operations if one.id == operation).risk == "write"
+
+
+def test_scopes_that_all_operations_need_and_those_of_which_one_suffices() -> None:
+    one = ApiOperation("a", "GET", "/a", "read", scopes=("x",))
+    two = ApiOperation("b", "GET", "/b", "read", scopes=("y", "z"))
+    three = ApiOperation("c", "GET", "/c", "read", scopes=("x", "z"))
+    four = ApiOperation("d", "GET", "/d", "read", scopes=("w", "y", "z"))
+    five = ApiOperation("e", "GET", "/e", "read")
+    every = (one, two, three, four, five)
+    needed = scopes_needed(made(*every), every)
+    assert (needed.all_of, needed.any_of, needed.unstated) == (("x",), (("y", "z"),), ("e",))
+    assert needed.missing(["x"]) == (("y", "z"),)
+    assert needed.missing(["z"]) == (("x",),)
+    assert needed.missing(["x", "y"]) == ()
+    assert needed.unneeded(["x", "y", "offline_access"]) == ("offline_access",)
+    every_one = scopes_needed(made(*every, mode="all"), every)
+    assert (every_one.all_of, every_one.any_of) == (("w", "x", "y", "z"), ())
+
+
+def test_granted_scopes_are_compared_with_spaces_or_commas_between() -> None:
+    one = ApiOperation("a", "GET", "/a", "read", scopes=("x",))
+    shown = shown_scopes(made(one), [one], "w,y v")
+    assert shown == {"all_of": ["x"], "any_of": [], "unstated": 0, "missing": [["x"]], "unneeded": ["w", "y", "v"]}
+    assert "missing" not in shown_scopes(made(one), [one])
+
+
+def test_graphql_operations_are_requests_to_the_endpoint(shipped: Catalog) -> None:
+    known = shipped.operations("linear")
+    assert known is not None
+    assert known.is_graphql
+    assert {(one.method, one.path, one.body) for one in known.operations} == {("POST", "/graphql", True)}
+    assert shown_operation(known.find("agentActivityCreate")[0], "")["field"] == "agentActivityCreate"
+
+
+def test_a_start_reads_no_operations(shipped: Catalog) -> None:
+    """They are text on the disk until somebody asks: nothing of them is in the catalog that a worker holds."""
+    held = sum(len(content) for content in shipped.providers.contents.values())
+    assert not any(b"get_issue" in content for content in shipped.providers.contents.values())
+    assert held < 4_000_000
