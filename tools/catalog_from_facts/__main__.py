@@ -1,7 +1,8 @@
-"""``python -m tools.catalog_from_facts FACTS``: write catalog/<name>.yaml for every provider of a facts file.
+"""``python -m tools.catalog_from_facts FACTS``: write catalog/<name>.yaml for every provider of a folder of facts.
 
-FACTS is the path of a providers.json (see docs/catalog.md). Entries made by hand, which do not say in their second line
-that they were made here, are kept as they are; entries that the facts no longer have are removed.
+FACTS is a folder with providers.json and new-providers.json, or one file as providers.json (docs/catalog.md). Entries
+made by hand, which do not say in their second line that they were made here, are kept as they are; entries that the facts
+no longer have are removed.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from typing import Any, Final
 from gateway.catalog.yaml_file import read
 from tools.catalog_from_facts.corrections import Corrections, load_corrections
 from tools.catalog_from_facts.entries import entry_of
+from tools.catalog_from_facts.further import further_facts
 from tools.catalog_from_facts.heirs import FAMILIES, as_heir
 from tools.catalog_from_facts.yaml_text import written
 
@@ -26,7 +28,7 @@ MADE: Final = "# Made from facts; correct it in tools/corrections/"
 def main() -> int:
     """0, also where nothing changed; 1 with ``--check`` where something would."""
     asked = _arguments().parse_args()
-    facts = json.loads(asked.facts.read_text(encoding="utf-8"))
+    facts = all_facts(asked.facts)
     texts = catalog_texts(facts, load_corrections(asked.corrections), by_hand(asked.catalog))
     there = {path.stem: path for path in asked.catalog.glob("*.yaml") if is_made(path)}
     changed = [name for name, text in texts.items() if name not in there or there[name].read_text("utf-8") != text]
@@ -39,6 +41,18 @@ def main() -> int:
     for name in gone:
         there[name].unlink()
     return 0
+
+
+def all_facts(place: Path) -> list[dict[str, Any]]:
+    """The facts of every provider in `place`, a folder or a file, in the shape of providers.json."""
+    if place.is_file():
+        return list(json.loads(place.read_text(encoding="utf-8")))
+    return _of_folder(place)
+
+
+def _of_folder(folder: Path) -> list[dict[str, Any]]:
+    first: list[dict[str, Any]] = json.loads((folder / "providers.json").read_text(encoding="utf-8"))
+    return first + further_facts(json.loads((folder / "new-providers.json").read_text(encoding="utf-8")))
 
 
 def catalog_texts(
@@ -100,7 +114,7 @@ def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tools.catalog_from_facts", description=__doc__.partition("\n\n")[2]
     )
-    parser.add_argument("facts", type=Path, help="providers.json")
+    parser.add_argument("facts", type=Path, help="folder with providers.json and new-providers.json")
     parser.add_argument("--catalog", type=Path, default=ROOT / "catalog")
     parser.add_argument("--corrections", type=Path, default=ROOT / "tools" / "corrections")
     parser.add_argument("--check", action="store_true", help="write nothing, exit 1 where something would change")

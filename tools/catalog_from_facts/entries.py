@@ -49,8 +49,11 @@ def entry_of(facts: Facts) -> Entry:
     entry["proxy"] = _proxy(facts["proxy"])
     if "webhook_signature" in facts:
         entry["webhook_signature"] = _in_seconds(facts["webhook_signature"], "tolerance")
+    if "account" in facts:
+        entry["account"] = facts["account"]
     outside = set(facts["sources"]) - _NO_OUTSIDE_SOURCE
-    entry |= {"provenance": "sourced" if outside else "unconfirmed", "sources": facts["sources"]}
+    sourced = outside and facts.get("confidence", "sourced") == "sourced"
+    entry |= {"provenance": "sourced" if sourced else "unconfirmed", "sources": facts["sources"]}
     return entry
 
 

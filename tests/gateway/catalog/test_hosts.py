@@ -115,4 +115,10 @@ def test_every_shipped_entry_that_leaves_a_host_open_for_the_client_secret_is_kn
     assert oauth == {
         "absorb-lms", "gitea", "gitlab-self-managed", "keycloak", "looker-oauth", "mcp-generic", "servicenow", "socrata"
     }  # fmt: skip
-    assert found - oauth == {"looker", "okta-cc", "servicenow-oauth2-cc"}  # with a client of the end user's own
+    assert found - oauth == {
+        "looker",
+        "okta-cc",
+        "servicenow-oauth2-cc",
+        "sugarcrm",
+        "tableau",
+    }  # the end user's own credential

@@ -1,0 +1,65 @@
+"""Facts about further providers ▸ the shape that all entries are made from."""
+
+from typing import Any
+
+import pytest
+
+from tools.catalog_from_facts.entries import entry_of
+from tools.catalog_from_facts.further import further_facts
+
+
+def made(**fact: Any) -> dict[str, Any]:
+    told = {"display_name": "Acme", "categories": ["crm"], "sources": [{"id": "amp"}], "confidence": "sourced"} | fact
+    (one,) = further_facts({"facts": {"acme": told}})
+    return entry_of(one)
+
+
+BEARER = {"in": "header", "name": "Authorization", "prefix": "Bearer "}
+
+
+@pytest.mark.parametrize(
+    ("base", "name", "form"),
+    [
+        ("https://${connectionConfig.workspace}.acme.com", "subdomain", {"suffix": ".acme.com"}),
+        ("https://${connectionConfig.workspace}", "hostname", {"format": "hostname"}),
+        ("${connectionConfig.workspace}/rest", "instanceUrl", {"format": "uri"}),
+        ("https://api.acme.com/${connectionConfig.workspace}", "tenant", {}),
+        ("https://${connectionConfig.host}/api", "hostname", {"format": "hostname"}),
+    ],
+)
+def test_a_setting_is_called_by_what_it_is_in_the_address(base: str, name: str, form: dict[str, str]) -> None:
+    entry = made(auth_mode="API_KEY", base_url=base, placement=BEARER)
+    assert list(entry["connection_config"]) == [name]
+    assert form.items() <= entry["connection_config"][name].items()
+    assert "${connectionConfig." + name + "}" in entry["proxy"]["base_url"]
+
+
+def test_where_the_credential_goes() -> None:
+    entry = made(auth_mode="API_KEY", base_url="https://api.acme.com", placement=BEARER)
+    assert entry["proxy"]["headers"] == {"authorization": "Bearer ${apiKey}"}
+    entry = made(auth_mode="API_KEY", base_url="https://api.acme.com", placement={"in": "query", "name": "key"})
+    assert entry["proxy"]["query"] == {"key": "${apiKey}"}
+    labels = {"in": "header", "name": "Authorization", "username": "API key", "password": "empty"}
+    entry = made(auth_mode="BASIC", base_url="https://api.acme.com", placement=labels)
+    assert entry["credentials"]["username"] == {"title": "API key", "secret": True}
+    assert entry["credentials"]["password"]["hidden"] is True
+
+
+def test_a_proof_below_the_base_address_and_elsewhere() -> None:
+    proof = {"method": "GET", "address": "https://api.acme.com/v1/me", "account": {"id": "id", "label": ["email"]}}
+    entry = made(auth_mode="API_KEY", base_url="https://api.acme.com/v1", placement=BEARER, verification=proof)
+    assert entry["proxy"]["verification"] == {"endpoints": ["/me"]}
+    assert entry["account"] == {"endpoint": "/me", "id": "id", "label": ["email"]}
+    entry = made(auth_mode="API_KEY", base_url="https://acme.com/v1", placement=BEARER, verification=proof)
+    assert entry["proxy"]["verification"] == {"endpoints": ["/v1/me"], "base_url_override": "https://api.acme.com"}
+
+
+def test_what_nobody_has_seen_is_not_taken() -> None:
+    told = {"display_name": "Acme", "categories": ["crm"], "sources": [{"id": "knowledge"}], "confidence": "knowledge"}
+    assert further_facts({"facts": {"acme": told | {"auth_mode": "API_KEY", "base_url": "https://a.example"}}}) == []
+
+
+def test_an_address_seen_in_public_code_is_unconfirmed() -> None:
+    seen = made(auth_mode="API_KEY", base_url="https://a.example", placement=BEARER, confidence="host-sourced")
+    assert seen["provenance"] == "unconfirmed"
+    assert seen["sources"] == ["amp-labs"]

@@ -1,0 +1,159 @@
+"""``new-providers.json`` ▸ facts in the shape of ``providers.json``, so that one script makes all entries.
+
+What its sources state or a public repository holds is taken; what nobody has seen anywhere (confidence ``knowledge``) is not.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+Facts = dict[str, Any]
+
+_SEEN: Final = frozenset({"sourced", "host-sourced", "address-in-public-code"})
+_AS_THEY_ARE: Final = (
+    "display_name", "auth_mode", "categories", "docs", "family", "authorization_url", "token_url",
+    "token_request_auth_method", "scope_separator", "authorization_params", "token_request_format",
+)  # fmt: skip
+# Sources under the names that providers.json has for them.
+LABELS: Final = {"knowledge": "curated", "amp": "amp-labs", "aspnet": "aspnet-oauth"}
+# Names of inputs in the source ▸ ours; the rest by what the setting is in the address.
+_NAMES: Final = {
+    "host": "hostname", "talkdesk_api_domain": "apiDomain", "talkdesk_token_domain": "tokenDomain",
+    "board_token": "boardToken", "project_id": "projectId", "company": "companyId", "talkdesk.workspace": "accountName",
+    "braze.workspace": "instance", "marketo.workspace": "munchkinId", "outplay.workspace": "location",
+}  # fmt: skip
+_LABEL: Final = "^[A-Za-z0-9][A-Za-z0-9_-]*$"
+_HOST: Final = "^[A-Za-z0-9][A-Za-z0-9.-]*[A-Za-z0-9](:[0-9]{1,5})?$"
+_URI: Final = "^https://[^\\s/]+(/[^\\s]*)?$"
+_ANYTHING: Final = "^[A-Za-z0-9][A-Za-z0-9._-]*$"
+_SETTING: Final = re.compile(r"\$\{connectionConfig\.([A-Za-z0-9_]+)\}")
+
+
+def further_facts(document: Mapping[str, Any]) -> list[Facts]:
+    """A fact as in providers.json for each provider of `document` (new-providers.json) that was seen somewhere."""
+    seen = ((name, one) for name, one in document["facts"].items() if one["confidence"] in _SEEN)
+    return [_as_first(name, one) for name, one in seen]
+
+
+def _as_first(name: str, one: Mapping[str, Any]) -> Facts:
+    rename = {setting: _our_name(name, setting, one) for setting in _setting_names(one)}
+    made: Facts = {"name": name} | {key: one[key] for key in _AS_THEY_ARE if key in one}
+    for key in ("authorization_url", "token_url"):
+        if key in one:
+            made[key] = _renamed(one[key], rename)
+    base = _renamed(one["base_url"], rename)
+    made["proxy"] = {"base_url": base, "headers": {}, "query": {}}
+    _place(made, one, rename)
+    if settings := list(_settings(one, rename)):
+        made["connection_configuration"] = settings
+    if verification := one.get("verification"):
+        address = _renamed(verification["address"], rename)
+        made["proxy"]["verification"] = {"method": verification["method"], **_below(address, base)}
+        account = verification.get("account", {})
+        if "id" in account:
+            made["account"] = {"endpoint": address.removeprefix(base), **account}
+    refresh = {key: value for key, value in one.get("refresh", {}).items() if key != "confidence"}
+    if "access_token_lifetime_s" in refresh:
+        refresh["access_token_lifetime_seconds"] = refresh.pop("access_token_lifetime_s")
+    if refresh:
+        made["refresh"] = refresh
+    if "revocation" in one:
+        made["revocation_url"] = _renamed(one["revocation"]["address"], rename)
+    made["sources"] = sorted({LABELS.get(source["id"], source["id"]) for source in one["sources"]})
+    made["confidence"] = one["confidence"]
+    return made
+
+
+def _place(made: Facts, one: Mapping[str, Any], rename: Mapping[str, str]) -> None:
+    """Where the credential goes, and the other header fields."""
+    place, basic = one.get("placement") or {}, made["auth_mode"] == "BASIC"
+    proxy = made["proxy"]
+    value = "${apiKey}" if made["auth_mode"] == "API_KEY" else "${accessToken}"
+    if basic:
+        labels = one.get("credential_labels", place)
+        titles = {"username": labels.get("username", "user name"), "password": labels.get("password", "password")}
+        made["credentials"] = list(_basic(titles))
+    elif place.get("in") == "query":
+        proxy["query"][place["name"]] = value
+    elif "name" in place:
+        proxy["headers"][place["name"].lower()] = place.get("prefix", "") + value
+    proxy["headers"] |= {name.lower(): _renamed(text, rename) for name, text in one.get("headers", {}).items()}
+
+
+def _basic(titles: Mapping[str, str]) -> Iterator[Facts]:
+    for field, title in titles.items():
+        if title == "empty":
+            shown = "(leave blank)"
+        elif title.startswith("any text"):
+            shown = "(any text)"
+        else:
+            shown = title[:1].upper() + title[1:]
+        secret = any(word in title.lower() for word in ("key", "password", "secret", "token")) and "ID" not in title
+        yield {"name": field, "title": shown, "secret": secret}
+
+
+def _below(address: str, base: str) -> Facts:
+    if address.startswith("/"):
+        return {"endpoint": address}
+    if address.startswith(base + "/"):
+        return {"endpoint": address.removeprefix(base)}
+    origin = re.match(r"https://[^/]+", address)
+    if origin is None:
+        raise ValueError(f"not an address: {address}")
+    return {"endpoint": address.removeprefix(origin[0]), "base_url": origin[0]}
+
+
+# ── Settings.
+
+
+def _addresses(one: Mapping[str, Any]) -> list[str]:
+    return [one[key] for key in ("base_url", "authorization_url", "token_url") if key in one]
+
+
+def _setting_names(one: Mapping[str, Any]) -> list[str]:
+    named = [setting["name"] for setting in one.get("settings", ())]
+    return list(dict.fromkeys(named + [name for text in _addresses(one) for name in _SETTING.findall(text)]))
+
+
+def _our_name(provider: str, setting: str, one: Mapping[str, Any]) -> str:
+    if (known := _NAMES.get(f"{provider}.{setting}") or _NAMES.get(setting)) is not None:
+        return known
+    if setting != "workspace":
+        return setting
+    return {"label": "subdomain", "host": "hostname", "address": "instanceUrl"}.get(_kind(setting, one), "tenant")
+
+
+def _kind(setting: str, one: Mapping[str, Any]) -> str:
+    """What the setting is in the addresses: ``label`` or ``host``, the whole ``address``, or ``other``."""
+    whole = "${connectionConfig." + setting + "}"
+    for text in _addresses(one):
+        host = text.partition("://")[2].partition("/")[0]
+        if text.startswith(whole):
+            return "address"
+        if host.partition(":")[0] == whole:
+            return "host"
+        if whole in host:
+            return "host" if host.endswith(whole) else "label"
+    return "other"
+
+
+def _settings(one: Mapping[str, Any], rename: Mapping[str, str]) -> Iterator[Facts]:
+    said = {setting["name"]: setting for setting in one.get("settings", ())}
+    for name in _setting_names(one):
+        setting, kind = said.get(name, {}), _kind(name, one)
+        made: Facts = {"name": rename[name], "title": setting.get("title") or _title(rename[name]), "required": True}
+        made |= {key: setting[key] for key in ("enum", "default", "secret") if key in setting}
+        if "enum" not in made:
+            made["pattern"] = {"label": _LABEL, "host": _HOST, "address": _URI}.get(kind, _ANYTHING)
+            made["example"] = {"label": "acme", "host": "acme.example.com", "address": "https://acme.example.com"}.get(
+                kind
+            )
+        yield {key: value for key, value in made.items() if value is not None}
+
+
+def _title(name: str) -> str:
+    return re.sub(r"([a-z])([A-Z])", r"\1 \2", name).capitalize()
+
+
+def _renamed(text: str, rename: Mapping[str, str]) -> str:
+    return _SETTING.sub(lambda found: "${connectionConfig." + rename.get(found[1], found[1]) + "}", text)
