@@ -134,7 +134,10 @@ FIND: Final = (
     Param("limit", "How many at most; all if left out.", {"type": "integer", "minimum": 1, "maximum": 10**9 - 1}),
     CURSOR,
 )
-PAGED: Final = Param("Gateway-Paginate", "`all`, or a number of pages: the whole list, one record a line.")
+PAGED: Final = Param(
+    "Gateway-Paginate",
+    "`all`, or a number of pages: the whole list, one record a line. With GET, and with a POST that requests a list.",
+)
 ON_BEHALF: Final = (
     Param("Provider-Config-Key", "The integration's key.", KEY, required=True),
     Param(
