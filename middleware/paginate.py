@@ -1,4 +1,8 @@
-"""Whether one answer is asked for or a whole list: ``Gateway-Paginate: all`` has all its pages fetched."""
+"""Whether one answer is asked for or a whole list: ``Gateway-Paginate: all`` has all its pages fetched.
+
+A POST is taken for a list only where the provider's entry or the caller says that it is one; its body is looked at by the
+handler, when the request has been admitted.
+"""
 
 from typing import Final
 
@@ -8,6 +12,7 @@ from aiohttp.typedefs import Handler
 from gateway.catalog.pagination import BadWay, PaginationOptions, ways_of
 from gateway.connections.opened import Opened
 from gateway.errors import InvalidRequest, Issue
+from gateway.http.paging.list_body import STALE
 from gateway.http.paging.paginate_header import PaginateHeader, parse_wish
 from gateway.http.paging.resume_position import OffLimits, aim, digest_of, read, set_query
 from gateway.http.url import name_of
@@ -28,26 +33,33 @@ async def paginate(request: web.Request, handler: Handler) -> web.StreamResponse
     wanted, begin = _once(request, HEADER), _once(request, FROM)
     if not wanted and not begin:
         return await handler(request)
-    if request.method != hdrs.METH_GET or request.body_exists:
-        raise _bad(HEADER, "goes with a GET without a body only; other requests are sent one by one")
+    posted = request.method == hdrs.METH_POST
+    if not posted and (request.method != hdrs.METH_GET or request.body_exists):
+        raise _bad(HEADER, "goes with a GET without a body, and with a POST that requests a list, only")
     wish = _wish(wanted) if wanted else ALL
     opened, upstream = request[CONNECTION], request[UPSTREAM]
     below_base = upstream.target.removeprefix(upstream.base_path)
     digest = digest_of(*opened.connection.ref, upstream.origin, below_base)
     start = _start(request, begin, digest) if begin else None
-    ways = [start.way] if start is not None else _ways(opened, wish, below_base)
+    ways = [start.way] if start is not None else _ways(opened, wish, below_base, posted=posted)
+    path = below_base.partition("?")[0]
     if wish.limit is not None and (start is None or start.way.type != "link"):
         _limit(upstream, ways, wish.limit)
     if start is not None:
-        _go_on(upstream, start, opened)
+        if bool(start.way.in_body) != posted:
+            raise _bad(FROM, "belongs to another request; send the same method as at first")
+        _go_on(upstream, start, opened, path)
+    elif posted:
+        pass  # the handler counts in the body (proxy/posted_list.py)
     elif ways[0].offset_name_in_request is not None and ways[0].offset_start_value is not None and len(ways) == 1:
         _count_from(upstream, ways[0].offset_name_in_request, ways[0].offset_start_value)
-    for name in _OF_PARTS:
+    for name in (*_OF_PARTS, *(STALE if posted else ())):
         upstream.headers.popall(name, None)
     if any("ndjson" in value for value in upstream.headers.getall(hdrs.ACCEPT, ())):
         upstream.headers.popall(hdrs.ACCEPT)  # meant for us, and no provider's list comes like that
     named = any(name.startswith("cursor_path") for name in wish.fields)
-    request[PAGING] = Paging(wish.pages, ways, start, wish.marks, digest, named)
+    limit = wish.limit if posted else None
+    request[PAGING] = Paging(wish.pages, ways, start, wish.marks, digest, named, path, limit)
     return await handler(request)
 
 
@@ -75,12 +87,13 @@ def _start(request: web.Request, token: str, digest: str) -> Position:
         raise _bad(FROM, str(fault)) from fault
 
 
-def _ways(opened: Opened, wish: PaginateHeader, below_base: str) -> list[Way]:
+def _ways(opened: Opened, wish: PaginateHeader, below_base: str, *, posted: bool) -> list[Way]:
     path, _, query = below_base.partition("?")
     names = {name_of(pair) for pair in query.split("&")} if query else set()
     proxy = opened.provider.proxy
     try:
-        return ways_of(proxy.paginate, proxy.paginate_alternatives or (), PaginationOptions(path, names, wish.fields))
+        options = PaginationOptions(path, names, wish.fields, posted)
+        return ways_of(proxy.paginate, proxy.paginate_alternatives or (), options)
     except BadWay as wrong:
         raise _bad(HEADER, *wrong.faults) from wrong
 
@@ -89,14 +102,16 @@ def _limit(upstream: UpstreamRequest, ways: list[Way], limit: int) -> None:
     names = dict.fromkeys(way.limit_name_in_request for way in ways if way.limit_name_in_request is not None)
     if not names:
         raise _bad(
-            HEADER, "has a limit, but limit_name_in_request is not known; give it, or put the limit into the query"
+            HEADER,
+            "has a limit, but limit_name_in_request is not known; give it, or put the limit into the query or the body",
         )
-    set_query(upstream, next(iter(names)), str(limit))
+    if not ways[0].in_body:
+        set_query(upstream, next(iter(names)), str(limit))
 
 
-def _go_on(upstream: UpstreamRequest, start: Position, opened: Opened) -> None:
+def _go_on(upstream: UpstreamRequest, start: Position, opened: Opened, path: str) -> None:
     try:
-        aim(upstream, start, opened.allowed_origins | {opened.base.origin})
+        aim(upstream, start, opened.allowed_origins | {opened.base.origin}, path)
     except OffLimits as fault:
         raise _bad(FROM, f"leads to {fault.origin}, where this credential does not travel (any more)") from fault
 

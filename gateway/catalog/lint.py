@@ -12,6 +12,7 @@ from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.checks import FORMS, Finding
 from gateway.catalog.load_catalog import read_folders
 from gateway.catalog.operation_checks import operation_faults
+from gateway.catalog.pagination import in_body, misplaced
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import CATEGORIES, Paginate, Setting, title_from
 from gateway.catalog.render import Unresolved, carries_credential, render_url
@@ -40,6 +41,7 @@ _NEEDED = {
     "cursor": ("cursor_name_in_request", "cursor_path_in_response"),
     "link": (),
     "offset": ("offset_name_in_request",),
+    "graphql": (),
 }
 
 
@@ -190,6 +192,10 @@ def _paging(provider: Provider) -> Iterator[Finding]:
                 yield place, f"paging by {way.type} cannot work without {key}"
         if way.type == "link" and way.link_rel_in_response_header is None and way.link_path_in_response_body is None:
             yield place, "paging by link needs link_rel_in_response_header or link_path_in_response_body"
+        if (fault := misplaced(way)) is not None:
+            yield place, f"has {fault}"
+        if in_body(way.type, way.in_body) and not (way.applies_to or "").startswith("/"):
+            yield place, "is requested by POST, so applies_to must be the path of these lists"
 
 
 def _setting(name: str, setting: Setting) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from gateway.catalog.provider_parts import Paginate
 from gateway.documents.pydantic_messages import pydantic_message
 from gateway.documents.read_document import dotted
+from gateway.http.url import has_dot_segment
 from gateway.records.proxied_call import Way
 from gateway.text import close_matches
 
@@ -24,6 +25,9 @@ _NEEDS: Final = {
     "link": (("link_rel_in_response_header", "link_path_in_response_body"),),
     "offset": (("offset_name_in_request",),),
 }
+AFTER: Final = "variables.after"
+"""Where a GraphQL request has the cursor, unless somebody says otherwise."""
+_NO_PATH: Final = re.compile(r"[?#\\\s{}]")
 
 
 class BadWay(ValueError):
@@ -36,11 +40,15 @@ class BadWay(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PaginationOptions:
-    """The call that pages: its path below the base address, the names in its query, and the fields in its header."""
+    """The call that pages: its path below the base address, the names in its query, and the fields in its header.
+
+    `posted`: it is a POST.
+    """
 
     path: str
     query_names: Collection[str]
     fields: Mapping[str, str]
+    posted: bool = False
 
 
 def ways_of(paginate: Paginate | None, alternatives: Sequence[Paginate], asked: PaginationOptions) -> list[Way]:
@@ -49,14 +57,25 @@ def ways_of(paginate: Paginate | None, alternatives: Sequence[Paginate], asked: 
     One whose `applies_to` is this path goes before all; then one whose parameter the caller has put into the query. Else
     the first page decides. The caller's fields stand alone if they say enough; else they are laid over the entry's, of the
     same `type` if they name one, and an empty one removes. Their names may be cut off at an underscore.
+
+    A POST is sent once a page, so it must be known as a list: by the path of an `applies_to`, or since the caller says so.
     """
     fields = _spelled_out(asked.fields)
-    known = [way for way in (paginate, *alternatives) if way is not None]
     kind = fields.get("type")
+    by_post = in_body(kind, fields.get("in_body"))
+    if by_post and not asked.posted:
+        raise BadWay("says that the list is requested by POST, but this request has another method")
+    known = [way for way in (paginate, *alternatives) if way is not None and _may_be(way, asked, by_post=by_post)]
     fitting = [way for way in known if kind is None or way.type == kind]
-    if kind is not None and not _missing(kind, fields):
+    if kind is not None and not _missing(kind, fields) and by_post == asked.posted:
         return [_way(fields)]
     if not fitting:
+        if asked.posted and not by_post:
+            raise BadWay(
+                "goes with a POST only where the provider's entry knows this path as a list. If this POST only reads, say "
+                "so in the header, as in 'all; in_body; type=cursor; cursor_path_in_response=next; "
+                "cursor_name_in_request=cursor; response_path=items' or 'all; type=graphql'"
+            )
         if not fields:
             raise BadWay(
                 "cannot be followed: the provider's entry does not say how it pages. Say it in the header, as in "
@@ -64,11 +83,23 @@ def ways_of(paginate: Paginate | None, alternatives: Sequence[Paginate], asked: 
             )
         return [_way(fields)]
     chosen = (
-        [way for way in fitting if way.applies_to is not None and applies(way.applies_to, asked.path)]
+        [way for way in fitting if way.applies_to is not None and applies(way.applies_to, asked.path or "/")]
         or [way for way in fitting if _moving_parts(way) & set(asked.query_names)]
         or fitting
     )
     return _complete([{**way.model_dump(include=set(FIELDS), exclude_none=True), **fields} for way in chosen])
+
+
+def in_body(kind: str | None, declared: str | bool | None) -> bool:
+    """Whether such lists are requested by POST; GraphQL's always are."""
+    return kind == "graphql" or declared in (True, "true")
+
+
+def _may_be(way: Paginate, asked: PaginationOptions, *, by_post: bool) -> bool:
+    """Whether `way` is one for requests of this method, and, of a POST, known to be one for this list."""
+    if in_body(way.type, way.in_body) != asked.posted:
+        return False
+    return not asked.posted or by_post or (way.applies_to is not None and applies(way.applies_to, asked.path or "/"))
 
 
 def _complete(candidates: Sequence[Mapping[str, Any]]) -> list[Way]:
@@ -101,6 +132,8 @@ def _moving_parts(way: Paginate) -> set[str]:
 
 def _way(fields: Mapping[str, Any]) -> Way:
     given = {name: value for name, value in fields.items() if value != ""}
+    if given.get("type") == "graphql":
+        given = {"cursor_name_in_request": AFTER, **given, "in_body": True}
     if "type" not in given:
         raise BadWay("has fields but no type, which is cursor, link or offset")
     try:
@@ -111,7 +144,24 @@ def _way(fields: Mapping[str, Any]) -> Way:
     missing = _missing(model.type, model.model_dump(exclude_none=True))
     if missing:
         raise BadWay(*(f"has type={model.type} but no {name}" for name in missing))
+    fault = misplaced(model)
+    if fault is not None:
+        raise BadWay(f"has {fault}")
     return Way(**model.model_dump(include=set(FIELDS)))
+
+
+def misplaced(way: Paginate) -> str | None:
+    """What cannot be together in `way`; None if all can."""
+    if way.type == "link" and way.in_body:
+        return "in_body with type=link, whose next page is an address"
+    if way.next_path_in_request is None:
+        return None
+    if way.type != "cursor" or not way.in_body:
+        return "next_path_in_request, which goes with in_body and type=cursor only"
+    path = way.next_path_in_request.replace("{path}", "/x")
+    if not path.startswith("/") or _NO_PATH.search(path) or has_dot_segment(path):
+        return "a next_path_in_request that is no path, such as '/files/continue' or '{path}/continue'"
+    return None
 
 
 def _missing(kind: str, given: Collection[str]) -> list[str]:

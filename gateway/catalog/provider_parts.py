@@ -269,16 +269,19 @@ class RefreshPolicy(Shape):
 class Paginate(Shape):
     """How the provider cuts long lists."""
 
-    type: Literal["cursor", "link", "offset"]
-    """`cursor`: the answer names the next page; `link`: it holds the next address; `offset`: the caller counts."""
+    type: Literal["cursor", "link", "offset", "graphql"]
+    """`cursor`: the answer names the next page; `link`: it holds the next address; `offset`: the caller counts; `graphql`:
+    a connection with `pageInfo { endCursor hasNextPage }`, by POST."""
     cursor_path_in_response: str | None = None
     """Dotted path in the answer to the next page's cursor. `-1` is the last item of an array."""
     limit_name_in_request: str | None = None
-    """Query parameter that carries the page size."""
+    """Query parameter that carries the page size; with `in_body` a dotted path in the body."""
     cursor_name_in_request: str | None = None
-    """Query parameter that carries the cursor."""
+    """Query parameter that carries the cursor; with `in_body` a dotted path in the body; for
+    `graphql` `variables.after` if absent."""
     response_path: str | None = None
-    """Dotted path in the answer to the array of records. Absent: the answer is the array, or it differs by resource."""
+    """Dotted path in the answer to the array of records, for `graphql` to the connection. Absent: the answer is
+    the array, or it differs by resource."""
     has_more_path_in_response: str | None = None
     """Dotted path to the flag that says whether another page follows."""
     link_rel_in_response_header: str | None = None
@@ -286,13 +289,20 @@ class Paginate(Shape):
     link_path_in_response_body: str | None = None
     """Dotted path in the answer to the next page's address."""
     offset_name_in_request: str | None = None
-    """Query parameter that carries the offset."""
+    """Query parameter that carries the offset; with `in_body` a dotted path in the body."""
     offset_start_value: int | None = None
     """The first page's offset, 0 if absent."""
     offset_calculation_method: Literal["per-page", "by-response-size"] | None = None
     """Whether the offset counts pages or records."""
+    in_body: bool | None = None
+    """True where the list is requested by POST, and cursor, offset and limit are members of its JSON body. In
+    an entry `applies_to` must then be the path of such lists, since any other POST may change something."""
+    next_path_in_request: str | None = None
+    """With `in_body`: path below `base_url` of the request for later pages, whose body holds the cursor alone;
+    `{path}` stands for the first page's path."""
     applies_to: str | None = None
-    """For an alternative: where it holds, in words."""
+    """Path of the lists that it holds for, `{id}` for any one segment, `…` at the end for all that
+    lies below. Or words, for people."""
     note: str | None = None
     """What else to know, in words."""
 

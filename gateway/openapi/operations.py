@@ -144,7 +144,10 @@ FIND_OPERATIONS: Final = (
     Param("limit", "How many at most; 100 if left out.", {"type": "integer", "minimum": 1, "maximum": 1000}),
     CURSOR,
 )
-PAGED: Final = Param("Gateway-Paginate", "`all`, or a number of pages: the whole list, one record a line.")
+PAGED: Final = Param(
+    "Gateway-Paginate",
+    "`all`, or a number of pages: the whole list, one record a line. With GET, and with a POST that requests a list.",
+)
 ON_BEHALF: Final = (
     Param("Provider-Config-Key", "The integration's key.", KEY, required=True),
     Param(

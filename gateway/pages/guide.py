@@ -11,6 +11,7 @@ from aiohttp import web
 
 from gateway.catalog.auth_modes import AUTH_MODES, ModeFormat
 from gateway.catalog.hosts import open_secret_addresses
+from gateway.catalog.pagination import in_body
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Paginate, RefreshPolicy, Setting, title_from
 from gateway.errors import NotFound
@@ -137,7 +138,10 @@ def _on_hosts(setting: str) -> str:
 def _on_paging(paginate: Paginate) -> str:
     parts = (paginate.cursor_name_in_request, paginate.offset_name_in_request, paginate.limit_name_in_request)
     named = ", ".join(part for part in parts if part)
-    return f"are paged by {paginate.type}" + (f": {named}." if named else ".")
+    how = f"are paged by {paginate.type}" + (
+        " in the body of a POST" if in_body(paginate.type, paginate.in_body) else ""
+    )
+    return how + (f": {named}." if named else ".")
 
 
 def _on_refresh(refresh: RefreshPolicy) -> Iterator[str]:

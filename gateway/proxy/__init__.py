@@ -9,6 +9,7 @@ The chain ends here (`PROXY(forward)` in `app/routes.py`). Read in this order:
     exchange_watch   ends an exchange when nothing moves, when the caller has left, or when its key has ended
     no_answer        the error where there is no answer to pass on
     upgrade_tunnel   after 101: bytes both ways until one side ends (RFC 9110 §7.8)
+    posted_list      a list that is requested by POST: its body, as each page wants it
     page_fetch       one page of a list: requested, retried, read within bounds, decoded
     paged_answer     a whole list for one call, one record a line; a trailer says how it ended
 

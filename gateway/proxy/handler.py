@@ -20,6 +20,7 @@ from gateway.proxy.no_answer import heard_by_caller
 from gateway.proxy.page_fetch import PageAttempts
 from gateway.proxy.paged_answer import page_stream, pass_pages
 from gateway.proxy.passed_answer import AnswerBody, PassedAnswer, answer_of, body_of, signed, switched
+from gateway.proxy.posted_list import posted_list
 from gateway.proxy.upgrade_tunnel import Tunnel
 from gateway.runtime import generation_of
 
@@ -41,6 +42,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
             upstream = request[UPSTREAM]
             if upload.inflated:
                 upstream.headers.popall(hdrs.CONTENT_ENCODING, None)
+            listed = await posted_list(request, upload)
             upload.exchange = exchange = await attempts.answer()
             watch.moved()
             watch.limit_s = timeouts.idle_s
@@ -52,7 +54,8 @@ async def forward(request: web.Request) -> web.StreamResponse:
                 answer = signed(page_stream(), request, attempts.count)
                 if upgrade is not None:
                     answer.force_close()
-                await pass_pages(request, exchange, answer, upload, watch, first_byte_s(request[ASKED], timeouts))
+                limit_s = first_byte_s(request[ASKED], timeouts)
+                await pass_pages(request, exchange, answer, upload, watch, limit_s, listed)
                 return answer
             body = await body_of(request, exchange)
             answer = signed(answer_of(request, exchange, decoded=body.decoder is not None), request, attempts.count)

@@ -15,7 +15,7 @@ from gateway.errors import Unavailable, UpstreamFailed
 from gateway.http.content_coding import CodingError, Decoder, codings_of
 from gateway.http.fields import Fields
 from gateway.http.retry import wait_s
-from gateway.middleware.facts import ASKED, CALLER, UPSTREAM
+from gateway.middleware.facts import ASKED, CALLER, PAGING, UPSTREAM
 from gateway.off_loop import INLINE_BYTES
 from gateway.proxy.attempts import Attempts
 from gateway.proxy.caller_body import CallerBody
@@ -53,6 +53,12 @@ class PageAttempts(Attempts):
     @property
     def _retries_left(self) -> bool:
         return self._retried < self._most
+
+    def _may_repeat(self, *, sent: bool) -> bool:
+        """A list that is requested by POST may be requested again: the entry or the caller has said that it only reads."""
+        if self._request[PAGING].in_body:
+            return self._upload.fault is None and self._upload.kept
+        return super()._may_repeat(sent=sent)
 
     def told_wait_s(self, exchange: ProviderExchange) -> float | None:
         """Seconds after which the provider wants to be asked again, None if it does not say."""

@@ -28,6 +28,7 @@ from gateway.proxy.exchange_watch import ExchangeWatch
 from gateway.proxy.no_answer import heard_by_caller
 from gateway.proxy.page_fetch import BROKEN, PageReader
 from gateway.proxy.passed_answer import PassedAnswer
+from gateway.proxy.posted_list import PostedList, resumable
 from gateway.records.proxied_call import Position, UpstreamRequest
 from gateway.runtime import RUNTIME, generation_of
 
@@ -89,6 +90,7 @@ async def pass_pages(
     upload: CallerBody,
     watch: ExchangeWatch,
     first_byte_s: float,
+    listed: PostedList | None = None,
 ) -> None:
     """Read on from `first`, which is accepted, and write `answer` to its end.
 
@@ -96,7 +98,7 @@ async def pass_pages(
     """
     reader = PageReader(request, upload, watch, first_byte_s, int(answer.headers[ATTEMPTS]))
     try:
-        await _pass_pages(request, first, answer, upload, watch, reader)
+        await _pass_pages(request, first, answer, upload, watch, reader, listed)
     finally:
         reader.holds(0)
 
@@ -108,8 +110,9 @@ async def _pass_pages(
     upload: CallerBody,
     watch: ExchangeWatch,
     reader: PageReader,
+    listed: PostedList | None,
 ) -> None:
-    run = _Run(request, reader)
+    run = _Run(request, reader, upload, listed)
     asked_first = request[UPSTREAM]
     try:
         page = await run.first(first)
@@ -159,8 +162,10 @@ def _heard(fault: BaseException, request: web.Request, upload: CallerBody, watch
 class _Run:
     """How far it came: `pages` answers read, `records` written. `fault`: why it goes no further."""
 
-    def __init__(self, request: web.Request, reader: PageReader) -> None:
+    def __init__(self, request: web.Request, reader: PageReader, upload: CallerBody, listed: PostedList | None) -> None:
         self.reader = reader
+        self._upload = upload
+        self._listed = listed
         self.pages = self.records = 0
         self.fault: GatewayError | None = None
         self._cursor_seen = False
@@ -190,11 +195,13 @@ class _Run:
         for name in _CONDITIONS:
             upstream.headers.popall(name, None)
         try:
-            aim(upstream, position, opened.allowed_origins | {opened.base.origin})
+            aim(upstream, position, opened.allowed_origins | {opened.base.origin}, self._paging.path)
         except OffLimits as fault:
             raise _off_limits(fault.origin) from fault
         await _check(request[CALLER], upstream)
-        place(opened, upstream, has_body=False)
+        place(opened, upstream, has_body=self._listed is not None)
+        if self._listed is not None:
+            self._upload.replace(self._listed.at(position))
         request[UPSTREAM] = upstream
         content, headers = await self.reader.page()
         return await self._turned(content, headers, position)
@@ -209,7 +216,7 @@ class _Run:
     def progress(self, following: Position | None) -> dict[str, Any]:
         fields: dict[str, Any] = {"pages": self.pages, "records": self.records}
         if following is not None:
-            text = written(following, self._paging.request_digest)
+            text = written(resumable(following, self._listed), self._paging.request_digest)
             cursor = generation_of(self._request).page_cursors.seal(text)
             if len(cursor) <= CURSOR_CHARS:
                 fields["cursor"] = cursor
@@ -227,7 +234,8 @@ class _Run:
 
     async def _turned(self, content: bytearray | None, headers: Fields, position: Position | None = None) -> PageTurn:
         upstream = self._request[UPSTREAM]
-        at = Place(upstream.scheme, upstream.host, upstream.port, upstream.target)
+        body = None if self._listed is None else self._listed.now
+        at = Place(upstream.scheme, upstream.host, upstream.port, upstream.target, body)
         ways = self._paging.ways if position is None else [position.way]
         if content is None:
             return PageTurn(NO_RECORDS, ways[0], None)

@@ -89,12 +89,15 @@ class Timing:
 
 # ── A list fetched page by page: how its provider cuts it, and how far one call has come.
 
-Kind = Literal["cursor", "link", "offset"]
+Kind = Literal["cursor", "link", "offset", "graphql"]
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way in which a provider cuts lists, complete enough to follow. The names are those of a catalog entry."""
+    """One way in which a provider cuts lists, complete enough to follow. The names are those of a catalog entry.
+
+    `in_body`: lists are asked for by POST, and the names in the request are dotted paths in its JSON body.
+    """
 
     type: Kind
     cursor_path_in_response: str | None = None
@@ -107,14 +110,20 @@ class Way:
     offset_name_in_request: str | None = None
     offset_start_value: int | None = None
     offset_calculation_method: Literal["per-page", "by-response-size"] | None = None
+    in_body: bool | None = None
+    next_path_in_request: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a page lies: `at` is the cursor, the absolute address or the offset, by the way's type."""
+    """Where a page lies: `at` is the cursor, the absolute address or the offset, by the way's type.
+
+    A cursor or offset that goes into a body is JSON text. `body_digest`: of the body that the caller sent with such a call.
+    """
 
     way: Way
     at: str
+    body_digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +133,8 @@ class Paging:
     `pages`: how many answers to read, None for all. `ways`: what the first answer may turn out to be, best first.
     `cursor_named`: the caller said where the cursor is.
     `start`: the position to go on from, None for the beginning. `marks`: a line after each page tells how far it came.
-    `request_digest` names the call that a resume cursor belongs to.
+    `request_digest` names the call that a resume cursor belongs to. `path`: of the caller's request, below the base address.
+    `limit`: records a page, where that goes into the body.
     """
 
     pages: int | None
@@ -133,6 +143,13 @@ class Paging:
     marks: bool
     request_digest: str
     cursor_named: bool = False
+    path: str = ""
+    limit: int | None = None
+
+    @property
+    def in_body(self) -> bool:
+        """Whether the list is asked for by POST: all ways or none."""
+        return bool(self.ways[0].in_body)
 
 
 # ── One exchange as the logs keep it: who, where to, how it went; never a query, a header or a body.

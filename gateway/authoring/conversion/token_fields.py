@@ -196,8 +196,10 @@ def _placed(key: str, fields: dict[str, str], notes: Notes) -> dict[str, str]:
 
 
 def _paginate(given: Mapping[str, Any], place: Place, notes: Notes) -> dict[str, Any] | None:
-    if given.get("type") not in {"cursor", "link", "offset"}:
-        notes.lost(place, f"there is no paging of type {given.get('type')!r}; there are cursor, link and offset")
+    if given.get("type") not in {"cursor", "link", "offset", "graphql"}:
+        notes.lost(
+            place, f"there is no paging of type {given.get('type')!r}; there are cursor, link, offset and graphql"
+        )
         return None
     out: dict[str, Any] = {}
     for key, value in given.items():
@@ -205,6 +207,8 @@ def _paginate(given: Mapping[str, Any], place: Place, notes: Notes) -> dict[str,
             notes.lost((*place, key), f"paginate has no {key!r}")
         elif key in _NUMBERS:
             out[key] = int(value)
+        elif isinstance(value, bool):
+            out[key] = value
         else:
             out[key] = as_text(value)
     return out

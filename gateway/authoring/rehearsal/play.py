@@ -30,6 +30,7 @@ from gateway.authoring.rehearsal.rehearsal_gateway import NAME, Gateway, Rehears
 from gateway.authoring.rehearsal.samples import Samples, samples_for
 from gateway.authoring.rehearsal.stage import Stage
 from gateway.authoring.rehearsal.token_checks import refresh_checks, token_checks
+from gateway.catalog.pagination import in_body
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Paginate
 from gateway.catalog.template import placeholders
@@ -377,6 +378,9 @@ class _Play(Knowledge):
         way = self.provider.proxy.paginate
         if way is None:
             step.skipped = "the entry has no proxy.paginate"
+            return
+        if in_body(way.type, way.in_body):
+            step.skipped = "its lists are requested by POST, which is not rehearsed"
             return
         limit = f"; limit={PAGE}" if way.limit_name_in_request else ""
         status, text = await self.gateway.proxied(self.connection_id, LIST, **{"Gateway-Paginate": f"all{limit}"})

@@ -1,5 +1,6 @@
 """Where the next page lies: in the answer, in a Link field; and when pages go round in a circle."""
 
+import json
 import re
 import string
 from collections.abc import Iterable, Sequence
@@ -28,12 +29,13 @@ _KEPT: Final = "".join(character for character in string.printable if character.
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one page lies. `target` is path and query as they go into the request line."""
+    """Where one page lies. `target` is path and query as they go into the request line; `body`: of a POST."""
 
     scheme: str
     host: str
     port: int
     target: str
+    body: bytes | None = None
 
     @property
     def origin(self) -> str:
@@ -143,6 +145,9 @@ _NO: Final = frozenset({None, False, "", "0", "false", "False"})
 _LIKE_A_CURSOR: Final = re.compile(r"next|cursor|continu|token|after|marker", re.IGNORECASE)
 _NO_CURSOR: Final = re.compile(r"sync|delta|prev|before|self|current", re.IGNORECASE)  # is there at the end, too
 _END: Final = frozenset({None, False, ""})
+_NO_JSON: Final = frozenset({"null", "false", '""', "[]", "{}"})
+MOST_CURSOR: Final = 8192  # characters of a cursor that goes into a body
+MOST_REASON: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +180,8 @@ def choose(document: PageDocument, headers: Fields, ways: Sequence[Way]) -> Way:
 
 def turn(document: PageDocument, headers: Fields, way: Way, page: Place) -> PageTurn:
     """`page` is where `document` came from. Raises UpstreamFailed if the page is not what `way` says."""
+    if way.type == "graphql":
+        return _connection_turn(document, way)
     records, way = _records(document, way)
     try:
         following = _next(document, headers, way, page, len(records))
@@ -196,6 +203,9 @@ def _fit(document: PageDocument, headers: Fields, way: Way) -> tuple[int, int]:
         held = int(_only_array(document) is not None)
     if way.type == "cursor":
         named = _present(document, way.cursor_path_in_response)
+    elif way.type == "graphql":
+        named = bool(document.holders(PAGE_INFO))
+        held = 2 * named
     elif way.type == "link":
         named = _header_link(headers, way) is not None or _present(document, way.link_path_in_response_body)
     else:
@@ -247,7 +257,10 @@ def _next(document: PageDocument, headers: Fields, way: Way, page: Place, count:
         return None
     if way.type == "offset":
         return _next_offset(way, page, count, more=bool(more))
-    following = _next_cursor(document, way) if way.type == "cursor" else _next_link(document, headers, way, page)
+    if way.in_body:
+        following = _json_at(document, way.cursor_path_in_response or "")
+    else:
+        following = _next_cursor(document, way) if way.type == "cursor" else _next_link(document, headers, way, page)
     if following is None and more:
         raise _refusal(f"says that more follows ({way.has_more_path_in_response}), but not where")
     return following
@@ -264,6 +277,64 @@ def _more(document: PageDocument, way: Way) -> bool | None:
 def _next_cursor(document: PageDocument, way: Way) -> str | None:
     assert way.cursor_path_in_response is not None
     return _text(document.value(way.cursor_path_in_response), f"its cursor ({way.cursor_path_in_response})")
+
+
+def _json_at(document: PageDocument, path: str) -> str | None:
+    """The cursor at `path` as JSON text in ASCII: whatever kind of value it is, it goes back as that."""
+    raw = document.raw(path)
+    if raw is None or raw in _NO_JSON:
+        return None
+    if len(raw) > MOST_CURSOR:
+        raise _refusal(f"has a cursor of more than {MOST_CURSOR} characters ({path})")
+    try:
+        value = json.loads(raw)
+        json.dumps(value, ensure_ascii=False).encode()
+        return json.dumps(value, separators=(",", ":"))
+    except (ValueError, RecursionError) as fault:
+        raise _refusal(f"has something as its cursor that cannot be sent back ({path})") from fault
+
+
+# ── GraphQL: a connection of the Relay specification, wherever the query has it.
+
+PAGE_INFO: Final = "pageInfo"
+_SELECT: Final = f"Select '{PAGE_INFO} {{ endCursor hasNextPage }}' beside its nodes"
+
+
+def _connection_turn(document: PageDocument, way: Way) -> PageTurn:
+    """`way` of the result names the connection, so that later pages are read from the same one."""
+    refused = document.records("errors")
+    if isinstance(refused, Records) and len(refused):
+        reason = document.value("errors.0.message")
+        raise _refusal(f"has errors: {json.dumps(reason)[:MOST_REASON] if isinstance(reason, str) else 'see its API'}")
+    path = way.response_path or _connection_path(document)
+    records = document.records(f"{path}.nodes")
+    if not isinstance(records, Records):
+        records = document.records(f"{path}.edges")
+    if not isinstance(records, Records):
+        raise _refusal(f"has neither nodes nor edges in '{path}'. {_SELECT}")
+    way = replace(way, response_path=path)
+    more = document.value(f"{path}.{PAGE_INFO}.hasNextPage")
+    if more is False:
+        return PageTurn(records, way, None)
+    try:
+        following = _json_at(document, f"{path}.{PAGE_INFO}.endCursor") if more is True else None
+    except UpstreamFailed as fault:
+        return PageTurn(records, way, None, fault)
+    if following is None:
+        return PageTurn(records, way, None, _refusal(f"does not show whether more follows in '{path}'. {_SELECT}"))
+    return PageTurn(records, way, Position(way, following))
+
+
+def _connection_path(document: PageDocument) -> str:
+    paths = document.holders(PAGE_INFO)
+    if len(paths) == 1:
+        return paths[0]
+    if not paths:
+        raise _refusal(f"has no connection with {PAGE_INFO} outside of lists. {_SELECT}")
+    shown = ", ".join(sorted(paths)[:20])
+    raise _refusal(
+        f"has several connections: {shown}. Say which one: 'Gateway-Paginate: all; type=graphql; response_path=…'"
+    )
 
 
 def _next_link(document: PageDocument, headers: Fields, way: Way, page: Place) -> str | None:
@@ -294,14 +365,18 @@ def _next_offset(way: Way, page: Place, count: int, *, more: bool) -> str | None
     if not count:
         if more and not by_page:
             raise _refusal("is empty though it says that more follows, so the offset does not move on")
-        return str(offset_of(way, page.target) + 1) if more else None
-    return str(offset_of(way, page.target) + (1 if by_page else count))
+        return str(offset_of(way, page) + 1) if more else None
+    return str(offset_of(way, page) + (1 if by_page else count))
 
 
-def offset_of(way: Way, target: str) -> int:
-    """The offset that `target` asks for: what its query says, else where counting starts."""
-    pairs = target.partition("?")[2].split("&")
-    asked = [unquote_plus(pair.partition("=")[2]) for pair in pairs if name_of(pair) == way.offset_name_in_request]
+def offset_of(way: Way, page: Place) -> int:
+    """The offset that `page` was requested with: what its query or its body says, else where counting starts."""
+    if way.in_body:
+        value = PageDocument(page.body or b"{}").value(way.offset_name_in_request or "")
+        asked = [value] if isinstance(value, str) else []
+    else:
+        pairs = page.target.partition("?")[2].split("&")
+        asked = [unquote_plus(pair.partition("=")[2]) for pair in pairs if name_of(pair) == way.offset_name_in_request]
     if asked and asked[-1].isascii() and asked[-1].isdigit():
         return int(asked[-1][:18])
     return way.offset_start_value or 0

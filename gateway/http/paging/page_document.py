@@ -56,6 +56,7 @@ NO_RECORDS: Final = Records("", "", array("I"))
 
 
 MOST_RECORDS: Final = 100_000
+MOST_LEVELS: Final = 10  # of objects in which a GraphQL connection is looked for
 _BOM: Final = codecs.BOM_UTF8
 _PIECE_BYTES: Final = 1 << 16
 _INDEX: Final = re.compile(r"-?[0-9]{1,9}")
@@ -148,6 +149,39 @@ class PageDocument:
 
         self._through(path, into)
         return found[0]
+
+    def raw(self, path: str) -> str | None:
+        """The value at `path` as it is written, of any kind; None if there is none. Raises UpstreamFailed."""
+        found: list[str | None] = [None]
+
+        def into(at: int) -> int:
+            end = self._end(at)
+            found[0] = self._text[at:end].encode("latin-1").decode()
+            return end
+
+        self._through(path, into)
+        return found[0]
+
+    def holders(self, name: str) -> list[str]:
+        """The paths of all objects with an object under `name`, no more than `MOST_LEVELS` deep, none inside arrays.
+
+        Raises UpstreamFailed.
+        """
+        paths: list[str] = []
+
+        def inside(path: str, levels: int) -> Into:
+            def visit(member: str, at: int) -> int:
+                if self._text[at : at + 1] != "{":
+                    return self._end(at)
+                if member == name:
+                    paths.append(path)
+                    return self._end(at)
+                return inside(f"{path}.{member}" if path else member, levels - 1)(at)
+
+            return lambda at: self._members(at, visit) if levels else self._end(at)
+
+        self._through("", lambda at: inside("", MOST_LEVELS)(at) if self._text[at : at + 1] == "{" else self._end(at))
+        return paths
 
     @property
     def is_empty_object(self) -> bool:

@@ -39,7 +39,9 @@ def parse_wish(text: str) -> PaginateHeader:
         pages=None if start["what"] == "all" else int(start["what"]),
         limit=_limit(params.pop("limit")) if "limit" in params else None,
         marks=_flag("marks", params.pop("marks")) if "marks" in params else False,
-        fields={name: _given(name, value) for name, value in params.items()},
+        fields={
+            name: _given(name, _yes(name, value) if name == "in_body" else value) for name, value in params.items()
+        },
     )
 
 
@@ -70,6 +72,11 @@ def _flag(name: str, value: str | None) -> bool:
     if value not in _YES | _NO:
         raise ValueError(f"has {name}={value}, where it can only be there or not")
     return value in _YES
+
+
+def _yes(name: str, value: str | None) -> str:
+    """Of a flag that is a field of a catalog entry, too."""
+    return "true" if _flag(name, value) else "false"
 
 
 def _given(name: str, value: str | None) -> str:

@@ -33,7 +33,9 @@ def digest_of(*parts: str) -> str:
 def written(position: Position, request_digest: str) -> str:
     """To be sealed before it leaves."""
     way = {name: value for name, value in asdict(position.way).items() if value is not None}
-    return json.dumps({"v": VERSION, "for": request_digest, "way": way, "at": position.at}, separators=(",", ":"))
+    of_body = {"body": position.body_digest} if position.body_digest else {}
+    sealed = {"v": VERSION, "for": request_digest, **of_body, "way": way, "at": position.at}
+    return json.dumps(sealed, separators=(",", ":"))
 
 
 def read(text: str, request_digest: str) -> Position:
@@ -43,12 +45,21 @@ def read(text: str, request_digest: str) -> Position:
         raise ValueError("was made by another version of the gateway; begin again")
     if position["for"] != request_digest:
         raise ValueError("belongs to another request; send the same path, query and connection as at first")
-    return Position(Way(**position["way"]), position["at"])
+    return Position(Way(**position["way"]), position["at"], position.get("body", ""))
 
 
-def aim(upstream: UpstreamRequest, position: Position, allowed_origins: Collection[str]) -> None:
-    """Let `upstream` ask for the page at `position`. Raises OffLimits, and ValueError for what is no address."""
+def aim(upstream: UpstreamRequest, position: Position, allowed_origins: Collection[str], first_path: str = "") -> None:
+    """Let `upstream` ask for the page at `position`, as far as its address says so: what goes into a body, `list_body` puts
+    there. `first_path`: of the caller's request, below the base address.
+
+    Raises OffLimits, and ValueError for what is no address.
+    """
     way = position.way
+    if way.in_body:
+        if way.next_path_in_request is not None:
+            path = way.next_path_in_request.replace("{path}", first_path)
+            upstream.target = place_of(f"{upstream.origin}{upstream.base_path}{path}").target
+        return
     if way.type == "link":
         place = place_of(position.at)
         if not covers(allowed_origins, place.origin):

@@ -55,7 +55,7 @@ CASES = [
     (PLAIN + "name: other\n", "9: the file's name says 'entry'; leave `name` out or make them equal"),
     (PLAIN + "token_request_auth_method: both\n", "9: token_request_auth_method must be 'basic', 'body', "),
     (PLAIN + "credentials: [apiKey]\n", "9: credentials must be a mapping: `key: value` lines"),
-    (PLAIN + "  paginate: {type: pages}\n", "9: proxy.paginate.type must be 'cursor', 'link' or 'offset'"),
+    (PLAIN + "  paginate: {type: pages}\n", "9: proxy.paginate.type must be 'cursor', 'link', 'offset' or 'graphql'"),
     ("- a\n- b\n", "1: an entry must be a mapping: `key: value` lines"),
     ("just text\n", "1: an entry must be a mapping: `key: value` lines"),
     (PLAIN + "<<: {docs: x}\n", "9: unknown key '<<'; merge keys are not read, write the values out"),

@@ -106,7 +106,7 @@ def test_an_offset_counts_records_or_pages_on_from_what_was_asked() -> None:
     assert following(OFFSET, {"items": [1, 2]}, target="/v1/list?start=7&x=1") == "9"
     assert following(PAGES, [1, 2]) == "2"
     assert following(PAGES, [1, 2], target="/v1/list?page=4") == "5"
-    assert offset_of(PAGES, "/v1/list?page=x") == 1
+    assert offset_of(PAGES, Place("https", "api.example.com", 443, "/v1/list?page=x")) == 1
 
 
 def test_a_short_page_does_not_end_a_count_but_an_empty_one_does() -> None:

@@ -1,0 +1,67 @@
+"""A list that is requested by POST: the caller's body is taken whole, and says for each page which one is wanted."""
+
+from dataclasses import replace
+from typing import Final
+
+from aiohttp import hdrs, web
+
+from gateway.errors import BodyTooLarge, InvalidRequest, Issue
+from gateway.http.paging.list_body import body_at, check_list_body, digest_of_body, first_body
+from gateway.middleware.facts import PAGING, UPSTREAM
+from gateway.middleware.paginate import FROM, HEADER
+from gateway.off_loop import INLINE_BYTES
+from gateway.proxy.caller_body import CallerBody
+from gateway.records.proxied_call import Position
+
+MOST_BYTES: Final = INLINE_BYTES
+
+
+class PostedList:
+    """`digest`: of the body as the caller sent it, to which resume cursors belong."""
+
+    def __init__(self, body: bytes, first: bytes) -> None:
+        self.digest = digest_of_body(body)
+        self._first = self.now = first
+
+    def at(self, position: Position) -> bytes:
+        """The body that requests the page at `position`."""
+        self.now = body_at(self._first, position)
+        return self.now
+
+
+async def posted_list(request: web.Request, upload: CallerBody) -> PostedList | None:
+    """Let `upload` request the page to begin with. None for a list that is not requested by POST.
+
+    Raises BodyTooLarge, InvalidRequest ``invalid_headers``.
+    """
+    paging = request.get(PAGING)
+    if paging is None or not paging.in_body:
+        return None
+    body = await upload.gathered(MOST_BYTES)
+    if body is None:
+        raise BodyTooLarge(
+            "body_too_large",
+            f"A POST that is paged has a body of at most {MOST_BYTES >> 10} KiB, since it is sent once a page.",
+            close=True,
+        )
+    kind, coding = (request[UPSTREAM].headers.get(name, "") for name in (hdrs.CONTENT_TYPE, hdrs.CONTENT_ENCODING))
+    try:
+        paging = request[PAGING] = replace(paging, ways=check_list_body(body, kind, coding, paging.ways))
+    except ValueError as fault:
+        raise _bad(HEADER, str(fault)) from fault
+    listed = PostedList(body, first_body(body, paging.ways, paging.limit))
+    start = paging.start
+    if start is not None and start.body_digest != listed.digest:
+        raise _bad(FROM, "belongs to another request; send the same body as at first")
+    upload.replace(listed.now if start is None else listed.at(start))
+    return listed
+
+
+def _bad(header: str, fault: str) -> InvalidRequest:
+    message = f"{header} {fault}."
+    return InvalidRequest("invalid_headers", message, errors=[Issue("invalid_format", message, (header.lower(),))])
+
+
+def resumable(position: Position, listed: PostedList | None) -> Position:
+    """`position` with the body that it belongs to, to be sealed into a resume cursor."""
+    return position if listed is None else replace(position, body_digest=listed.digest)

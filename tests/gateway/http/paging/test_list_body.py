@@ -1,0 +1,114 @@
+"""A POST's body for each page: what changes in it, what does not, and which bodies are no lists."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from gateway.http.paging.list_body import body_at, check_list_body, digest_of_body, first_body
+from gateway.records.proxied_call import Position, Way
+
+CURSOR = Way("cursor", cursor_path_in_response="next", cursor_name_in_request="page.after", in_body=True)
+OFFSET = Way("offset", offset_name_in_request="options.offset", limit_name_in_request="options.count", in_body=True)
+GRAPHQL = Way("graphql", cursor_name_in_request="variables.after", in_body=True)
+PAGES = Way("offset", offset_name_in_request="variables.page", offset_start_value=1, in_body=True)
+
+
+def checked(body: Any, *ways: Way, kind: str = "application/json", coding: str = "") -> list[Way]:
+    return check_list_body(body if isinstance(body, bytes) else json.dumps(body).encode(), kind, coding, ways)
+
+
+@pytest.mark.parametrize(
+    ("at", "there"),
+    [('"x"', "x"), ("7", 7), ('[1,"a"]', [1, "a"]), ('{"k":{"n":1}}', {"k": {"n": 1}}), ('"\\u00fc"', "ü")],
+)
+def test_a_cursor_of_any_kind_goes_where_it_belongs(at: str, there: Any) -> None:
+    body = b'{"page":{"size":1.50,"after":"old"},"filter":{"a":[1,2]}}'
+    written = body_at(body, Position(CURSOR, at))
+    assert json.loads(written) == {"page": {"size": 1.5, "after": there}, "filter": {"a": [1, 2]}}
+    assert b"1.50" in written
+
+
+def test_objects_on_the_way_are_made() -> None:
+    assert json.loads(body_at(b'{"page":null}', Position(CURSOR, '"x"'))) == {"page": {"after": "x"}}
+    assert json.loads(body_at(b"{}", Position(OFFSET, "20"))) == {"options": {"offset": 20}}
+
+
+def test_a_path_of_its_own_gets_the_cursor_alone() -> None:
+    way = Way("cursor", cursor_name_in_request="cursor", in_body=True, next_path_in_request="{path}/continue")
+    assert body_at(b'{"path":"/x"}', Position(way, '"c"')) == b'{"cursor":"c"}'
+
+
+def test_the_first_body_has_the_page_size_and_the_first_offset() -> None:
+    assert json.loads(first_body(b'{"a":1}', [OFFSET], 50)) == {"a": 1, "options": {"count": 50}}
+    assert json.loads(first_body(b"{}", [PAGES], None)) == {"variables": {"page": 1}}
+    assert first_body(b'{"variables":{"page":4}}', [PAGES], None) == b'{"variables":{"page":4}}'
+    assert first_body(b"{}", [PAGES, CURSOR], None) == b"{}"  # nobody knows yet which of them it is
+
+
+def test_the_digest_is_of_every_byte() -> None:
+    assert digest_of_body(b"{}") != digest_of_body(b"{ }")
+    assert re.fullmatch("[0-9a-f]{32}", digest_of_body(b"{}"))
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "coding"),
+    [
+        (b"", "application/json", ""),
+        (b"[]", "application/json", ""),
+        (b"{", "application/json", ""),
+        (b'{"a":"\xff"}', "application/json", ""),
+        (b"{}", "text/plain", ""),
+        (b"{}", "application/json", "gzip"),
+        (b'{"page":3}', "application/json", ""),
+        (b'{"page":[]}', "application/json", ""),
+        (b"{} {}", "application/json", ""),
+    ],
+)
+def test_what_is_no_json_object_with_room_for_the_cursor_is_refused(body: bytes, kind: str, coding: str) -> None:
+    with pytest.raises(ValueError, match="body"):
+        checked(body, CURSOR, kind=kind, coding=coding)
+
+
+def test_other_media_types_of_json_are_taken() -> None:
+    assert checked({}, CURSOR, kind="application/vnd.api+json; charset=utf-8") == [CURSOR]
+    assert checked({}, CURSOR, kind="") == [CURSOR]  # the entry's default follows
+
+
+def test_of_several_ways_those_whose_variable_is_in_the_query_remain() -> None:
+    assert checked({"query": "query($page: Int) { a }"}, GRAPHQL, PAGES) == [PAGES]
+    assert checked({"query": "query($page: Int, $after: String) { a }"}, GRAPHQL, PAGES) == [GRAPHQL, PAGES]
+    with pytest.raises(ValueError, match=re.escape("$after or $page")):
+        checked({"query": "{ a }"}, GRAPHQL, PAGES)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "query Q($after: String) { a } fragment F on A { b }",
+        '# mutation\nquery($after: String = "mutation {") { a(b: {c: [1]}) @include(if: $x) { mutation } }',
+        'query A($after: String) @d(x: "}") { a(s: """ \\""" } mutation B { """) }',
+        "{ a(after: $after) { query mutation } }",
+    ],
+)
+def test_reading_documents_are_taken_whatever_words_are_in_them(query: str) -> None:
+    assert checked({"query": query}, GRAPHQL) == [GRAPHQL]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "mutation($after: String) { a }",
+        "query($after: String) { a } mutation M { b }",
+        "query($after: String) { a }#\rmutation M { b }",
+        'query($after: String) { a(s: "\\"") } mutation M { b }',
+        'query($after: String) { a(s: """ \\""" """) } mutation M { b }',
+        "subscription($after: String) { a }",
+        "fragment F on A { b } mutation($after: String) { a }",
+        '"what it does" mutation($after: String) { a }',
+    ],
+)
+def test_a_document_that_writes_is_refused(query: str) -> None:
+    with pytest.raises(ValueError, match=r"mutation|subscription"):
+        checked({"query": query}, GRAPHQL)
