@@ -1,0 +1,400 @@
+"""An application on our protocol layer with the tools, prompts and resources that the conformance suite of MCP asks for.
+
+What the layer does (`gateway.mcp.mcp_messages`) is the layer's: reading, versions, headers, errors, results. What the door never
+sends, since it has no session (log messages, progress, requests to a client of 2025), is this application's own.
+"""
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from aiohttp import hdrs, web
+from yarl import URL
+
+from gateway.mcp import mcp_messages as rpc
+from gateway.vault import Tokens
+
+SERVER: Final = {"name": "conformance", "version": "1"}
+PNG: Final = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
+WAV: Final = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA="
+TTL_MS: Final = 60_000
+LOCAL: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+OF_LEVELS: Final = {"logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
+CAPABILITIES: Final[dict[str, Any]] = {"tools": {}, "resources": {}, "prompts": {}, "completions": {}}
+OF_2025: Final[dict[str, Any]] = {**CAPABILITIES, "logging": {}, "resources": {"subscribe": True}}
+Send = Callable[[str, dict[str, Any]], Awaitable[None]]
+
+
+def text(said: str) -> dict[str, Any]:
+    return {"type": "text", "text": said}
+
+
+def form(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": []}
+
+
+def asks_for(member: str, message: str) -> dict[str, Any]:
+    schema = {"type": "object", "properties": {member: {"type": "string"}}, "required": [member]}
+    return {"method": "elicitation/create", "params": {"mode": "form", "message": message, "requestedSchema": schema}}
+
+
+def asks_model(prompt: str) -> dict[str, Any]:
+    messages = [{"role": "user", "content": text(prompt)}]
+    return {"method": "sampling/createMessage", "params": {"messages": messages, "maxTokens": 100}}
+
+
+ROOTS: Final[dict[str, Any]] = {"method": "roots/list", "params": {}}
+IMAGE: Final = {"type": "image", "data": PNG, "mimeType": "image/png"}
+
+
+def embedded(uri: str, media_type: str, said: str) -> dict[str, Any]:
+    return {"type": "resource", "resource": {"uri": uri, "mimeType": media_type, "text": said}}
+
+
+SIMPLE: Final[dict[str, list[dict[str, Any]]]] = {
+    "test_simple_text": [text("This is a simple text response for testing.")],
+    "test_image_content": [IMAGE],
+    "test_audio_content": [{"type": "audio", "data": WAV, "mimeType": "audio/wav"}],
+    "test_embedded_resource": [
+        embedded("test://embedded-resource", "text/plain", "This is an embedded resource content.")
+    ],
+    "test_multiple_content_types": [
+        text("Multiple content types test:"),
+        IMAGE,
+        embedded("test://mixed-content-resource", "application/json", '{"test":"data","value":123}'),
+    ],
+    "json_schema_2020_12_tool": [text("called")],
+}
+SCHEMA_2020_12: Final[dict[str, Any]] = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "$defs": {
+        "address": {
+            "$anchor": "addressDef",
+            "type": "object",
+            "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
+        }
+    },
+    "properties": {
+        "name": {"type": "string"},
+        "address": {"$ref": "#/$defs/address"},
+        "contactMethod": {"type": "string", "enum": ["phone", "email"]},
+        "phone": {"type": "string"},
+        "email": {"type": "string"},
+    },
+    "allOf": [{"anyOf": [{"required": ["phone"]}, {"required": ["email"]}]}],
+    "if": {"properties": {"contactMethod": {"const": "phone"}}, "required": ["contactMethod"]},
+    "then": {"required": ["phone"]},
+    "else": {"required": ["email"]},
+    "additionalProperties": False,
+}
+# What a client of 2026-07-28 is asked for before a tool answers, by the tool's name; `state`: whether a state goes with it.
+INPUT: Final[dict[str, dict[str, dict[str, Any]]]] = {
+    "test_input_required_result_elicitation": {"user_name": asks_for("name", "What is your name?")},
+    "test_input_required_result_sampling": {"capital_question": asks_model("What is the capital of France?")},
+    "test_input_required_result_list_roots": {"client_roots": ROOTS},
+    "test_input_required_result_request_state": {"confirm": asks_for("ok", "Please confirm")},
+    "test_input_required_result_tampered_state": {"confirm": asks_for("ok", "Please confirm")},
+    "test_input_required_result_multiple_inputs": {
+        "user_name": asks_for("name", "What is your name?"),
+        "greeting": asks_model("Generate a greeting"),
+        "client_roots": ROOTS,
+    },
+    "test_input_required_result_capabilities": {
+        "question": asks_model("What is the capital of France?"),
+        "user_name": asks_for("name", "What is your name?"),
+    },
+    "test_input_required_result_prompt": {"user_context": asks_for("context", "What context?")},
+    "test_streaming_elicitation": {"user_name": asks_for("name", "What is your name?")},
+}
+WITH_STATE: Final = frozenset(
+    {
+        "test_input_required_result_request_state",
+        "test_input_required_result_tampered_state",
+        "test_input_required_result_multiple_inputs",
+    }
+)
+ROUNDS: Final = "test_input_required_result_multi_round"
+CAPABILITY_OF: Final = {
+    "elicitation/create": "elicitation",
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+}
+# What a client of 2025 is asked for on the stream of its call.
+ONE_OF: Final = ["option1", "option2", "option3"]
+VALUES: Final = [{"const": f"value{n}", "title": f"Choice {n}"} for n in (1, 2, 3)]
+FORMS: Final[dict[str, dict[str, Any]]] = {
+    "test_elicitation_sep1034_defaults": form(
+        name={"type": "string", "default": "John Doe"},
+        age={"type": "integer", "default": 30},
+        score={"type": "number", "default": 95.5},
+        status={"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
+        verified={"type": "boolean", "default": True},
+    ),
+    "test_elicitation_sep1330_enums": form(
+        untitledSingle={"type": "string", "enum": ONE_OF},
+        titledSingle={"type": "string", "oneOf": VALUES},
+        legacyEnum={"type": "string", "enum": ["opt1", "opt2"], "enumNames": ["Option One", "Option Two"]},
+        untitledMulti={"type": "array", "minItems": 1, "maxItems": 3, "items": {"type": "string", "enum": ONE_OF}},
+        titledMulti={"type": "array", "minItems": 1, "maxItems": 3, "items": {"anyOf": VALUES}},
+    ),
+    "test_elicitation": form(response={"type": "string"}),
+}
+STREAMED: Final = frozenset(
+    {"test_tool_with_logging", "test_tool_with_progress", "test_sampling", "test_logging_tool", *FORMS}
+)
+FAILING: Final = frozenset({"test_error_handling", "test_missing_capability"})
+PROMPTS: Final[dict[str, list[str]]] = {
+    "test_simple_prompt": [],
+    "test_prompt_with_arguments": ["arg1", "arg2"],
+    "test_prompt_with_embedded_resource": ["resourceUri"],
+    "test_prompt_with_image": [],
+    "test_input_required_result_prompt": [],
+}
+RESOURCES: Final[dict[str, dict[str, Any]]] = {
+    "test://static-text": {"mimeType": "text/plain", "text": "This is the content of the static text resource."},
+    "test://static-binary": {"mimeType": "image/png", "blob": PNG},
+    "test://watched-resource": {"mimeType": "text/plain", "text": "Watched resource content"},
+}
+
+
+class ConformanceApplication:
+    """One address: `answer` is its handler."""
+
+    def __init__(self) -> None:
+        self._seals = Tokens([secrets.token_bytes(32)], "conformance")
+        self._waiting: dict[str, asyncio.Future[dict[str, Any]]] = {}
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        for given in (f"http://{request.host}", request.headers.get(hdrs.ORIGIN)):
+            if given is not None and URL(given).host not in LOCAL:
+                return web.Response(status=403)
+        if request.method != "POST":
+            return web.Response(status=405, headers={hdrs.ALLOW: "POST"})
+        body = await request.read()
+        message: rpc.RpcRequest | rpc.RpcNotification | None = None
+        try:
+            message = rpc.read_message(body, request.headers.items())
+            if isinstance(message, rpc.RpcNotification):
+                self._answered(json.loads(body))
+                return web.Response(status=202)
+            if message.method == "tools/call" and message.params.get("name") in STREAMED:
+                return await self._stream(request, message)
+            result, ttl_ms = self._result(message)
+            reply = rpc.result_reply(message, result, SERVER, ttl_ms)
+        except rpc.RpcError as fault:
+            asked = message if isinstance(message, rpc.RpcRequest) else None
+            reply = rpc.error_reply(fault, asked, asked.id if asked is not None else rpc.id_in(body))
+        headers = {"Mcp-Session-Id": "one"} if asks_first(message) else {}
+        return web.json_response(reply.body, status=reply.status, headers=headers)
+
+    def _result(self, message: rpc.RpcRequest) -> tuple[dict[str, Any], int | None]:
+        method, params = message.method, message.params
+        if method in LISTS:
+            return LISTS[method], TTL_MS
+        if method == "resources/read":
+            return {"contents": [resource(params.get("uri"), message.modern)]}, 0
+        if method == "prompts/get":
+            return self._prompt(message), None
+        if method == "completion/complete":
+            return {"completion": {"values": [], "total": 0, "hasMore": False}}, None
+        if method == "tools/call":
+            return self._called(message), None
+        if not message.modern:
+            if method == "initialize":
+                version = rpc.negotiated(params)
+                return {"protocolVersion": version, "capabilities": OF_2025, "serverInfo": SERVER}, None
+            if method == "ping" or method in OF_LEVELS:
+                return {}, None
+        raise rpc.RpcError(rpc.METHOD_NOT_FOUND, f"There is no method '{method}' here.")
+
+    # ── Tools that answer at once, or ask a client of 2026-07-28 first.
+
+    def _called(self, message: rpc.RpcRequest) -> dict[str, Any]:
+        name = message.params.get("name")
+        if name in SIMPLE:
+            return {"content": SIMPLE[name]}
+        if name == "test_error_handling":
+            return {"content": [text("This tool intentionally returns an error for testing")], "isError": True}
+        if name == "test_missing_capability":
+            if "sampling" not in message.capabilities:
+                needed = {"requiredCapabilities": {"sampling": {}}}
+                raise rpc.RpcError(rpc.MISSING_CAPABILITY, "This tool needs sampling.", needed)
+            return {"content": [text("sampling is there")]}
+        if name == ROUNDS:
+            return self._round(message) or {"content": [text("Both rounds are over.")]}
+        if name not in INPUT:
+            raise rpc.RpcError(rpc.INVALID_PARAMS, f"Unknown tool: {name}")
+        return self._asked(message, name) or {
+            "content": [text(f"state-ok {json.dumps(message.params['inputResponses'])}")]
+        }
+
+    def _asked(self, message: rpc.RpcRequest, name: str) -> dict[str, Any] | None:
+        """What the client is asked for; None: it has answered."""
+        wanted = INPUT[name]
+        if name == "test_input_required_result_capabilities":
+            wanted = {key: one for key, one in wanted.items() if CAPABILITY_OF[one["method"]] in message.capabilities}
+        answers = message.params.get("inputResponses")
+        if name in WITH_STATE and answers is not None:
+            self._opened(message.params.get("requestState"), name)
+        if isinstance(answers, dict) and all(fits(one, answers.get(key)) for key, one in wanted.items()):
+            return None
+        asked: dict[str, Any] = {"resultType": "input_required", "inputRequests": wanted}
+        return {**asked, "requestState": self._seals.seal(name)} if name in WITH_STATE else asked
+
+    def _round(self, message: rpc.RpcRequest) -> dict[str, Any] | None:
+        state = message.params.get("requestState")
+        step = 1 if state is None else int(self._opened(state, None)) + 1
+        if step > 2:
+            return None
+        wanted = {f"step{step}": asks_for("name" if step == 1 else "color", f"Step {step}")}
+        return {"resultType": "input_required", "inputRequests": wanted, "requestState": self._seals.seal(str(step))}
+
+    def _opened(self, state: Any, expected: str | None) -> str:
+        try:
+            found = self._seals.open(state)
+        except Exception as fault:
+            raise rpc.RpcError(rpc.INVALID_PARAMS, "requestState was changed.") from fault
+        if expected is not None and found != expected:
+            raise rpc.RpcError(rpc.INVALID_PARAMS, "requestState is of another tool.")
+        return found
+
+    def _prompt(self, message: rpc.RpcRequest) -> dict[str, Any]:
+        name, given = message.params.get("name"), message.params.get("arguments", {})
+        if name == "test_input_required_result_prompt":
+            return self._asked(message, name) or {"messages": [said(text("Prompt with context."))]}
+        if name == "test_simple_prompt":
+            return {"messages": [said(text("This is a simple prompt for testing."))]}
+        if name == "test_prompt_with_arguments":
+            shown = f"Prompt with arguments: arg1='{given['arg1']}', arg2='{given['arg2']}'"
+            return {"messages": [said(text(shown))]}
+        if name == "test_prompt_with_embedded_resource":
+            block = embedded(given["resourceUri"], "text/plain", "Embedded resource content for testing.")
+            return {"messages": [said(block), said(text("Please process the embedded resource above."))]}
+        if name == "test_prompt_with_image":
+            return {"messages": [said(IMAGE), said(text("Please analyze the image above."))]}
+        raise rpc.RpcError(rpc.INVALID_PARAMS, f"Unknown prompt: {name}")
+
+    # ── Streams: what comes before the result, and answers of a client of 2025 to what it was asked on one.
+
+    async def _stream(self, request: web.Request, message: rpc.RpcRequest) -> web.StreamResponse:
+        response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream"})
+        await response.prepare(request)
+
+        async def event(body: Mapping[str, Any]) -> None:
+            await response.write(f"event: message\ndata: {json.dumps(body)}\n\n".encode())
+
+        async def send(method: str, params: dict[str, Any]) -> None:
+            await event({"jsonrpc": "2.0", "method": method, "params": params})
+
+        async def ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
+            request_id = f"ask-{id(response)}"
+            answer = self._waiting[request_id] = asyncio.get_running_loop().create_future()
+            await event({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params})
+            return await answer
+
+        result = await self._told(message, send, ask)
+        reply = rpc.result_reply(message, result, SERVER, None)
+        assert reply.body is not None
+        await event(reply.body)
+        await response.write_eof()
+        return response
+
+    async def _told(self, message: rpc.RpcRequest, send: Send, ask: Any) -> dict[str, Any]:
+        name, given = message.params["name"], message.params.get("arguments", {})
+        if name in ("test_tool_with_logging", "test_logging_tool"):
+            for data in ("Tool execution started", "Tool processing data", "Tool execution completed"):
+                if not message.modern:
+                    await send("notifications/message", {"level": "info", "data": data})
+            return {"content": [text("Tool with logging executed successfully")]}
+        if name == "test_tool_with_progress":
+            token = message.params.get("_meta", {}).get("progressToken")
+            for done in (0, 50, 100) if token is not None else ():
+                await send("notifications/progress", {"progressToken": token, "progress": done, "total": 100})
+            return {"content": [text(str(token))]}
+        if name == "test_sampling":
+            wanted = asks_model(given.get("prompt", ""))
+            answer = await ask(wanted["method"], wanted["params"])
+            return {"content": [text(f"LLM response: {answer['content']['text']}")]}
+        wanted = {"message": given.get("message", "Please fill in the form"), "requestedSchema": FORMS[name]}
+        answer = await ask("elicitation/create", wanted)
+        said = f"action={answer['action']}, content={json.dumps(answer.get('content', {}))}"
+        return {"content": [text(f"Elicitation completed: {said}; User response: {said}")]}
+
+    def _answered(self, body: Any) -> None:
+        waiting = self._waiting.pop(body.get("id"), None) if isinstance(body, dict) else None
+        if waiting is not None:
+            waiting.set_result(body.get("result", {}))
+
+
+def asks_first(message: Any) -> bool:
+    return isinstance(message, rpc.RpcRequest) and message.method == "initialize"
+
+
+def said(content: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+def fits(wanted: Mapping[str, Any], answer: Any) -> bool:
+    """Whether an answer is one to what was asked: of a form, all that is required, in texts."""
+    if not isinstance(answer, dict):
+        return False
+    if wanted["method"] != "elicitation/create":
+        return True
+    content, required = answer.get("content"), wanted["params"]["requestedSchema"]["required"]
+    return answer.get("action") == "accept" and isinstance(content, dict) and all(name in content for name in required)
+
+
+def arguments(names: list[str]) -> list[dict[str, Any]]:
+    return [{"name": name, "description": name, "required": True} for name in names]
+
+
+def listed() -> list[dict[str, Any]]:
+    names = [*SIMPLE, *FAILING, *sorted(STREAMED), *(name for name in INPUT if "prompt" not in name), ROUNDS]
+    schemas = {"json_schema_2020_12_tool": SCHEMA_2020_12}
+    return [
+        {"name": name, "description": f"{name}.", "inputSchema": schemas.get(name, {"type": "object"})}
+        for name in names
+    ]
+
+
+def resource(uri: Any, modern: bool) -> dict[str, Any]:
+    if uri in RESOURCES:
+        return {"uri": uri, **RESOURCES[uri]}
+    if isinstance(uri, str) and uri.startswith("test://template/"):
+        number = uri.removeprefix("test://template/").partition("/")[0]
+        shown = {"id": number, "templateTest": True, "data": f"Data for ID: {number}"}
+        return {"uri": uri, "mimeType": "application/json", "text": json.dumps(shown)}
+    raise rpc.RpcError(rpc.INVALID_PARAMS if modern else -32002, "Resource not found", {"uri": uri})
+
+
+LISTS: Final[dict[str, dict[str, Any]]] = {
+    "server/discover": {"supportedVersions": list(rpc.REVISIONS), "capabilities": CAPABILITIES},
+    "tools/list": {"tools": listed()},
+    "resources/list": {"resources": [{"uri": uri, "name": uri} for uri in RESOURCES]},
+    "resources/templates/list": {
+        "resourceTemplates": [{"uriTemplate": "test://template/{id}/data", "name": "template"}]
+    },
+    "prompts/list": {
+        "prompts": [
+            {"name": name, "description": name, "arguments": arguments(names)} for name, names in PROMPTS.items()
+        ]
+    },
+}
+
+
+@asynccontextmanager
+async def conformance_application() -> AsyncIterator[str]:
+    """Its address."""
+    application = web.Application()
+    application.router.add_route("*", "/mcp", ConformanceApplication().answer)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,102 @@
+"""Published MCP clients, unchanged, at the agent door: they list, call, are refused, and get the link of a missing connection."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fakes.agents import CONNECT, agents
+from tests.mcp_clients import environments
+
+HERE = Path(__file__).parent
+LIMIT_S = 120
+# Each with the package that has it.
+OF_PYTHON = {
+    "auto": "fastmcp",
+    "legacy": "fastmcp",
+    "2026-07-28": "fastmcp",
+    "fastmcp": "fastmcp",
+    "openai-agents": "openai-agents",
+    "langchain-mcp-adapters": "langchain-mcp-adapters",
+    "pydantic-ai-slim": "pydantic-ai-slim",
+}
+OF_NODE = ("@ai-sdk/mcp", "@modelcontextprotocol/client")
+OPENS_LINKS = ("auto", "2026-07-28")
+RULES = "GET /base/v1/search as search_issues", "GET /base/v1/me as get_me"
+
+
+async def ran(*command: str | Path, folder: Path) -> str:
+    process = await asyncio.create_subprocess_exec(
+        *map(str, command),
+        env=environments.environ(),
+        cwd=folder,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(LIMIT_S):
+        out, faults = await process.communicate()
+    assert out, faults.decode()[-3000:]
+    return out.decode()
+
+
+async def answered(client: str, url: str, key: str) -> dict[str, Any]:
+    if client in OF_NODE:
+        node, modules = await asyncio.to_thread(environments.node)
+        out = await ran(node, HERE / "agent_calls.mjs", client, f"{url}/mcp", key, folder=modules.parent)
+    else:
+        interpreter = await asyncio.to_thread(environments.python, OF_PYTHON[client])
+        out = await ran(interpreter, HERE / "agent_calls.py", client, f"{url}/mcp", key, folder=HERE)
+    found: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("client", [*OF_PYTHON, *OF_NODE])
+async def test_a_published_client_lists_calls_and_is_refused(tmp_path: Path, client: str) -> None:
+    environments.only_when_asked()
+    async with agents(tmp_path) as door:
+        scopes = ["environment:proxy", CONNECT]
+        whole = await door.key(*RULES, scopes=scopes)
+        found = await answered(client, door.running.url, whole)
+        assert found["tools"] == ["search_issues", "get_me"]
+        search, refused, me = found["results"]
+        assert (search["error"], me["error"]) == (False, False), found
+        assert "/base/v1/search?q=x" in search["text"]
+        assert refused["error"] is True
+        assert "Rule: rules" in refused["text"] or '"rule":"rules"' in refused["text"]
+        assert [path for _, path, _, _ in door.provider.calls] == ["/base/v1/search?q=x", "/base/v1/me"]
+        lost = await door.key(*RULES, scopes=scopes, limits={"connections": ["lane/c9"]})
+        found = await answered(client, door.running.url, lost)
+        last = found["results"][2]
+        assert last["error"] is True
+        assert f"{door.running.url}/connect" in (found["asked"][0] if found["asked"] else last["text"])
+        assert bool(found["asked"]) is (client in OPENS_LINKS)
+
+
+async def test_the_inspector_lists_and_calls(tmp_path: Path) -> None:
+    environments.only_when_asked()
+    node, modules = await asyncio.to_thread(environments.node)
+    inspector = modules / "@modelcontextprotocol" / "inspector" / "clients" / "launcher" / "build" / "index.js"
+    async with agents(tmp_path) as door:
+        key = await door.key(*RULES)
+
+        async def asked(*more: str) -> Any:
+            address = (
+                "--cli",
+                f"{door.running.url}/mcp",
+                "--transport",
+                "http",
+                "--header",
+                f"Authorization: Bearer {key}",
+            )
+            return json.loads(await ran(node, inspector, *address, *more, folder=tmp_path))
+
+        listed = await asked("--method", "tools/list")
+        assert [tool["name"] for tool in listed["tools"]] == ["search_issues", "get_me"]
+        called = await asked("--method", "tools/call", "--tool-name", "get_me")
+        assert called["structuredContent"]["path"] == "/base/v1/me"
+        key = await door.key(*RULES, limits={"connections": ["lane/c9"]})
+        refused = await asked("--method", "tools/call", "--tool-name", "get_me")
+        assert "unknown_connection" in json.dumps(refused)

@@ -1,0 +1,70 @@
+"""The protocol's conformance suite (npm `@modelcontextprotocol/conformance`): at an application on our protocol layer all server
+scenarios that a revision requires, at the door those that need no tools of the suite's own.
+"""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.agents import agents
+from tests.mcp_clients import environments
+from tests.mcp_clients.conformance_application import conformance_application
+
+LIMIT_S = 300
+REVISIONS = ("2025-11-25", "2026-07-28")
+AT_THE_DOOR = {
+    "2025-11-25": ("server-initialize", "ping", "tools-list", "resources-list", "dns-rebinding-protection"),
+    "2026-07-28": (
+        "tools-list",
+        "resources-list",
+        "server-sse-multiple-streams",
+        "http-header-validation",
+        "input-required-result-unsupported-methods",
+        "sep-2164-resource-not-found",
+        "dns-rebinding-protection",
+    ),
+}
+_COUNTED = re.compile(r"^[✓✗] ([a-z0-9-]+): (\d+) passed, (\d+) failed", re.MULTILINE)
+
+
+async def suite(folder: Path, url: str, *options: str) -> tuple[int, str]:
+    """Its exit status, and what it printed."""
+    node, modules = await asyncio.to_thread(environments.node)
+    program = modules / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
+    process = await asyncio.create_subprocess_exec(
+        *(str(node), str(program), "server", "--url", url, *options),
+        env=environments.environ(),
+        cwd=folder,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    async with asyncio.timeout(LIMIT_S):
+        out, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode()
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+async def test_all_scenarios_that_a_revision_requires_pass(tmp_path: Path, revision: str) -> None:
+    environments.only_when_asked()
+    async with conformance_application() as url:
+        status, out = await suite(tmp_path, url, "--requirements", revision)
+    assert status == 0, out[-6000:]
+    counted = {name: int(passed) for name, passed, _ in _COUNTED.findall(out)}
+    assert len(counted) > 30, out[-6000:]
+
+
+@pytest.mark.parametrize(("revision", "scenario"), [(one, name) for one in REVISIONS for name in AT_THE_DOOR[one]])
+async def test_scenarios_without_tools_of_their_own_pass_at_the_door(
+    tmp_path: Path, revision: str, scenario: str
+) -> None:
+    environments.only_when_asked()
+    async with agents(tmp_path) as door:
+        rules = ["GET /base/v1/search as search_issues"]
+        wish = {"kind": "capability", "display_name": "suite", "limits": {"connections": ["lane/c1"], "rules": rules}}
+        made = await door.running.json("POST", "/environment/api-keys", json=wish, expect=200)
+        url = f"{door.running.url}/c/{made['data']['secret']}/mcp"
+        status, out = await suite(tmp_path, url, "--scenario", scenario, "--spec-version", revision, "--force")
+    assert status == 0, out[-6000:]
