@@ -19,6 +19,7 @@ SECTIONS: Final = {
     "": "Now",
     "connections": "Connections",
     "calls": "Calls",
+    "providers": "Providers",
     "integrations": "Integrations",
     "keys": "Keys",
     "events": "Events",

@@ -14,6 +14,7 @@ from gateway.console import (
     integration_views,
     key_views,
     now_view,
+    provider_views,
 )
 from gateway.console.console_page import SignedIn, View, as_json, console_path, render
 from gateway.console.sign_in import acting, refused, signed_in
@@ -36,6 +37,7 @@ VIEWS: Final[dict[str, ViewOf]] = {
     "connection": connection_views.connection,
     "calls": call_views.calls,
     "call": call_views.call,
+    "providers": provider_views.providers,
     "integrations": integration_views.integrations,
     "keys": key_views.keys,
     "key": key_views.key,

@@ -25,6 +25,7 @@ VIEWS = {
     "connection": "/dev/connection?integration=tracker&id=anna",
     "calls": "/dev/calls",
     "call": "/dev/call?id={call}",
+    "providers": "/dev/providers",
     "integrations": "/dev/integrations",
     "keys": "/dev/keys",
     "key": "/dev/key?id=1&method=DELETE&path=/items/1",
