@@ -10,6 +10,8 @@
     connection_views              connections and one of them: its story, refresh, reconnect link, delete
     call_views                    the call log, and one request with all that happened under it
     key_views, event_views        keys and what they may do, revoke; deliveries and sending again
+    incident_views, incident_report   what an integration or a key did within a time, and all of it ended
+    asked_query                   what a page's address asks for
     audit_view                    who did what, and which key used which connection how often
     integration_views             integrations and their settings
     charts                        figures as inline SVG

@@ -24,6 +24,7 @@ SECTIONS: Final = {
     "keys": "Keys",
     "events": "Events",
     "audit": "Audit",
+    "incident": "Incident",
 }
 """The first of each address below an environment, and its name in the menu."""
 

@@ -11,6 +11,7 @@ from gateway.console import (
     call_views,
     connection_views,
     event_views,
+    incident_views,
     integration_views,
     key_views,
     now_view,
@@ -43,6 +44,7 @@ VIEWS: Final[dict[str, ViewOf]] = {
     "key": key_views.key,
     "events": event_views.events,
     "audit": audit_view.audit,
+    "incident": incident_views.incident,
 }
 ACTS: Final[dict[str, Act]] = {
     "connection/refresh": connection_views.refresh,
@@ -50,6 +52,7 @@ ACTS: Final[dict[str, Act]] = {
     "connection/delete": connection_views.delete,
     "key/revoke": key_views.revoke,
     "events/replay": event_views.replay,
+    "incident/revoke": incident_views.revoke,
 }
 JSON: Final = ".json"
 

@@ -1,7 +1,7 @@
 """Sums over the call log, added with each batch, so that a page about a day reads some hundred rows instead of millions.
 
-The same table in both databases. A row counts operations of a quarter of an hour by kind, integration and result; those that
-`call_log.sample` leaves out are not counted.
+The same table in both databases, with two kinds of rows. One counts an environment's calls of a quarter of an hour; the other,
+operations of an hour by kind, integration and result. What `call_log.sample` leaves out is not counted.
 """
 
 from bisect import bisect_left
@@ -15,10 +15,14 @@ from gateway.records.traffic import SLOT_S, TIMES_MS, PlaceTotal, SlotTotal, Tra
 
 TABLE: Final = "call_totals"
 KEY: Final = ("environment", "slot", "kind", "integration_id", "reason")
-SUMS: Final = ("calls", "timed", "gateway_ms", "token_ms", "upstream_ms")
+SUMS: Final = ("calls", "failed", "timed", "gateway_ms", "token_ms", "upstream_ms")
 CLASSES: Final = tuple(f"t{n}" for n in range(len(TIMES_MS) + 1))
 COLUMNS: Final = (*KEY, *SUMS, "last_at", *CLASSES)
-_FIRST_CLASS: Final = len(SUMS) + 1
+_LAST: Final = len(SUMS)
+_FIRST_CLASS: Final = _LAST + 1
+SLOTS_AN_HOUR: Final = 3600 // SLOT_S
+ALL_CALLS: Final = -1
+"""In place of a kind, in rows of a quarter of an hour."""
 
 
 def schema(*, suffix: str = "") -> str:
@@ -44,7 +48,7 @@ def upsert(mark: Callable[[int], str], greatest: str) -> str:
 def totals_of(records: Iterable[ExchangeRecord | Operation]) -> list[tuple[Any, ...]]:
     """Rows in the order of `COLUMNS`, sorted, so that no two writers wait for each other."""
     found: dict[tuple[Any, ...], list[Any]] = {}
-    empty = [0, 0, 0.0, 0.0, 0.0, 0.0, *[0] * len(CLASSES)]
+    empty = [0, 0, 0, 0.0, 0.0, 0.0, 0.0, *[0] * len(CLASSES)]
     for one in records:
         kind = KINDS.index(one.kind) if isinstance(one, Operation) else 0
         status, at = one.status, one.at.timestamp()
@@ -54,33 +58,50 @@ def totals_of(records: Iterable[ExchangeRecord | Operation]) -> list[tuple[Any, 
         if sums is None:
             sums = found[key] = empty.copy()
         sums[0] += 1
-        if at > sums[5]:
-            sums[5] = at
+        if at > sums[_LAST]:
+            sums[_LAST] = at
         upstream_ms = one.upstream_ms
         if upstream_ms is not None:
-            sums[1] += 1
-            sums[2] += one.gateway_ms or 0.0
-            sums[3] += one.token_ms or 0.0
-            sums[4] += upstream_ms
+            sums[2] += 1
+            sums[3] += one.gateway_ms or 0.0
+            sums[4] += one.token_ms or 0.0
+            sums[5] += upstream_ms
             if upstream_ms > 0:
                 sums[_FIRST_CLASS + bisect_left(TIMES_MS, upstream_ms)] += 1
-    return sorted((*key, *sums) for key, sums in found.items())
+    rows: dict[tuple[Any, ...], list[Any]] = {}
+    for (environment, slot, kind, integration_id, reason), sums in found.items():
+        sums[1] = sums[0] if reason else 0
+        _add(rows, (environment, slot - slot % SLOTS_AN_HOUR, kind, integration_id, reason), sums)
+        if kind == 0:
+            _add(rows, (environment, slot, ALL_CALLS, "", ""), sums)
+    return sorted((*key, *sums) for key, sums in rows.items())
+
+
+def _add(rows: dict[tuple[Any, ...], list[Any]], key: tuple[Any, ...], sums: list[Any]) -> None:
+    there = rows.get(key)
+    if there is None:
+        rows[key] = sums.copy()
+        return
+    last = max(there[_LAST], sums[_LAST])
+    rows[key] = [one + other for one, other in zip(there, sums, strict=True)]
+    rows[key][_LAST] = last
 
 
 def by_slot(mark: Callable[[int], str]) -> str:
     """Of the calls of an environment since a slot."""
-    sums = ", ".join(f"sum({name})" for name in SUMS)
     return (
-        f"SELECT slot, {sums}, sum(CASE WHEN reason <> '' THEN calls ELSE 0 END) FROM {TABLE}"
-        f" WHERE environment = {mark(1)} AND slot >= {mark(2)} AND kind = 0 GROUP BY slot ORDER BY slot"
+        f"SELECT slot, {', '.join(SUMS)} FROM {TABLE}"
+        f" WHERE environment = {mark(1)} AND slot >= {mark(2)} AND kind = {ALL_CALLS} ORDER BY slot"
     )
 
 
 def by_place(mark: Callable[[int], str]) -> str:
+    """From the hour on in which the slot lies."""
     classes = ", ".join(f"sum({name})" for name in CLASSES)
     return (
         f"SELECT kind, integration_id, reason, sum(calls), max(last_at), {classes} FROM {TABLE}"
-        f" WHERE environment = {mark(1)} AND slot >= {mark(2)} GROUP BY kind, integration_id, reason"
+        f" WHERE environment = {mark(1)} AND slot >= {mark(2)} - {SLOTS_AN_HOUR - 1} AND kind <> {ALL_CALLS}"
+        " GROUP BY kind, integration_id, reason"
     )
 
 
@@ -95,7 +116,7 @@ def traffic(slots: Iterable[Sequence[Any]], places: Iterable[Sequence[Any]]) -> 
             SlotTotal(
                 _time(slot * SLOT_S), int(calls), int(failed), int(timed), float(own), float(token), float(upstream)
             )
-            for slot, calls, timed, own, token, upstream, failed in slots
+            for slot, calls, failed, timed, own, token, upstream in slots
         ],
         [
             PlaceTotal(KINDS[kind], integration, reason, int(calls), _time(last_at), tuple(map(int, classes)))

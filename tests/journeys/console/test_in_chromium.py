@@ -31,6 +31,7 @@ VIEWS = {
     "key": "/dev/key?id=1&method=DELETE&path=/items/1",
     "events": "/dev/events",
     "audit": "/dev/audit",
+    "incident": "/dev/incident?key=1&since=2h",
 }
 SHOTS = os.environ.get("GATEWAY_SCREENSHOTS")
 
