@@ -3,13 +3,14 @@
 from typing import Final
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware as AiohttpMiddleware
 from multidict import istr
 
 from gateway import clock
 from gateway.http.added_fields import ATTEMPTS, SERVER_TIMING, server_timing
 from gateway.middleware.capability import masked
-from gateway.middleware.chain import Handler
-from gateway.middleware.error_shape import MARK
+from gateway.middleware.chain import Handler, Middleware
+from gateway.middleware.error_shape import MARK, error_shape
 from gateway.middleware.facts import (
     ASKED,
     CALLER,
@@ -163,9 +164,16 @@ def _traceparent(request: web.Request) -> str | None:
 # ── What no route takes is noted too: who looks for a wrong address or method in the log is to find it.
 
 
-@web.middleware
-async def unrouted(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """For an application that is ours altogether; a request with a route is noted by its own chain."""
-    if request.match_info.http_exception is None:
-        return await handler(request)
-    return await access_log(request, handler)
+def unrouted(instead: Middleware) -> AiohttpMiddleware:
+    """For an application that is ours altogether; a request with a route is noted by its own chain.
+
+    `instead`: gets what has no route, with the handler that refuses it.
+    """
+
+    @web.middleware
+    async def noted(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.match_info.http_exception is None:
+            return await handler(request)
+        return await access_log(request, lambda one: error_shape(one, lambda it: instead(it, handler)))
+
+    return noted

@@ -15,13 +15,14 @@ from gateway.middleware.error_shape import error_shape
 from gateway.middleware.request_id import request_id
 from gateway.observe import logs
 from gateway.observe.metrics import MetricsPage
+from gateway.pages import lazy_pages
 from gateway.pages.templates import setup_templates
 from gateway.refresh.through_parent import ParentLink
 from gateway.runtime import RUNTIME
 
 BODY_LIMIT_BYTES: Final = 1 << 20
-# So that an unknown path is noted, and answered in the same shape.
-OWN_MIDDLEWARES: Final = (request_id, unrouted, error_shape)
+# So that an unknown path is noted, and answered in the same shape, or with a page.
+OWN_MIDDLEWARES: Final = (request_id, unrouted(lazy_pages.front_door), error_shape)
 
 SEATED: Final = web.AppKey("seated", Checked)
 """What an application starts with: checked when it was seated, before anything is opened."""

@@ -102,6 +102,7 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/providers/{provider}/operations", SHOWN(provider_operations.list_operations)),
     ("OPTIONS", "/providers/{provider}/operations", CALLED(options)),
     ("GET", "/providers/{provider}/guide", OPEN(lazy_pages.guide)),
+    ("GET", "/guides", OPEN(lazy_pages.guides)),
     ("GET", "/integrations", SHOWN(integrations.list_integrations)),
     ("POST", "/integrations", API(integrations.create_integration)),
     ("OPTIONS", "/integrations", CALLED(options)),

@@ -34,6 +34,7 @@ COMMANDS = {
     "logs": Command("gateway.cli.logs:logs", "what happened: calls, refreshes, authorizations, deliveries, webhooks"),
     "console": Command("gateway.cli.console:console", "print a link that signs an operator in to the console"),
     "audit": Command("gateway.cli.audit:audit", "who did what: show, export, verify, count the use of credentials"),
+    "incident": Command("gateway.cli.incident:incident", "what an integration or a key did within a time, and end it"),
     "events": Command("gateway.cli.events:events", "events sent to your application, and sending it again"),
     "keys": Command("gateway.cli.keys:keys", "secret keys and capability addresses, and the keys that seal everything"),
     "backup": Command("gateway.cli.backup_restore:backup", "copy the database while gateways serve from it"),

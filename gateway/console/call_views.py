@@ -9,13 +9,14 @@ from aiohttp import web
 
 from gateway import clock
 from gateway.api.logs import shown
+from gateway.api.request_body import wrong_query
 from gateway.connections.operation_search import NARROWER, connections_of
+from gateway.console.asked_query import asked_moment, asked_number, asked_of
 from gateway.console.charts import Part, parts
 from gateway.console.console_page import View
 from gateway.errors import InvalidRequest, NotFound
 from gateway.records.operation import KINDS, OperationFilter, StoredOperation, status_range
 from gateway.runtime import RUNTIME, generation_of
-from gateway.timestamps import ago
 
 ROWS: Final = 50
 LIVE_S: Final = 3
@@ -27,7 +28,7 @@ ANY_TIME_APART: Final = timedelta(hours=1)
 
 
 async def calls(request: web.Request, environment: str) -> View:
-    asked = {name: request.query.get(name, "").strip()[:255] for name in FIELDS}
+    asked = asked_of(request.query, FIELDS)
     wanted = await _wanted(request, environment, asked)
     page = await request.app[RUNTIME].store.call_log.find(wanted)
     data = {
@@ -53,30 +54,22 @@ def row(one: StoredOperation) -> dict[str, Any]:
 async def _wanted(request: web.Request, environment: str, asked: dict[str, str]) -> OperationFilter:
     """Raises InvalidRequest."""
     now = clock.now()
-    moments = {name: ago(asked[name].replace(" ", "+"), now) for name in ("since", "until") if asked[name]}
     status = status_range(asked["status"]) if asked["status"] else None
-    numbers = {name: asked[name] for name in ("key", "before") if asked[name]}
     for name, wrong, form in (
-        ("since", asked["since"] and moments["since"] is None, "30m, 2h, 3d or a time in ISO 8601"),
-        ("until", asked["until"] and moments["until"] is None, "30m, 2h, 3d or a time in ISO 8601"),
         ("status", asked["status"] and status is None, "a status such as 404, or a class such as 4xx"),
         ("text", len(asked["text"]) == 1, "two characters or more"),
         ("kind", asked["kind"] and asked["kind"] not in KINDS, "one of the list"),
-        *(
-            (name, not (text.isascii() and text.isdigit() and len(text) < 19), "a number")
-            for name, text in numbers.items()
-        ),
     ):
         if wrong:
-            raise InvalidRequest("invalid_query_params", f"'{name}' takes {form}.")
+            raise wrong_query(name, f"'{name}' takes {form}.")
     wanted = OperationFilter(
         environment,
-        since=moments.get("since"),
-        until=moments.get("until"),
+        since=asked_moment(asked, "since", now),
+        until=asked_moment(asked, "until", now),
         kind=next((kind for kind in KINDS if kind == asked["kind"]), None),
         integration_id=asked["integration"] or None,
         connection_id=asked["connection"] or None,
-        key_id=int(numbers["key"]) if "key" in numbers else None,
+        key_id=asked_number(asked, "key"),
         status=status,
         failed=True if asked["failed"] else None,
         error_code=asked["code"] or None,
@@ -84,7 +77,7 @@ async def _wanted(request: web.Request, environment: str, asked: dict[str, str])
         text=asked["text"] or None,
         request_id=asked["request"] or None,
         trace_id=asked["trace"] or None,
-        before=int(numbers["before"]) if "before" in numbers else None,
+        before=asked_number(asked, "before"),
         limit=ROWS,
     )
     if not asked["end_user"]:

@@ -1,6 +1,7 @@
-"""Figures as inline SVG: bars over time, and the parts of one duration. No script, no style attribute, a text for readers."""
+"""Figures as inline SVG: bars over time, areas over time, the parts of one duration. No script, no style attribute, a text for
+readers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 WIDTH: Final = 720
@@ -29,6 +30,27 @@ def bars(given: Sequence[Bar]) -> dict[str, object]:
 
 def _text(bar: Bar) -> str:
     return f"{bar.label}: {bar.total}, {bar.failed} failed"
+
+
+def areas(named: Mapping[str, Sequence[float]]) -> dict[str, object]:
+    """Areas upon each other, the first at the bottom, as SVG paths. Each has one value for each step of time."""
+    steps = max((len(values) for values in named.values()), default=0)
+    below = [0.0] * steps
+    whole = [sum(values[n] for values in named.values()) for n in range(steps)]
+    most = max(whole, default=0.0)
+    shapes = []
+    for name, values in named.items():
+        above = [low + value for low, value in zip(below, values, strict=True)]
+        upper = [_point(n, steps, value, most) for n, value in enumerate(above)]
+        lower = [_point(n, steps, value, most) for n, value in reversed(list(enumerate(below)))]
+        shapes.append({"name": name, "path": f"M{' '.join([*upper, *lower])}Z" if steps else ""})
+        below = above
+    return {"width": WIDTH, "height": HEIGHT, "areas": shapes, "most": round(most, 1)}
+
+
+def _point(place: int, steps: int, value: float, most: float) -> str:
+    x = WIDTH * (place + 0.5) / steps
+    return f"{x:.0f},{HEIGHT - (HEIGHT * value / most if most else 0):.1f}"
 
 
 class Part(NamedTuple):

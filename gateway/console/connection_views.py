@@ -4,7 +4,6 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from gateway import clock
 from gateway.access.caller import Caller
 from gateway.api import connect_endpoints
 from gateway.api.connection_json import listed, stamp, state_and_story
@@ -108,9 +107,8 @@ async def _found(request: web.Request, environment: str, named: Any) -> Connecti
     return one
 
 
-def _page_of(request: web.Request, ref: ConnectionRef, **more: str) -> str:
-    query = {"integration": ref.integration_id, "id": ref.connection_id, **more}
-    return console_path(request, ref.environment, "connection", **query)
+def _page_of(request: web.Request, ref: ConnectionRef) -> str:
+    return console_path(request, ref.environment, "connection", integration=ref.integration_id, id=ref.connection_id)
 
 
 async def refresh(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View | str:
@@ -166,7 +164,6 @@ async def delete(request: web.Request, _who: SignedIn, environment: str, fields:
         "message": f"{one.ref.connection_id} of {one.ref.integration_id} is gone here"
         + (", and its grant at the provider." if deleted.at_provider else "; its grant at the provider may remain."),
         "details": outcomes,
-        "at": clock.now().isoformat(timespec="seconds"),
         "back": console_path(request, environment, "connections"),
     }
     return View("outcome.html", data, "connections")

@@ -19,10 +19,12 @@ SECTIONS: Final = {
     "": "Now",
     "connections": "Connections",
     "calls": "Calls",
+    "providers": "Providers",
     "integrations": "Integrations",
     "keys": "Keys",
     "events": "Events",
     "audit": "Audit",
+    "incident": "Incident",
 }
 """The first of each address below an environment, and its name in the menu."""
 

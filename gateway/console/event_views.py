@@ -6,6 +6,7 @@ from aiohttp import web
 
 from gateway import clock
 from gateway.api.connection_json import stamp
+from gateway.console.asked_query import asked_number, asked_of
 from gateway.console.console_page import SignedIn, View, console_path
 from gateway.errors import InvalidRequest
 from gateway.records.event import Delivery, DeliveryState
@@ -17,18 +18,16 @@ ROWS: Final = 50
 
 
 async def events(request: web.Request, environment: str) -> View:
-    asked = {name: request.query.get(name, "").strip()[:255] for name in ("state", "connection", "cursor")}
+    asked = asked_of(request.query, ("state", "connection", "cursor"))
     state = next((one for one in DeliveryState if one.value == asked["state"]), None)
     if asked["state"] and state is None:
         raise InvalidRequest("invalid_query_params", "'state' takes pending, delivered or dead.")
-    if asked["cursor"] and not (asked["cursor"].isascii() and asked["cursor"].isdigit() and len(asked["cursor"]) < 19):
-        raise InvalidRequest("invalid_query_params", "'cursor' takes a number.")
     wanted = EventFilter(
         environment=environment,
         state=state,
         connection_id=asked["connection"] or None,
         limit=ROWS + 1,
-        cursor=int(asked["cursor"]) if asked["cursor"] else None,
+        cursor=asked_number(asked, "cursor"),
     )
     found = await request.app[RUNTIME].store.event_log.list(wanted)
     data = {

@@ -1,9 +1,8 @@
-"""What needs a person now, the most urgent first, and the newest calls in figures."""
+"""What needs a person now, the most urgent first, and the calls of 24 hours in figures."""
 
 import shutil
-from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,21 +10,23 @@ from aiohttp import web
 
 from gateway import clock
 from gateway.api.connection_json import stamp
-from gateway.console.call_views import row
-from gateway.console.charts import Bar, bars
+from gateway.console.charts import Bar, areas, bars
 from gateway.console.connection_views import summary
 from gateway.console.console_page import View
 from gateway.console.event_views import delivery
+from gateway.console.failure_causes import cause_of
+from gateway.errors import Unavailable
 from gateway.records.event import DeliveryState
-from gateway.records.operation import OperationFilter, StoredOperation
+from gateway.records.traffic import SLOT_S, PlaceTotal, SlotTotal, Traffic, quantile_ms
 from gateway.runtime import RUNTIME, Runtime
 from gateway.store import EventFilter, ListFilter
 
 ROWS: Final = 10
-LOOKED_AT: Final = 500
-FAILURES_WITHIN: Final = timedelta(hours=24)
+WITHIN: Final = timedelta(hours=24)
 ENDING_WITHIN: Final = timedelta(days=7)
-BARS: Final = 48
+SLOTS_A_BAR: Final = 2
+BARS: Final = int(WITHIN.total_seconds()) // SLOT_S // SLOTS_A_BAR
+PARTS: Final = {"gateway": "gateway_ms", "token": "token_ms", "provider": "upstream_ms"}
 FULL_BYTES: Final = 1 << 30
 FULL_SHARE: Final = 0.05
 CLOCK_OFF_S: Final = 5.0
@@ -37,24 +38,27 @@ async def now(request: web.Request, environment: str) -> View:
     trouble = await store.connections.list(environment, ListFilter(in_trouble=True, limit=ROWS + 1))
     ending = await store.connections.list(environment, ListFilter(dies_before=at + ENDING_WITHIN, limit=ROWS + 1))
     dead = await store.event_log.list(EventFilter(environment=environment, state=DeliveryState.DEAD, limit=ROWS + 1))
-    failed = await store.call_log.find(
-        OperationFilter(environment, since=at - FAILURES_WITHIN, failed=True, limit=LOOKED_AT)
-    )
-    newest = await store.call_log.find(OperationFilter(environment, kind="call", limit=LOOKED_AT))
     waiting = [one for one in await store.deliveries.backlog() if one.environment == environment]
+    wrong = alarms(runtime)
+    try:
+        found = await store.call_log.totals(environment, at - WITHIN)
+    except Unavailable as fault:
+        found = Traffic()
+        wrong.append({"what": fault.message, "do": "Check its disk; calls go on and are not logged meanwhile."})
+    failed = sorted((one for one in found.places if one.reason), key=lambda one: -one.calls)
     data = {
         "title": "Now",
         "as_of": at.isoformat(timespec="seconds"),
-        "alarms": alarms(runtime),
+        "alarms": wrong,
         "trouble": [summary(one) for one in trouble[:ROWS]],
         "more_trouble": len(trouble) > ROWS,
         "ending": [summary(one) for one in ending[:ROWS] if one.life.dies_at is not None],
         "dead": [delivery(one) for one in dead[:ROWS]],
         "more_dead": len(dead) > ROWS,
         "waiting": [{"events": one.pending, "oldest_at": stamp(one.oldest_at)} for one in waiting],
-        "failures": groups(failed.operations),
-        "failures_whole": not failed.more,
-        "traffic": traffic(newest.operations, at),
+        "failures": [group(one) for one in failed[:ROWS]],
+        "more_failures": max(len(failed) - ROWS, 0),
+        "traffic": traffic(found, at),
     }
     return View("now.html", data)
 
@@ -100,66 +104,73 @@ def _folders(runtime: Runtime) -> list[Path]:
     return [] if folder is None or not folder.exists() else [folder]
 
 
-def groups(found: Sequence[StoredOperation]) -> list[dict[str, Any]]:
-    """Failures by what failed where, the most frequent first, each with its newest."""
-    counts: Counter[tuple[str, str, str]] = Counter()
-    newest: dict[tuple[str, str, str], StoredOperation] = {}
-    connections: dict[tuple[str, str, str], set[str]] = {}
-    for one in found:
-        it = one.operation
-        place = (it.kind, it.integration_id, it.error_code or str(it.status or ""))
-        counts[place] += 1
-        newest.setdefault(place, one)
-        connections.setdefault(place, set()).add(it.connection_id)
-    return [
-        {
-            "kind": place[0],
-            "integration": place[1],
-            "reason": place[2],
-            "is_code": newest[place].operation.error_code is not None,
-            "count": count,
-            "connections": len(connections[place]),
-            "newest": row(newest[place]),
-        }
-        for place, count in counts.most_common(ROWS)
-    ]
-
-
-def traffic(found: Sequence[StoredOperation], at: datetime) -> dict[str, Any] | None:
-    """Of the newest calls: how many a second, how many failed, where their time went. None where there are none."""
-    if not found:
-        return None
-    operations = [one.operation for one in found]
-    first = min(one.at for one in operations)
-    span_s = max((at - first).total_seconds(), 1.0)
-    failed = [one.error_code is not None or one.status >= 400 for one in operations]
-    buckets = [[0, 0] for _ in range(BARS)]
-    for one, bad in zip(operations, failed, strict=True):
-        place = min(int((one.at - first).total_seconds() / span_s * BARS), BARS - 1)
-        buckets[max(place, 0)][0] += 1
-        buckets[max(place, 0)][1] += bad
-    chart = [
-        Bar((first + timedelta(seconds=n * span_s / BARS)).strftime("%H:%M:%S"), total, bad)
-        for n, (total, bad) in enumerate(buckets)
-    ]
+def group(one: PlaceTotal) -> dict[str, Any]:
+    """Failures of one kind, integration and reason, with what they mean and what helps."""
+    cause = cause_of(one.kind, one.reason)
     return {
-        "calls": len(operations),
-        "since": stamp(first),
-        "a_second": round(len(operations) / span_s, 2),
-        "failed_percent": round(100 * sum(failed) / len(operations), 1),
+        "kind": one.kind,
+        "integration": one.integration_id,
+        "reason": one.reason,
+        "is_code": not one.reason.isdigit(),
+        "count": one.calls,
+        "newest_at": stamp(one.last_at),
+        "why": cause.why,
+        "do": cause.do,
+    }
+
+
+def traffic(found: Traffic, at: datetime) -> dict[str, Any] | None:
+    """Calls of the last 24 hours: how many, how many failed, where their time went. None where there are none."""
+    if not found.slots:
+        return None
+    calls, failed, timed = (sum(getattr(one, name) for one in found.slots) for name in ("calls", "failed", "timed"))
+    now_slot = max(found.slots)
+    recent_s = min(max((at - now_slot.at).total_seconds(), 1.0), SLOT_S)
+    steps = _steps(found, at)
+    split = {name: [_mean(step, name) for step in steps] for name in PARTS}
+    return {
+        "calls": calls,
+        "failed": failed,
+        "failed_percent": round(100 * failed / calls, 1),
+        "a_second": round(now_slot.calls / recent_s, 2) if (at - now_slot.at).total_seconds() < 2 * SLOT_S else 0.0,
         "milliseconds": {
-            name: _quantiles([value for one in operations if (value := getattr(one, f"{part}_ms")) is not None])
-            for name, part in (("gateway", "gateway"), ("token", "token"), ("provider", "upstream"))
+            name: round(sum(getattr(one, field) for one in found.slots) / timed, 1)
+            for name, field in PARTS.items()
+            if timed
         },
-        "chart": bars(chart),
+        "provider_ms": {name: _quantile(found, share) for name, share in (("p50", 0.5), ("p95", 0.95))},
+        "chart": bars(
+            [
+                Bar(_clock(at, n), sum(one.calls for one in step), sum(one.failed for one in step))
+                for n, step in enumerate(steps)
+            ]
+        ),
+        "split": areas(split),
     }
 
 
-def _quantiles(values: list[float]) -> dict[str, float] | None:
-    if not values:
-        return None
-    values.sort()
-    return {
-        name: round(values[min(int(len(values) * share), len(values) - 1)], 1)
-        for name, share in (("p50", 0.5), ("p95", 0.95))
-    }
+def _steps(found: Traffic, at: datetime) -> list[list[SlotTotal]]:
+    """The slots of each bar, the oldest first; a bar is a whole number of slots, and the last one is that of `at`."""
+    last = int(at.timestamp()) // SLOT_S
+    steps: list[list[SlotTotal]] = [[] for _ in range(BARS)]
+    for one in found.slots:
+        place = BARS - 1 - (last - int(one.at.timestamp()) // SLOT_S) // SLOTS_A_BAR
+        if 0 <= place < BARS:
+            steps[place].append(one)
+    return steps
+
+
+def _clock(at: datetime, place: int) -> str:
+    """When a bar begins, by UTC."""
+    first = (int(at.timestamp()) // SLOT_S + 1 - (BARS - place) * SLOTS_A_BAR) * SLOT_S
+    return datetime.fromtimestamp(first, UTC).strftime("%H:%M")
+
+
+def _mean(step: Sequence[SlotTotal], name: str) -> float:
+    timed = sum(one.timed for one in step)
+    return sum(getattr(one, PARTS[name]) for one in step) / timed if timed else 0.0
+
+
+def _quantile(found: Traffic, share: float) -> int | None:
+    calls = [one.times for one in found.places if one.kind == "call"]
+    return quantile_ms([sum(each) for each in zip(*calls, strict=True)], share) if calls else None

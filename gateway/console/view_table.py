@@ -11,9 +11,11 @@ from gateway.console import (
     call_views,
     connection_views,
     event_views,
+    incident_views,
     integration_views,
     key_views,
     now_view,
+    provider_views,
 )
 from gateway.console.console_page import SignedIn, View, as_json, console_path, render
 from gateway.console.sign_in import acting, refused, signed_in
@@ -36,11 +38,13 @@ VIEWS: Final[dict[str, ViewOf]] = {
     "connection": connection_views.connection,
     "calls": call_views.calls,
     "call": call_views.call,
+    "providers": provider_views.providers,
     "integrations": integration_views.integrations,
     "keys": key_views.keys,
     "key": key_views.key,
     "events": event_views.events,
     "audit": audit_view.audit,
+    "incident": incident_views.incident,
 }
 ACTS: Final[dict[str, Act]] = {
     "connection/refresh": connection_views.refresh,
@@ -48,6 +52,7 @@ ACTS: Final[dict[str, Act]] = {
     "connection/delete": connection_views.delete,
     "key/revoke": key_views.revoke,
     "events/replay": event_views.replay,
+    "incident/revoke": incident_views.revoke,
 }
 JSON: Final = ".json"
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from gateway.openapi.answer_examples import example
 from gateway.openapi.openapi_document import IN_PATH, NAMED, components, status_codes
 from gateway.openapi.operations import OPERATIONS, Operation, Param
 from gateway.text import counted
@@ -109,7 +110,8 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """`errors`: those that are this operation's own; the rest is listed once for all."""
+    """`errors`: those that are this operation's own; the rest is listed once for all. `sent` and `answered`: examples, as
+    JSON."""
 
     operation: Operation
     who: str
@@ -118,14 +120,18 @@ class Shown:
     headers: list[Row]
     errors: list[tuple[int, str]]
     samples: list[tuple[str, str]]
+    sent: str | None
+    answered: str | None
 
 
 @lru_cache(maxsize=4)
 def groups(public_url: str) -> list[tuple[str, list[Shown]]]:
-    """Operations under their headings, in the order of the table."""
+    """Operations under their headings, in the order of the table; those that no program calls are left out."""
     found: dict[str, list[Shown]] = {}
+    definitions = components()
     for one in OPERATIONS:
-        found.setdefault(one.group, []).append(_shown(one, public_url))
+        if not one.internal:
+            found.setdefault(one.group, []).append(_shown(one, public_url, definitions))
     return list(found.items())
 
 
@@ -135,7 +141,7 @@ def schemas() -> list[Schema]:
     return [_schema(name, schema) for name, schema in components().items()]
 
 
-def _shown(operation: Operation, public_url: str) -> Shown:
+def _shown(operation: Operation, public_url: str, definitions: Mapping[str, Any]) -> Shown:
     own = {one if isinstance(one, str) else one[0] for one in operation.errors}
     return Shown(
         operation,
@@ -145,7 +151,21 @@ def _shown(operation: Operation, public_url: str) -> Shown:
         [_row(one) for one in operation.headers],
         [(status, code) for status, codes in status_codes(operation).items() for code in codes if code in own],
         samples(operation, public_url),
+        None if operation.body is None else _json(operation.example),
+        None if operation.answer is None else _json(_answered(operation, definitions)),
     )
+
+
+def _answered(operation: Operation, definitions: Mapping[str, Any]) -> Any:
+    """What it answers: its own example where its schema is any object."""
+    assert operation.answer is not None
+    if operation.answer.__name__ in ("AnyJson", "Metadata"):
+        return operation.answer_example if operation.answer_example is not None else operation.example or {}
+    return example(operation.answer.__name__, definitions)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def _row(one: Param) -> Row:

@@ -8,6 +8,7 @@
     redirects                         to the provider's page and back: begin and callback
     result, error_page                how a session ended, and the way back; what went wrong and what to do
     guide, guide_steps                `GET /providers/{provider}/guide`: how to set a provider up
+    front_door                        `GET /` for browsers, `GET /guides`, and the page where there is nothing
 
 Always true: no page shows a secret or a token; every text comes from `templates/connect/words/`; a page answers no other
 origin.

@@ -1,6 +1,9 @@
 """The pages' handlers, loaded with the first request for one: most workers never serve any, and they cost each a megabyte."""
 
-from aiohttp import web
+from aiohttp import hdrs, web
+
+from gateway.middleware.chain import Handler
+from gateway.middleware.error_shape import of_http
 
 
 async def entrance(request: web.Request) -> web.StreamResponse:
@@ -73,3 +76,22 @@ async def guide(request: web.Request) -> web.StreamResponse:
     from gateway.pages.guide import guide as own
 
     return await own(request)
+
+
+async def guides(request: web.Request) -> web.StreamResponse:
+    from gateway.pages import front_door as own
+
+    return own.guides(request)
+
+
+async def front_door(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """A page for a browser that asks for ``/``, or for what is not there; for all others, what `handler` says."""
+    if "text/html" not in request.headers.get(hdrs.ACCEPT, ""):
+        return await handler(request)
+    from gateway.pages import front_door as own
+
+    if request.path == "/" and request.method in (hdrs.METH_GET, hdrs.METH_HEAD):
+        return await own.start_page(request)
+    fault = request.match_info.http_exception
+    assert fault is not None
+    return own.missing(request, of_http(request, fault))

@@ -11,6 +11,7 @@
     audit           the audit trail: its actions, who acted, one record in canonical bytes
     trace           a sampled call's place in its trace, and what its spans are made of
     operation       what the call log keeps, and what it is searched by
+    traffic         sums over the call log, by quarter of an hour and by result
     console         who works at the console, and what they may do
 
 Always true: no I/O; `states` is the one table of a connection's states, and nothing else decides what state follows.

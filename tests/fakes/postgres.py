@@ -165,7 +165,7 @@ class PostgresServer:
         """`url`, a database with our tables, with nothing in them."""
         db = await asyncpg.connect(url)
         tables = ", ".join(table.name for table in metadata.sorted_tables)
-        await db.execute(f"TRUNCATE {tables} RESTART IDENTITY CASCADE; DROP TABLE IF EXISTS call_log")
+        await db.execute(f"TRUNCATE {tables} RESTART IDENTITY CASCADE; DROP TABLE IF EXISTS call_log, call_totals")
         await db.close()
         return url
 

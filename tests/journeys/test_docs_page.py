@@ -1,12 +1,14 @@
 """The page ``/docs`` and a provider's guide in a browser: nothing is missing, and a word finds an operation."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.fakes.gateways import RunningGateway
 from tests.journeys.connect_page.browser import launched, violations
+from tests.journeys.console.test_in_chromium import SHOTS, shot
 
 
 @pytest.fixture
@@ -15,7 +17,7 @@ async def page() -> AsyncIterator[Any]:
         yield await browser.new_page()
 
 
-@pytest.mark.parametrize("path", ["/docs", "/providers/jira/guide"])
+@pytest.mark.parametrize("path", ["/docs", "/providers/jira/guide", "/", "/guides"])
 async def test_no_page_asks_for_what_is_not_there(page: Any, running: RunningGateway, path: str) -> None:
     said: list[str] = []
     missed: list[str] = []
@@ -28,7 +30,7 @@ async def test_no_page_asks_for_what_is_not_there(page: Any, running: RunningGat
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("path", ["/docs", "/providers/jira/guide"])
+@pytest.mark.parametrize("path", ["/docs", "/providers/jira/guide", "/", "/guides", "/nowhere"])
 async def test_axe_finds_nothing_wrong(page: Any, running: RunningGateway, path: str, scheme: str) -> None:
     await page.emulate_media(color_scheme=scheme)
     await page.goto(running.url + path)
@@ -54,3 +56,36 @@ async def test_the_operations_are_filtered_by_words(page: Any, running: RunningG
     assert await page.locator("#found").inner_text() == f"0 of {whole} fit"
     await page.keyboard.press("Escape")
     assert await page.locator("article:visible").count() == whole
+
+
+@pytest.mark.parametrize("path", ["/docs", "/providers/jira/guide", "/"])
+async def test_what_is_to_be_pasted_is_copied_by_a_button(page: Any, running: RunningGateway, path: str) -> None:
+    await page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    await page.goto(running.url + path)
+    block = page.locator("pre:visible").first
+    await page.locator(".copy:visible").first.get_by_role("button", name="Copy").click()
+    await page.get_by_text("Copied", exact=True).wait_for()
+    assert await page.evaluate("navigator.clipboard.readText()") == await block.evaluate("one => one.textContent")
+
+
+async def test_pages_without_javascript_have_no_dead_button(running: RunningGateway) -> None:
+    async with launched() as browser:
+        page = await (await browser.new_context(java_script_enabled=False)).new_page()
+        for path in ("/docs", "/providers/jira/guide", "/"):
+            await page.goto(running.url + path)
+            assert await page.locator(".copy button").count() == 0
+            assert await page.locator("pre").count() > 0
+        await page.goto(f"{running.url}/docs")
+        await page.locator("nav a", has_text="List the connections").first.click()
+        assert await page.locator("article:target h3").inner_text() == "GET /connections"
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+async def test_the_pages_fit(page: Any, running: RunningGateway, width: int) -> None:
+    await page.set_viewport_size({"width": width, "height": 860})
+    for path in ("/docs", "/providers/jira/guide", "/", "/guides", "/nowhere"):
+        await page.goto(running.url + path)
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+        if SHOTS and path != "/nowhere":
+            name = {"/docs": "docs", "/": "start", "/guides": "guides"}.get(path, "guide")
+            await shot(page, Path(SHOTS) / f"{name}-{'phone' if width == 390 else 'light'}.webp")

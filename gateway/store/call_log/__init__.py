@@ -4,6 +4,7 @@
     sqlite_call_log     a file beside the database, in segments that are indexed once they are full
     sqlite_segments     the tables of a segment
     sqlite_search       finding in them
+    call_totals         sums by quarter of an hour, integration and result, added with each batch
     postgres_call_log   a table of the database, partitioned by day
 
 A log of calls grows by thousands of rows a second and may be thrown away; tokens may not. So it shares no transaction with

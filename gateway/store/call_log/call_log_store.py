@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from gateway.records.operation import Operation, OperationFilter, OperationPage, call
 from gateway.records.proxied_call import ExchangeRecord
+from gateway.records.traffic import Traffic
 
 SEARCH_S: Final = 2.0  # after which a search says how far it came
 DAY_S: Final = 86_400
@@ -34,6 +35,9 @@ class CallLogStore(Protocol):
 
     async def find(self, wanted: OperationFilter) -> OperationPage:
         """The newest that fit. Raises Unavailable."""
+
+    async def totals(self, environment: str, since: datetime) -> Traffic:
+        """Sums over what was added since, from the quarter of an hour on in which that lies. Raises Unavailable."""
 
     async def prune(self, now: datetime) -> int:
         """Keep the bounds. Returns how many rows are gone. Raises Unavailable."""

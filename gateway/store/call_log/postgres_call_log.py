@@ -16,7 +16,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway import clock
 from gateway.records.operation import Operation, OperationFilter, OperationPage, StoredOperation
 from gateway.records.proxied_call import ExchangeRecord
+from gateway.records.traffic import Traffic
 from gateway.store.call_log.call_log_store import SEARCH_S, CallLogBounds, operations
+from gateway.store.call_log.call_totals import TABLE, by_place, by_slot, schema, slot_of, totals_of, traffic, upsert
 from gateway.store.transactions import Transactions
 
 ROW_BYTES: Final = 400  # a row with its share of the indexes
@@ -64,6 +66,7 @@ INDEXES: Final = (
 INSERT: Final = (
     f"INSERT INTO call_log ({', '.join(COLUMNS)}) VALUES ({', '.join(f'${n}' for n in range(1, len(COLUMNS) + 1))})"
 )
+ADD_TOTAL: Final = upsert(lambda n: f"${n}", "greatest")
 PARTITIONS: Final = text(
     "SELECT child.relname FROM pg_inherits JOIN pg_class AS child ON child.oid = inhrelid"
     " WHERE inhparent = to_regclass('call_log') ORDER BY child.relname DESC"
@@ -88,12 +91,14 @@ class PostgresCallLog:
             values.append([_values(one) for one in rows[at : at + AT_ONCE]])
             await asyncio.sleep(0)
         days = {one.at.astimezone(UTC).date() for one in rows} - self._days
+        totals = totals_of(rows)
 
         async def write(db: AsyncConnection) -> None:
             if days:
                 await _make(db, days)
             for some in values:
                 await db.exec_driver_sql(INSERT, some)
+            await db.exec_driver_sql(ADD_TOTAL, totals)  # last: other nodes add to the same rows
 
         await self._transactions.write(write)
         self._days |= days
@@ -120,9 +125,20 @@ class PostgresCallLog:
                         return OperationPage(page, True, first, _midnight(day))
         return OperationPage(page)
 
+    async def totals(self, environment: str, since: datetime) -> Traffic:
+        """Raises Unavailable."""
+        asked = {"p1": environment, "p2": slot_of(since)}
+        async with self._transactions.read() as db:
+            if (await db.execute(text(f"SELECT to_regclass('{TABLE}')"))).scalar() is None:
+                return Traffic()
+            slots = (await db.execute(text(by_slot(lambda n: f":p{n}")), asked)).all()
+            places = (await db.execute(text(by_place(lambda n: f":p{n}")), asked)).all()
+        return traffic(slots, places)
+
     async def prune(self, now: datetime) -> int:
         """Raises Unavailable. The rows of a dropped day are not counted."""
         oldest = self.bounds.oldest(now).astimezone(UTC).date()
+        await self._transactions.write(lambda db: _prune_totals(db, slot_of(self.bounds.oldest(now))))
         async with self._transactions.read() as db:
             days = [_day_of(row[0]) for row in await db.execute(PARTITIONS)]
         for day in days:
@@ -176,6 +192,7 @@ def _overlaps(day: date, since: datetime, until: datetime | None) -> bool:
 async def _make(db: AsyncConnection, days: set[date]) -> None:
     await db.execute(text(f"SELECT pg_advisory_xact_lock({LOCK})"))
     await db.execute(text(SCHEMA))
+    await db.execute(text(schema()))
     for statement in INDEXES:
         await db.execute(text(statement))
     for day in sorted(days):
@@ -189,6 +206,11 @@ async def _make(db: AsyncConnection, days: set[date]) -> None:
 async def _dropped(db: AsyncConnection, day: date) -> None:
     await db.execute(text(f"SELECT pg_advisory_xact_lock({LOCK})"))
     await db.execute(text(f"DROP TABLE IF EXISTS {day.strftime(NAME)}"))
+
+
+async def _prune_totals(db: AsyncConnection, slot: int) -> None:
+    if (await db.execute(text(f"SELECT to_regclass('{TABLE}')"))).scalar() is not None:
+        await db.execute(text(f"DELETE FROM {TABLE} WHERE slot < :slot"), {"slot": slot})
 
 
 def _values(one: Operation) -> tuple[Any, ...]:

@@ -25,7 +25,9 @@ from gateway.errors import Unavailable
 from gateway.records.operation import KINDS, Operation, OperationFilter, OperationPage
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.records.trace import trace_id_in
+from gateway.records.traffic import Traffic
 from gateway.store.call_log.call_log_store import CallLogBounds
+from gateway.store.call_log.call_totals import TABLE, by_place, by_slot, schema, slot_of, totals_of, traffic, upsert
 from gateway.store.call_log.sqlite_search import found
 from gateway.store.call_log.sqlite_segments import (
     EPOCH,
@@ -49,6 +51,8 @@ BUSY_S: Final = 5.0
 DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 WAL_BYTES: Final = 4 << 20
 RESERVE_BYTES: Final = 128 << 20  # of the disk stay free for what must not be lost
+
+ADD_TOTAL: Final = upsert(lambda _: "?", "max")
 
 log = structlog.get_logger(__name__)
 
@@ -83,6 +87,12 @@ class SqliteCallLog:
         oldest = self.bounds.oldest(clock.now())
         return await self._reader.run(lambda db: found(db, wanted, oldest))
 
+    async def totals(self, environment: str, since: datetime) -> Traffic:
+        """Raises Unavailable."""
+        if not self.path.exists():
+            return Traffic()
+        return await self._reader.run(lambda db: _totals(db, environment, slot_of(since)))
+
     async def prune(self, now: datetime) -> int:
         """Raises Unavailable."""
         return await self._writer.run(lambda db: self._pruned(db, now)) if self.path.exists() else 0
@@ -113,6 +123,7 @@ class SqliteCallLog:
                     " until_at = max(coalesce(until_at, :until), :until) WHERE id = :id",
                     {"rows": len(records), "since": min(ats), "until": max(ats), "id": segment},
                 )
+                db.executemany(ADD_TOTAL, totals_of(records))
         except BaseException:
             self._subjects.clear()  # those that were new were not stored
             raise
@@ -187,6 +198,7 @@ class SqliteCallLog:
 
     def _pruned(self, db: sqlite3.Connection, now: datetime) -> int:
         gone, oldest = 0, microseconds(self.bounds.oldest(now))
+        db.execute(f"DELETE FROM {TABLE} WHERE slot < ?", (slot_of(self.bounds.oldest(now)),))
         for segment, until_at in db.execute("SELECT id, until_at FROM segments ORDER BY id").fetchall():
             if until_at is None or until_at >= oldest:
                 break
@@ -255,6 +267,7 @@ def _connected(path: Path, *, write: bool) -> sqlite3.Connection:
             db.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
             with _transaction(db):
                 run_all(db, SCHEMA)
+                db.execute(schema(suffix=" WITHOUT ROWID"))
     except BaseException:
         db.close()
         raise
@@ -310,6 +323,13 @@ def _dropped(db: sqlite3.Connection, segment: int) -> int:
         db.execute("DELETE FROM counts WHERE segment = ?", (segment,))
         db.execute("DELETE FROM segments WHERE id = ?", (segment,))
     return int(row[0])
+
+
+def _totals(db: sqlite3.Connection, environment: str, slot: int) -> Traffic:
+    if db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (TABLE,)).fetchone() is None:
+        return Traffic()  # a log of an earlier release, which nobody has written since
+    asked = (environment, slot)
+    return traffic(db.execute(by_slot(lambda _: "?"), asked), db.execute(by_place(lambda _: "?"), asked))
 
 
 def _insert(db: sqlite3.Connection, segment: int, rows: Sequence[tuple[Any, ...]]) -> None:

@@ -154,14 +154,16 @@ def _row_conditions(
 def _subject_conditions(wanted: OperationFilter) -> tuple[list[str], list[Any]]:
     where = ["s.environment = ?"]
     values: list[Any] = [wanted.environment]
+    # A connection's index finds few; SQLite, which has no statistics of a segment, may choose another. `+` keeps it from that.
+    plus = "" if wanted.connection_id is None else "+"
     for name, value in (
-        ("integration_id", wanted.integration_id),
-        ("connection_id", wanted.connection_id),
-        ("key_id", wanted.key_id),
-        ("method", wanted.method),
+        (f"{plus}s.integration_id", wanted.integration_id),
+        ("s.connection_id", wanted.connection_id),
+        (f"{plus}s.key_id", wanted.key_id),
+        ("s.method", wanted.method),
     ):
         if value is not None:
-            where.append(f"s.{name} = ?")
+            where.append(f"{name} = ?")
             values.append(value)
     return where, values
 

@@ -12,8 +12,15 @@ from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 
 PAGES = ["", "/dev", "/dev/connections", "/dev/connection?integration=tracker&id=c1", "/dev/calls", "/dev/call?id=1"]
-PAGES += ["/dev/integrations", "/dev/keys", "/dev/key?id=1", "/dev/events"]
-ACTS = ["connection/refresh", "connection/link", "connection/delete", "key/revoke", "events/replay"]
+PAGES += [
+    "/dev/integrations",
+    "/dev/keys",
+    "/dev/key?id=1",
+    "/dev/events",
+    "/dev/providers",
+    "/dev/incident?integration=tracker",
+]
+ACTS = ["connection/refresh", "connection/link", "connection/delete", "key/revoke", "events/replay", "incident/revoke"]
 
 
 @pytest.mark.parametrize("path", [*PAGES, "/sign-in", "/dev.json"])

@@ -13,6 +13,7 @@ from tests.fakes.gateways import SECRET_KEY, RunningGateway
 from tests.fakes.tracker import Tracker
 
 ONE = "/dev/connection?integration=tracker&id=c1"
+MORE = ("/dev/events", "/dev/providers", "/dev/incident?integration=tracker", "/dev/incident?key=1")
 
 
 def operation(number: int, **fields: Any) -> Operation:
@@ -78,7 +79,7 @@ async def test_one_call_with_all_that_happened_under_it(running: RunningGateway)
 @pytest.mark.parametrize("query", ["since=x", "status=9xx", "key=x", "before=-1", "kind=dance", "text=x"])
 async def test_a_wrong_filter_is_named(running: RunningGateway, query: str) -> None:
     async with at_console(running) as console:
-        assert f"'{query.partition('=')[0]}' takes" in await console.page(f"/dev/calls?{query}", expect=400)
+        assert f"'{query.partition('=')[0]}' " in await console.page(f"/dev/calls?{query}", expect=400)
 
 
 async def test_a_connection_with_its_story_and_its_acts(running: RunningGateway, tracker: Tracker) -> None:
@@ -195,8 +196,42 @@ async def test_no_secret_is_in_any_byte_of_any_page(running: RunningGateway, tra
     async with at_console(running) as console:
         cookies = [cookie.value for cookie in console.http.cookie_jar]
         await asyncio.sleep(0)
-        for path in ("/dev", "/dev/connections", ONE, "/dev/calls", "/dev/keys", "/dev/key?id=1", "/dev/events"):
+        for path in (
+            "/dev",
+            "/dev/connections",
+            ONE,
+            "/dev/calls",
+            "/dev/keys",
+            "/dev/key?id=1",
+            "/dev/events",
+            "/dev/providers",
+        ):
             for address in (path, f"{path.partition('?')[0]}.json?{path.partition('?')[2]}"):
                 async with console.http.get(f"{running.url}/console{address}") as answer:
                     text = await answer.text()
                 assert not [one for one in (*secrets, *cookies) if one in text], address
+
+
+async def test_providers_are_seen_by_what_went_wrong_with_them(running: RunningGateway) -> None:
+    log = running.runtime.store.call_log
+    rows = [operation(n, gateway_ms=0.2, token_ms=0.0, upstream_ms=40.0) for n in range(10)]
+    rows += [operation(11, status=429), operation(12, status=502, error_code="upstream_unreachable")]
+    rows += [operation(13, kind="refresh", error_code="invalid_grant", status=0)]
+    await log.add_many(rows)
+    async with at_console(running) as console:
+        (one,) = (await console.data("/dev/providers.json"))["providers"]
+        assert (one["integrations"], one["calls"], one["failed"], one["p95_ms"]) == (["tracker"], 12, 3, 50)
+        assert one["errors"] == {"throttled": 1, "unreachable": 1, "refresh failed": 1}
+        assert one["last_success"] is not None
+        assert "throttled 1" in await console.page("/dev/providers")
+
+
+async def test_a_day_is_drawn_from_its_sums(running: RunningGateway) -> None:
+    rows = [operation(n * 60, gateway_ms=1.0, token_ms=2.0, upstream_ms=40.0) for n in range(200)]
+    await running.runtime.store.call_log.add_many(rows)
+    async with at_console(running) as console:
+        traffic = (await console.data("/dev.json"))["traffic"]
+        assert (traffic["calls"], traffic["failed"], traffic["provider_ms"]) == (200, 0, {"p50": 50, "p95": 50})
+        assert traffic["milliseconds"] == {"gateway": 1.0, "token": 2.0, "provider": 40.0}
+        assert sum(int(bar["text"].split(": ")[1].split(",")[0]) for bar in traffic["chart"]["bars"]) == 200
+        assert len(await console.page("/dev")) <= 40_000

@@ -25,11 +25,13 @@ VIEWS = {
     "connection": "/dev/connection?integration=tracker&id=anna",
     "calls": "/dev/calls",
     "call": "/dev/call?id={call}",
+    "providers": "/dev/providers",
     "integrations": "/dev/integrations",
     "keys": "/dev/keys",
     "key": "/dev/key?id=1&method=DELETE&path=/items/1",
     "events": "/dev/events",
     "audit": "/dev/audit",
+    "incident": "/dev/incident?key=1&since=2h",
 }
 SHOTS = os.environ.get("GATEWAY_SCREENSHOTS")
 

@@ -1,0 +1,208 @@
+"""Server time of each page of the console over a large store: ``python -m bench.console_pages FOLDER [connections] [calls]``.
+
+The store is built in FOLDER once, by bulk inserts; a run that finds one there measures it.
+"""
+
+import asyncio
+import json
+import random
+import sqlite3
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, TextIO
+
+import aiohttp
+from aiohttp.test_utils import TestServer
+
+import gateway
+from gateway import config as configuration
+from gateway.records.operation import Operation
+from gateway.runtime import RUNTIME
+from gateway.store.call_log.call_log_store import CallLogBounds
+from gateway.store.call_log.sqlite_call_log import SqliteCallLog
+from gateway.store.console_sessions import new_link
+
+KEY = "sk-bench-0123456789abcdef"
+ENCRYPTION_KEY = "JiURJZyxq9u8wNGbojb4XRaHcZEAUy+EK5yLz55SrSM="
+SPAN = timedelta(days=1)
+INTEGRATIONS = 40
+ROUNDS = 40
+BATCH = 2000
+PAGES = {
+    "now": "",
+    "connections": "/connections",
+    "connections in trouble": "/connections?trouble=1",
+    "connections of an integration": "/connections?integration=i7",
+    "connection": "/connection?integration=i1&id=first-1",
+    "calls": "/calls",
+    "calls: failed": "/calls?failed=1&since=24h",
+    "calls: a code": "/calls?code=upstream_timeout&since=24h",
+    "calls of a connection": "/calls?integration=i1&connection=user-1",
+    "call": "/call?id={call}",
+    "providers": "/providers",
+    "integrations": "/integrations",
+    "keys": "/keys",
+    "key": "/key?id=1",
+    "events": "/events",
+    "audit": "/audit",
+    "incident": "/incident?integration=i7&since=6h",
+    "incident of a key": "/incident?key=7&since=24h",
+}
+
+
+def say(text: str, stream: TextIO = sys.stdout) -> None:
+    stream.write(text)
+    stream.flush()
+
+
+def document() -> dict[str, Any]:
+    return {
+        "server": {"public_url": "http://127.0.0.1:1"},
+        "store": {"url": "sqlite:///gateway.db", "encryption_keys": [ENCRYPTION_KEY]},
+        "call_log": {"keep_days": 30, "max_bytes": 64 << 30},
+        "console": {"enabled": True},
+        "environments": {
+            "dev": {
+                "secret_keys": [KEY],
+                "integrations": {f"i{n}": {"provider": "ably"} for n in range(INTEGRATIONS)},
+            }
+        },
+    }
+
+
+async def started(folder: Path) -> TestServer:
+    config = configuration.parse(document(), base=folder, environ={})
+    server = TestServer(gateway.create_app(config))
+    await server.start_server()
+    return server
+
+
+async def first_rows(server: TestServer) -> None:
+    """Through the API: a connection of each integration, and keys."""
+    headers = {"Authorization": f"Bearer {KEY}"}
+    async with aiohttp.ClientSession(headers=headers) as http:
+        for n in range(INTEGRATIONS):
+            body = {
+                "provider_config_key": f"i{n}",
+                "connection_id": f"first-{n}",
+                "credentials": {"type": "BASIC", "username": "u", "password": "p"},
+                "end_user": {"id": f"u{n}", "display_name": f"User {n}"},
+            }
+            async with http.post(server.make_url("/connections"), json=body) as answer:
+                assert answer.status == 201, await answer.text()
+        for n in range(60):
+            body = {"display_name": f"agent {n}", "limits": {"rules": ["GET /v1/*"], "budget": 1000}}
+            async with http.post(server.make_url("/environment/api-keys"), json=body) as answer:
+                assert answer.status == 200, await answer.text()
+
+
+def more_connections(folder: Path, rows: int) -> None:
+    """Copies of those; what is sealed in them does not open, and no list opens it."""
+    db = sqlite3.connect(folder / "gateway.db")
+    names = [row[1] for row in db.execute("PRAGMA table_info(connections)")]
+    own = {
+        "id": "NULL",
+        "uid": "lower(hex(randomblob(16)))",
+        "connection_id": "'user-' || n.n",
+        "search_text": "'user-' || n.n || ' user' || n.n || '@example.com'",
+        "end_user_id": "'e' || (n.n / 3)",
+        "state": "CASE WHEN n.n % 500 = 0 THEN 'needs_reauth' ELSE 'active' END",
+        "created_at": "datetime(c.created_at, '-' || n.n || ' seconds')",
+    }
+    columns = ", ".join(f'"{name}"' for name in names)
+    values = ", ".join(own.get(name, f'c."{name}"') for name in names)
+    db.execute(
+        f"WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?)"
+        f" INSERT INTO connections ({columns}) SELECT {values} FROM n JOIN connections AS c"
+        f" ON c.connection_id = 'first-' || (n.n % {INTEGRATIONS})",
+        (rows,),
+    )
+    db.commit()
+    db.execute("ANALYZE")
+    db.close()
+
+
+async def more_calls(folder: Path, rows: int) -> None:
+    log = SqliteCallLog(folder / "gateway.calls.db", CallLogBounds(keep_days=30, max_bytes=64 << 30))
+    drawn, begun = random.Random(1), datetime.now(UTC) - SPAN
+    for first in range(0, rows, BATCH):
+        many = []
+        for number in range(first, min(first + BATCH, rows)):
+            bad = drawn.random() < 0.02
+            status = drawn.choice((401, 404, 404, 429, 500, 502)) if bad else 200
+            many.append(
+                Operation(
+                    "call" if drawn.random() > 0.001 else "refresh",
+                    begun + SPAN * number / rows,
+                    f"{number:024x}",
+                    "dev",
+                    f"i{drawn.randrange(INTEGRATIONS)}",
+                    f"user-{int(drawn.paretovariate(0.5)) % 20_000}",
+                    "GET",
+                    "api.example.com",
+                    f"/v1/things/{number % 5000}",
+                    status,
+                    "upstream_timeout" if status == 502 else None,
+                    *(84.0, 0.3, 0.1, drawn.expovariate(1 / 80), 120, 1300),
+                    drawn.randrange(50) or None,
+                    None,
+                    "GET /v1/*",
+                )
+            )
+        await log.add_many(many)
+        if first % 100_000 == 0:
+            say(f"\r{first:,} of {rows:,} calls", sys.stderr)
+    await log.close()
+    say("\n", sys.stderr)
+
+
+async def measure(folder: Path) -> None:
+    server = await started(folder)
+    runtime = server.app[RUNTIME]
+    token, _ = await new_link(runtime.store.console_sessions, "bench", "viewer")
+    took: list[float] = []
+
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as http:
+        address = str(server.make_url("/console/sign-in"))
+        async with http.post(address, data={"link": token.reveal()}, allow_redirects=False) as answer:
+            assert answer.status == 303, await answer.text()
+        async with http.get(server.make_url("/console/dev/calls.json")) as answer:
+            newest = json.loads(await answer.text())["operations"][0]["id"]
+        worst = 0.0
+        for name, path in PAGES.items():
+            url = server.make_url("/console/dev") if not path else None
+            took.clear()
+            size = 0
+            for _ in range(ROUNDS):
+                begun = time.perf_counter()
+                where = url or f"{server.make_url('/console/dev')}{path.format(call=newest)}"
+                async with http.get(where) as answer:
+                    size = len(await answer.read())
+                    status = answer.status
+                took.append((time.perf_counter() - begun) * 1000)
+            took.sort()
+            p95 = took[int(len(took) * 0.95)]
+            worst = max(worst, p95)
+            say(f"{name:32} {status} {size / 1000:6.1f} kB   p50 {took[len(took) // 2]:6.1f} ms   p95 {p95:6.1f} ms\n")
+    say(f"worst p95 {worst:.1f} ms\n")
+    await server.close()
+
+
+async def main(folder: Path, connections: int, calls: int) -> None:
+    if not (folder / "built").exists():
+        server = await started(folder)
+        await first_rows(server)
+        await server.close()
+        more_connections(folder, connections)
+        say(f"{connections:,} connections\n", sys.stderr)
+        await more_calls(folder, calls)
+        (folder / "built").touch()
+    await measure(folder)
+
+
+if __name__ == "__main__":
+    sizes = [int(text) for text in sys.argv[2:4]]
+    Path(sys.argv[1]).mkdir(parents=True, exist_ok=True)
+    asyncio.run(main(Path(sys.argv[1]), *(sizes or [1_000_000, 10_000_000])))

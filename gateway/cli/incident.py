@@ -1,0 +1,89 @@
+"""``gateway incident``: what an integration or a key did within a time, and all of it ended."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from gateway.cli.options import as_json, config_file, environment
+from gateway.cli.run_command import environment_of, run, table
+
+if TYPE_CHECKING:
+    from gateway.runtime import Runtime
+
+MOST: Final = 10_000
+
+
+@click.command()
+@config_file
+@environment
+@click.option("--integration", metavar="ID", help="What this integration's credentials were used for.")
+@click.option(
+    "--key", type=click.IntRange(1), metavar="NUMBER", help="What this minted key did, and those that it minted."
+)
+@click.option("--since", metavar="WHEN", default="24h", show_default=True, help="2h, 3d, or a date in ISO 8601.")
+@click.option("--until", metavar="WHEN", help="Before then.  [default: now]")
+@click.option("--revoke-keys", is_flag=True, help="End the key, and those that it minted.")
+@click.option(
+    "--delete-connections", is_flag=True, help="Delete the connections that were used, also at their providers."
+)
+@as_json
+def incident(
+    file: Path,
+    environment: str | None,
+    integration: str | None,
+    key: int | None,
+    since: str,
+    until: str | None,
+    revoke_keys: bool,
+    delete_connections: bool,
+    as_json: bool,
+) -> None:
+    """Report what an integration or a key did: connections, calls, credentials read. The same as the console's page.
+
+    Nothing is ended without --revoke-keys or --delete-connections.
+    """
+    if integration is None and key is None:
+        raise click.UsageError("name --integration, --key or both.")
+    if revoke_keys and key is None:
+        raise click.UsageError("--revoke-keys needs --key.")
+
+    async def work(runtime: "Runtime") -> int:
+        from gateway import clock
+        from gateway.console.incident_report import report, revoke_all, wish
+        from gateway.timestamps import ago
+
+        now = clock.now()
+        moments = {name: ago(text, now) for name, text in (("since", since), ("until", until)) if text}
+        for name, moment in moments.items():
+            if moment is None:
+                raise click.UsageError(f"--{name} takes a span such as 30m, 2h or 3d, or a date in ISO 8601.")
+        wanted = wish(
+            environment_of(runtime, environment),
+            integration_id=integration,
+            key_id=key,
+            since=moments.get("since"),
+            until=moments.get("until"),
+        )
+        found = await report(runtime, wanted, most=MOST)
+        done: list[str] = []
+        if revoke_keys or delete_connections:
+            kept = found if revoke_keys else {**found, "keys": []}
+            done = await revoke_all(runtime, wanted, kept, "gateway incident", connections=delete_connections)
+        if as_json:
+            print(json.dumps({**found, "ended": done}, ensure_ascii=False))
+            return 0
+        print(f"{found['uses']['calls']} calls, {found['uses']['failed']} failed, {found['since']} to {found['until']}")
+        print(f"{len(found['keys'])} keys, {len(found['records'])} records of the audit")
+        names = ("provider_config_key", "connection_id", "state", "calls", "failed")
+        rows = [[str(one[name]) for name in names] for one in found["connections"]]
+        table(("INTEGRATION", "CONNECTION", "STATE", "CALLS", "FAILED"), rows)
+        for line in done:
+            print(line)
+        if not done and found["connections"]:
+            print("\nNothing was ended: add --revoke-keys or --delete-connections.", file=sys.stderr)
+        return 0
+
+    run(file, work, as_json=as_json)

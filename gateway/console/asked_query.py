@@ -1,0 +1,36 @@
+"""What a page's address asks for: each parameter once, cut to its length, empty where it is not given."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from aiohttp import web
+
+from gateway.api.request_body import moment, wrong_query
+
+LONGEST: Final = 255  # characters
+DIGITS: Final = 18
+
+
+def asked_of(given: Mapping[str, str], names: Sequence[str], longest: int = LONGEST) -> dict[str, str]:
+    """Of a query, or of a form."""
+    return {name: given.get(name, "").strip()[:longest] for name in names}
+
+
+def asked(request: web.Request, names: Sequence[str], longest: int = LONGEST) -> dict[str, str]:
+    return asked_of(request.query, names, longest)
+
+
+def asked_moment(query: Mapping[str, str], name: str, now: datetime) -> datetime | None:
+    """None where it is empty. Raises InvalidRequest."""
+    return moment(query, name, now) if query[name] else None
+
+
+def asked_number(query: Mapping[str, str], name: str) -> int | None:
+    """None where it is empty. Raises InvalidRequest."""
+    text = query[name]
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= DIGITS):
+        raise wrong_query(name, f"'{name}' must be a whole number.")
+    return int(text)

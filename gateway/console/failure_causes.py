@@ -1,0 +1,129 @@
+"""What a failure means and what helps, by kind and reason: one sentence each, for people who did not write the gateway."""
+
+from typing import Final, NamedTuple
+
+from gateway.oauth.error_codes import GRANT_GONE
+
+
+class FailureCause(NamedTuple):
+    """`do` begins with a verb."""
+
+    why: str
+    do: str
+
+
+_GONE: Final = FailureCause(
+    "The end user, or an administrator, took the access back, or the refresh token has ended.",
+    "Let the end user connect again: open a connection of this list, and make a link.",
+)
+_REFUSED_CLIENT: Final = FailureCause(
+    "The provider refuses the app itself: its client secret has expired, was replaced, or is wrong.",
+    "Make a new secret in the provider's console, write it into the integration, and reload. Connections go on by themselves.",
+)
+_DOWN: Final = FailureCause(
+    "The provider does not answer, or not as HTTP.",
+    "Look at its status page. The gateway tries again by itself; calls that fail meanwhile may be sent again.",
+)
+_RULES: Final = FailureCause(
+    "A key asked for what its scopes, connections or rules do not allow: a mistake, or a key in wrong hands.",
+    "Open a call of this list: it names key and rule. Revoke the key if nobody knows this use; else mint one with that rule.",
+)
+
+_BY_REASON: Final = {
+    "upstream_unreachable": _DOWN,
+    "upstream_timeout": FailureCause(
+        "The provider took longer than the call may wait.",
+        "Look at its status page; raise Gateway-Timeout for calls that are slow by nature.",
+    ),
+    "upstream_tls": FailureCause(
+        "The provider's certificate does not hold.",
+        "Check its certificate, and the clock and certificates of this machine.",
+    ),
+    "upstream_protocol": _DOWN,
+    "token_endpoint_unavailable": FailureCause(
+        "The provider's token endpoint does not answer, so an expired token cannot be replaced.",
+        "Look at its status page. Nothing is lost: the gateway tries again by itself.",
+    ),
+    "reconnect_needed": _GONE,
+    "invalid_client": _REFUSED_CLIENT,
+    "unauthorized_client": _REFUSED_CLIENT,
+    "forbidden": _RULES,
+    "too_many_request": FailureCause(
+        "A key sends more than its rate or budget allows.",
+        "Open a call of this list for the key; mint one with a higher rate, or revoke it if nobody knows this use.",
+    ),
+    "unknown_connection": FailureCause(
+        "The application names connections that are not there.", "Check the ids it sends, or let the end user connect."
+    ),
+    "token_request_failed": FailureCause(
+        "The provider refused to exchange the code of an authorization.",
+        "Open one of this list: it has the provider's words. Compare client ID, secret and callback address with its console.",
+    ),
+    "authorization_refused": FailureCause(
+        "The provider, or the end user on its page, refused the authorization.",
+        "Open one of this list: it has the provider's words. A redirect_uri that does not match is registered wrongly there.",
+    ),
+    "invalid_state": FailureCause(
+        "Browsers came back with an authorization that this gateway has not begun, or that is older than its time.",
+        "Check that server.public_url is the address that browsers use, and that all nodes share one store.",
+    ),
+    "event_not_delivered": FailureCause(
+        "The application's webhook address does not take events.",
+        "Fix what answers there, then send again what was given up, at Events.",
+    ),
+    "invalid_webhook_signature": FailureCause(
+        "A provider's webhook is not signed as configured, or somebody else sends them.",
+        "Compare the webhook secret of the integration with the provider's console.",
+    ),
+    "credential_unreadable": FailureCause(
+        "A stored credential was changed or damaged.", "Find out what changed the database, and restore a backup."
+    ),
+    "store_unavailable": FailureCause(
+        "The gateway's database is away, or its disk is full.", "Check that it runs, and the disk's free space."
+    ),
+    "busy": FailureCause(
+        "More was asked than may be outstanding at once.", "Raise egress.limits, or send less at once."
+    ),
+    "address_refused": FailureCause(
+        "A host resolves to an address that egress.allow does not name.",
+        "Add the network to egress.allow if it is yours.",
+    ),
+    "client_left": FailureCause("Callers hang up before the answer is there.", "Raise the caller's own time limit."),
+    "rotation_lost": FailureCause(
+        "A process died in the moment in which the provider replaced a refresh token.", _GONE.do
+    ),
+    "401": FailureCause(
+        "The provider rejects the credential: revoked, replaced or blocked there.",
+        "Open a connection of this list and refresh its token; if that fails, let the end user connect again.",
+    ),
+    "403": FailureCause(
+        "The provider forbids the call: a permission or scope is missing.",
+        "Compare the integration's scopes with what the call needs; the end user must then connect again.",
+    ),
+    "404": FailureCause("The provider has nothing at these paths.", "Check the paths that the application sends."),
+    "429": FailureCause(
+        "The provider limits the rate: too many calls.",
+        "Send less, or spread it: Retries honours the provider's Retry-After.",
+    ),
+}
+_CLIENT: Final = FailureCause(
+    "The provider refuses these requests as they are.", "Open a call of this list for its path."
+)
+_SERVER: Final = FailureCause("The provider answers with errors of its own.", "Look at its status page.")
+_OTHER: Final = FailureCause("", "Open one of this list.")
+
+
+def cause_of(kind: str, reason: str) -> FailureCause:
+    """`reason`: an error code, a provider's code for a refused refresh, or a status."""
+    if reason in GRANT_GONE:
+        return _GONE
+    if reason in _BY_REASON:
+        return _BY_REASON[reason]
+    if kind == "refresh":
+        return FailureCause(
+            "The provider's token endpoint refuses to refresh.",
+            "Open one of this list: it has the provider's words. Compare client ID and secret with its console.",
+        )
+    if reason.startswith("4") and reason.isdigit():
+        return _CLIENT
+    return _SERVER if reason.startswith("5") and reason.isdigit() else _OTHER

@@ -1,0 +1,196 @@
+"""What an integration or a key did within a time: for somebody who thinks that it is in wrong hands, and for the record.
+
+For the console's page and for ``gateway incident`` alike.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from gateway import clock
+from gateway.api.audit import shown as audit_shown
+from gateway.api.audit import uses_shown
+from gateway.api.connection_json import stamp
+from gateway.api.keys import as_json
+from gateway.console.call_views import row
+from gateway.errors import InvalidRequest, NotFound
+from gateway.records.access import MintedKey
+from gateway.records.audit import AuditAction, AuditFilter, UseFilter, UsePage
+from gateway.records.connection import ConnectionRef
+from gateway.records.operation import OperationFilter
+from gateway.runtime import Runtime
+
+USUAL_SPAN: Final = timedelta(hours=24)
+LONGEST_SPAN: Final = timedelta(days=31)
+MOST_CONNECTIONS: Final = 100
+CALLS: Final = 25
+RECORDS: Final = 25
+MOST_KEYS: Final = 1000
+TELLING: Final = (  # in the audit, what the holder of a stolen key does besides calls
+    AuditAction.CREDENTIAL_READ,
+    AuditAction.CLIENT_SECRET_READ,
+    AuditAction.KEY_CREATED,
+    AuditAction.KEY_FIRST_USED,
+    AuditAction.CONNECTION_EXPORTED,
+    AuditAction.CONNECTION_DELETED,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentWish:
+    """Of an integration, of a key with all that it minted, or of the key's calls to that integration."""
+
+    environment: str
+    since: datetime
+    until: datetime
+    integration_id: str | None = None
+    key_id: int | None = None
+
+
+def wish(
+    environment: str, *, integration_id: str | None, key_id: int | None, since: datetime | None, until: datetime | None
+) -> IncidentWish:
+    """The last 24 hours, if no time is given. Raises InvalidRequest."""
+    if integration_id is None and key_id is None:
+        raise InvalidRequest("invalid_query_params", "Name an integration or a key.")
+    until = until or clock.now()
+    since = since or until - USUAL_SPAN
+    if not since < until:
+        raise InvalidRequest("invalid_query_params", "'until' must be later than 'since'.")
+    if until - since > LONGEST_SPAN:
+        raise InvalidRequest("invalid_query_params", f"A report has {LONGEST_SPAN.days} days at most.")
+    return IncidentWish(environment, since, until, integration_id, key_id)
+
+
+async def report(runtime: Runtime, asked: IncidentWish, *, most: int = MOST_CONNECTIONS) -> dict[str, Any]:
+    """Plain values. `connections` has the `most` that were used most. Raises NotFound for a key that is not there."""
+    keys = await _keys(runtime, asked)
+    uses = await _uses(runtime, asked, keys, most)
+    found = await runtime.store.call_log.find(
+        OperationFilter(
+            asked.environment,
+            since=asked.since,
+            until=asked.until,
+            kind="call",
+            integration_id=asked.integration_id,
+            key_id=asked.key_id,
+            limit=CALLS,
+        )
+    )
+    records = []
+    for action in TELLING:
+        records += await runtime.store.audit.find(
+            AuditFilter(
+                environment=asked.environment,
+                since=asked.since,
+                until=asked.until,
+                action=action,
+                key_id=asked.key_id,
+                integration_id=asked.integration_id,
+                limit=RECORDS,
+            )
+        )
+    records.sort(key=lambda one: -one.sequence)
+    connections = [await _connection(runtime, ref, counts) for ref, counts in _by_connection(asked, uses)]
+    return {
+        "environment": asked.environment,
+        "integration": asked.integration_id,
+        "key": asked.key_id,
+        "since": stamp(asked.since),
+        "until": stamp(asked.until),
+        "made_at": stamp(clock.now()),
+        "uses": uses_shown(UseFilter(asked.environment, asked.since, asked.until), uses),
+        "connections": connections,
+        "keys": [_key(one) for one in keys],
+        "calls": [row(one) for one in found.operations],
+        "more_calls": found.more,
+        "records": [audit_shown(one) for one in records[:RECORDS]],
+        "more_records": len(records) > RECORDS,
+    }
+
+
+async def _keys(runtime: Runtime, asked: IncidentWish) -> list[MintedKey]:
+    """The key, and those that it minted, and they."""
+    if asked.key_id is None:
+        return []
+    first = await runtime.store.keys.find(asked.environment, asked.key_id)
+    if first is None:
+        raise NotFound("not_found", f"There is no key {asked.key_id} in '{asked.environment}'.")
+    everyone = await runtime.store.keys.list(asked.environment, alive_at=None, limit=MOST_KEYS)
+    found, reached = [first], {first.id}
+    while more := [one for one in everyone if one.parent_id in reached and one.id not in reached]:
+        found += more
+        reached |= {one.id for one in more}
+    return found
+
+
+async def _uses(runtime: Runtime, asked: IncidentWish, keys: list[MintedKey], most: int) -> UsePage:
+    """Of an integration, or of each of the keys, the most used first."""
+    ids: list[int | None] = [one.id for one in keys] or [None]
+    pages = [
+        await runtime.store.uses.find(
+            UseFilter(
+                asked.environment,
+                asked.since,
+                asked.until,
+                key_id=key_id,
+                integration_id=asked.integration_id,
+                limit=most,
+            )
+        )
+        for key_id in ids
+    ]
+    uses = sorted((use for page in pages for use in page.uses), key=lambda use: -use[1])[:most]
+    return UsePage(uses, *(sum(getattr(page, name) for page in pages) for name in ("calls", "failed", "connections")))
+
+
+def _by_connection(asked: IncidentWish, page: UsePage) -> list[tuple[ConnectionRef, tuple[int, int]]]:
+    found: dict[ConnectionRef, tuple[int, int]] = {}
+    for use, calls, failed in page.uses:
+        ref = ConnectionRef(asked.environment, use.integration_id, use.connection_id)
+        before = found.get(ref, (0, 0))
+        found[ref] = (before[0] + calls, before[1] + failed)
+    return list(found.items())
+
+
+async def _connection(runtime: Runtime, ref: ConnectionRef, counts: tuple[int, int]) -> dict[str, Any]:
+    one = await runtime.store.connections.get(ref)
+    return {
+        "provider_config_key": ref.integration_id,
+        "connection_id": ref.connection_id,
+        "calls": counts[0],
+        "failed": counts[1],
+        "state": "deleted" if one is None else one.state.value,
+        "last_refreshed_at": None if one is None or one.last_refreshed_at is None else stamp(one.last_refreshed_at),
+    }
+
+
+def _key(one: MintedKey) -> dict[str, Any]:
+    shown: Mapping[str, Any] = as_json(one)
+    names = ("id", "display_name", "kind", "last_four", "created_by", "last_used_at", "revoked_at")
+    return {**{name: shown.get(name) for name in names}, "parent_id": one.parent_id, "alive": one.alive(clock.now())}
+
+
+async def revoke_all(
+    runtime: Runtime, asked: IncidentWish, found: Mapping[str, Any], by: str, *, connections: bool
+) -> list[str]:
+    """End the keys of a report and, if `connections`, delete its connections here and at their providers. What became of
+    each, a line each."""
+    done = []
+    if asked.key_id is not None and any(one["alive"] for one in found["keys"]):
+        ended = await runtime.issuer.revoke(asked.environment, asked.key_id, by)
+        done.append(f"Key {asked.key_id}, with what it minted: {ended} revoked.")
+    for one in found["connections"] if connections else ():
+        name = f"{one['provider_config_key']}/{one['connection_id']}"
+        ref = ConnectionRef(asked.environment, one["provider_config_key"], one["connection_id"])
+        if one["state"] == "deleted":
+            continue
+        deleted = await runtime.deleter.delete(ref)
+        if deleted is None:
+            done.append(f"{name}: was gone already.")
+            continue
+        tokens = ", ".join(f"{each.token} {each.outcome}" for each in deleted.revocation)
+        left = "ended at the provider" if deleted.at_provider else "its grant at the provider may remain"
+        done.append(f"{name}: deleted here; {left}{f' ({tokens})' if tokens else ''}.")
+    return done

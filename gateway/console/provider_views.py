@@ -1,0 +1,110 @@
+"""Providers at the console: how each did in 24 hours, which are left alone, and how far their entries are to be trusted."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from aiohttp import web
+
+from gateway import clock
+from gateway.api.connection_json import stamp
+from gateway.catalog.provider import Provider
+from gateway.console.console_page import View
+from gateway.console.integration_views import TRUST
+from gateway.console.now_view import WITHIN
+from gateway.records.traffic import PlaceTotal, quantile_ms
+from gateway.runtime import RUNTIME, Runtime, generation_of
+
+CLASSES: Final = (
+    "rejected",
+    "throttled",
+    "refused here",
+    "unreachable",
+    "client errors",
+    "server errors",
+    "refresh failed",
+)
+_UNREACHABLE: Final = frozenset(
+    {"upstream_unreachable", "upstream_timeout", "upstream_tls", "upstream_protocol", "token_endpoint_unavailable"}
+)
+
+
+async def providers(request: web.Request, environment: str) -> View:
+    """Those that an integration of the environment uses, the most troubled first."""
+    runtime, generation = request.app[RUNTIME], generation_of(request)
+    found = await runtime.store.call_log.totals(environment, clock.now() - WITHIN)
+    places: dict[str, list[PlaceTotal]] = {}
+    for one in found.places:
+        places.setdefault(one.integration_id, []).append(one)
+    open_hosts = _left_alone(runtime)
+    used: dict[str, list[str]] = {}
+    for integration in generation.integrations.of(environment):
+        used.setdefault(integration.provider, []).append(integration.integration_id)
+    rows = [
+        _row(name, generation.catalog.get(name), keys, [one for key in keys for one in places.get(key, [])], open_hosts)
+        for name, keys in used.items()
+    ]
+    rows.sort(key=lambda row: (not row["left_alone"], -row["failed"], row["name"]))
+    data = {
+        "title": "Providers",
+        "classes": list(CLASSES),
+        "providers": rows,
+        "left_alone": sorted(open_hosts.values()),
+        "guides": f"{generation.public_url}/guides",
+        "public_url": generation.public_url,
+    }
+    return View("providers.html", data, "providers")
+
+
+def _left_alone(runtime: Runtime) -> dict[str, str]:
+    """Host ▸ origin of every circuit breaker that is open."""
+    return {str(gate.origin[1]): gate.name for gate in runtime.egress_limits if not gate.breaker.closed}
+
+
+def _row(
+    name: str, provider: Provider | None, keys: list[str], places: Sequence[PlaceTotal], open_hosts: dict[str, str]
+) -> dict[str, Any]:
+    counts = dict.fromkeys(CLASSES, 0)
+    calls = [one for one in places if one.kind == "call"]
+    for one in places:
+        if one.reason and one.kind in ("call", "refresh"):
+            counts[class_of(one.kind, one.reason)] += one.calls
+    times = [sum(each) for each in zip(*(one.times for one in calls), strict=True)] if calls else []
+    well = [one.last_at for one in calls if not one.reason]
+    return {
+        "name": name,
+        "display_name": provider.display_name if provider else name,
+        "integrations": sorted(keys),
+        "trust": TRUST.get(provider.provenance or "", "not known") if provider else "not in the catalog",
+        "sources": list(provider.sources or ()) if provider else [],
+        "calls": sum(one.calls for one in calls),
+        "failed": sum(counts.values()),
+        "errors": {label: count for label, count in counts.items() if count},
+        "p50_ms": quantile_ms(times, 0.5),
+        "p95_ms": quantile_ms(times, 0.95),
+        "last_success": stamp(max(well)) if well else None,
+        "left_alone": sorted(origin for host, origin in open_hosts.items() if provider and host in hosts_of(provider)),
+    }
+
+
+def class_of(kind: str, reason: str) -> str:
+    """One of `CLASSES`."""
+    if reason in _UNREACHABLE:
+        return "unreachable"
+    if kind == "refresh":
+        return "refresh failed"
+    if reason in ("401", "reconnect_needed"):
+        return "rejected"
+    if reason == "429":
+        return "throttled"
+    if reason.isdigit():
+        return "server errors" if reason.startswith("5") else "client errors"
+    return "refused here"
+
+
+def hosts_of(provider: Provider) -> set[str]:
+    """Hosts that its entry names; one that a connection fills in is not known here."""
+    addresses = (provider.proxy.base_url, provider.token_url, provider.refresh_url)
+    hosts = {
+        text.partition("://")[2].partition("/")[0].partition(":")[0] for text in addresses if isinstance(text, str)
+    }
+    return {host for host in hosts if host and "${" not in host}

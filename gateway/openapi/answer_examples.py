@@ -1,0 +1,100 @@
+"""An example of every answer, made from its schema: no second description that could differ from the first."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+REF: Final = "#/components/schemas/"
+MOMENT: Final = "2026-01-02T03:04:05.678+00:00"
+DEEPEST: Final = 8
+
+# What a member of this name holds, whichever object it is of, if its schema allows that.
+NAMED: Final[Mapping[str, Any]] = {
+    "connection_id": "user-1",
+    "connectionId": "user-1",
+    "provider_config_key": "jira",
+    "providerConfigKey": "jira",
+    "unique_key": "jira",
+    "integration_id": "jira",
+    "provider": "jira",
+    "name": "jira",
+    "display_name": "Jira",
+    "email": "user@example.com",
+    "path": "/rest/api/3/myself",
+    "method": "GET",
+    "host": "api.atlassian.com",
+    "status": 200,
+    "kind": "call",
+    "state": "active",
+    "result": "ok",
+    "token": "nango_connect_session_…",
+    "secret": "…",
+    "last_four": "3fA9",
+    "scopes": ["environment:proxy"],
+    "limits": [{"rules": ["GET /rest/api/3/search*"]}],
+    "tags": {"team": "red"},
+    "metadata": {"plan": "pro"},
+    "connection_config": {"cloudId": "1f2e3d4c"},
+    "credentials": {"type": "OAUTH2", "access_token": "…", "expires_at": MOMENT},
+    "webhook_signing_key": "whsec_…",
+    "request_id": "5f1c0e9d2b7a4c6e8d3f9a1b",
+    "code": "unknown_connection",
+    "message": "What happened, and what to do next.",
+    "errors": [],
+    "key_id": None,
+    "next_cursor": "…",
+}
+
+
+def example(name: str, definitions: Mapping[str, Any]) -> Any:
+    """An answer of the shape `name`; `definitions`: every schema by its name."""
+    return _of(definitions[name], "", definitions, 0)
+
+
+def _of(schema: Mapping[str, Any], member: str, definitions: Mapping[str, Any], depth: int) -> Any:
+    if "$ref" in schema:
+        schema = definitions[schema["$ref"].removeprefix(REF)]
+    either = [one for one in schema.get("anyOf") or schema.get("oneOf") or () if one.get("type") != "null"]
+    if either:
+        return _of(either[0], member, definitions, depth)
+    if "const" in schema:
+        return schema["const"]
+    if "enum" in schema:
+        return NAMED[member] if NAMED.get(member) in schema["enum"] else schema["enum"][0]
+    if "examples" in schema:
+        return schema["examples"][0]
+    kind = schema.get("type")
+    known = NAMED.get(member)
+    if known is not None and _fits(known, kind) and not schema.get("properties"):
+        return known
+    if kind == "object" or "properties" in schema:
+        return _object(schema, definitions, depth)
+    if kind == "array":
+        return [] if depth > DEEPEST else [_of(schema.get("items", {}), member, definitions, depth + 1)]
+    plain: dict[Any, Any] = {"integer": max(1, schema.get("minimum", 1)), "number": 1.5, "boolean": True, "null": None}
+    return plain.get(kind, _text(member))
+
+
+def _object(schema: Mapping[str, Any], definitions: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    required = schema.get("required", ())
+    found = {
+        name: _of(below, name, definitions, depth + 1)
+        for name, below in schema.get("properties", {}).items()
+        if name in required or depth < 2
+    }
+    more = schema.get("additionalProperties")
+    if not found and isinstance(more, dict):
+        return {"name": _of(more, "", definitions, depth + 1)}
+    return found
+
+
+def _fits(known: Any, kind: Any) -> bool:
+    kinds = {"string": str, "integer": int, "array": list, "object": dict}
+    return kind in kinds and isinstance(known, kinds[kind])
+
+
+def _text(member: str) -> str:
+    if member.endswith(("_at", "until", "from", "to")):
+        return MOMENT
+    if member.endswith(("url", "link", "logo", "uri")):
+        return "https://gateway.example.com/…"
+    return "…"

@@ -1,0 +1,90 @@
+"""What a browser finds at the gateway's own address: where it leads to, the guides, and a page where there is nothing."""
+
+import json
+from typing import Final
+
+from aiohttp import web
+
+from gateway.api.health import readiness
+from gateway.catalog.listing import Query, listing_of, name_in
+from gateway.errors import GatewayError
+from gateway.middleware.error_shape import MARK
+from gateway.middleware.facts import REQUEST_ID
+from gateway.pages.templates import page
+from gateway.runtime import RUNTIME, generation_of
+
+ROWS: Final = 60
+LONGEST: Final = 100  # characters of a search
+
+# What `/ready` says besides its result ▸ what people read.
+STATES: Final = {
+    ("store", "away"): "Its database is away; it serves from memory.",
+    ("store", "damaged"): "Its database is damaged; it serves what can still be read.",
+    ("clock", "off"): "Its clock differs from the database's by seconds.",
+    ("clock", "refused"): "Its clock differs from the database's so much that it refreshes no token.",
+    ("journal", "unwritable"): "Its refresh journal cannot be written.",
+}
+
+
+async def start_page(request: web.Request) -> web.Response:
+    """``GET /`` of a browser: whether the gateway serves, and where to go on. Nothing that ``/ready`` does not say."""
+    generation = generation_of(request)
+    status, body = await readiness(request.app[RUNTIME], required=False)
+    return page(
+        request,
+        "start.html",
+        script=True,
+        name=generation.config.branding.name,
+        public_url=generation.public_url,
+        serves=status == 200,
+        states=[text for place, text in STATES.items() if body.get(place[0]) == place[1]],
+        console=generation.config.console.enabled,
+        providers=len(generation.catalog.providers),
+    )
+
+
+def missing(request: web.Request, fault: GatewayError) -> web.Response:
+    """`fault` as a page: nothing is at this address, or not by this method."""
+    titles = {404: "There is no such page", 405: "This address takes no such request"}
+    answer = page(
+        request,
+        "missing.html",
+        fault.status,
+        title=titles.get(fault.status, "This cannot be answered"),
+        message=fault.message if fault.status != 404 else None,
+        code=fault.code,
+        request_id=request[REQUEST_ID],
+        public_url=generation_of(request).public_url,
+    )
+    answer.headers.update(fault.headers or {})
+    answer.headers[MARK] = fault.code
+    if not request.content.is_eof():
+        answer.force_close()
+    return answer
+
+
+def guides(request: web.Request) -> web.Response:
+    """``GET /guides``: the catalog for people, each provider with its guide. Open to all, as the guides are."""
+    generation = generation_of(request)
+    search = " ".join(request.query.get("search", "")[:LONGEST].split())
+    category = request.query.get("category", "")[:LONGEST] or None
+    after = ""
+    if cursor := request.query.get("cursor", ""):
+        try:
+            after = name_in(cursor)
+        except ValueError:
+            cursor = ""
+    there = listing_of(generation.catalog, generation.public_url)
+    found = json.loads(there.page(Query(search, category, limit=ROWS, after=after)).content)
+    return page(
+        request,
+        "guides.html",
+        public_url=generation.public_url,
+        search=search,
+        category=category or "",
+        categories=sorted(there.categories),
+        providers=found["data"],
+        following=found.get("next_cursor"),
+        whole=len(generation.catalog.providers),
+        first=not cursor,
+    )

@@ -1,0 +1,129 @@
+"""Sums over the call log, added with each batch, so that a page about a day reads some hundred rows instead of millions.
+
+The same table in both databases, with two kinds of rows. One counts an environment's calls of a quarter of an hour; the other,
+operations of an hour by kind, integration and result. What `call_log.sample` leaves out is not counted.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from gateway.records.operation import KINDS, Operation
+from gateway.records.proxied_call import ExchangeRecord
+from gateway.records.traffic import SLOT_S, TIMES_MS, PlaceTotal, SlotTotal, Traffic
+
+TABLE: Final = "call_totals"
+KEY: Final = ("environment", "slot", "kind", "integration_id", "reason")
+SUMS: Final = ("calls", "failed", "timed", "gateway_ms", "token_ms", "upstream_ms")
+CLASSES: Final = tuple(f"t{n}" for n in range(len(TIMES_MS) + 1))
+COLUMNS: Final = (*KEY, *SUMS, "last_at", *CLASSES)
+_LAST: Final = len(SUMS)
+_FIRST_CLASS: Final = _LAST + 1
+SLOTS_AN_HOUR: Final = 3600 // SLOT_S
+ALL_CALLS: Final = -1
+"""In place of a kind, in rows of a quarter of an hour."""
+
+
+def schema(*, suffix: str = "") -> str:
+    """`suffix`: what stands behind the statement."""
+    text, whole, real = ("text NOT NULL", "bigint NOT NULL", "double precision NOT NULL")
+    kinds = {"environment": text, "integration_id": text, "reason": text}
+    kinds |= dict.fromkeys(("gateway_ms", "token_ms", "upstream_ms", "last_at"), real)
+    columns = ", ".join(f"{name} {kinds.get(name, whole)}" for name in COLUMNS)
+    return f"CREATE TABLE IF NOT EXISTS {TABLE} ({columns}, PRIMARY KEY ({', '.join(KEY)})){suffix}"
+
+
+def upsert(mark: Callable[[int], str], greatest: str) -> str:
+    """The statement that adds one row. `mark`: how the database writes its parameters, counted from 1."""
+    added = [f"{name} = {TABLE}.{name} + excluded.{name}" for name in (*SUMS, *CLASSES)]
+    last = f"last_at = {greatest}({TABLE}.last_at, excluded.last_at)"
+    values = ", ".join(mark(n) for n in range(1, len(COLUMNS) + 1))
+    return (
+        f"INSERT INTO {TABLE} ({', '.join(COLUMNS)}) VALUES ({values})"
+        f" ON CONFLICT ({', '.join(KEY)}) DO UPDATE SET {', '.join([*added, last])}"
+    )
+
+
+def totals_of(records: Iterable[ExchangeRecord | Operation]) -> list[tuple[Any, ...]]:
+    """Rows in the order of `COLUMNS`, sorted, so that no two writers wait for each other."""
+    found: dict[tuple[Any, ...], list[Any]] = {}
+    empty = [0, 0, 0, 0.0, 0.0, 0.0, 0.0, *[0] * len(CLASSES)]
+    for one in records:
+        kind = KINDS.index(one.kind) if isinstance(one, Operation) else 0
+        status, at = one.status, one.at.timestamp()
+        reason = one.error_code[:64] if one.error_code else str(status) if status >= 400 else ""
+        key = (one.environment, int(at) // SLOT_S, kind, one.integration_id, reason)
+        sums = found.get(key)
+        if sums is None:
+            sums = found[key] = empty.copy()
+        sums[0] += 1
+        if at > sums[_LAST]:
+            sums[_LAST] = at
+        upstream_ms = one.upstream_ms
+        if upstream_ms is not None:
+            sums[2] += 1
+            sums[3] += one.gateway_ms or 0.0
+            sums[4] += one.token_ms or 0.0
+            sums[5] += upstream_ms
+            if upstream_ms > 0:
+                sums[_FIRST_CLASS + bisect_left(TIMES_MS, upstream_ms)] += 1
+    rows: dict[tuple[Any, ...], list[Any]] = {}
+    for (environment, slot, kind, integration_id, reason), sums in found.items():
+        sums[1] = sums[0] if reason else 0
+        _add(rows, (environment, slot - slot % SLOTS_AN_HOUR, kind, integration_id, reason), sums)
+        if kind == 0:
+            _add(rows, (environment, slot, ALL_CALLS, "", ""), sums)
+    return sorted((*key, *sums) for key, sums in rows.items())
+
+
+def _add(rows: dict[tuple[Any, ...], list[Any]], key: tuple[Any, ...], sums: list[Any]) -> None:
+    there = rows.get(key)
+    if there is None:
+        rows[key] = sums.copy()
+        return
+    last = max(there[_LAST], sums[_LAST])
+    rows[key] = [one + other for one, other in zip(there, sums, strict=True)]
+    rows[key][_LAST] = last
+
+
+def by_slot(mark: Callable[[int], str]) -> str:
+    """Of the calls of an environment since a slot."""
+    return (
+        f"SELECT slot, {', '.join(SUMS)} FROM {TABLE}"
+        f" WHERE environment = {mark(1)} AND slot >= {mark(2)} AND kind = {ALL_CALLS} ORDER BY slot"
+    )
+
+
+def by_place(mark: Callable[[int], str]) -> str:
+    """From the hour on in which the slot lies."""
+    classes = ", ".join(f"sum({name})" for name in CLASSES)
+    return (
+        f"SELECT kind, integration_id, reason, sum(calls), max(last_at), {classes} FROM {TABLE}"
+        f" WHERE environment = {mark(1)} AND slot >= {mark(2)} - {SLOTS_AN_HOUR - 1} AND kind <> {ALL_CALLS}"
+        " GROUP BY kind, integration_id, reason"
+    )
+
+
+def slot_of(at: datetime) -> int:
+    return int(at.timestamp()) // SLOT_S
+
+
+def traffic(slots: Iterable[Sequence[Any]], places: Iterable[Sequence[Any]]) -> Traffic:
+    """What `by_slot` and `by_place` found."""
+    return Traffic(
+        [
+            SlotTotal(
+                _time(slot * SLOT_S), int(calls), int(failed), int(timed), float(own), float(token), float(upstream)
+            )
+            for slot, calls, failed, timed, own, token, upstream in slots
+        ],
+        [
+            PlaceTotal(KINDS[kind], integration, reason, int(calls), _time(last_at), tuple(map(int, classes)))
+            for kind, integration, reason, calls, last_at, *classes in places
+        ],
+    )
+
+
+def _time(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

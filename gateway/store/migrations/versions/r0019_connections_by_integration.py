@@ -1,0 +1,14 @@
+"""The connections of one integration, newest first, are listed by an index, however many others there are."""
+
+from collections.abc import Sequence
+
+from alembic import op
+
+revision = "0019"
+down_revision = "0016"
+branch_labels: str | Sequence[str] | None = None
+depends_on: str | Sequence[str] | None = None
+
+
+def upgrade() -> None:
+    op.create_index("connections_by_integration", "connections", ["environment", "integration_id", "created_at", "id"])

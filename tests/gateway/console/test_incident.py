@@ -1,0 +1,97 @@
+"""An incident: what a key or an integration did, as a page, as JSON and by command; and all of it ended, with evidence."""
+
+import asyncio
+import json
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from gateway.records.audit import AuditFilter, UseCount, UseKey
+from tests.fakes.console import at_console, form_in
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+from tests.gateway.console.test_views import operation
+
+
+@pytest.fixture
+async def stolen(running: RunningGateway, tracker: Tracker) -> int:
+    """The id of a key that used two connections and minted another key, which used a third."""
+    for name in ("c1", "c2", "c3"):
+        await running.imported(tracker.grant(), name)
+    body = {"display_name": "agent", "scopes": ["environment:proxy", "environment:api_keys:create"]}
+    first = (await running.json("POST", "/environment/api-keys", json=body, expect=200))["data"]
+    headers = {"Authorization": f"Bearer {first['secret']}"}
+    wish = {"display_name": "child", "scopes": ["environment:proxy"]}
+    async with running.http.post(f"{running.url}/environment/api-keys", json=wish, headers=headers) as answer:
+        second = (await answer.json())["data"]
+    hour = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    uses = [(first["id"], "c1", 30, 2), (first["id"], "c2", 5, 0), (second["id"], "c3", 7, 0), (0, "c2", 90, 0)]
+    await running.runtime.store.uses.add_many(
+        [UseCount(hour, UseKey("dev", "tracker", name, key), calls, bad) for key, name, calls, bad in uses]
+    )
+    calls = [operation(n, key_id=first["id"], connection_id="c1") for n in range(3)]
+    await running.runtime.store.call_log.add_many(calls)
+    await running.runtime.audit_keeper.once()
+    return int(first["id"])
+
+
+async def test_a_key_is_reported_with_what_it_minted(running: RunningGateway, stolen: int) -> None:
+    async with at_console(running) as console:
+        found = (await console.data(f"/dev/incident.json?key={stolen}&since=2h"))["report"]
+        assert (found["uses"]["calls"], found["uses"]["failed"]) == (42, 2)
+        used = [(one["connection_id"], one["calls"], one["state"]) for one in found["connections"]]
+        assert used == [("c1", 30, "active"), ("c3", 7, "active"), ("c2", 5, "active")]
+        assert [one["display_name"] for one in found["keys"]] == ["agent", "child"]
+        assert len(found["calls"]) == 3
+        assert "key.created" in [one["action"] for one in found["records"]]
+        page = await console.page(f"/dev/incident?key={stolen}&since=2h")
+        assert "tracker/c3" in page
+
+
+async def test_an_integration_is_reported_whoever_called(running: RunningGateway, stolen: int) -> None:
+    async with at_console(running) as console:
+        found = (await console.data("/dev/incident.json?integration=tracker"))["report"]
+        assert {one["connection_id"]: one["calls"] for one in found["connections"]} == {"c1": 30, "c2": 95, "c3": 7}
+        both = (await console.data(f"/dev/incident.json?integration=tracker&key={stolen}"))["report"]
+        assert both["uses"]["calls"] == 42
+
+
+@pytest.mark.parametrize(
+    "query", ["key=x", "integration=a&since=x", "key=1&since=1h&until=2h", "integration=a&since=90d"]
+)
+async def test_a_wrong_wish_is_named(running: RunningGateway, query: str) -> None:
+    async with at_console(running) as console:
+        await console.page(f"/dev/incident?{query}", expect=400)
+        await console.page("/dev/incident?key=99", expect=404)
+
+
+async def test_all_of_it_is_ended_with_evidence(running: RunningGateway, stolen: int) -> None:
+    async with at_console(running, name="ada") as console:
+        page = await console.page(f"/dev/incident?key={stolen}")
+        fields = {"form": form_in(page), "key": str(stolen), "since": "2h", "connections": "1"}
+        assert "Nothing was ended" in await console.send("/dev/incident/revoke", {**fields, "typed": "x"}, expect=400)
+        done = await console.send("/dev/incident/revoke", {**fields, "typed": str(stolen)})
+        assert "2 revoked" in done
+        assert all(f"tracker/{name}: deleted here" in done for name in ("c1", "c2", "c3"))
+        found = (await console.data(f"/dev/incident.json?key={stolen}"))["report"]
+        assert {one["state"] for one in found["connections"]} == {"deleted"}
+        assert not any(one["alive"] for one in found["keys"])
+    assert (await running.json("GET", "/connections"))["connections"] == []
+    await running.runtime.audit_keeper.once()
+    store = running.runtime.store
+    for action, many in (("key.revoked", 2), ("connection.deleted", 3)):
+        records: list[Any] = [one.as_json() for one in await store.audit.find(AuditFilter(action=action))]
+        assert [one["actor"]["name"] for one in records] == ["ada"] * many
+
+
+async def test_the_command_reports_the_same(running: RunningGateway, stolen: int) -> None:
+    file = running.folder / "gateway.yaml"
+    await asyncio.to_thread(file.write_text, json.dumps(running.document))
+    command = [sys.executable, "-m", "gateway", "incident", "-c", str(file), "--key", str(stolen), "--json"]
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    out, _ = await asyncio.wait_for(process.communicate(), 60)
+    found = json.loads(out)
+    assert [one["connection_id"] for one in found["connections"]] == ["c1", "c3", "c2"]
+    assert found["ended"] == []

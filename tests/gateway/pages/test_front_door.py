@@ -1,0 +1,73 @@
+"""What a browser finds at the gateway's own address, and where there is nothing; programs get the API's errors as before."""
+
+import pytest
+
+from tests.fakes.console import switch_on
+from tests.fakes.gateways import RunningGateway
+
+BROWSER = {"Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}
+
+
+async def test_a_browser_gets_a_start_page_that_leads_on(running: RunningGateway) -> None:
+    async with running.http.get(running.url + "/", headers=BROWSER) as answer:
+        text = await answer.text()
+        assert (answer.status, answer.content_type) == (200, "text/html")
+        assert "frame-ancestors 'none'" in answer.headers["Content-Security-Policy"]
+        assert "Gateway-Error" not in answer.headers
+    assert "This gateway serves." in text
+    assert all(f'href="{running.url}{path}"' in text for path in ("/docs", "/guides", "/openapi.json"))
+    assert f'href="{running.url}/console"' not in text
+    switch_on(running)
+    async with running.http.get(running.url + "/", headers=BROWSER) as answer:
+        text = await answer.text()
+    assert f'href="{running.url}/console"' in text
+    assert "gateway console" in text
+
+
+@pytest.mark.parametrize("accept", [None, "*/*", "application/json", "application/json, text/plain, */*"])
+@pytest.mark.parametrize("path", ["/", "/nowhere"])
+async def test_a_program_gets_the_error_of_before(running: RunningGateway, accept: str | None, path: str) -> None:
+    headers = {} if accept is None else {"Accept": accept}
+    async with running.http.get(running.url + path, headers=headers, skip_auto_headers=["Accept"]) as answer:
+        assert (answer.status, (await answer.json())["error"]["code"]) == (404, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/nowhere", 404, "not_found"),
+        ("GET", "/favicon.ico", 404, "not_found"),
+        ("POST", "/", 404, "not_found"),
+        ("GET", "/connect/sessions", 405, "method_not_allowed"),
+        ("POST", "/docs", 405, "method_not_allowed"),
+    ],
+)
+async def test_a_browser_gets_a_page_where_there_is_nothing(
+    running: RunningGateway, method: str, path: str, status: int, code: str
+) -> None:
+    body = b"x" if method == "POST" else None
+    async with running.http.request(method, running.url + path, headers=BROWSER, data=body) as answer:
+        text = await answer.text()
+        assert (answer.status, answer.content_type, answer.headers["Gateway-Error"]) == (status, "text/html", code)
+        assert answer.headers["Gateway-Request-Id"] in text
+        assert ("Allow" in answer.headers) == (status == 405)
+    assert f'href="{running.url}/docs"' in text
+
+
+async def test_what_was_typed_is_not_on_the_page(running: RunningGateway) -> None:
+    async with running.http.get(f"{running.url}/<script>alert(1)</script>?x=<b>", headers=BROWSER) as answer:
+        assert "alert" not in await answer.text()
+
+
+async def test_guides_are_found_and_paged(running: RunningGateway) -> None:
+    async with running.http.get(f"{running.url}/guides", headers=BROWSER) as answer:
+        text = await answer.text()
+        assert answer.status == 200
+        assert len(await answer.read()) <= 40_000
+    assert "cursor=" in text
+    async with running.http.get(f"{running.url}/guides?search=tracker", headers=BROWSER) as answer:
+        assert f'href="{running.url}/providers/tracker/guide"' in await answer.text()
+    async with running.http.get(f"{running.url}/guides?search=no+such+%3Cb%3E&cursor=x", headers=BROWSER) as answer:
+        text = await answer.text()
+    assert "None fits" in text
+    assert "no such &lt;b&gt;" in text
