@@ -2,7 +2,8 @@
 
 One request and its answer are handed to the two protocols as the event loop would hand them, many times, over transports
 that forget what is written. What remains is Python: no system call, no load generator, no second process, so two
-versions can be compared on a busy machine. ``--profile`` tells where it goes (cProfile, which itself costs much).
+versions can be compared on a busy machine. ``--shape`` chooses what is asked and answered, ``--profile`` shows where the time
+goes (cProfile, which itself costs much).
 """
 
 import argparse
@@ -40,6 +41,15 @@ ANSWER: Final = (
     "HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nDate: Sat, 21 Nov 2026 22:00:00 GMT\r\n"
     "Content-Type: application/json\r\nContent-Length: {length}\r\nConnection: keep-alive\r\n\r\n{body}"
 )
+EVENTS_HEAD: Final = (
+    b"HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nDate: Sat, 21 Nov 2026 22:00:00 GMT\r\nContent-Type: text/event-stream\r\n"
+    b"Transfer-Encoding: chunked\r\nConnection: keep-alive\r\nCache-Control: no-store\r\n\r\n"
+)
+EVENT: Final = b"id: 10\ndata: 12345678901234\n\n"
+CHUNK: Final = b"%x\r\n%b\r\n" % (len(EVENT), EVENT)
+EVENTS: Final = 100
+SHAPES: Final = ("get", "trace", "post", "headers", "events", "bursts")
+BURST: Final = 7  # events that come at once
 AT_ONCE: Final = 100
 TOGETHER: Final = 1000
 
@@ -70,8 +80,33 @@ class Stage:
         self.fast_path, self.runtime, self.client = fast_path, runtime, client
         self.caller, self.provider = Forgetful(), Forgetful()
         names = f"Authorization: Bearer {key}\r\nProvider-Config-Key: {INTEGRATION}\r\nConnection-Id: c0\r\n"
-        self.request = f"GET /proxy/small HTTP/1.1\r\nHost: 127.0.0.1:3003\r\n{names}\r\n".encode()
-        self.answer = ANSWER.format(length=len(SMALL), body=SMALL).encode()
+        self.names = f"Host: 127.0.0.1:3003\r\n{names}"
+        self.asked = 0
+        self.answer = [ANSWER.format(length=len(SMALL), body=SMALL).encode()]
+
+    def requests(self, shape: str, count: int) -> list[bytes]:
+        """The next `count` requests of that shape."""
+        extra, body = "", ""
+        if shape == "headers":
+            extra = "".join(f"X-Extra-{number}: {'h' * 244}\r\n" for number in range(28))
+        elif shape != "get" and shape != "trace":
+            extra, body = "Content-Type: application/json\r\nContent-Length: 300\r\n", "x" * 300
+        made = []
+        for _ in range(count):
+            self.asked += 1
+            if shape == "trace":
+                extra = f"traceparent: 00-{self.asked:032x}-{self.asked:016x}-01\r\n"
+            method = "POST" if body else "GET"
+            made.append(f"{method} /proxy/small HTTP/1.1\r\n{self.names}{extra}\r\n{body}".encode())
+        return made
+
+    def answer_with(self, shape: str) -> None:
+        """`events`: one a piece, and `bursts`: as many as come at once from a provider that is quicker than its readers."""
+        at_once = {"events": 1, "bursts": BURST}.get(shape)
+        if at_once is not None:
+            full, rest = divmod(EVENTS, at_once)
+            pieces = [CHUNK * at_once] * full + ([CHUNK * rest] if rest else [])
+            self.answer = [EVENTS_HEAD, *pieces, b"0\r\n\r\n"]
 
     async def open(self) -> None:
         self.client.connection_made(self.caller)
@@ -88,12 +123,12 @@ class Stage:
         self.client.connection_lost(None)
         self.connection.connection_lost(None)
 
-    def run(self, count: int) -> None:
+    def run(self, requests: list[bytes]) -> None:
         came, answered = self.client.data_received, self.connection.data_received
-        request, answer = self.request, self.answer
-        for _ in range(count):
+        for request in requests:
             came(request)
-            answered(answer)
+            for piece in self.answer:
+                answered(piece)
 
     async def write_records(self) -> None:
         log = self.runtime.call_queue
@@ -152,17 +187,19 @@ async def staged(folder: Path, measure: argparse.Namespace) -> None:
 
 
 async def measured(stage: Stage, measure: argparse.Namespace) -> None:
-    stage.run(AT_ONCE)
+    stage.answer_with(measure.shape)
+    stage.run(stage.requests(measure.shape, AT_ONCE))
     await stage.write_records()
     before, rounds = stage.fast_path.taken, measure.requests // AT_ONCE
     profile = cProfile.Profile() if measure.profile else None
     fast_path, records, waiting = list[float](), list[float](), 0
     for _ in range(rounds):
         await stage.runtime.live.opened("bench", INTEGRATION, "c0")
+        requests = stage.requests(measure.shape, AT_ONCE)
         began = time.process_time()
         if profile is not None:
             profile.enable()
-        stage.run(AT_ONCE)
+        stage.run(requests)
         if profile is not None:
             profile.disable()
         at = time.process_time()
@@ -172,12 +209,11 @@ async def measured(stage: Stage, measure: argparse.Namespace) -> None:
             await stage.write_records()
             records.append((time.process_time() - at) / TOGETHER * 1e6)
             waiting = 0
-    assert stage.fast_path.taken - before == rounds * AT_ONCE == stage.caller.written - AT_ONCE, (
-        "not all took the fast path"
-    )
+    assert stage.fast_path.taken - before == rounds * AT_ONCE, "not all took the fast path"
+    assert stage.fast_path.departures.aboard == 0, "not all were answered"
     sys.stdout.write(
-        f"fast path {min(fast_path):.1f} µs ({median(fast_path):.1f}), records {min(records):.1f} µs ({median(records):.1f}): "
-        f"the quickest (and the median) of {rounds} rounds of {AT_ONCE}\n"
+        f"{measure.shape}: fast path {min(fast_path):.1f} µs ({median(fast_path):.1f}), "
+        f"records {min(records):.1f} µs ({median(records):.1f}): the quickest (and the median) of {rounds} rounds of {AT_ONCE}\n"
     )
     if profile is not None:
         pstats.Stats(profile, stream=sys.stdout).sort_stats("tottime").print_stats(40)
@@ -187,6 +223,7 @@ def main() -> int:
     """0 after the figures."""
     parser = argparse.ArgumentParser(prog="python -m bench.fast_path", description="The fast path without sockets.")
     parser.add_argument("--requests", type=int, default=20_000)
+    parser.add_argument("--shape", choices=SHAPES, default="get")
     parser.add_argument("--profile", action="store_true", help="tell where it goes")
     asked = parser.parse_args()
     logs.setup("info", terminal=False)

@@ -26,6 +26,7 @@ from gateway.egress.provider_exchange import (
     Taker,
     UploadListener,
 )
+from gateway.egress.tls import closed_cleanly
 from gateway.egress.write_batch import WriteBatch
 from gateway.http.answer_head import AnswerHead, Malformed
 from gateway.part_by_part import PART_BYTES, PartByPart, is_dear
@@ -456,4 +457,4 @@ class ProviderConnection(asyncio.Protocol):
     def _closed_cleanly(self) -> bool:
         """TLS must say that it ends, else anyone on the way could have cut the answer (RFC 9112 §9.8)."""
         inside = self.transport.get_extra_info("ssl_object")
-        return inside is None or getattr(inside, "closed_cleanly", True)
+        return inside is None or closed_cleanly(inside)

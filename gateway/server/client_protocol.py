@@ -76,6 +76,7 @@ def crowded() -> bytes:
 
 
 HELD_BYTES: Final = 64 * 1024
+DUE_BYTES: Final = 64 * 1024  # joined at most; more leaves at once
 SPEAKING_TO: Final = 64  # of those that are one too many; any more are closed without a word
 
 
@@ -127,7 +128,7 @@ class ClientProtocol(RequestHandler):
         self._deaf = False  # nothing more is read as HTTP on this connection
         self.head_since = 0.0
         self._gone: asyncio.Future[None] | None = None  # set while the client is given time to read
-        self._due = b""  # a whole answer from the fast path that leaves before the loop's turn is over
+        self._due = b""  # what came of an answer on the fast path, and leaves before the loop's turn is over
         self._parts: PartByPart | None = None  # of what is dear to read
         self._held_back = False  # reading is paused, because enough is held
         self._fast_exchange: FastExchange | None = None  # a request on the fast path
@@ -287,10 +288,15 @@ class ClientProtocol(RequestHandler):
 
     # ── the fast path ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def depart_with(self, answer: bytes, departures: WriteBatch) -> None:
-        """Send a whole answer after which the connection stays, together with others' if it can wait for them."""
-        self._due = answer
-        departures.add(self.depart)
+    def depart_with(self, piece: bytes, departures: WriteBatch) -> None:
+        """Send a piece of an answer together with other connections', at the end of the loop's turn."""
+        if self._due:
+            self._due += piece
+            if len(self._due) > DUE_BYTES:
+                self.depart()
+        else:
+            self._due = piece
+            departures.add(self.depart)
 
     def depart(self) -> None:
         """Send what is due, before anything that could close the connection or answer behind it."""
@@ -330,6 +336,7 @@ class ClientProtocol(RequestHandler):
     def torn(self) -> None:
         """The fast exchange's answer broke off: the caller must not see a clean end."""
         self._fast_exchange = None
+        self.depart()
         cut(self.transport, reset=False)  # its framing shows that it is torn
 
     def overtake(self, data: bytes, handed: Handed) -> None:
@@ -386,6 +393,7 @@ class ClientProtocol(RequestHandler):
 
     def _end_orderly(self) -> None:
         """As `_half_close`, with nobody to wait for it."""
+        self.depart()
         self._deaf = True
         self._held = b""
         self._resume_held()

@@ -66,7 +66,6 @@ class FastExchange:
         "_sent_at",
         "_sent_bytes",
         "_status",
-        "_transport",
         "_upload",
         "_waited_s",
         "held_bytes",
@@ -84,9 +83,7 @@ class FastExchange:
         departures: WriteBatch,
     ) -> None:
         """`head`, `body`: what has come of the request."""
-        assert client.transport is not None
         self._client = client
-        self._transport = client.transport
         self._request: list[bytes] = [head, body] if body else [head]
         self._kept_bytes = len(body)
         self._plan = plan
@@ -280,7 +277,7 @@ class FastExchange:
         else:
             self.moved_at = clock.monotonic()
             self._sent_bytes += len(piece)
-            self._transport.write(piece)
+            self._client.depart_with(piece, self._departures)
 
     def decoded(self) -> None:
         """As much of the body as came has been decoded: the head need not wait for more."""
@@ -305,10 +302,10 @@ class FastExchange:
         waits = body is not None and not body.ended
         if self._out is not None:
             self._out.append(end)
-            self._flush(whole=not waits)
+            self._flush()
         elif end:
             self._sent_bytes += len(end)
-            self._transport.write(end)
+            self._client.depart_with(end, self._departures)
         self._finish(self._status, None)
         if not waits:
             self._client.landed(last=self.last)
@@ -328,15 +325,12 @@ class FastExchange:
         else:
             self._tear()
 
-    def _flush(self, *, whole: bool = False) -> None:
+    def _flush(self) -> None:
         out, self._out = self._out, None
         assert out is not None
         data = out[0] if len(out) == 1 else b"".join(out)
         self._sent_bytes = len(data)
-        if whole and not self.last:
-            self._client.depart_with(data, self._departures)
-        else:
-            self._transport.write(data)
+        self._client.depart_with(data, self._departures)
 
     # ── what the caller's connection tells ──────────────────────────────────────────────────────────────────────────
 
