@@ -11,7 +11,7 @@ export UV_NATIVE_TLS = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-dev run test crowd mutate drill selftest loss refresh-crowd refresh-rate burst sdks mcp-clients oauth-servers rolling image rotation check docs fmt lock fuzz bench bench-shapes bench-peers wheel clean
+.PHONY: help venv venv-dev run test crowd mutate drill selftest loss refresh-crowd refresh-rate burst sdks mcp-clients collector oauth-servers rolling image rotation check docs fmt lock fuzz bench bench-shapes bench-peers wheel clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -78,6 +78,9 @@ sdks: venv-dev  ## vendors' own SDKs through the gateway, in Python and Node, as
 
 mcp-clients: venv-dev  ## published MCP clients and the protocol's conformance suite at the agent door; installs them outside the repository
 	@GATEWAY_MCP_CLIENTS=all $(BIN)/pytest -v -p no:xdist tests/mcp_clients
+
+collector: venv-dev  ## traces in Arize Phoenix, a collector of others; installs it outside the repository (1 GB)
+	@GATEWAY_COLLECTOR=all $(BIN)/pytest -v -p no:xdist tests/journeys/test_phoenix.py
 
 oauth-servers: venv-dev  ## connections at five OAuth servers of others, each a real process; installs them outside the repository (4 minutes)
 	@GATEWAY_OAUTH_SERVERS=all $(BIN)/pytest -v -n 2 tests/oauth_servers tests/journeys/wrong_person/test_application.py

@@ -1,0 +1,90 @@
+"""Traces in a collector that nobody here wrote: Arize Phoenix, of PyPI. `make collector` installs it; otherwise skipped."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.fakes import installed
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.ports import lasting_port
+from tests.fakes.tracker import Tracker
+from tests.gateway.api.test_logs import call, expired
+from tests.journeys.test_traces import SAMPLED, TRACE, traced
+from tests.oauth_servers.server import running
+
+PHOENIX = "arize-phoenix==20.26.1"
+
+pytestmark = [
+    pytest.mark.skipif(os.environ.get("GATEWAY_COLLECTOR") != "all", reason="installs 1 GB outside the repository"),
+    pytest.mark.timeout(600),
+]
+
+
+@pytest.fixture
+async def phoenix(tmp_path: Path) -> AsyncIterator[str]:
+    """Its base address, where it takes OTLP over HTTP at /v1/traces and answers what it has stored."""
+    interpreter = installed.python("phoenix", [PHOENIX])
+    folder = tmp_path / "phoenix"
+    folder.mkdir()
+    port, rpc = lasting_port(), lasting_port()
+    environ = {
+        "PHOENIX_HOST": "127.0.0.1",
+        "PHOENIX_PORT": str(port),
+        "PHOENIX_GRPC_PORT": str(rpc),
+        "PHOENIX_WORKING_DIR": str(folder),
+        "PHOENIX_TELEMETRY_ENABLED": "false",
+        "PHOENIX_ALLOW_EXTERNAL_RESOURCES": "false",
+    }
+    async with running([interpreter.parent / "phoenix", "serve"], folder, environ) as server:
+        url = f"http://127.0.0.1:{port}"
+        async with asyncio.timeout(300), aiohttp.ClientSession() as http:  # it loads half a gigabyte of code
+            while True:
+                assert server.process.returncode is None, server.log.read_text(errors="replace")[-2000:]
+                try:
+                    async with http.get(f"{url}/v1/projects") as answer:
+                        if answer.status == 200:
+                            break
+                except aiohttp.ClientError:
+                    await asyncio.sleep(0.2)
+        yield url
+
+
+async def stored(url: str, trace: str, count: int) -> list[dict[str, Any]]:
+    """The spans of `trace` as Phoenix has stored them, once there are `count`."""
+    async with asyncio.timeout(PATIENCE_S), aiohttp.ClientSession() as http:
+        while True:
+            async with http.get(f"{url}/v1/projects/default/spans?limit=1000") as answer:
+                spans = (await answer.json())["data"] if answer.status == 200 else []
+            mine = [one for one in spans if one["context"]["trace_id"] == trace]
+            if len(mine) >= count:
+                return mine
+            await asyncio.sleep(0.1)
+
+
+async def test_one_trace_over_gateway_refresh_and_attempts_without_an_orphan(
+    phoenix: str, tracker: Tracker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", phoenix)
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
+    async with traced(tracker, tmp_path / "gateway") as gateway:
+        await gateway.imported(expired(tracker))
+        assert await call(gateway, "/proxy/me", traceparent=SAMPLED) == 200  # the chain, with a refresh
+        assert await call(gateway, "/proxy/me", traceparent=SAMPLED) == 200  # the fast path
+        spans = await stored(phoenix, TRACE, 5)
+        assert gateway.runtime.tracing is not None
+        assert sum(gateway.runtime.tracing.dropped.values()) == 0
+    by_id = {one["context"]["span_id"]: one for one in spans}
+    caller = SAMPLED.split("-")[2]
+    assert sorted(one["name"] for one in spans) == ["GET", "GET", *["GET /proxy/{path}"] * 2, "token.refresh"]
+    for one in spans:
+        assert one["parent_id"] == caller or one["parent_id"] in by_id
+    served = [key for key, one in by_id.items() if one["name"] == "GET /proxy/{path}"]
+    assert {one["parent_id"] for one in spans if one["name"] == "GET"} == set(served)
+    (refresh,) = [one for one in spans if one["name"] == "token.refresh"]
+    assert refresh["parent_id"] in served
+    assert all("refresh-" not in str(one) and "access-" not in str(one) for one in spans)
