@@ -1,15 +1,19 @@
 """Makes and ends keys, for the API and for the command line alike. Nobody gives away more than is theirs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import structlog
 
 from gateway import clock
 from gateway.access.caller import Caller
+from gateway.access.freeze_operations import frozen
 from gateway.access.key_forms import RequestedKey, check, like, mint, usual_scopes
 from gateway.access.known_keys import Minted
+from gateway.access.operation_rules import is_reference
 from gateway.access.refusals import CREATE, MINTERS, rule_and_fix
 from gateway.access.scopes import covers
+from gateway.catalog.load_catalog import Catalog
 from gateway.errors import Forbidden, NotFound
 from gateway.records.access import KeyLimits, MintedKey
 from gateway.secret import Secret, digest
@@ -20,9 +24,12 @@ log = structlog.get_logger(__name__)
 
 
 class Issuer:
-    def __init__(self, store: Store, minted: Minted) -> None:
+    """`catalog`: the one in use, for rules that name operations."""
+
+    def __init__(self, store: Store, minted: Minted, catalog: Callable[[], Catalog]) -> None:
         self._store = store
         self._minted = minted
+        self._catalog = catalog
 
     async def create(
         self, wish: RequestedKey, environment: str, by: str, caller: Caller | None = None
@@ -39,6 +46,8 @@ class Issuer:
             if asks is not None:
                 await self._check_not_above(old, asks)
             wish, above = like(wish, old), await self._parent_of(old)
+        if any(map(is_reference, wish.limits.rules)):
+            wish = replace(wish, limits=frozen(wish.limits, self._catalog()))
         # Anyone who has a key replaced holds what replaces it, so that ends with them as if they had just minted it.
         parent = asks if asks is not None and (old is None or old.id != asks.id) else above
         check(wish, now)

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from gateway.access.key_policy import parse
+from gateway.access.operation_rules import is_reference
 from gateway.access.scopes import EVERYTHING, PROXY, is_scope
 from gateway.errors import InvalidRequest, Issue, joined_issues
 from gateway.records.access import ANY_INTEGRATION, KeyLimits, Kind, MintedKey
@@ -53,7 +54,8 @@ def checksum(body: str) -> str:
 
 
 OVERLAP: Final = timedelta(days=1)
-MOST: Final = 50  # of each kind of limit in one key
+MOST: Final = 50  # of each kind of limit in one key, but for rules
+MOST_RULES: Final = 200
 LONGEST: Final = 511  # ``INTEGRATION/CONNECTION``
 OF_CAPABILITY: Final = ("environment:proxy", "environment:connect_sessions:write")
 
@@ -120,7 +122,9 @@ def _scope_issues(wish: RequestedKey) -> list[Issue]:
 def _limit_issues(wish: RequestedKey) -> list[Issue]:
     limits = wish.limits
     faults: list[tuple[str, tuple[str, ...]]] = [
-        (f"At most {MOST} {name} in a key.", (name,)) for name, values in limits.as_json().items() if len(values) > MOST
+        (f"At most {most} {name} in a key.", (name,))
+        for name, values in limits.as_json().items()
+        if len(values) > (most := MOST_RULES if name in ("rules", "operations") else MOST)
     ]
     of_tags = *limits.tags, *limits.tags.values()
     named = {"integrations": limits.integrations, "connections": limits.connections, "tags": of_tags}
@@ -133,7 +137,7 @@ def _limit_issues(wish: RequestedKey) -> list[Issue]:
     faults += [
         (fault, ("connections", str(n))) for n, one in enumerate(limits.connections) for fault in _connection(one)
     ]
-    faults += [(fault, ("rules", str(n))) for n, one in enumerate(limits.rules) for fault in _rule(one)]
+    faults += [(fault, ("rules", str(n))) for n, one in enumerate(limits.rules) for fault in _rule(one, limits)]
     faults += [(fault, ("rules",)) for fault in _twice_named(limits.rules)]
     faults += [(fault, ("hosts", str(n))) for n, one in enumerate(limits.hosts) for fault in _host(one)]
     for name, value in (("rate", wish.rate), ("budget", wish.budget)):
@@ -152,7 +156,11 @@ def _connection(text: str) -> Iterator[str]:
         yield f"'{text[:64]}' names no connection: write INTEGRATION/CONNECTION."
 
 
-def _rule(text: str) -> Iterator[str]:
+def _rule(text: str, limits: KeyLimits) -> Iterator[str]:
+    if is_reference(text):
+        if text not in limits.operations:
+            yield f"'{text[:128]}' was not looked up in the catalog."
+        return
     try:
         parse(text)
     except ValueError as wrong:
@@ -160,7 +168,7 @@ def _rule(text: str) -> Iterator[str]:
 
 
 def _twice_named(rules: Sequence[str]) -> Iterator[str]:
-    names = [text.rpartition(" as ")[2] for text in rules if " as " in text]
+    names = [text.rpartition(" as ")[2] for text in rules if " as " in text and not is_reference(text)]
     for name in sorted({name for name in names if names.count(name) > 1}):
         yield f"Two rules are named '{name[:64]}'; give each a name of its own."
 

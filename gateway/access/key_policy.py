@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 from urllib.parse import unquote_plus, unquote_to_bytes
 
+from gateway.access.operation_rules import OperationRule, OperationSet, is_reference, operation_set
 from gateway.access.scopes import CONFIGURE, PROXY, covers
 from gateway.http.url import has_dot_segment
 from gateway.records.access import ANY_INTEGRATION, KeyLimits
@@ -222,13 +223,21 @@ class Policy:
         self.of_tags = any(one.tags for one in self.limits)
         self.of_connections = self.of_tags or any(one.connections for one in self.limits)
         self.may_proxy = covers(self.scopes, PROXY)
-        self._rules: list[list[KeyRule]] = [[parse(text) for text in one.rules] for one in self.limits if one.rules]
+        self._rules = [_Rules(one) for one in self.limits if one.rules]
         self._hosts = [one.hosts for one in self.limits if one.hosts]
 
     @property
-    def rules(self) -> Sequence[Sequence[KeyRule]]:
-        """The rules of each key in the line of descent that has any, the key's own last: one of each list must fit."""
-        return self._rules
+    def rules(self) -> Sequence[Sequence[KeyRule | OperationRule]]:
+        """The rules of each key in the line of descent that has any, the key's own last: one of each list must
+        fit. A rule that names operations is here each of them."""
+        return [
+            [*one.plain, *(rule for found in one.sets for rule in found.rules)] for one in reversed(self._rules)
+        ]  # `MintedKey.limits` begin with its own
+
+    @property
+    def operation_sets(self) -> Mapping[str, OperationSet]:
+        """Of each rule that names operations, by its text, what it stands for."""
+        return {text: found for one in self._rules for text, found in zip(one.references, one.sets, strict=True)}
 
     def allows(self, scope: str) -> bool:
         """Whether its scopes cover `scope`. A key that may send only some requests never sees a credential: with it, it
@@ -263,7 +272,8 @@ class Policy:
         return all(tags.get(name.lower()) == value for one in self.limits for name, value in one.tags.items())
 
     def decision(self, sent: SentRequest) -> Breach | str:
-        """Why this request may not leave, or the text of the rule that lets it, empty where the key has no rules.
+        """Why this request may not leave, or the rule that lets it, empty where the key has no rules: its text, and of a
+        rule that names operations the id behind it, ``operations jira read: get_issue``.
 
         Of rules that several keys in a line of descent have, the one of the last.
         """
@@ -284,13 +294,33 @@ class Policy:
             return Breach("ambiguous_query", f"the query parameter '{name}' may make another request of this one")
         allowing = ""
         for rules in self._rules:
-            fitting = next((rule for rule in rules if rule.fits(sent.method, sent.path)), None)
-            if fitting is None:
-                return Breach(
-                    "rules", f"no rule of it allows {sent.method} for this path", tuple(rule.text for rule in rules)
-                )
-            allowing = fitting.text
+            fitting = rules.fitting(sent)
+            if not fitting:
+                return Breach("rules", f"no rule of it allows {sent.method} for this path", rules.texts)
+            allowing = fitting
         return allowing
+
+
+class _Rules:
+    """The rules of one key: those with methods and a path, and those that name operations."""
+
+    __slots__ = ("plain", "references", "sets", "texts")
+
+    def __init__(self, limits: KeyLimits) -> None:
+        self.texts = limits.rules
+        self.plain = [parse(text) for text in limits.rules if not is_reference(text)]
+        self.references = [text for text in limits.rules if is_reference(text)]
+        self.sets = [operation_set(text, limits.operations.get(text, "")) for text in self.references]
+
+    def fitting(self, sent: SentRequest) -> str:
+        """The text of the first rule that allows it, of a rule that names operations with the operation's id; empty: none."""
+        for rule in self.plain:
+            if rule.fits(sent.method, sent.path):
+                return rule.text
+        for found in self.sets:
+            if (operation := found.fitting(sent.method, sent.host, sent.path)) is not None:
+                return f"{operation.text}: {operation.name}"
+        return ""
 
 
 def _reaches_integration(limits: KeyLimits, integration_id: str) -> bool:

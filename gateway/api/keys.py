@@ -7,7 +7,7 @@ from aiohttp import web
 from pydantic import AwareDatetime, Field
 
 from gateway import clock
-from gateway.access.key_forms import OVERLAP, RequestedKey
+from gateway.access.key_forms import MOST_RULES, OVERLAP, RequestedKey
 from gateway.api import answers
 from gateway.api.request_body import Strict, number, query_of, read_json, wrong_query
 from gateway.api.shapes import MOST_NAMED
@@ -20,7 +20,6 @@ from gateway.secret import Secret
 from gateway.timestamps import iso
 
 MOST: Final = 1000
-MOST_RULES: Final = 200
 USUAL: Final = 100
 MOST_S: Final = 10 * 365 * 86400
 

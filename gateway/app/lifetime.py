@@ -132,7 +132,7 @@ def assembled(
         outcomes=outcomes,
         flows=Flows(store, current, creator, session_connections, dialogues, outcomes),
         links=links,
-        issuer=Issuer(store, minted),
+        issuer=Issuer(store, minted, lambda: current.generation.catalog),
         session_connections=session_connections,
         typed_in=TypedIn(store, creator, session_connections, outcomes),
         deleter=deleter,

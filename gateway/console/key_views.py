@@ -83,7 +83,8 @@ def _verdict(one: MintedKey, asked: dict[str, str]) -> dict[str, Any]:
         return {"passes": False, "why": "it is revoked or expired", "rule": None}
     decided = policy.decision(SentRequest(method, asked["host"], path, query, ()))
     if isinstance(decided, Breach):
-        return {"passes": False, "why": decided.why, "rule": None}
+        unknown = " (give the host too: rules by operation are bound to it)" if policy.operation_sets else ""
+        return {"passes": False, "why": decided.why + ("" if asked["host"] else unknown), "rule": None}
     return {"passes": True, "why": "a rule allows it" if decided else "it has no rules", "rule": decided or None}
 
 

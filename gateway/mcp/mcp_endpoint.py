@@ -4,7 +4,7 @@ import asyncio
 import base64
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache, cached_property
@@ -17,10 +17,16 @@ from aiohttp import hdrs, web
 
 from gateway import clock
 from gateway.access.caller import Caller
+from gateway.access.freeze_operations import host_and_path, known_details
 from gateway.access.key_policy import Policy
+from gateway.access.operation_rules import OperationRule, OperationSet
 from gateway.access.refusals import CREATE, rule_and_fix
 from gateway.access.scopes import PROXY
 from gateway.api.request_body import query_of
+from gateway.catalog.render import Unresolved, render_url
+from gateway.catalog.value import BadValue
+from gateway.catalog.yaml_file import UnreadableFile
+from gateway.connections.opened import Opened
 from gateway.egress.page_memory import NoPageMemory, Reservation
 from gateway.errors import Forbidden, GatewayError, InvalidRequest
 from gateway.generation import Generation
@@ -30,7 +36,7 @@ from gateway.mcp.json_select import UnfitExpression, parsed
 from gateway.mcp.kept_answers import KEPT_S, KeptAnswers
 from gateway.mcp.mcp_messages import Reply, RpcError, RpcNotification, RpcRequest
 from gateway.mcp.tool_calls import ToolCall, UnfitArguments, chosen, of_api, of_rule
-from gateway.mcp.tool_list import RuleTool, below_base, found, listed, shown, tools_of
+from gateway.mcp.tool_list import OperationPlace, RuleTool, below_base, found, listed, shown, tools_of
 from gateway.mcp.tool_results import failure, link_block, provider_result, refusal, text_block
 from gateway.middleware.error_shape import MARK
 from gateway.middleware.facts import CALLER, CAPABILITY, ENVIRONMENT, TRACE
@@ -203,7 +209,8 @@ class Door:
         known = _made.get(self._policy)
         if known is None or known.generation is not self._generation or known.integrations != there:
             bases = self._bases(there)
-            tools = {tool.name: tool for tool in tools_of(self._policy.rules, bases)}
+            places = {text: self._place(found, bases) for text, found in self._policy.operation_sets.items()}
+            tools = {tool.name: tool for tool in tools_of(self._policy.rules, bases, places)}
             known = _made[self._policy] = Known(self._generation, there, bases, tools)
         return known
 
@@ -221,6 +228,23 @@ class Door:
                 _, found, rest = provider.proxy.base_url.partition("://")
                 bases[name] = rest.partition("/")[2].rstrip("/") if found else None
         return bases
+
+    def _place(self, found: OperationSet, reached: Collection[str]) -> OperationPlace:
+        """Which of the integrations that the key reaches have these operations, and what the catalog says of them now."""
+        catalog = self._generation.catalog
+        fitting = [
+            one.integration_id
+            for one in self._generation.integrations.of(self._environment)
+            if one.integration_id in reached
+            and (provider := catalog.get(one.provider)) is not None
+            and host_and_path(provider) == (found.host, found.base)
+        ]
+        try:
+            known = catalog.operations(found.provider)
+        except UnreadableFile:
+            known = None
+        details = {} if known is None else known_details(found.rules, known)
+        return OperationPlace(tuple(fitting), found.base, details)
 
     def _listed(self) -> list[dict[str, Any]]:
         named = self._named()
@@ -290,9 +314,7 @@ class Door:
             query = arguments.get("query", "")
             if not isinstance(query, str):
                 return failure("'query' must be a text.")
-            lines = [
-                f"{one.name}: {','.join(one.methods)} {one.shown_path}" for one in found(list(tools.values()), query)
-            ]
+            lines = [f"{one.name}: {one.summary}" for one in found(list(tools.values()), query)]
             return {"content": [text_block("\n".join(lines) or "No tool fits.")], "isError": False}
         one = arguments.get("name")
         if not isinstance(one, str):
@@ -313,15 +335,22 @@ class Door:
         integration, _, connection_id = connection.partition("/")
         ref = ConnectionRef(self._environment, integration, connection_id)
         opened = self._runtime.live.peek(ref)
+        of_operation = isinstance(tool.rule, OperationRule)
+        if of_operation and "${" not in call.target:
+            return call
         if (
             opened is None
-            and self._known.bases.get(integration) is None
+            and (of_operation or self._known.bases.get(integration) is None)
             and self._policy.reaches(integration, connection_id)
         ):
             try:
                 opened = await self._runtime.live.opened(*ref)
             except GatewayError:
                 return call  # the chain says why
+        if of_operation:
+            return (
+                call if opened is None else replace(call, target=_with_settings(call.target, str(tool.path[0]), opened))
+            )
         path = below_base(tool.rule, opened.base.path.strip("/")) if opened is not None else tool.path
         if path is None or path == tool.path:
             return call
@@ -495,6 +524,16 @@ class Door:
         return RpcError(
             code, "No such resource for this key, or it has ended. Call the tool again.", {"uri": uri[:2048]}
         )
+
+
+def _with_settings(target: str, begins: str, opened: Opened) -> str:
+    """`target` with the settings of its connection in `begins`, by which it begins. Raises UnfitArguments."""
+    at = "https://connection"
+    try:
+        filled = render_url(at + begins, opened.connection.config, opened.provider.connection_config)
+    except (Unresolved, BadValue) as fault:
+        raise UnfitArguments(f"The connection lacks the setting {fault}: have the user connect again.") from None
+    return filled.removeprefix(at) + target.removeprefix(begins)
 
 
 class Held:

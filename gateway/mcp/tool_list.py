@@ -1,19 +1,24 @@
 """A key's rules as tools: what `tools/list` shows, and which request a tool's arguments make. No I/O.
 
-Each rule is a tool. What its path leaves open is an argument: ``{issue}`` under that name, ``*`` and ``**`` under the name of
-the segment before. The part of the path that the provider's base address has already is no argument.
+Each rule is a tool; of a rule that names operations of the catalog each operation is one, called by its id. What its path
+leaves open is an argument: ``{issue}`` under that name, ``*`` and ``**`` under the name of the segment before. The
+part of the path that the provider's base address has already is no argument.
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gateway.access.key_policy import PLACES_TAKEN, WEBSOCKET, KeyRule
+from gateway.access.key_policy import PLACES_TAKEN, RESERVED_NAMES, WEBSOCKET, KeyRule
+from gateway.access.operation_rules import OperationRule
+from gateway.catalog.api_operations import ApiOperation
 from gateway.text import counted
 
 MOST_LISTED: Final = 12
 MOST_PINNED: Final = 9  # named rules that stay in a list that is too long
+MOST_CHARS: Final = 3900  # of a list with starters in it: each character goes into the context of a model
 MOST_FOUND: Final = 10
 MOST_CONNECTIONS: Final = 20  # of which a list names each
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})  # RFC 9110 §9.2.1
@@ -40,14 +45,33 @@ class PathArgument:
 class RuleTool:
     """`path`: below the provider's base address, texts and arguments in turn. `methods`: at least one.
 
-    `integrations`: those whose base address the rule is under.
+    `integrations`: those whose base address the rule is under. `details`: what the catalog says of an operation, None for a
+    rule that was written out. The path of an operation may begin with ``${settings}`` of the connection.
     """
 
     name: str
-    rule: KeyRule
+    rule: KeyRule | OperationRule
     methods: tuple[str, ...]
     path: tuple[str | PathArgument, ...]
     integrations: tuple[str, ...]
+    details: ApiOperation | None = None
+
+    @property
+    def only_reads(self) -> bool:
+        """It changes nothing: by its methods, or by the risk that the catalog states for the operation."""
+        return set(self.methods) <= SAFE or (isinstance(self.rule, OperationRule) and self.rule.risk == "read")
+
+    @property
+    def is_starter(self) -> bool:
+        return isinstance(self.rule, OperationRule) and self.rule.starter
+
+    @property
+    def summary(self) -> str:
+        """What it does: the words of its source, else method and path."""
+        if self.details is not None and self.details.summary:
+            return self.details.summary
+        path = self.rule.below if isinstance(self.rule, OperationRule) else self.shown_path
+        return f"{','.join(self.methods)} {path}"
 
     @property
     def arguments(self) -> list[PathArgument]:
@@ -58,18 +82,38 @@ class RuleTool:
         return "".join(part if isinstance(part, str) else f"{{{part.name}}}" for part in self.path) or "/"
 
 
-def tools_of(rules: Sequence[Sequence[KeyRule]], bases: Mapping[str, str | None]) -> list[RuleTool]:
+@dataclass(frozen=True, slots=True)
+class OperationPlace:
+    """Where the operations of one rule are: the integrations that have their base address, the path of that, and what the
+    catalog says of them by id."""
+
+    integrations: tuple[str, ...]
+    base: str
+    details: Mapping[str, ApiOperation]
+
+
+def tools_of(
+    rules: Sequence[Sequence[KeyRule | OperationRule]],
+    bases: Mapping[str, str | None],
+    places: Mapping[str, OperationPlace] | None = None,
+) -> list[RuleTool]:
     """The tools of a key with these rules (`Policy.rules`). `bases`: of each integration that it reaches the path of the base
-    address, placeholders included; None where that is not known before a connection is opened.
+    address, placeholders included; None where that is not known before a connection is opened. `places`: of each rule that
+    names operations, by its text.
 
     A rule that no integration's base address fits is no tool, nor one that a key above rules out altogether.
     """
     if not rules:
         return []
     made: list[RuleTool] = []
-    taken: set[str] = {rule.name for rule in rules[-1] if rule.name}
+    taken: set[str] = {rule.name for rule in rules[-1] if isinstance(rule, KeyRule) and rule.name} | RESERVED_NAMES
     for rule in rules[-1]:
         methods = _methods(rule, rules[:-1])
+        if isinstance(rule, OperationRule):
+            place = (places or {}).get(rule.text)
+            if methods and place is not None and place.integrations:
+                made.append(_operation_tool(rule, place, taken))
+            continue
         fitting = {one: path for one, base in bases.items() if (path := below_base(rule, base)) is not None}
         if not methods or not fitting:
             continue
@@ -80,7 +124,23 @@ def tools_of(rules: Sequence[Sequence[KeyRule]], bases: Mapping[str, str | None]
     return made
 
 
-def below_base(rule: KeyRule, base: str | None) -> tuple[str | PathArgument, ...] | None:
+def _operation_tool(rule: OperationRule, place: OperationPlace, taken: set[str]) -> RuleTool:
+    first, *rest = _parts(rule.below)
+    path = (f"{rule.before.removeprefix(place.base)}{first}", *rest)
+    name = rule.name
+    if name in taken:  # another provider's operation has that id, or a rule that name
+        name = f"{rule.name}_of_{place.integrations[0]}".lower()
+    return RuleTool(
+        _unique("_".join(_WORD.findall(name)), taken),
+        rule,
+        (rule.method,),
+        path,
+        place.integrations,
+        place.details.get(rule.name),
+    )
+
+
+def below_base(rule: KeyRule | OperationRule, base: str | None) -> tuple[str | PathArgument, ...] | None:
     """What of the rule's path follows `base`, with its arguments; None where the rule leads elsewhere."""
     parts = _parts(rule.written)
     if not base:
@@ -169,7 +229,7 @@ def _may_be(segment: Sequence[str | PathArgument], text: str) -> bool:
     return overlap("".join(part if isinstance(part, str) else "*" for part in segment), text)
 
 
-def _methods(rule: KeyRule, above: Sequence[Sequence[KeyRule]]) -> tuple[str, ...]:
+def _methods(rule: KeyRule | OperationRule, above: Sequence[Sequence[KeyRule | OperationRule]]) -> tuple[str, ...]:
     """The methods that a tool offers: those of the rule that each key above may allow on such a path.
 
     HEAD and OPTIONS only where there is nothing else: they answer nothing that an agent can use.
@@ -180,7 +240,7 @@ def _methods(rule: KeyRule, above: Sequence[Sequence[KeyRule]]) -> tuple[str, ..
             method
             for method in named
             if any(
-                (other.methods is None or method in other.methods) and overlap(rule.written, other.written)
+                (other.methods is None or method in other.methods) and _may_overlap(rule.written, other.written)
                 for other in rules
             )
         }
@@ -189,6 +249,16 @@ def _methods(rule: KeyRule, above: Sequence[Sequence[KeyRule]]) -> tuple[str, ..
 
 
 MOST_STEPS: Final = 20_000
+
+
+def _may_overlap(one: str, other: str) -> bool:
+    """`overlap`, with a short way for two paths of which the segments can be compared: a key above may have hundreds."""
+    if "**" in one or "**" in other:
+        return overlap(one, other)
+    mine, theirs = one.split("/"), other.split("/")
+    return len(mine) == len(theirs) and all(
+        a == b or ((_OPEN.search(a) or _OPEN.search(b)) and overlap(a, b)) for a, b in zip(mine, theirs, strict=True)
+    )
 
 
 def overlap(one: str, other: str) -> bool:
@@ -276,6 +346,8 @@ def connection_schema(named: Sequence[str]) -> dict[str, Any]:
 
 def shown(tool: RuleTool, connections: Sequence[str], *, choose: bool) -> dict[str, Any]:
     """A tool of `tools/list`. `choose`: the caller says which connection; `connections`: those it may choose from, if known."""
+    if isinstance(tool.rule, OperationRule):
+        return _shown_operation(tool, tool.rule, connections, choose=choose)
     properties: dict[str, Any] = {one.name: _TEXT for one in tool.arguments}
     required = [one.name for one in tool.arguments if not one.optional]
     if len(tool.methods) > 1:
@@ -290,6 +362,33 @@ def shown(tool: RuleTool, connections: Sequence[str], *, choose: bool) -> dict[s
         "description": f"{','.join(tool.methods)} {tool.shown_path} ({', '.join(tool.integrations)})",
         "inputSchema": _schema(properties, required),
         "annotations": annotations(tool.methods),
+    }
+
+
+def _shown_operation(
+    tool: RuleTool, rule: OperationRule, connections: Sequence[str], *, choose: bool
+) -> dict[str, Any]:
+    """Of an operation: its places and the names of its parameters, and nothing that a client takes for granted."""
+    properties: dict[str, Any] = {one.name: _TEXT for one in tool.arguments}
+    required = [one.name for one in tool.arguments]
+    names = () if tool.details is None else tool.details.query
+    properties["query"] = {"type": "object", **({"properties": dict.fromkeys(names, _TEXT)} if names else {})}
+    if rule.method not in BODILESS and (tool.details.body if tool.details is not None else rule.method != "DELETE"):
+        properties["body"] = {"type": ["object", "array"]}
+    fitting = [one for one in connections if _of(one) in tool.integrations]
+    if choose and len(fitting) != 1:
+        properties["connection"] = connection_schema(fitting)
+        required.append("connection")
+    properties |= {"select": _TEXT, "max_bytes": {"type": "integer"}}
+    schema: dict[str, Any] = {"type": "object", "properties": properties}
+    hints: dict[str, bool] = {"readOnlyHint": tool.only_reads}
+    if rule.method in IDEMPOTENT and not tool.only_reads:
+        hints["idempotentHint"] = True  # what is not said is as for any tool that changes something
+    return {
+        "name": tool.name,
+        "description": tool.summary,
+        "inputSchema": {**schema, "required": required} if required else schema,
+        "annotations": hints,
     }
 
 
@@ -308,7 +407,9 @@ def _schema(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
-def call_api(rules: Sequence[Sequence[KeyRule]], connections: Sequence[str], *, choose: bool) -> dict[str, Any]:
+def call_api(
+    rules: Sequence[Sequence[KeyRule | OperationRule]], connections: Sequence[str], *, choose: bool
+) -> dict[str, Any]:
     """The raw API under the same rules."""
     methods: set[str] = set(USUAL)
     if rules:
@@ -326,7 +427,7 @@ def call_api(rules: Sequence[Sequence[KeyRule]], connections: Sequence[str], *, 
 
 def list_tools(tools: Sequence[RuleTool]) -> list[dict[str, Any]]:
     """The three that stand for a list which is too long for a model."""
-    methods = {method for tool in tools for method in tool.methods}
+    methods = {"GET"} if all(tool.only_reads for tool in tools) else {one for tool in tools for one in tool.methods}
     name = {"name": _TEXT}
     return [
         {
@@ -351,7 +452,11 @@ def list_tools(tools: Sequence[RuleTool]) -> list[dict[str, Any]]:
 
 
 def listed(
-    tools: Sequence[RuleTool], rules: Sequence[Sequence[KeyRule]], connections: Sequence[str], *, choose: bool
+    tools: Sequence[RuleTool],
+    rules: Sequence[Sequence[KeyRule | OperationRule]],
+    connections: Sequence[str],
+    *,
+    choose: bool,
 ) -> list[dict[str, Any]]:
     """All that `tools/list` shows: a dozen tools at most. `call_api` only for a key without rules, since the tools of any
     other say all that it may do; it can be called in either case."""
@@ -359,8 +464,17 @@ def listed(
         return [call_api(rules, connections, choose=choose)]
     if len(tools) <= MOST_LISTED:
         return [shown(tool, connections, choose=choose) for tool in tools]
-    pinned = [tool for tool in tools if tool.rule.name][:MOST_PINNED]
-    return [*(shown(tool, connections, choose=choose) for tool in pinned), *list_tools(tools)]
+    named = [tool for tool in tools if isinstance(tool.rule, KeyRule) and tool.rule.name]
+    pinned = [shown(tool, connections, choose=choose) for tool in named[:MOST_PINNED]]
+    about = list_tools(tools)
+    room = MOST_CHARS - len(json.dumps([*pinned, *about]))
+    for tool in (tool for tool in tools if tool.is_starter and len(pinned) < MOST_PINNED):
+        one = shown(tool, connections, choose=choose)
+        room -= len(json.dumps(one)) + 2
+        if room < 0:
+            break
+        pinned.append(one)
+    return [*pinned, *about]
 
 
 def found(tools: Sequence[RuleTool], query: str) -> list[RuleTool]:
@@ -368,7 +482,7 @@ def found(tools: Sequence[RuleTool], query: str) -> list[RuleTool]:
     words = {word.lower() for word in _WORD.findall(query)}
 
     def score(tool: RuleTool) -> int:
-        text = f"{tool.name} {tool.shown_path} {' '.join(tool.methods)}".lower()
+        text = f"{tool.name} {tool.shown_path} {' '.join(tool.methods)} {tool.summary}".lower()
         return sum(word in text for word in words)
 
     ranked = sorted(tools, key=score, reverse=True)

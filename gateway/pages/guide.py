@@ -1,5 +1,6 @@
 """``GET /providers/{provider}/guide``: how to set up a provider, made from its entry."""
 
+import asyncio
 import json
 import re
 import shlex
@@ -9,11 +10,14 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from gateway.catalog.api_operations import ApiOperation, ProviderOperations
 from gateway.catalog.auth_modes import AUTH_MODES, ModeFormat
 from gateway.catalog.hosts import open_secret_addresses
+from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.pagination import in_body
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Paginate, RefreshPolicy, Setting, title_from
+from gateway.catalog.yaml_file import UnreadableFile
 from gateway.errors import NotFound
 from gateway.pages.error_page import failed
 from gateway.pages.guide_steps import asked, steps
@@ -26,6 +30,7 @@ from gateway.text import counted
 SECRET_KEY = "<SECRET_KEY>"  # noqa: S105 - a placeholder for people
 CONNECTION_ID = "<CONNECTION_ID>"
 
+_PLACE: Final = re.compile(r"\{([^{}]*)\}")
 _PLACEHOLDER = re.compile(r"\$\{(?:connectionConfig\.|credentials\.)?([\w.-]+)\}")
 
 
@@ -38,13 +43,29 @@ class SnippetCall:
     body: Any = None
 
 
-def call_of(provider: Provider) -> SnippetCall:
-    """A call that shows that a connection works: the entry's own proof, else what its paths look like."""
+def call_of(provider: Provider, known: ProviderOperations | None = None) -> SnippetCall:
+    """A call that shows that a connection works: the entry's own proof, else one of its operations (`known`) that reads, a
+    starter first, else what its paths look like."""
     proof = provider.proxy.verification
     if proof is not None and proof.base_url_override is None and not isinstance(proof.data, str):
         return SnippetCall(proof.method, _shown(proof.endpoints[0]), proof.data)
+    if known is not None and (starter := _starter(known)) is not None:
+        return SnippetCall(starter.method, _shown(known.prefix) + _PLACE.sub(r"<\1>", starter.path))
     form = (provider.proxy.path_form or "").partition(", ")[0]
     return SnippetCall("GET", _shown(form) if form.startswith("/") and " " not in form else "/<endpoint>")
+
+
+def _starter(known: ProviderOperations) -> ApiOperation | None:
+    """The one that a reader can paste with the least to fill in."""
+    reads = [one for one in known.find(risk="read") if one.method == "GET" and not one.origin and not one.deprecated]
+    return min(reads, key=lambda one: (not one.starter, one.path.count("{")), default=None)
+
+
+def _operations_of(catalog: Catalog, name: str) -> ProviderOperations | None:
+    try:
+        return catalog.operations(name)
+    except UnreadableFile:
+        return None
 
 
 def _shown(path: str) -> str:
@@ -103,9 +124,15 @@ def node(url: str, key: str, call: SnippetCall) -> str:
 _UNITS: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
 
-def behaviour(provider: Provider) -> list[tuple[str, str]]:
+def behaviour(provider: Provider, known: ProviderOperations | None = None) -> list[tuple[str, str]]:
     """A title and a sentence for each thing that is known."""
-    return list(_behaviour(provider))
+    found = list(_behaviour(provider))
+    if known is not None:
+        starters = [one.id for one in known.find(starter=True)]
+        count = counted(len(known.operations), "request")
+        text = f"{count} of its API in the catalog: GET /providers/{provider.name}/operations."
+        found.append(("Operations", text + (f" Often used: {', '.join(starters)}." if starters else "")))
+    return found
 
 
 def _behaviour(provider: Provider) -> Iterator[tuple[str, str]]:
@@ -187,7 +214,8 @@ async def guide(request: web.Request) -> web.Response:
         )
         return failed(request, missing, 404, title="There is no such provider", message=missing.message)
     shared = generation.catalog.get(provider.family) if provider.family and provider.family != name else None
-    call = call_of(provider)
+    known = await asyncio.to_thread(_operations_of, generation.catalog, name)
+    call = call_of(provider, known)
     return page(
         request,
         "guide.html",
@@ -199,7 +227,7 @@ async def guide(request: web.Request) -> web.Response:
         settings=asked(provider.connection_config),
         automated=[name for name, form in provider.connection_config.items() if form.automated],
         credentials=asked({**_credentials(provider), **provider.assertion_option}),
-        behaviour=behaviour(provider),
+        behaviour=behaviour(provider, known),
         snippets=[
             (title, write(public_url, provider.name, call))
             for title, write in (("curl", curl), ("Python", python), ("Node", node))

@@ -18,7 +18,9 @@ class KeyLimits:
     """What a key is held to. Each member that is empty or None limits nothing; all that are given must hold.
 
     `connections` are ``integration/connection`` or ``*/connection``. `tags` must be on the connection. `rules` are
-    ``METHODS PATH`` (`access.key_policy`), one of which must fit. `hosts` are names or ``*.example.com``.
+    ``METHODS PATH`` (`access.key_policy`), or name operations of the catalog (`access.operation_rules`); one must fit.
+    `hosts` are names or ``*.example.com``. `operations`: of each rule that names operations, the snapshot of what it stands
+    for, ``COUNT:`` and base64.
     """
 
     integrations: tuple[str, ...] = ()
@@ -26,9 +28,18 @@ class KeyLimits:
     tags: Mapping[str, str] = field(default_factory=dict)
     rules: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
+    operations: Mapping[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """What is given, and nothing else."""
+        """What is given, and nothing else, as it is shown: of snapshots the numbers of operations."""
+        counts = {rule: int(snapshot.partition(":")[0]) for rule, snapshot in self.operations.items()}
+        return {**self._given(), **({"operations": counts} if counts else {})}
+
+    def as_stored(self) -> dict[str, Any]:
+        """The same with the snapshots themselves; `from_json` reads it."""
+        return {**self._given(), **({"operations": dict(self.operations)} if self.operations else {})}
+
+    def _given(self) -> dict[str, Any]:
         fields: dict[str, Any] = {
             "integrations": list(self.integrations),
             "connections": list(self.connections),
@@ -46,6 +57,7 @@ class KeyLimits:
             dict(fields.get("tags", {})),
             tuple(fields.get("rules", ())),
             tuple(fields.get("hosts", ())),
+            dict(fields.get("operations", {})),
         )
 
     @property

@@ -86,7 +86,7 @@ class KeyStore:
                 await self._check_name(db, new, now)
             row = {name: getattr(new, name) for name in _STORED} | {
                 "scopes": list(new.scopes),
-                "limits": [one.as_json() for one in new.limits],
+                "limits": [one.as_stored() for one in new.limits],
                 "calls": 0,
                 "created_at": now,
             }

@@ -284,3 +284,27 @@ def test_an_integration_to_begin_with_may_do_more_than_be_renewed(providers: Any
         line for line in declaration(providers["jira"], AUTH_MODES["OAUTH2"]).splitlines() if "scopes:" in line
     ]
     assert scopes.strip() == 'scopes: ["read:jira-user", "read:jira-work", offline_access]'
+
+
+def test_an_entry_without_a_proof_shows_a_starter_that_reads() -> None:
+    """Its operations give a call that can be sent; before, the page showed a placeholder."""
+    catalog = load_catalog([SHIPPED])
+    calls = {}
+    for name in catalog.providers:
+        provider, known = catalog.providers[name], catalog.operations(name)
+        if known is not None and not known.is_graphql:
+            calls[name] = call_of(provider, known)
+            if provider.proxy.verification is None and any(
+                one.method == "GET" and not one.origin and not one.deprecated for one in known.operations
+            ):
+                assert "<endpoint>" not in calls[name].path, name
+    assert calls["apollo"].path != "/<endpoint>"
+    assert all("{" not in call.path for call in calls.values())
+
+
+async def test_the_guide_names_the_operations_most_used(running: RunningGateway) -> None:
+    _, text, _ = await page(running, "jira")
+    assert "380 requests of its API in the catalog" in text
+    assert "search_issues" in text
+    _, text, _ = await page(running, "workday")
+    assert "in the catalog: GET" not in text

@@ -1,0 +1,176 @@
+"""From a rule such as ``operations jira read`` to the snapshot of what it stands for, when a key is made (ADR 54).
+
+rule  = "operations " provider " " term *("," term)       operations that one of the terms fits
+term  = word *("+" word)                                  each word must fit
+word  = read / write / delete / admin / starter / id      a risk, those an assistant needs most, one operation
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from gateway.access.key_policy import MOST_CHARS, PLACES_TAKEN, parse
+from gateway.access.operation_rules import PREFIX, RISK_LETTERS, OperationRule, fits_shape, is_reference, packed
+from gateway.catalog.address import parse_address
+from gateway.catalog.api_operations import RISKS, ApiOperation, ProviderOperations
+from gateway.catalog.load_catalog import Catalog
+from gateway.catalog.provider import Provider
+from gateway.catalog.yaml_file import UnreadableFile
+from gateway.errors import InvalidRequest, Issue, joined_issues
+from gateway.records.access import KeyLimits
+from gateway.text import did_you_mean
+
+STARTER: Final = "starter"
+_PLACE: Final = re.compile(r"\{([^{}]*)\}")
+_SETTING: Final = re.compile(r"\$\{[^{}]*\}")
+_NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9]+")
+_CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_FORM: Final = f"write '{PREFIX}PROVIDER WHAT': a risk ({', '.join(RISKS)}), {STARTER}, or ids, with commas between"
+
+
+def frozen(limits: KeyLimits, catalog: Catalog) -> KeyLimits:
+    """`limits` with a snapshot of each rule that names operations. Raises InvalidRequest with every fault."""
+    snapshots: dict[str, str] = {}
+    issues: list[Issue] = []
+    for number, text in enumerate(limits.rules):
+        if is_reference(text):
+            try:
+                snapshots[text] = snapshot(text, catalog)
+            except ValueError as wrong:
+                issues.append(Issue("custom", f"'{text[:128]}' {wrong}.", ("limits", "rules", str(number))))
+    if issues:
+        raise InvalidRequest("invalid_body", joined_issues(issues), errors=issues)
+    return replace(limits, operations=snapshots)
+
+
+def snapshot(text: str, catalog: Catalog) -> str:
+    """What the rule `text` stands for in `catalog`. Raises ValueError, in words that follow the rule."""
+    words = text.removeprefix(PREFIX).split(" ")
+    if len(text) > MOST_CHARS:
+        raise ValueError(f"is longer than {MOST_CHARS} characters")
+    if len(words) != 2 or not all(words):
+        raise ValueError(f"is no rule of operations: {_FORM}")
+    provider = catalog.get(words[0])
+    if provider is None:
+        hint = (
+            did_you_mean(words[0], catalog.providers) or "; it is the name in the catalog, not that of an integration"
+        )
+        raise ValueError(f"names the provider '{words[0]}', which the catalog does not have{hint}".removesuffix("?"))
+    try:
+        known = catalog.operations(provider.name)
+    except UnreadableFile as wrong:
+        raise ValueError("names a provider whose operations cannot be read; `gateway catalog lint` says why") from wrong
+    if known is None:
+        raise ValueError("names a provider of which the catalog has no operations; write methods and paths")
+    if known.is_graphql:
+        raise ValueError(
+            "names a GraphQL API, whose operations share one method and path, so that no rule tells them apart"
+        )
+    return _packed(provider, known, _chosen(words[1], known))
+
+
+def _chosen(what: str, known: ProviderOperations) -> list[ApiOperation]:
+    """Those that `what` asks for and that live at the base address; starters first. Raises ValueError."""
+    by_id = {one.id: one for one in known.operations}
+    terms = [term.split("+") for term in what.split(",")]
+    for word in (word for term in terms for word in term):
+        if word not in (*RISKS, STARTER) and word not in by_id:
+            hint = did_you_mean(word, [*RISKS, STARTER, *by_id]) or f": {_FORM}"
+            raise ValueError(f"names '{word[:64]}', which is no operation of {known.provider}{hint}".removesuffix("?"))
+        if word in by_id and by_id[word].origin:
+            raise ValueError(
+                f"names '{word}', which lives at {by_id[word].origin}; write its method and path, and limit the host"
+            )
+    found = [one for one in known.operations if not one.origin and any(_fits(one, term) for term in terms)]
+    if not found:
+        raise ValueError(
+            f"fits no operation of {known.provider}; `gateway catalog operations {known.provider}` lists them"
+        )
+    return sorted(found, key=lambda one: not one.starter)
+
+
+def _fits(one: ApiOperation, term: Sequence[str]) -> bool:
+    return all(word in (one.id, one.risk) or (word == STARTER and one.starter) for word in term)
+
+
+def _packed(provider: Provider, known: ProviderOperations, chosen: Sequence[ApiOperation]) -> str:
+    host, base = host_and_path(provider)
+    before = base + known.prefix
+    whole = _SETTING.sub("*", before)
+    lines = [f"{_letter(one)} {one.method} {rule_path(one.path)} {one.id}" for one in chosen]
+    for line in lines:
+        _, method, path, _ = line.split(" ")
+        parse(f"{method} {whole}{path} as x")  # each stands for a rule that could be written out; raises ValueError
+    others = [f"{one.method} {whole}{_PLACE.sub('*', one.path)}" for one in _left_out(known, chosen)]
+    return packed(provider.name, host, base, before, lines, list(dict.fromkeys(others)))
+
+
+def host_and_path(provider: Provider) -> tuple[str, str]:
+    """Of an entry's base address: its host, with ``*`` for settings, and its path, with settings as they are written."""
+    address = parse_address(provider.proxy.base_url)
+    if address.whole is not None:
+        host = "*"
+    else:
+        host = "".join(piece if isinstance(piece, str) else "*" for piece in address.host).lower()
+    path = "".join(piece if isinstance(piece, str) else f"${{{piece.name}}}" for piece in address.path)
+    return host.replace("**", "*"), path.rstrip("/")
+
+
+def _letter(one: ApiOperation) -> str:
+    letter = RISK_LETTERS[one.risk]
+    return letter.upper() if one.starter else letter
+
+
+def known_details(rules: Sequence[OperationRule], known: ProviderOperations) -> dict[str, ApiOperation]:
+    """Summaries, parameters and the like of the operations of a snapshot, by id, where today's catalog has the same request
+    under that id."""
+    now = {one.id: one for one in known.operations}
+    return {
+        rule.name: one
+        for rule in rules
+        if (one := now.get(rule.name)) and one.method == rule.method and rule_path(one.path) == rule.below
+    }
+
+
+def rule_path(path: str) -> str:
+    """`path` with places named as rules name them: ``{issueIdOrKey}`` is ``{issue_id_or_key}``."""
+    taken: set[str] = set(PLACES_TAKEN)
+
+    def name(found: re.Match[str]) -> str:
+        words = _NOT_IN_NAMES.sub("_", _CAPITAL.sub("_", found[1]).lower()).strip("_")
+        base = words if words[:1].isalpha() else f"part_{words}".rstrip("_")
+        free, number = base[:50], 2
+        while free in taken:
+            free, number = f"{base[:50]}_{number}", number + 1
+        taken.add(free)
+        return f"{{{free}}}"
+
+    return _PLACE.sub(name, path)
+
+
+def _left_out(known: ProviderOperations, chosen: Sequence[ApiOperation]) -> Iterator[ApiOperation]:
+    """Operations that were not chosen though a request of theirs may fit the path of one that was."""
+    ids = {one.id for one in chosen}
+    shapes: dict[tuple[str, int], list[list[str]]] = {}
+    for one in chosen:
+        segments = _PLACE.sub("*", one.path).split("/")
+        if "*" in one.path or "{" in one.path:
+            shapes.setdefault((one.method, len(segments)), []).append(segments)
+    for one in known.operations:
+        if one.id in ids or one.origin:
+            continue
+        segments = _PLACE.sub("*", one.path).split("/")
+        if any(all(map(_may_meet, segments, other)) for other in shapes.get((one.method, len(segments)), ())):
+            yield one
+
+
+def _may_meet(one: str, other: str) -> bool:
+    """Whether some text may be both segments; where that is not plain, True."""
+    if "*" not in one:
+        return one == other or ("*" in other and fits_shape(other.split("*"), one))
+    if "*" not in other:
+        return fits_shape(one.split("*"), other)
+    mine, theirs = one.split("*"), other.split("*")
+    begins = mine[0].startswith(theirs[0]) or theirs[0].startswith(mine[0])
+    return begins and (mine[-1].endswith(theirs[-1]) or theirs[-1].endswith(mine[-1]))

@@ -1,0 +1,230 @@
+"""Rules that name operations of the catalog, ``operations jira read``, as they are held against a request (ADR 54).
+
+When a key is made, `freeze_operations` turns such a rule into a snapshot: the methods and paths that it stands for then. The
+snapshot is stored with the key; the catalog is not looked at again, so no later catalog widens a key. A request fits where
+one of the operations has its host, method and path, and no operation that was left out fits as exactly.
+"""
+
+import base64
+import json
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+from weakref import WeakValueDictionary
+
+import structlog
+
+PREFIX: Final = "operations "
+MOST_BYTES: Final = 1 << 20  # of a snapshot, unpacked
+RISK_LETTERS: Final = {"read": "r", "write": "w", "delete": "d", "admin": "a"}
+_RISKS: Final = {letter: risk for risk, letter in RISK_LETTERS.items()}
+_OPEN: Final = re.compile(r"\{[^{}/]*\}|\*")
+_SETTING: Final = re.compile(r"\$\{[^{}]*\}")
+_LITERAL, _MIXED, _WHOLE = range(3)
+
+
+def is_reference(rule: str) -> bool:
+    """Whether a rule's text names operations, rather than methods and a path."""
+    return rule.startswith(PREFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class OperationRule:
+    """One operation of a rule. `text`: the rule; `name`: the operation's id, which agents call; `written`: its path with the base
+    address before it, ``*`` where a setting stands and ``{places}``. `below`: the part of it that the entry's operations file
+    has, and `before` the part before that, with ``${settings}`` (`path` of the base address and prefix)."""
+
+    text: str
+    method: str
+    name: str
+    written: str
+    before: str
+    below: str
+    risk: str
+    starter: bool
+
+    @property
+    def methods(self) -> frozenset[str]:
+        return frozenset((self.method,))
+
+
+_Found = tuple[tuple[int, ...], OperationRule | None]
+
+log = structlog.get_logger(__name__)
+
+
+class _Node:
+    """A segment's continuations, by how exactly they say it: a text, a text with places, a whole place."""
+
+    __slots__ = ("ends", "mixed", "texts", "whole")
+
+    def __init__(self) -> None:
+        self.texts: dict[str, _Node] = {}
+        self.mixed: dict[str, tuple[list[str], _Node]] = {}
+        self.whole: _Node | None = None
+        self.ends: dict[str, OperationRule | None] = {}  # by method; None: an operation that was left out
+
+
+class OperationSet:
+    """The operations of one rule, frozen. Equal snapshots share one object, which is not changed."""
+
+    def __init__(
+        self, provider: str, host: str, base: str, rules: Iterable[OperationRule], others: Iterable[str]
+    ) -> None:
+        """`host`: of the base address, ``*`` for a setting; `base`: its path. `others`: ``METHOD /path`` of operations that
+        the rule leaves out though some request of theirs fits one of `rules`."""
+        self.provider = provider
+        self.host = host
+        self.base = base
+        self.rules = tuple(rules)
+        self._host = host.split("*") if "*" in host else None
+        self._root = _Node()
+        for rule in self.rules:
+            self._add(rule.method, rule.written, rule)
+        self._narrowed = False
+        for other in others:
+            self._narrowed = True
+            method, _, path = other.partition(" ")
+            self._add(method, path, None)
+
+    def fitting(self, method: str, host: str, path: str) -> OperationRule | None:
+        """The operation that this request is, base address included; None: it is none of them."""
+        host = host.lower()
+        if host != self.host if self._host is None else not fits_shape(self._host, host):
+            return None
+        segments = path.split("/")
+        if not self._narrowed:
+            return _first(self._root, segments, 1, method)
+        found = list(_ends(self._root, segments, 1, method, ()))
+        allowed = [(exactness, rule) for exactness, rule in found if rule is not None]
+        for exactness, rule in found:
+            if rule is None and not any(_is_more_exact(one, exactness) for one, _ in allowed):
+                return None
+        return min(allowed, key=lambda one: one[0])[1] if allowed else None
+
+    def _add(self, method: str, path: str, rule: OperationRule | None) -> None:
+        node = self._root
+        for segment in path.split("/")[1:]:
+            exactness = _exactness(segment)
+            if exactness == _LITERAL:
+                node = node.texts.setdefault(segment, _Node())
+            elif exactness == _WHOLE:
+                node.whole = node.whole or _Node()
+                node = node.whole
+            else:
+                shape = _OPEN.sub("*", segment)
+                node = node.mixed.setdefault(shape, (shape.split("*"), _Node()))[1]
+        if node.ends.get(method) is None:
+            node.ends[method] = rule
+
+
+def _exactness(segment: str) -> int:
+    if not _OPEN.search(segment):
+        return _LITERAL
+    return _WHOLE if _OPEN.fullmatch(segment) else _MIXED
+
+
+def fits_shape(shape: Sequence[str], text: str) -> bool:
+    """Whether `text` is the parts of `shape` in order, with one or more characters between each two. Linear: each part in the
+    middle is taken at the first place where it stands, since a later one could never help."""
+    first, *middle, last = shape
+    at, end = len(first), len(text) - len(last)
+    if not text.startswith(first) or not text.endswith(last) or end <= at:
+        return False
+    for part in middle:
+        found = text.find(part, at + 1, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return at < end
+
+
+def _first(node: _Node, segments: Sequence[str], at: int, method: str) -> OperationRule | None:
+    """The operation whose path `segments` are, of several the one that says the first differing segment most exactly."""
+    while at < len(segments):
+        segment = segments[at]
+        at += 1
+        following = node.texts.get(segment)
+        if following is None or node.mixed or (node.whole is not None and segment):
+            ways = [] if following is None else [following]
+            if segment:
+                ways += [way for shape, way in node.mixed.values() if fits_shape(shape, segment)]
+                ways += [] if node.whole is None else [node.whole]
+            if not ways:
+                return None
+            for way in ways[:-1]:
+                if (found := _first(way, segments, at, method)) is not None:
+                    return found
+            following = ways[-1]
+        node = following
+    return node.ends.get(method)
+
+
+def _ends(node: _Node, segments: Sequence[str], at: int, method: str, so_far: tuple[int, ...]) -> Iterator[_Found]:
+    """Each operation whose path `segments` are, with how exactly it says each segment."""
+    if at == len(segments):
+        if method in node.ends:
+            yield so_far, node.ends[method]
+        return
+    segment = segments[at]
+    if (following := node.texts.get(segment)) is not None:
+        yield from _ends(following, segments, at + 1, method, (*so_far, _LITERAL))
+    if not segment:
+        return
+    for shape, following in node.mixed.values():
+        if fits_shape(shape, segment):
+            yield from _ends(following, segments, at + 1, method, (*so_far, _MIXED))
+    if node.whole is not None:
+        yield from _ends(node.whole, segments, at + 1, method, (*so_far, _WHOLE))
+
+
+def _is_more_exact(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Whether it says no segment less exactly, and one of them more."""
+    return one != other and all(mine <= theirs for mine, theirs in zip(one, other, strict=True))
+
+
+# ── The snapshot: ``COUNT:`` and the text below, compressed, as base64. Its first line is JSON: provider, host, base (the path of
+# the base address) and before (base, and the prefix of the operations file). Each line after it is an operation,
+# ``RISK METHOD PATH ID``, the risk as one letter, in capitals for a starter; or ``- METHOD PATH`` for one that was left out,
+# PATH whole there.
+
+
+def packed(provider: str, host: str, base: str, before: str, operations: Sequence[str], others: Sequence[str]) -> str:
+    head = json.dumps({"provider": provider, "host": host, "base": base, "before": before}, separators=(",", ":"))
+    text = "\n".join((head, *operations, *(f"- {other}" for other in others)))
+    return f"{len(operations)}:{base64.b64encode(zlib.compress(text.encode(), 9)).decode()}"
+
+
+_made: Final[WeakValueDictionary[tuple[str, str], OperationSet]] = WeakValueDictionary()
+
+
+def operation_set(rule: str, snapshot: str) -> OperationSet:
+    """What `rule` stood for when its key was made. Keys with the same snapshot share it. An unreadable snapshot, or none,
+    allows nothing."""
+    found = _made.get((rule, snapshot))
+    if found is None:
+        found = _made[rule, snapshot] = _unpacked(rule, snapshot)
+    return found
+
+
+def _unpacked(rule: str, snapshot: str) -> OperationSet:
+    try:
+        data = base64.b64decode(snapshot.partition(":")[2], validate=True)
+        text = zlib.decompressobj().decompress(data, MOST_BYTES).decode()
+        head, *lines = text.split("\n")
+        about = json.loads(head)
+        before: str = about["before"]
+        rules = [_rule(rule, before, line) for line in lines if not line.startswith("- ")]
+        others = [line.removeprefix("- ") for line in lines if line.startswith("- ")]
+        return OperationSet(about["provider"], about["host"], about["base"], rules, others)
+    except (ValueError, KeyError, TypeError, zlib.error):
+        log.warning("key_operations_unreadable", rule=rule)
+        return OperationSet("", "", "", (), ())
+
+
+def _rule(rule: str, before: str, line: str) -> OperationRule:
+    letter, method, below, name = line.split(" ")
+    written = _SETTING.sub("*", before) + below
+    return OperationRule(rule, method, name, written, before, below, _RISKS[letter.lower()], letter.isupper())

@@ -1,0 +1,111 @@
+"""From a rule that names operations to its snapshot: what it may say, and that it is frozen."""
+
+from pathlib import Path
+
+import pytest
+
+from gateway.access.freeze_operations import frozen, host_and_path, rule_path, snapshot
+from gateway.access.key_policy import Breach, Policy, SentRequest
+from gateway.access.operation_rules import operation_set
+from gateway.catalog.load_catalog import Catalog, load_catalog
+from gateway.errors import InvalidRequest
+from gateway.records.access import KeyLimits
+from tests.gateway.catalog.folders import MAIL, SCRIPTS, SHIPPED, folder
+from tests.gateway.catalog.test_api_operations import FILE, written
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return load_catalog([SHIPPED], scripts=SCRIPTS)
+
+
+def names(rule: str, catalog: Catalog) -> list[str]:
+    return [one.name for one in operation_set(rule, snapshot(rule, catalog)).rules]
+
+
+def test_terms_are_joined_by_commas_and_words_of_a_term_all_fit(catalog: Catalog) -> None:
+    assert names("operations jira get_issue,add_comment", catalog) == ["get_issue", "add_comment"]
+    starters = names("operations jira starter", catalog)
+    assert len(starters) == 12
+    reads = names("operations jira starter+read", catalog)
+    assert set(reads) < set(starters)
+    assert names("operations jira read", catalog)[: len(reads)] == reads  # starters first
+    assert set(names("operations jira starter+read,add_comment", catalog)) == {*reads, "add_comment"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("operations jira", "is no rule of operations: write 'operations PROVIDER WHAT'"),
+        ("operations jira read write", "is no rule of operations"),
+        ("operations jirra read", "names the provider 'jirra', which the catalog does not have; did you mean 'jira'"),
+        ("operations workday read", "of which the catalog has no operations; write methods and paths"),
+        ("operations linear read", "names a GraphQL API"),
+        ("operations jira get_isue", "names 'get_isue', which is no operation of jira; did you mean 'get_issue'"),
+        ("operations jira get_issue+write", "fits no operation of jira"),
+        ("operations jira " + "read," * 200, "is longer than 512 characters"),
+    ],
+)
+def test_what_no_rule_can_say_is_refused_with_what_helps(catalog: Catalog, rule: str, message: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        frozen(KeyLimits(rules=("GET /a", rule)), catalog)
+    (issue,) = caught.value.errors or ()
+    assert message in issue.message
+    assert issue.path == ("limits", "rules", "1")
+
+
+def test_an_operation_at_another_host_is_no_part_of_a_set(tmp_path: Path) -> None:
+    own = load_catalog([folder(written(tmp_path, mail=FILE), mail=MAIL)])
+    assert names("operations mail write", own) == ["send_mail"]
+    with pytest.raises(ValueError, match=r"lives at https://up\.example\.com"):
+        snapshot("operations mail upload", own)
+
+
+def test_a_later_catalog_neither_widens_nor_narrows_a_key(tmp_path: Path) -> None:
+    own = load_catalog([folder(written(tmp_path, mail=FILE), mail=MAIL)])
+    rule = "operations mail read"
+    key = Policy(("environment:proxy",), (frozen(KeyLimits(rules=(rule,)), own),))
+    written(tmp_path, mail=FILE.replace("get_mail\t", "get_other\t") + "list_users\tGET\t/users\tread\n")
+    assert "list_users" in names(rule, own)
+
+    def may(path: str) -> bool:
+        return not isinstance(key.decision(SentRequest("GET", "api.example.com", path, "", ())), Breach)
+
+    assert (may("/v1/mails"), may("/v1/mails/7"), may("/v1/users")) == (True, True, False)
+
+
+def test_a_key_is_shown_with_the_number_of_its_operations_and_stored_with_all(catalog: Catalog) -> None:
+    limits = frozen(KeyLimits(rules=("operations jira starter",)), catalog)
+    assert limits.as_json() == {"rules": ["operations jira starter"], "operations": {"operations jira starter": 12}}
+    assert KeyLimits.from_json(limits.as_stored()) == limits
+
+
+@pytest.mark.parametrize(
+    ("path", "written_as"),
+    [
+        ("/issue/{issueIdOrKey}", "/issue/{issue_id_or_key}"),
+        ("/a/{id}/b/{id}", "/a/{id}/b/{id_2}"),
+        ("/a/{query}", "/a/{query_2}"),
+        ("/a/{content-id}:run", "/a/{content_id}:run"),
+        ("/a/{3d}", "/a/{part_3d}"),
+        ("/plain", "/plain"),
+    ],
+)
+def test_places_have_names_that_rules_can_have(path: str, written_as: str) -> None:
+    assert rule_path(path) == written_as
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [
+        ("jira", ("api.atlassian.com", "")),
+        ("datadog", ("api.*", "/api")),
+        ("adyen", ("*-*.adyen.com", "")),
+        ("salesforce", ("*", "")),
+        ("bamboohr", ("api.bamboohr.com", "/api/gateway.php/${connectionConfig.subdomain}")),
+    ],
+)
+def test_where_an_entry_leads(catalog: Catalog, name: str, place: tuple[str, str]) -> None:
+    provider = catalog.get(name)
+    assert provider is not None
+    assert host_and_path(provider) == place

@@ -1,0 +1,183 @@
+"""Rules that name operations: what their snapshots take in, for every provider that ships."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.access.freeze_operations import snapshot
+from gateway.access.key_policy import Breach, Policy, SentRequest, ambiguous, parse
+from gateway.access.operation_rules import OperationSet, _rule, fits_shape, operation_set
+from gateway.catalog.load_catalog import Catalog, load_catalog
+from gateway.records.access import KeyLimits
+from tests.gateway.catalog.folders import SCRIPTS, SHIPPED
+
+RULE = "operations lane read"
+_PLACE = re.compile(r"\{[^{}]*\}|\*")
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return load_catalog([SHIPPED], scripts=SCRIPTS)
+
+
+def policy(rule: str, catalog: Catalog) -> Policy:
+    return Policy(("environment:proxy",), (KeyLimits(rules=(rule,), operations={rule: snapshot(rule, catalog)}),))
+
+
+def sent(method: str, path: str, host: str = "api.atlassian.com") -> SentRequest:
+    return SentRequest(method, host, path, "", ())
+
+
+def made(*lines: str, others: tuple[str, ...] = (), host: str = "api.example.com") -> OperationSet:
+    return OperationSet("lane", host, "", [_rule(RULE, "", line) for line in lines], others)
+
+
+def test_of_every_provider_what_was_chosen_fits_and_nothing_else(catalog: Catalog) -> None:
+    """Each operation with ordinary values in its places; it is then written out as a rule too, and fits that."""
+    providers = operations = 0
+    for name in catalog.providers:
+        known = catalog.operations(name)
+        if known is None or known.is_graphql:
+            continue
+        providers += 1
+        rule = f"operations {name} read"
+        found = operation_set(rule, snapshot(rule, catalog))
+        host = found.host.replace("*", "x")
+        reads = {one.id for one in known.operations if one.risk == "read" and not one.origin}
+        assert {one.name for one in found.rules} == reads
+        before = re.sub(r"\$\{[^{}]*\}", "s-1", found.rules[0].before)
+        for one in known.operations:
+            path = before + _PLACE.sub("v-1", one.path)
+            fitting = found.fitting(one.method, host, path)
+            assert (fitting is not None) is (one.id in reads), (name, one)
+            if fitting is not None:
+                assert parse(f"{fitting.method} {fitting.written} as x").fits(one.method, path)
+            operations += 1
+        assert found.fitting("GET", f"not-{host}.example", before) is None or found.host == "*"
+    assert providers >= 130
+    assert operations >= 15_000
+
+
+def test_a_key_sends_what_its_rule_stands_for_and_is_told_the_operation(catalog: Catalog) -> None:
+    key = policy("operations jira read,add_comment", catalog)
+    issue = "/ex/jira/4f1c/rest/api/3/issue/A-1"
+    assert key.decision(sent("GET", issue)) == "operations jira read,add_comment: get_issue"
+    assert key.decision(sent("POST", f"{issue}/comment")) == "operations jira read,add_comment: add_comment"
+    for method, path in (
+        ("PUT", issue),
+        ("DELETE", issue),
+        ("HEAD", issue),
+        ("GET", f"{issue}/"),
+        ("GET", "/ex/jira/4f1c/rest/api/3/issue/"),
+        ("GET", "/rest/api/3/issue/A-1"),
+        ("POST", issue),
+    ):
+        assert isinstance(key.decision(sent(method, path)), Breach), (method, path)
+    assert isinstance(key.decision(sent("GET", issue, "api.atlassian.com.example.com")), Breach)
+    assert isinstance(key.decision(sent("GET", f"{issue}%2F..")), Breach)
+    breach = key.decision(sent("PUT", issue))
+    assert isinstance(breach, Breach)
+    assert breach.allowed == ("operations jira read,add_comment",)
+
+
+def test_an_operation_that_was_left_out_is_not_sent_under_the_path_of_another(catalog: Catalog) -> None:
+    """Zoho's PUT /{module}/{id} is a write, and PUT /Contacts/roles changes roles."""
+    key = policy("operations zoho-crm write", catalog)
+    host = "www.zohoapis.eu"
+    assert key.decision(sent("PUT", "/crm/v8/Contacts/77", host)) != ""
+    assert not isinstance(key.decision(sent("PUT", "/crm/v8/Contacts/77", host)), Breach)
+    assert isinstance(key.decision(sent("PUT", "/crm/v8/Contacts/roles", host)), Breach)
+    assert isinstance(key.decision(sent("PUT", "/crm/v8/settings/roles/1", host)), Breach)
+
+
+def test_plain_rules_and_operations_stand_beside_each_other(catalog: Catalog) -> None:
+    rules = ("GET /v1/extra", "operations github read", "operations jira get_issue")
+    snapshots = {rule: snapshot(rule, catalog) for rule in rules[1:]}
+    key = Policy(("environment:proxy",), (KeyLimits(rules=rules, operations=snapshots),))
+    assert key.decision(sent("GET", "/v1/extra", "api.github.com")) == "GET /v1/extra"
+    assert str(key.decision(sent("GET", "/repos/a/b", "api.github.com"))).startswith("operations github read: ")
+    assert isinstance(key.decision(sent("GET", "/repos/a/b")), Breach)  # at Jira's host
+    assert isinstance(key.decision(sent("DELETE", "/repos/a/b", "api.github.com")), Breach)
+    assert len(key.rules[-1]) == 1 + len(key.operation_sets["operations github read"].rules) + 1
+
+
+def test_of_a_line_of_keys_each_must_allow(catalog: Catalog) -> None:
+    own, above = "operations jira read,write", "operations jira read"
+    limits = [KeyLimits(rules=(rule,), operations={rule: snapshot(rule, catalog)}) for rule in (own, above)]
+    key = Policy(("environment:proxy",), limits)
+    assert key.decision(sent("GET", "/ex/jira/1/rest/api/3/issue/A-1")) == "operations jira read: get_issue"
+    assert isinstance(key.decision(sent("PUT", "/ex/jira/1/rest/api/3/issue/A-1")), Breach)
+    assert {rule.text for rule in key.rules[-1]} == {own}
+
+
+@pytest.mark.parametrize("stored", ["", "3:", "3:!!", "3:AAAA", "1:eJyrrgUAAXUA+Q=="])
+def test_a_snapshot_that_is_missing_or_unreadable_allows_nothing(stored: str) -> None:
+    key = Policy(("environment:proxy",), (KeyLimits(rules=(RULE,), operations={RULE: stored} if stored else {}),))
+    assert isinstance(key.decision(sent("GET", "/mails", "api.example.com")), Breach)
+
+
+def test_keys_with_the_same_snapshot_share_it(catalog: Catalog) -> None:
+    rule = "operations jira read"
+    text = snapshot(rule, catalog)
+    assert len(text) < 4000
+    assert operation_set(rule, text) is operation_set(rule, "".join(list(text)))
+
+
+def test_the_most_exact_operation_decides() -> None:
+    found = made("r GET /a/{x} get_x", "r GET /a/me get_me", others=("GET /a/{x}.json", "GET /b/{y}"))
+    assert [
+        getattr(found.fitting("GET", "api.example.com", path), "name", None)
+        for path in ("/a/1", "/a/me", "/a/1.json", "/b/1", "/a/", "/a/1/2")
+    ] == ["get_x", "get_me", None, None, None, None]
+
+
+def test_where_neither_is_more_exact_the_one_left_out_wins() -> None:
+    found = made("w POST /a/{x}/b do_b", others=("POST /a/c/{y}",))
+    assert found.fitting("POST", "api.example.com", "/a/c/b") is None
+    assert found.fitting("POST", "api.example.com", "/a/d/b") is not None
+
+
+def test_a_host_with_a_setting_takes_any_text_there_and_keeps_the_rest() -> None:
+    found = made("r GET /a get_a", host="*.zendesk.com")
+    assert found.fitting("GET", "Acme.zendesk.com", "/a") is not None
+    assert found.fitting("GET", "zendesk.com", "/a") is None
+    assert found.fitting("GET", "acme.zendesk.com.example", "/a") is None
+
+
+_SEGMENT = st.sampled_from(["a", "b", "{x}", "{y}.json", "a{z}", "v{p}-{q}"])
+_PATHS = st.lists(_SEGMENT, min_size=1, max_size=3).map(lambda parts: "/" + "/".join(parts))
+
+
+@given(
+    st.lists(_PATHS, min_size=1, max_size=6, unique=True),
+    st.lists(_PATHS, max_size=3),
+    st.lists(st.sampled_from(["a", "b", "ab", "x.json", ".json", "v1-2", "v--", "", "a.json"]), min_size=1, max_size=3),
+)
+def test_the_tree_takes_in_what_the_paths_one_by_one_do(
+    allowed: list[str], left_out: list[str], segments: list[str]
+) -> None:
+    lines = [f"r GET {path} op_{n}" for n, path in enumerate(allowed)]
+    path = "/" + "/".join(segments)
+
+    def fits(template: str) -> bool:
+        pattern = "".join(
+            "[^/]+" if part.startswith("{") else re.escape(part) for part in re.split(r"(\{\w\})", template)
+        )
+        return re.fullmatch(pattern, path) is not None
+
+    alone = made(*lines).fitting("GET", "api.example.com", path)
+    assert (alone is not None) is any(map(fits, allowed))
+    assert alone is None or fits(alone.written)
+    narrowed = made(*lines, others=tuple(f"GET {one}" for one in left_out)).fitting("GET", "api.example.com", path)
+    assert narrowed is None or fits(narrowed.written)
+    if not any(fits(one) for one in left_out if one not in allowed):
+        assert (narrowed is None) is (alone is None)
+    if alone is not None and ambiguous(path) is None:
+        assert parse(f"GET {_PLACE.sub('*', alone.written)}").fits("GET", path)
+
+
+@given(st.lists(st.text("ab", max_size=2), min_size=2, max_size=4), st.text("abc", max_size=8))
+def test_a_shape_takes_in_what_its_pattern_does(shape: list[str], text: str) -> None:
+    assert fits_shape(shape, text) is (re.fullmatch(".+".join(map(re.escape, shape)), text) is not None)

@@ -1,0 +1,270 @@
+"""Operations of the catalog as an agent's tools: what they cost, say and send."""
+
+import json
+import os
+import random
+import re
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from aiohttp import web
+
+from gateway.access.freeze_operations import known_details, snapshot
+from gateway.access.key_policy import KeyRule, Policy, parse
+from gateway.access.operation_rules import operation_set
+from gateway.catalog.load_catalog import Catalog, load_catalog
+from gateway.mcp.tool_list import OperationPlace, RuleTool, found, listed, tools_of
+from gateway.records.access import KeyLimits
+from gateway.records.proxied_call import ExchangeRecord
+from tests.fakes.agents import BASE, Agents, text_of
+from tests.gateway.catalog.folders import SCRIPTS, SHIPPED
+from tests.gateway.mcp.test_agreement import METHODS, VALUES, by_agent, by_proxy
+
+PAIRS: Final = int(os.environ.get("DOOR_PAIRS", "2000")) // 4
+KEYS: Final = 12
+HEAD: Final = "# source: x\n# version: 1\n# date: 2026-01-02\n# licence: MIT\n"
+COLUMNS: Final = "id\tmethod\tpath\trisk\tmarks\tscopes\tquery\tsummary\n"
+LANE: Final = (
+    "list_items\tGET\t/items\tread\tstarter\t\tstate limit\tList the items",
+    "get_item\tGET\t/items/{itemId}\tread",
+    "search_items\tPOST\t/items/search\tread\tstarter\t\t\tSearch items by a query",
+    "create_item\tPOST\t/items\twrite\tstarter",
+    "update_item\tPUT\t/items/{itemId}\twrite",
+    "act_on_item\tPOST\t/items/{itemId}\twrite",
+    "delete_item\tDELETE\t/items/{itemId}\tdelete",
+    "get_page\tGET\t/a/{page}.json\tread",
+    "set_owner\tPUT\t/items/owner\tadmin",
+    "run_item\tPOST\t/items/{itemId}/a/b\twrite\tbodiless",
+)
+
+
+def operations(tmp_path: Path, *lines: str, head: str = HEAD) -> None:
+    place = tmp_path / "catalog" / "operations"
+    place.mkdir(exist_ok=True)
+    (place / "lane.tsv").write_text(head + COLUMNS + "\n".join(lines or LANE) + "\n")
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return load_catalog([SHIPPED], scripts=SCRIPTS)
+
+
+def of_provider(name: str, what: str, catalog: Catalog, *more: KeyRule) -> tuple[list[RuleTool], list[dict[str, Any]]]:
+    rule = f"operations {name} {what}"
+    text = snapshot(rule, catalog)
+    frozen = operation_set(rule, text)
+    known = catalog.operations(name)
+    assert known is not None
+    policy = Policy(("environment:proxy",), (KeyLimits(rules=(rule,), operations={rule: text}),))
+    place = OperationPlace((name,), frozen.base, known_details(frozen.rules, known))
+    rules = [[*more, *policy.rules[-1]]]
+    tools = tools_of(rules, {name: ""}, {rule: place})
+    return tools, listed(tools, rules, [f"{name}/u"], choose=False)
+
+
+def tokens(shown: Any) -> float:
+    return len(json.dumps(shown)) / 4
+
+
+def test_a_read_only_key_for_jira_costs_at_most_1000_tokens_and_one_operation_300(catalog: Catalog) -> None:
+    tools, shown = of_provider("jira", "read", catalog)
+    assert len(tools) > 150
+    assert tokens(shown) <= 1000
+    assert {"search_issues", "get_issue", "find_tools", "describe_tool", "call_tool"} <= {one["name"] for one in shown}
+    for one in tools:
+        assert tokens(of_provider("jira", one.name, catalog)[1]) <= 300
+
+
+@pytest.mark.parametrize("name", ["github", "slack", "google-mail", "stripe", "hubspot", "microsoft", "notion"])
+def test_long_lists_of_other_providers_stay_as_small(catalog: Catalog, name: str) -> None:
+    for what in ("read", "read,write,delete,admin"):
+        tools, shown = of_provider(name, what, catalog)
+        assert len(shown) <= 12
+        if len(tools) > 12:
+            assert tokens(shown) <= 1000
+        assert len({tool.name for tool in tools}) == len(tools)
+
+
+def test_annotations_follow_method_and_risk(catalog: Catalog) -> None:
+    """Of every shipped operation: a tool that says it only reads has the risk read, and none of another risk says so."""
+    seen = 0
+    for name in ("jira", "github", "slack", "google-mail", "dropbox", "zoho-crm"):
+        known = catalog.operations(name)
+        assert known is not None
+        risks = {one.id: one for one in known.operations}
+        tools, _ = of_provider(name, "read,write,delete,admin", catalog)
+        for tool in tools:
+            operation = risks[tool.rule.name]
+            hints = listed([tool], [[tool.rule]], [], choose=False)[0]["annotations"]
+            assert hints["readOnlyHint"] is (operation.risk == "read")
+            assert "destructiveHint" not in hints  # true where nothing is said
+            assert hints.get("idempotentHint", False) is (
+                operation.risk != "read" and operation.method in ("PUT", "DELETE")
+            )
+            seen += 1
+    assert seen > 1500
+    every = of_provider("jira", "read,write", catalog)[1]
+    assert {one["name"]: one for one in every}["call_tool"]["annotations"]["readOnlyHint"] is False
+    reads = of_provider("slack", "read", catalog)[1]
+    assert {one["name"]: one for one in reads}["call_tool"]["annotations"]["readOnlyHint"] is True
+
+
+def test_rules_with_names_are_pinned_before_starters(catalog: Catalog) -> None:
+    more = [parse(f"GET /v1/x{n} as my_{n}") for n in range(3)]
+    _, shown = of_provider("jira", "read", catalog, *more)
+    assert [one["name"] for one in shown[:4]] == ["my_0", "my_1", "my_2", "get_issue"]
+
+
+def test_a_tool_is_found_by_the_words_of_its_summary(catalog: Catalog) -> None:
+    tools, _ = of_provider("jira", "read", catalog)
+    assert found(tools, "edit metadata issue")[0].name.startswith("get_")
+    assert "get_issue" in [tool.name for tool in found(tools, "get issue")]
+
+
+async def test_operations_are_tools_with_typed_arguments(door: Agents, tmp_path: Path) -> None:
+    operations(tmp_path)
+    tools = await door.tools(await door.key("operations lane read,create_item"))
+    assert list(tools) == ["list_items", "search_items", "create_item", "get_item", "get_page"]
+    assert tools["list_items"]["description"] == "List the items"
+    assert tools["get_item"]["description"] == "GET /items/{item_id}"
+    text = {"type": "string"}
+    assert tools["list_items"]["inputSchema"]["properties"] == {
+        "query": {"type": "object", "properties": {"state": text, "limit": text}},
+        "select": text,
+        "max_bytes": {"type": "integer"},
+    }
+    assert tools["get_item"]["inputSchema"]["required"] == ["item_id"]
+    assert tools["search_items"]["inputSchema"]["properties"]["body"] == {"type": ["object", "array"]}
+    assert tools["search_items"]["annotations"] == {"readOnlyHint": True}
+
+
+async def test_a_call_is_the_operation_and_is_recorded_with_it(door: Agents, tmp_path: Path) -> None:
+    noted: list[ExchangeRecord] = []
+    door.running.runtime.call_queue.note = noted.append  # type: ignore[method-assign]
+    operations(tmp_path)
+    key = await door.key("operations lane read")
+    await door.call(key, "list_items", {"query": {"state": "open"}})
+    await door.call(key, "get_item", {"item_id": "A-1"})
+    await door.call(key, "search_items", {"body": {"q": 1}})
+    refused = await door.call(key, "call_api", {"method": "PUT", "path": "/items/A-1"})
+    assert [call[:2] for call in door.provider.calls] == [
+        ("GET", f"{BASE}/items?state=open"),
+        ("GET", f"{BASE}/items/A-1"),
+        ("POST", f"{BASE}/items/search"),
+    ]
+    assert "operations lane read" in text_of(refused)
+    assert "operations lane read: get_item" in [one.rule for one in noted]
+
+
+async def test_a_prefix_has_the_settings_of_the_connection(door: Agents, tmp_path: Path) -> None:
+    operations(tmp_path, *LANE, head=f"{HEAD}# prefix: /ex/${{connectionConfig.site}}\n")
+    await door.connect("c3", connection_config={"site": "s-1"})
+    key = await door.key("operations lane read", limits={"connections": ["lane/c3"]})
+    assert "site" not in json.dumps(await door.tools(key))
+    await door.call(key, "get_item", {"item_id": "A-1"})
+    assert door.provider.calls[-1][:2] == ("GET", f"{BASE}/ex/s-1/items/A-1")
+    lacking = await door.call(await door.key("operations lane read"), "get_item", {"item_id": "A-1"})
+    assert "lacks the setting" in text_of(lacking)
+    assert len(door.provider.calls) == 1
+
+
+async def test_a_long_list_of_operations_is_searched_and_called(door: Agents, tmp_path: Path) -> None:
+    operations(tmp_path, *LANE, *(f"get_thing_{n}\tGET\t/things{n}\tread\t\t\t\tThing number {n}" for n in range(20)))
+    key = await door.key("operations lane read")
+    tools = await door.tools(key)
+    assert list(tools) == ["list_items", "search_items", "find_tools", "describe_tool", "call_tool"]
+    assert "get_thing_7: Thing number 7" in text_of(await door.call(key, "find_tools", {"query": "thing 7"}))
+    await door.call(key, "call_tool", {"name": "get_thing_7", "arguments": {}})
+    assert door.provider.calls[-1][:2] == ("GET", f"{BASE}/things7")
+
+
+async def test_an_operation_that_left_the_catalog_is_a_tool_without_its_words(door: Agents, tmp_path: Path) -> None:
+    operations(tmp_path)
+    key = await door.key("operations lane list_items")
+    operations(tmp_path, "get_else\tGET\t/else\tread")
+    tools = await door.tools(key)
+    assert tools["list_items"]["description"] == "GET /items"
+    await door.call(key, "list_items", {})
+    assert door.provider.calls[-1][:2] == ("GET", f"{BASE}/items")
+
+
+async def test_a_rule_that_fits_nothing_is_refused_when_the_key_is_made(door: Agents, tmp_path: Path) -> None:
+    operations(tmp_path)
+    body = {"display_name": "a", "limits": {"rules": ["operations lane get_itm"]}}
+    said = await door.running.json("POST", "/environment/api-keys", json=body, expect=400)
+    assert "did you mean 'get_item'" in said["error"]["message"]
+    body["limits"] = {"rules": ["operations lane read"] + ["GET /a"] * 200}
+    await door.running.json("POST", "/environment/api-keys", json=body, expect=400)
+    body["limits"] = {"rules": ["operations lane read"] + [f"GET /a{n}" for n in range(199)]}
+    made = await door.running.json("POST", "/environment/api-keys", json=body, expect=200)
+    assert made["data"]["limits"][0]["operations"] == {"operations lane read": 4}
+
+
+async def test_list_calls_and_proxy_agree_on_operations_too(door: Agents, tmp_path: Path) -> None:
+    """On random keys and requests; `DOOR_PAIRS` says how many."""
+
+    async def short(_request: web.Request) -> web.Response:
+        return web.Response(status=204)
+
+    door.provider.answering = short
+    operations(tmp_path)
+    draw = random.Random(54)
+    templates = [line.split("\t") for line in LANE]
+    sent = refused = of_tools = 0
+    for _ in range(KEYS):
+        words = draw.sample(["read", "write", "delete", "admin", "starter+read", *(one[0] for one in templates)], 2)
+        rules = [f"operations lane {','.join(words)}"]
+        if draw.random() < 0.3:
+            rules.append(f"GET {BASE}/b/*")
+        chosen = {
+            one[0]
+            for one in templates
+            for word in words
+            if word in (one[0], one[3]) or (word == "starter+read" and one[3] == "read" and "starter" in one)
+        }
+        key = await door.key(*rules)
+        tools = await door.tools(key)
+        assert chosen == {name for name in tools if not name.startswith("get_base")} - {"get_b"}
+        for _ in range(PAIRS // KEYS // 2):
+            method, path = (
+                draw.choice(METHODS),
+                re.sub(r"\{\w+\}", lambda _: draw.choice(VALUES), draw.choice(templates)[2]),
+            )
+            if path.isascii() and not {" ", "#", "\\"} & set(path):
+                direct = await by_proxy(door, key, method, path)
+                assert await by_agent(door, key, "call_api", {"method": method, "path": path}) == direct, (rules, path)
+                if direct is not None and not direct[1].startswith(f"{BASE}/b/"):
+                    of_key = [one for one in templates if one[0] in chosen]
+                    assert any(one[1] == direct[0] and fits(one[2], direct[1]) for one in of_key), (rules, direct)
+                    assert direct != ("PUT", f"{BASE}/items/owner") or "set_owner" in chosen
+                sent, refused = sent + bool(direct), refused + (not direct)
+            if tools:
+                of_tools += await check_operation(door, key, tools[draw.choice(sorted(tools))], templates, draw)
+    assert min(sent, refused, of_tools) > PAIRS // 40, (sent, refused, of_tools)
+
+
+def fits(template: str, path: str) -> bool:
+    parts = re.split(r"(\{\w+\})", template)
+    pattern = "".join("[^/]+" if part.startswith("{") else re.escape(part) for part in parts)
+    return re.fullmatch(re.escape(BASE) + pattern, path.partition("?")[0]) is not None
+
+
+async def check_operation(
+    door: Agents, key: str, tool: dict[str, Any], templates: list[list[str]], draw: random.Random
+) -> bool:
+    """What a tool sends is its operation, and `/proxy` lets it through as well."""
+    others = ("query", "body", "select", "max_bytes", "body_as")
+    places = [name for name in tool["inputSchema"]["properties"] if name not in others]
+    arguments = {name: draw.choice(VALUES) for name in places}
+    got = await by_agent(door, key, tool["name"], arguments)
+    if got is None:
+        return False
+    method, path = got
+    assert await by_proxy(door, key, method, path.removeprefix(BASE)) == got
+    line = next((one for one in templates if one[0] == tool["name"]), None)
+    if line is not None:
+        assert method == line[1]
+        assert fits(line[2], path)
+        assert tool["annotations"]["readOnlyHint"] is (line[3] == "read")
+    return True
