@@ -18,6 +18,7 @@ from aiohttp import hdrs, web
 from gateway import clock
 from gateway.config.model import ConsoleConfig
 from gateway.console.console_page import SignedIn, View, console_path, render
+from gateway.console.failure_causes import cause_of
 from gateway.console.oidc import SIGN_IN_S, Begun, address_to, claims_of, name_in, role_of
 from gateway.errors import Forbidden, GatewayError, NotFound, Unauthorized
 from gateway.pages.connect_cookie import check_own_form
@@ -217,6 +218,7 @@ def refused(request: web.Request, fault: GatewayError) -> web.Response:
         return render(request, None, _sign_in_view(request), status=401)
     titles = {404: "There is no such page", 503: "The console cannot answer now"}
     data = {"title": titles.get(fault.status, "Nothing was done"), "message": fault.message, "code": fault.code}
+    data["do"] = cause_of("call", fault.code).do if fault.code == "store_unavailable" else ""
     return render(request, None, View("refused.html", data), status=fault.status)
 
 
