@@ -186,7 +186,10 @@ async def measure(folder: Path) -> None:
             took.sort()
             p95 = took[int(len(took) * 0.95)]
             worst = max(worst, p95)
-            say(f"{name:32} {status} {size / 1000:6.1f} kB   p50 {took[len(took) // 2]:6.1f} ms   p95 {p95:6.1f} ms\n")
+            say(
+                f"{name:32} {status} {size / 1000:6.1f} kB   p50 {took[len(took) // 2]:6.1f} ms   p95 {p95:6.1f} ms"
+                f"   CPU {cpu_ms:5.1f} ms\n"
+            )
     say(f"worst p95 {worst:.1f} ms\n")
     await server.close()
 
