@@ -174,7 +174,7 @@ async def measure(folder: Path) -> None:
         for name, path in PAGES.items():
             url = server.make_url("/console/dev") if not path else None
             took.clear()
-            size = 0
+            size, status, cpu_s = 0, 0, time.process_time()
             for _ in range(ROUNDS):
                 begun = time.perf_counter()
                 where = url or f"{server.make_url('/console/dev')}{path.format(call=newest)}"
@@ -182,10 +182,14 @@ async def measure(folder: Path) -> None:
                     size = len(await answer.read())
                     status = answer.status
                 took.append((time.perf_counter() - begun) * 1000)
+            cpu_ms = (time.process_time() - cpu_s) * 1000 / ROUNDS  # of the client too
             took.sort()
             p95 = took[int(len(took) * 0.95)]
             worst = max(worst, p95)
-            say(f"{name:32} {status} {size / 1000:6.1f} kB   p50 {took[len(took) // 2]:6.1f} ms   p95 {p95:6.1f} ms\n")
+            say(
+                f"{name:32} {status} {size / 1000:6.1f} kB   p50 {took[len(took) // 2]:6.1f} ms   p95 {p95:6.1f} ms"
+                f"   CPU {cpu_ms:5.1f} ms\n"
+            )
     say(f"worst p95 {worst:.1f} ms\n")
     await server.close()
 

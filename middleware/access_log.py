@@ -14,6 +14,7 @@ from gateway.middleware.error_shape import MARK, error_shape
 from gateway.middleware.facts import (
     ASKED,
     CALLER,
+    CAPABILITY,
     CONNECTION,
     ENVIRONMENT,
     REQUEST_ID,
@@ -97,6 +98,16 @@ def path_below(base_path: str, target: str) -> str:
     return target.removeprefix(base_path).partition("?")[0][:PATH_LIMIT]
 
 
+def _refused_path(request: web.Request, timing: Timing) -> str:
+    """Of a request that has got no address at its provider; of one to the proxy, what stands below it, as of those that have."""
+    target = masked(request.raw_path)
+    if not timing.proxied:
+        return target
+    if CAPABILITY in request:
+        return "/" + target.partition("/c/")[2].partition("/")[2]
+    return target.partition("/proxy")[2] or "/"
+
+
 def _asked_for(request: web.Request) -> ConnectionRef | None:
     """The connection that was named, where it could not be opened: a log is searched for it all the more."""
     wish = request.get(ASKED)
@@ -119,7 +130,9 @@ def _note(
     environment = request.get(ENVIRONMENT)
     opened = request.get(CONNECTION)
     upstream = request.get(UPSTREAM)
-    base_path, target = ("", masked(request.raw_path)) if upstream is None else (upstream.base_path, upstream.target)
+    base_path, target = (
+        ("", _refused_path(request, timing)) if upstream is None else (upstream.base_path, upstream.target)
+    )
     path = path_below(base_path, target)
     if environment is None and error in UNREMARKABLE and path.endswith(PROBES):
         return

@@ -62,7 +62,7 @@ async def create_key(request: web.Request) -> web.Response:
     body = await read_json(request, NewKeyBody)
     caller = request[CALLER]
     runtime, generation = request.app[RUNTIME], generation_of(request)
-    text, key = await runtime.issuer.create(_wish(body), request[ENVIRONMENT].name, _by(caller.key), caller)
+    text, key = await runtime.issuer.create(wish_of(body), request[ENVIRONMENT].name, _by(caller.key), caller)
     shown: answers.NewKey = {**as_json(key), **secret_part(text, key, generation.public_url)}
     return web.json_response(answers.NewKeyAnswer(data=shown), headers={"Cache-Control": "no-store"})
 
@@ -133,7 +133,8 @@ def secret_part(text: Secret, key: MintedKey, public_url: str) -> answers.KeyIts
     return shown
 
 
-def _wish(body: NewKeyBody) -> RequestedKey:
+def wish_of(body: NewKeyBody) -> RequestedKey:
+    """Raises InvalidRequest."""
     if body.expires_at is not None and body.expires_in_s is not None:
         issue = Issue("custom", "Give either expires_at or expires_in_s.", ("expires_in_s",))
         raise InvalidRequest("invalid_body", issue.message, errors=[issue])

@@ -91,6 +91,8 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/console", OPEN(lazy_console.view)),
     ("GET", "/console/sign-in", OPEN(lazy_console.sign_in)),
     ("POST", "/console/sign-in", OPEN(lazy_console.sign_in)),
+    ("GET", "/console/sign-in/oidc", OPEN(lazy_console.to_identity_provider)),
+    ("GET", "/console/callback", OPEN(lazy_console.from_identity_provider)),
     ("POST", "/console/sign-out", OPEN(lazy_console.sign_out)),
     ("GET", "/console/console.css", OPEN(lazy_console.style)),
     ("GET", "/console/{tail:.+}", OPEN(lazy_console.view)),
@@ -173,7 +175,7 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
 
 
 # A GET that does something: a link scanner's HEAD would use an authorization up, and nobody would see what came of it.
-WITHOUT_HEAD: Final = frozenset({"/oauth/callback", "/app-auth/connect"})
+WITHOUT_HEAD: Final = frozenset({"/oauth/callback", "/app-auth/connect", "/console/callback"})
 
 
 def add_routes(app: web.Application, websocket_path: str = "/") -> None:

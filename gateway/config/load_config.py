@@ -14,6 +14,7 @@ from gateway.config import model, store_url
 from gateway.config.document import ConfigDocument, Faults, Finding, Readable, from_mapping, read_file
 from gateway.config.shape import (
     SECTIONS,
+    ConsoleShape,
     EnvironmentShape,
     GatewayShape,
     Section,
@@ -115,6 +116,7 @@ def broken_rules(shape: GatewayShape, base: Path, faulty: set[Place]) -> Iterato
     yield from _catalog(shape, base)
     yield from _secret_keys(shape.environments)
     yield from _logo(shape, base)
+    yield from _console(shape.console, faulty)
 
 
 def _server(server: ServerShape, faulty: set[Place]) -> Iterator[Finding]:
@@ -175,6 +177,22 @@ def _logo(shape: GatewayShape, base: Path) -> Iterator[Finding]:
         yield Finding(place, f"there is no file {file}".replace("\0", "?"))
     elif file.stat().st_size > LOGO_BYTES:
         yield Finding(place, f"is larger than {LOGO_BYTES >> 10} KiB")
+
+
+def _console(console: ConsoleShape, faulty: set[Place]) -> Iterator[Finding]:
+    oidc, proxies = console.oidc, [one for one in console.identity_headers.trusted_proxies if one is not None]
+    if oidc.issuer is not None and oidc.client_id is None and ("console", "oidc", "client_id") not in faulty:
+        yield Finding(("console", "oidc", "client_id"), "is required: register the gateway at the identity provider")
+    if oidc.issuer is not None and "openid" not in oidc.scopes:
+        yield Finding(("console", "oidc", "scopes"), "must hold openid")
+    if (oidc.issuer is not None or proxies) and not (any(console.operators) or any(console.viewers)):
+        yield Finding(
+            ("console", "operators"), "or console.viewers must name a group: without one nobody could sign in"
+        )
+    for index, one in enumerate(console.identity_headers.trusted_proxies):
+        if one is not None and (one.network.prefixlen == 0 or one.port is not None):
+            place = ("console", "identity_headers", "trusted_proxies", str(index))
+            yield Finding(place, "must be the address of your proxy, or its network, without a port")
 
 
 EXTENSION = "x-"
@@ -259,7 +277,12 @@ def _built(
             model.BrandingConfig, shape.branding, logo=Path(os.path.normpath(base / logo)) if logo else None
         ),
         connect=_made(model.ConnectConfig, shape.connect),
-        console=_made(model.ConsoleConfig, shape.console),
+        console=_made(
+            model.ConsoleConfig,
+            shape.console,
+            oidc=_made(model.ConsoleOidcConfig, shape.console.oidc),
+            identity_headers=_made(model.IdentityHeadersConfig, shape.console.identity_headers),
+        ),
         tracing=_made(model.TracingConfig, shape.tracing),
         path=path,
         document=document,

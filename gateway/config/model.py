@@ -198,11 +198,38 @@ class CallLogConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsoleOidcConfig:
+    """The operators' identity provider. `issuer` without a slash at its end; None: there is no sign-in by it."""
+
+    issuer: str | None = None
+    client_id: str | None = None
+    client_secret: Secret | None = field(default=None, repr=False)
+    scopes: tuple[str, ...] = ("openid", "profile", "email")
+    groups_claim: str = "groups"
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityHeadersConfig:
+    """Header fields by which a proxy in front says who asks; believed from `trusted_proxies` alone, so never without any."""
+
+    trusted_proxies: tuple[AllowedNetwork, ...] = ()
+    user: str = "x-forwarded-user"
+    groups: str = "x-forwarded-groups"
+
+
+@dataclass(frozen=True, slots=True)
 class ConsoleConfig:
-    """Whether there is a console at ``/console``, and how long somebody stays signed in."""
+    """Whether there is a console at ``/console``, how long somebody stays signed in, and who may.
+
+    `operators`, `viewers`: groups of the identity provider, or of identity headers.
+    """
 
     enabled: bool
     session_hours: float
+    operators: tuple[str, ...] = ()
+    viewers: tuple[str, ...] = ()
+    oidc: ConsoleOidcConfig = ConsoleOidcConfig()
+    identity_headers: IdentityHeadersConfig = IdentityHeadersConfig()
 
 
 @dataclass(frozen=True, slots=True)

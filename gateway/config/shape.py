@@ -75,6 +75,7 @@ WebsocketPath: TypeAlias = Annotated[Text, AfterValidator(values.websocket_path)
 Network: TypeAlias = Annotated[InstanceOf[AllowedNetwork], _read(values.network)]
 EnvironmentName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]+$", max_length=255)]
 VariableName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=255)]
+HeaderName: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9-]+$", max_length=64)]
 Variable: TypeAlias = Annotated[InstanceOf[Secret], _read(Secret)]
 IntegrationId: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9~:.@ _-]+$", max_length=255)]
 
@@ -261,9 +262,27 @@ class BrandingShape(Section):
     color_dark: Color = "#7ab4ff"
 
 
+class ConsoleOidcShape(Section):
+    issuer: PublicUrl | None = None
+    client_id: ClientId | None = None
+    client_secret: Hidden | None = None
+    scopes: list[Scope | None] = ["openid", "profile", "email"]
+    groups_claim: Text = "groups"
+
+
+class IdentityHeadersShape(Section):
+    trusted_proxies: list[Network | None] = []
+    user: HeaderName = "x-forwarded-user"
+    groups: HeaderName = "x-forwarded-groups"
+
+
 class ConsoleShape(Section):
     enabled: Truth = False
     session_hours: Number = Field(12, gt=0, le=168)
+    operators: list[Text | None] = []
+    viewers: list[Text | None] = []
+    oidc: ConsoleOidcShape = ConsoleOidcShape()
+    identity_headers: IdentityHeadersShape = IdentityHeadersShape()
 
 
 class GatewayShape(Section):
@@ -304,6 +323,8 @@ SECTIONS: Final[Mapping[tuple[str, ...], type[Section]]] = {
     ("branding",): BrandingShape,
     ("connect",): ConnectShape,
     ("console",): ConsoleShape,
+    ("console", "oidc"): ConsoleOidcShape,
+    ("console", "identity_headers"): IdentityHeadersShape,
 }
 """Where each shape stands; ``*`` is a name that the operator chooses."""
 

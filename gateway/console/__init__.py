@@ -2,7 +2,8 @@
 
     lazy_console                  the handlers, loaded with the first request for a page
     view_table                    which address shows which view, and which form does what
-    sign_in                       a link becomes a session; who is signed in, what they may do, forms that only they send
+    oidc                          the operators' identity provider: where to, and what its ID token proves
+    sign_in                       a link or an ID token becomes a session; who is signed in; forms that only they send
     console_page                  the frame of every page; its data as JSON
     now_view                      what needs a person, and the calls of a day in figures
     failure_causes                what a failure means and what helps, by its reason

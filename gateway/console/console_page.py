@@ -14,6 +14,7 @@ from gateway import clock, resources
 from gateway.pages.templates import page
 from gateway.records.console import ConsoleSession
 from gateway.runtime import generation_of
+from gateway.secret import Secret
 
 SECTIONS: Final = {
     "": "Now",
@@ -31,10 +32,12 @@ SECTIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """Somebody at the console. `form`: what a form of theirs holds (`gateway.console.sign_in`)."""
+    """Somebody at the console. `form`: what a form of theirs holds (`gateway.console.sign_in`). `fresh`: a token that the
+    browser does not hold yet."""
 
     session: ConsoleSession
     form: str
+    fresh: Secret | None = None
 
     @property
     def name(self) -> str:

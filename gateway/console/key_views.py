@@ -1,21 +1,27 @@
-"""Keys at the console: who made which, what each may do and has done, whether it would allow a call; revoke."""
+"""Keys at the console: who made which, what each may do and has done, whether it would allow a call; mint, revoke."""
 
+import math
 from typing import Any, Final
 
 from aiohttp import web
 
 from gateway import clock
+from gateway.access.caller import Access, Caller
 from gateway.access.key_policy import Breach, Policy, SentRequest
-from gateway.api.keys import as_json
+from gateway.api.keys import NewKeyBody, as_json, secret_part, wish_of
+from gateway.api.request_body import checked
+from gateway.console.asked_query import asked_number, asked_of
 from gateway.console.call_views import row
 from gateway.console.console_page import SignedIn, View, console_path
-from gateway.errors import NotFound
-from gateway.records.access import MintedKey
+from gateway.errors import InvalidRequest, NotFound
+from gateway.records.access import Environment, MintedKey
 from gateway.records.operation import OperationFilter
 from gateway.runtime import RUNTIME, generation_of
 
 MOST: Final = 500
 RECENT: Final = 20
+MINTED: Final = ("name", "kind", "scopes", "rules", "integrations", "connections", "hosts", "rate", "budget", "days")
+FIELD_CHARS: Final = 20_000
 
 
 async def keys(request: web.Request, environment: str) -> View:
@@ -30,6 +36,8 @@ async def keys(request: web.Request, environment: str) -> View:
         "declared": len(declared.secret_keys),
         "keys": [{**_shown(key), "depth": depth} for key, depth in tree(found)],
         "more": len(found) == MOST,
+        "parents": [{"id": key.id, "name": key.name} for key in found if key.alive(now)],
+        "integrations": [one.integration_id for one in generation_of(request).integrations.of(environment)],
     }
     return View("keys.html", data, "keys")
 
@@ -93,6 +101,48 @@ async def _found(request: web.Request, environment: str, text: str) -> MintedKey
     if not (text.isascii() and text.isdigit() and 0 < len(text) < 19):
         raise NotFound("not_found", "A key's id is a whole number.")
     return await request.app[RUNTIME].issuer.find(environment, int(text))
+
+
+async def mint(request: web.Request, who: SignedIn, environment: str, fields: dict[str, str]) -> View:
+    """A key that is shown on this one page; under a parent it gets the parent's limits besides its own."""
+    runtime, generation = request.app[RUNTIME], generation_of(request)
+    body = checked(_wished(fields), NewKeyBody, "invalid_body")
+    caller = None
+    if parent := fields.get("parent", ""):
+        above = await _found(request, environment, parent)
+        if not above.alive(clock.now()):
+            raise InvalidRequest("invalid_body", f"Key {above.id} is over: nothing is minted under it.")
+        caller = Caller(Environment(environment), Access(above, Policy(above.scopes, above.limits), None, math.inf))
+    text, made = await runtime.issuer.create(wish_of(body), environment, f"{who.name} at the console", caller)
+    shown = secret_part(text, made, generation.public_url)
+    data = {
+        "title": f"Key {made.id} is made",
+        "message": "Copy it now: it is shown this once, and stored as its digest only.",
+        "link": shown.get("base_url", shown["secret"]),
+        "until": "it expires or is revoked"
+        if made.expires_at is None
+        else made.expires_at.isoformat(timespec="seconds"),
+        "back": console_path(request, environment, "key", id=str(made.id)),
+    }
+    return View("outcome.html", data, "keys")
+
+
+def _wished(fields: dict[str, str]) -> dict[str, Any]:
+    """The form as the API's body. Raises InvalidRequest."""
+    given = asked_of(fields, MINTED, FIELD_CHARS)
+    limits: dict[str, Any] = {
+        name: lines
+        for name in ("rules", "integrations", "connections", "hosts")
+        if (lines := given[name].split("\n"))[0]
+    }
+    limits = {name: [line.strip() for line in lines if line.strip()] for name, lines in limits.items()}
+    limits |= {name: asked_number(given, name) for name in ("rate", "budget") if given[name]}
+    body: dict[str, Any] = {"display_name": given["name"], "kind": given["kind"] or "key", "limits": limits}
+    if given["scopes"]:
+        body["scopes"] = given["scopes"].split()
+    if (days := asked_number(given, "days")) is not None:
+        body["expires_in_s"] = days * 86_400
+    return body
 
 
 async def revoke(request: web.Request, who: SignedIn, environment: str, fields: dict[str, str]) -> View | str:

@@ -100,8 +100,10 @@ def alarms(runtime: Runtime) -> list[dict[str, str]]:
 
 
 def _folders(runtime: Runtime) -> list[Path]:
+    """The refresh journal's, which is made with its first entry, or else the one around it: with SQLite the database's."""
     folder = runtime.store.journal.folder
-    return [] if folder is None or not folder.exists() else [folder]
+    there = [] if folder is None else [one for one in (folder, folder.parent) if one.exists()]
+    return there[:1]
 
 
 def group(one: PlaceTotal) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""Signing in: a link that `gateway console` prints becomes a session, whose random token only one browser holds.
+"""Signing in: by a link of `gateway console`, by the operators' identity provider, or by a proxy that says who asks.
+
+A link, and an ID token, become a session, whose random token only one browser holds; what a proxy says holds for its request.
 
 The token lies in a cookie that no script reads and no other site's page sends; the database has its digest. A form holds a
 value that only the token yields, so that another site's page, which never sees the token, cannot send one.
@@ -7,17 +9,22 @@ value that only the token yields, so that another site's page, which never sees 
 import hmac
 import secrets
 from datetime import timedelta
+from ipaddress import ip_address
 from typing import Final
 
 import structlog
 from aiohttp import hdrs, web
 
 from gateway import clock
+from gateway.config.model import ConsoleConfig
 from gateway.console.console_page import SignedIn, View, console_path, render
+from gateway.console.failure_causes import cause_of
+from gateway.console.oidc import SIGN_IN_S, Begun, address_to, claims_of, name_in, role_of
 from gateway.errors import Forbidden, GatewayError, NotFound, Unauthorized
 from gateway.pages.connect_cookie import check_own_form
 from gateway.pages.form_fields import posted
 from gateway.pages.frame import see_other
+from gateway.records.console import ConsoleRole, ConsoleSession
 from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import Secret, digest
 
@@ -35,9 +42,12 @@ def check_enabled(request: web.Request) -> None:
 
 
 async def signed_in(request: web.Request) -> SignedIn:
-    """Who asks. Raises NotFound where there is no console, Unauthorized where nobody has signed in."""
+    """Who asks. Raises NotFound where there is no console, Unauthorized where nobody has signed in, Forbidden for somebody
+    whom a trusted proxy names and who is in no group that may."""
     check_enabled(request)
     token = _token(request)
+    if (session := _by_headers(request)) is not None:
+        return await _with_headers(request, session, token)
     session = None
     if token:
         session = await request.app[RUNTIME].store.console_sessions.get(digest(token.reveal()), now=clock.now())
@@ -46,6 +56,50 @@ async def signed_in(request: web.Request) -> SignedIn:
             "missing_auth_header", "Nobody is signed in here. `gateway console` prints a link that signs in."
         )
     return SignedIn(session, _form_value(token))
+
+
+def _by_headers(request: web.Request) -> ConsoleSession | None:
+    """Whom a trusted proxy names; None without one. Raises Forbidden."""
+    config = generation_of(request).config.console
+    asked = config.identity_headers
+    if not asked.trusted_proxies or not _is_trusted(request.remote, config):
+        return None
+    names = request.headers.getall(asked.user, [])
+    if not names:
+        return None
+    groups = request.headers.getall(asked.groups, [])
+    if len(names) > 1 or len(groups) > 1:
+        raise Forbidden(
+            "forbidden", f"{asked.user} or {asked.groups} came twice: the proxy must drop what browsers send."
+        )
+    role = role_of(config, [one.strip() for one in ",".join(groups).split(",")])
+    name = "".join(char for char in names[0] if char.isprintable()).strip()[:64]
+    if role is None or not name:
+        raise Forbidden("forbidden", "You are in none of the groups of console.operators and console.viewers.")
+    return ConsoleSession(name, role, clock.now() + timedelta(hours=config.session_hours))
+
+
+def _is_trusted(remote: str | None, config: ConsoleConfig) -> bool:
+    """By the address of the connection itself, never by a header field."""
+    try:
+        address = ip_address((remote or "").partition("%")[0])
+    except ValueError:
+        return False  # a socket in the file system has no address
+    mapped = getattr(address, "ipv4_mapped", None) or address
+    return any(
+        mapped.version == one.network.version and mapped in one.network
+        for one in config.identity_headers.trusted_proxies
+    )
+
+
+async def _with_headers(request: web.Request, session: ConsoleSession, token: Secret) -> SignedIn:
+    """The cookie proves nothing then, but that a form is of this browser."""
+    if token:
+        return SignedIn(session, _form_value(token))
+    fresh = Secret(secrets.token_urlsafe(32))
+    await request.app[RUNTIME].store.console_sessions.seen(session, by="identity_headers", now=clock.now())
+    log.info("console_signed_in", name=session.name, role=session.role, address=request.remote, by="identity_headers")
+    return SignedIn(session, _form_value(fresh), fresh)
 
 
 async def acting(request: web.Request) -> tuple[SignedIn, dict[str, str]]:
@@ -67,7 +121,7 @@ async def page_or_session(request: web.Request) -> web.StreamResponse:
         check_own_form(request)
         return await _begin(request, Secret((await posted(request, FORM_BYTES)).get("link", "")[:LONGEST_LINK]))
     link = request.query.get("link", "")[:LONGEST_LINK]
-    return render(request, None, _sign_in_view(link))
+    return render(request, None, _sign_in_view(request, link))
 
 
 async def _begin(request: web.Request, link: Secret) -> web.StreamResponse:
@@ -80,11 +134,71 @@ async def _begin(request: web.Request, link: Secret) -> web.StreamResponse:
     if session is None:
         fault = "This link was used before or has expired. `gateway console` prints a new one."
         log.warning("console_sign_in_refused", address=request.remote)
-        return render(request, None, _sign_in_view(fault=fault), status=403)
+        return render(request, None, _sign_in_view(request, fault=fault), status=403)
     log.info("console_signed_in", name=session.name, role=session.role, address=request.remote)
     answer = see_other(console_path(request))
     seat(request, answer, token, ends_at - now)
     return answer
+
+
+async def to_identity_provider(request: web.Request) -> web.StreamResponse:
+    """GET /console/sign-in/oidc: on to the identity provider; this browser holds what the way back must fit."""
+    check_enabled(request)
+    generation = generation_of(request)
+    config = generation.config.console.oidc
+    if config.issuer is None:
+        raise NotFound("not_found", "gateway.yaml names no identity provider for the console (console.oidc).")
+    begun = Begun.new()
+    try:
+        address = await address_to(generation.egress, config, begun, console_path(request, "callback"))
+    except GatewayError as fault:
+        return refused(request, fault)
+    answer = see_other(address)
+    _seat_begun(request, answer, begun.cookie, SIGN_IN_S)
+    return answer
+
+
+async def from_identity_provider(request: web.Request) -> web.StreamResponse:
+    """GET /console/callback: who came back, signed in; once, in the browser that began it."""
+    check_enabled(request)
+    generation = generation_of(request)
+    config = generation.config.console
+    if config.oidc.issuer is None:
+        raise NotFound("not_found", "gateway.yaml names no identity provider for the console (console.oidc).")
+    begun = Begun(Secret(request.cookies.get(_begun_name(request), "")[:LONGEST_LINK]))
+    try:
+        claims = await claims_of(
+            generation.egress, config.oidc, begun, request.query, console_path(request, "callback")
+        )
+        role = role_of(config, claims.get(config.oidc.groups_claim))
+        if role is None:
+            log.warning("console_sign_in_refused", reason="no_group", name=name_in(claims), address=request.remote)
+            raise Forbidden("forbidden", "You are in none of the groups of console.operators and console.viewers.")
+        answer = await _session_of(request, name_in(claims), role)
+    except GatewayError as fault:
+        answer = refused(request, fault)
+    _seat_begun(request, answer, Secret(""), 0)
+    return answer
+
+
+async def _session_of(request: web.Request, name: str, role: ConsoleRole) -> web.StreamResponse:
+    token, now = Secret(secrets.token_urlsafe(32)), clock.now()
+    session = ConsoleSession(name, role, now + timedelta(hours=generation_of(request).config.console.session_hours))
+    await request.app[RUNTIME].store.console_sessions.begin(digest(token.reveal()), session, by="oidc", now=now)
+    log.info("console_signed_in", name=name, role=role, address=request.remote, by="oidc")
+    answer = see_other(console_path(request))
+    seat(request, answer, token, session.expires_at - now)
+    return answer
+
+
+def _begun_name(request: web.Request) -> str:
+    return f"{cookie_name(request)}-begun"
+
+
+def _seat_begun(request: web.Request, answer: web.StreamResponse, cookie: Secret, life_s: int) -> None:
+    name = _begun_name(request)
+    secure = name.startswith("__Host-")
+    answer.set_cookie(name, cookie.reveal(), max_age=life_s, path="/", secure=secure, httponly=True, samesite="Lax")
 
 
 async def sign_out(request: web.Request) -> web.StreamResponse:
@@ -101,14 +215,17 @@ async def sign_out(request: web.Request) -> web.StreamResponse:
 def refused(request: web.Request, fault: GatewayError) -> web.Response:
     """A page for somebody who is not signed in, may not do this, or asks for what is not there."""
     if isinstance(fault, Unauthorized):
-        return render(request, None, _sign_in_view(), status=401)
+        return render(request, None, _sign_in_view(request), status=401)
     titles = {404: "There is no such page", 503: "The console cannot answer now"}
     data = {"title": titles.get(fault.status, "Nothing was done"), "message": fault.message, "code": fault.code}
+    data["do"] = cause_of("call", fault.code).do if fault.code == "store_unavailable" else ""
     return render(request, None, View("refused.html", data), status=fault.status)
 
 
-def _sign_in_view(link: str = "", fault: str | None = None) -> View:
-    return View("sign_in.html", {"title": "Sign in", "link": link, "fault": fault})
+def _sign_in_view(request: web.Request, link: str = "", fault: str | None = None) -> View:
+    oidc = generation_of(request).config.console.oidc.issuer is not None
+    data = {"title": "Sign in", "link": link, "fault": fault}
+    return View("sign_in.html", {**data, "oidc": console_path(request, "sign-in", "oidc") if oidc else None})
 
 
 def seat(request: web.Request, answer: web.StreamResponse, token: Secret, life: timedelta) -> None:

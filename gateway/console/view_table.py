@@ -6,6 +6,7 @@ from typing import Any, Final
 import structlog
 from aiohttp import hdrs, web
 
+from gateway import clock
 from gateway.console import (
     audit_view,
     call_views,
@@ -18,7 +19,7 @@ from gateway.console import (
     provider_views,
 )
 from gateway.console.console_page import SignedIn, View, as_json, console_path, render
-from gateway.console.sign_in import acting, refused, signed_in
+from gateway.console.sign_in import acting, refused, seat, signed_in
 from gateway.errors import GatewayError, NotFound
 from gateway.pages.frame import see_other
 from gateway.records.audit import AuditActor
@@ -50,6 +51,7 @@ ACTS: Final[dict[str, Act]] = {
     "connection/refresh": connection_views.refresh,
     "connection/link": connection_views.link,
     "connection/delete": connection_views.delete,
+    "key/mint": key_views.mint,
     "key/revoke": key_views.revoke,
     "events/replay": event_views.replay,
     "incident/revoke": incident_views.revoke,
@@ -64,14 +66,21 @@ async def view(request: web.Request) -> web.StreamResponse:
     try:
         who = await signed_in(request)
         if not tail:
-            return see_other(console_path(request, _first_environment(request)))
+            return _seated(request, who, see_other(console_path(request, _first_environment(request))))
         environment, section = _place(request, tail.removesuffix(JSON))
         found = await VIEWS[section](request, environment)
     except GatewayError as fault:
         if wants_json:
             raise
         return refused(request, fault)
-    return as_json(found.data) if wants_json else render(request, who, found, environment=environment)
+    answer = as_json(found.data) if wants_json else render(request, who, found, environment=environment)
+    return _seated(request, who, answer)
+
+
+def _seated(request: web.Request, who: SignedIn, answer: web.StreamResponse) -> web.StreamResponse:
+    if who.fresh is not None:
+        seat(request, answer, who.fresh, who.session.expires_at - clock.now())
+    return answer
 
 
 async def act(request: web.Request) -> web.StreamResponse:

@@ -62,7 +62,7 @@ class SpanMaker:
         attributes: Attributes = {
             "http.request.method": method,
             "http.response.status_code": exchange.status,
-            "url.path": f"{MOUNT}{exchange.path}" if exchange.host else exchange.path,
+            "url.path": exchange.path if exchange.gateway_ms is None else f"{MOUNT}{exchange.path}",
             "gateway.request_id": exchange.request_id,
         }
         if route is not None:

@@ -346,6 +346,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("POST", "/console/{tail}", "A form of it", HEALTH, who="open", errors=("not_found",), content=HTML, internal=True),
     Operation("GET", "/console/sign-in", "The page behind a link of `gateway console`", HEALTH, who="open", errors=("not_found",), content=HTML, internal=True),
     Operation("POST", "/console/sign-in", "Its button", HEALTH, who="open", errors=("not_found",), status=303, content=HTML, internal=True),
+    Operation("GET", "/console/sign-in/oidc", "On to the identity provider", HEALTH, who="open", errors=("not_found",), status=303, content=HTML, internal=True),
+    Operation("GET", "/console/callback", "Back from it, with a session", HEALTH, who="open", errors=("not_found",), status=303, content=HTML, internal=True),
     Operation("POST", "/console/sign-out", "The end of a session at the console", HEALTH, who="open", errors=("not_found",), status=303, content=HTML, internal=True),
     Operation("GET", "/console/console.css", "Its style", HEALTH, who="open", errors=("not_found",), content="text/css", internal=True),
     Operation("GET", "/providers/{provider}/guide", "How to set a provider up, as a page", PROVIDERS, who="open", content=HTML, errors=("not_found",)),

@@ -39,6 +39,7 @@ async def start_page(request: web.Request) -> web.Response:
         serves=status == 200,
         states=[text for place, text in STATES.items() if body.get(place[0]) == place[1]],
         console=generation.config.console.enabled,
+        oidc=generation.config.console.oidc.issuer is not None,
         providers=len(generation.catalog.providers),
     )
 

@@ -55,6 +55,25 @@ class ConsoleSessionStore:
 
         return await self._transactions.write(write)
 
+    async def begin(self, session_digest: str, session: ConsoleSession, *, by: str, now: datetime) -> None:
+        """A session of somebody whom `by` has named: ``oidc``."""
+        entry = AuditEntry.of(AuditAction.OPERATOR_SIGNED_IN, at=now)
+
+        async def write(db: AsyncConnection) -> None:
+            await _add(db, session_digest, SESSION, session)
+            await self._note(db, entry, session, by)
+
+        await self._transactions.write(write)
+
+    async def seen(self, session: ConsoleSession, *, by: str, now: datetime) -> None:
+        """Somebody without a session of ours has come, named by ``identity_headers``: recorded."""
+        entry = AuditEntry.of(AuditAction.OPERATOR_SIGNED_IN, at=now)
+        await self._transactions.write(lambda db: self._note(db, entry, session, by))
+
+    async def _note(self, db: AsyncConnection, entry: AuditEntry, session: ConsoleSession, by: str) -> None:
+        actor = AuditActor("operator", name=session.name, command=CONSOLE, address=entry.actor.address)
+        await self._trail.note(db, replace(entry, actor=actor, detail={"role": session.role, "by": by}))
+
     async def get(self, session_digest: str, *, now: datetime) -> ConsoleSession | None:
         """The session whose token has this digest, unless it has expired."""
         table = console_sessions.c

@@ -154,7 +154,7 @@ connections = Table(
     UniqueConstraint("environment", "integration_id", "connection_id", name="connections_by_ref"),
     UniqueConstraint("uid", name="connections_by_uid"),
     Index("connections_by_age", "environment", "created_at", "id"),
-    Index("connections_by_integration", "environment", "integration_id", "created_at", "id"),
+    Index("connections_by_integration", "integration_id", "environment", "created_at", "id"),
     Index("connections_by_connection_id", "environment", "connection_id", "created_at", "id"),
     Index("connections_by_end_user", "environment", "end_user_id", "created_at", "id"),
     Index("connections_by_organization", "environment", "organization_id", "created_at", "id"),

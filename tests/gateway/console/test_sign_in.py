@@ -20,7 +20,15 @@ PAGES += [
     "/dev/providers",
     "/dev/incident?integration=tracker",
 ]
-ACTS = ["connection/refresh", "connection/link", "connection/delete", "key/revoke", "events/replay", "incident/revoke"]
+ACTS = [
+    "connection/refresh",
+    "connection/link",
+    "connection/delete",
+    "key/revoke",
+    "events/replay",
+    "incident/revoke",
+    "key/mint",
+]
 
 
 @pytest.mark.parametrize("path", [*PAGES, "/sign-in", "/dev.json"])

@@ -1,4 +1,7 @@
-"""The connections of one integration, newest first, are listed by an index, however many others there are."""
+"""The connections of one integration, newest first, are listed by an index, however many others there are.
+
+It begins with the integration, so that no list of a whole environment is tempted to use it and sort.
+"""
 
 from collections.abc import Sequence
 
@@ -11,4 +14,4 @@ depends_on: str | Sequence[str] | None = None
 
 
 def upgrade() -> None:
-    op.create_index("connections_by_integration", "connections", ["environment", "integration_id", "created_at", "id"])
+    op.create_index("connections_by_integration", "connections", ["integration_id", "environment", "created_at", "id"])

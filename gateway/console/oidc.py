@@ -1,0 +1,273 @@
+"""Signing in by the operators' identity provider: authorization code with PKCE, and an ID token that proves who came back.
+
+All that ties the way back to the browser that began it is derived from one random cookie: `state`, `nonce` and the verifier. So
+nothing is stored before somebody has signed in, and a link from elsewhere leads nowhere.
+"""
+
+import base64
+import hmac
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from gateway import clock
+from gateway.config.model import ConsoleConfig, ConsoleOidcConfig
+from gateway.egress.client import Egress
+from gateway.egress.egress_errors import EgressError
+from gateway.errors import Forbidden, GatewayError, Unavailable
+from gateway.oauth.authorize import challenge, with_params
+from gateway.oauth.token_requests import OAuthClient, authenticate, encoded
+from gateway.records.console import ConsoleRole
+from gateway.secret import Secret
+
+if TYPE_CHECKING:
+    from joserfc.jwk import KeySet
+
+METADATA_PATH: Final = "/.well-known/openid-configuration"
+KEPT: Final = timedelta(minutes=10)
+AGAIN: Final = timedelta(seconds=30)  # for a key that is not known yet
+LEEWAY_S: Final = 30
+SIGN_IN_S: Final = 600
+ANSWER_BYTES: Final = 256 << 10
+# Asymmetric only: a key set is public, so nothing signed by a shared secret proves anything.
+ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+LONGEST_NAME: Final = 64
+
+log = structlog.get_logger(__name__)
+
+
+class SignInRefused(Forbidden):
+    """What came back proves nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Issuer:
+    """What the identity provider says of itself, and its keys."""
+
+    issuer: str
+    authorization_endpoint: str
+    token_endpoint: str
+    jwks_uri: str
+    basic: bool
+    keys: "KeySet"
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """One sign-in under way, as its cookie has it: random text and the second in which it began."""
+
+    cookie: Secret
+
+    @classmethod
+    def new(cls) -> "Begun":
+        return cls(Secret(f"{secrets.token_urlsafe(32)}.{int(clock.now().timestamp())}"))
+
+    def part(self, what: str) -> str:
+        """43 characters that only the cookie yields: ``state``, ``nonce`` or ``verifier``."""
+        made = hmac.digest(self.cookie.reveal().encode(), f"console {what}".encode(), "sha256")
+        return base64.urlsafe_b64encode(made).rstrip(b"=").decode()
+
+    @property
+    def alive(self) -> bool:
+        text, _, at = self.cookie.reveal().partition(".")
+        return len(text) >= 43 and at.isdigit() and 0 <= clock.now().timestamp() - int(at[:12]) <= SIGN_IN_S
+
+
+_known: dict[str, Issuer] = {}
+
+
+async def issuer_of(egress: Egress, config: ConsoleOidcConfig, *, newer: bool = False) -> Issuer:
+    """Kept for ten minutes; `newer`: with a key that is not known. Raises Unavailable."""
+    assert config.issuer is not None
+    known, now = _known.get(config.issuer), clock.now()
+    if known is not None and now - known.at < (AGAIN if newer else KEPT):
+        return known
+    from joserfc.errors import JoseError
+    from joserfc.jwk import KeySet
+
+    said = await _fetched(egress, config.issuer + METADATA_PATH)
+    try:
+        if str(said["issuer"]).rstrip("/") != config.issuer:
+            raise _broken(f"It names itself {said['issuer']}, and console.oidc.issuer is {config.issuer}")
+        authorize, token, jwks = (
+            _address(said[name], config.issuer) for name in ("authorization_endpoint", "token_endpoint", "jwks_uri")
+        )
+        methods = said.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+        keys = await _fetched(egress, jwks)
+        usable = [
+            one for one in keys["keys"] if one.get("kty") in ("RSA", "EC", "OKP") and one.get("use", "sig") == "sig"
+        ]
+        found = Issuer(
+            str(said["issuer"]),
+            authorize,
+            token,
+            jwks,
+            basic="client_secret_basic" in methods,
+            keys=KeySet.import_key_set({"keys": usable}),
+            at=now,
+        )
+    except (KeyError, TypeError, AttributeError, ValueError, JoseError) as fault:
+        raise _broken(f"What it says of itself cannot be used ({type(fault).__name__})") from fault
+    _known[config.issuer] = found
+    return found
+
+
+def _address(given: object, issuer: str) -> str:
+    """Raises ValueError: an endpoint without https, where the issuer has it, would send the code in the clear."""
+    if not isinstance(given, str) or not given.startswith(("https://", "http://")):
+        raise ValueError("no address")
+    if issuer.startswith("https://") and not given.startswith("https://"):
+        raise ValueError("an endpoint without https")
+    return given
+
+
+async def _fetched(egress: Egress, url: str) -> Any:
+    try:
+        answer = await egress.fetch("GET", url, headers={"Accept": "application/json"}, limit_bytes=ANSWER_BYTES)
+    except EgressError as fault:
+        raise _broken(str(fault)) from fault
+    if answer.status != 200:
+        raise _broken(f"{url} answers {answer.status}")
+    try:
+        return json.loads(answer.body)
+    except ValueError as fault:
+        raise _broken(f"{url} answers no JSON") from fault
+
+
+def _broken(why: str) -> GatewayError:
+    return Unavailable(
+        "store_unavailable",
+        f"The identity provider cannot be asked. {why.rstrip('.')}. `gateway console` prints a link that signs in without it.",
+        retry_after_s=10,
+    )
+
+
+async def address_to(egress: Egress, config: ConsoleOidcConfig, begun: Begun, redirect_uri: str) -> str:
+    """Where the browser goes to sign in. Raises Unavailable."""
+    issuer = await issuer_of(egress, config)
+    query = {
+        "response_type": "code",
+        "client_id": config.client_id or "",
+        "redirect_uri": redirect_uri,
+        "scope": " ".join(config.scopes),
+        "state": begun.part("state"),
+        "nonce": begun.part("nonce"),
+        "code_challenge": challenge(begun.part("verifier")),
+        "code_challenge_method": "S256",
+    }
+    return with_params(issuer.authorization_endpoint, query)
+
+
+async def claims_of(
+    egress: Egress, config: ConsoleOidcConfig, begun: Begun, query: Mapping[str, str], redirect_uri: str
+) -> Mapping[str, Any]:
+    """Of the ID token for the code that came back. Raises SignInRefused, Unavailable."""
+    if not begun.alive or not hmac.compare_digest(query.get("state", "").encode(), begun.part("state").encode()):
+        raise SignInRefused("forbidden", "This sign-in was not begun in this browser, or is too old. Begin again.")
+    issuer = await issuer_of(egress, config)
+    if query.get("iss", issuer.issuer) != issuer.issuer:
+        raise SignInRefused("forbidden", "Another identity provider has answered. Begin again.")
+    if "error" in query or not query.get("code"):
+        said = f"{query.get('error', '')[:64]} {query.get('error_description', '')[:200]}".strip()
+        raise SignInRefused("forbidden", f"The identity provider signed nobody in{f': {said}' if said else ''}.")
+    token = await _id_token(egress, config, issuer, begun, query["code"], redirect_uri)
+    return await _validated(egress, config, token, begun.part("nonce"))
+
+
+async def _id_token(
+    egress: Egress, config: ConsoleOidcConfig, issuer: Issuer, begun: Begun, code: str, redirect_uri: str
+) -> str:
+    headers = {"Accept": "application/json"}
+    params = {
+        "grant_type": "authorization_code",
+        "code": code,
+        "redirect_uri": redirect_uri,
+        "code_verifier": begun.part("verifier"),
+    }
+    client = OAuthClient(config.client_id or "", config.client_secret)
+    authenticate(client, "basic" if issuer.basic else "body", headers, params)
+    call = encoded("POST", issuer.token_endpoint, headers, params, "form")
+    try:
+        answer = await egress.fetch(
+            call.method, call.url, headers=call.headers, body=call.body, limit_bytes=ANSWER_BYTES
+        )
+    except EgressError as fault:
+        raise _broken(str(fault)) from fault
+    try:
+        said = json.loads(answer.body)
+    except ValueError:
+        said = {}
+    token = said.get("id_token") if isinstance(said, dict) else None
+    if answer.status != 200 or not isinstance(token, str):
+        reason = str(said.get("error", ""))[:64] if isinstance(said, dict) else ""
+        log.warning("console_sign_in_refused", reason="token_request_failed", status=answer.status, error=reason)
+        raise SignInRefused("forbidden", f"The identity provider gave no ID token ({reason or answer.status}).")
+    return token
+
+
+async def _validated(egress: Egress, config: ConsoleOidcConfig, token: str, nonce: str) -> Mapping[str, Any]:
+    """The claims of an ID token (OpenID Connect Core §3.1.3.7). Raises SignInRefused."""
+    from joserfc import jwt
+    from joserfc.errors import JoseError
+    from joserfc.jwt import JWTClaimsRegistry
+
+    claims: Mapping[str, Any] | None = None
+    for newer in (False, True):  # a key that came since
+        issuer = await issuer_of(egress, config, newer=newer)
+        try:
+            claims = jwt.decode(token, issuer.keys, algorithms=list(ALGORITHMS)).claims
+            break
+        except (JoseError, ValueError, TypeError) as fault:
+            if newer:
+                raise _refused(type(fault).__name__) from fault
+    assert claims is not None
+    registry = JWTClaimsRegistry(
+        now=lambda: int(clock.now().timestamp()),
+        leeway=LEEWAY_S,
+        iss={"essential": True, "value": issuer.issuer},
+        aud={"essential": True, "value": config.client_id or ""},
+        exp={"essential": True},
+        iat={"essential": True},
+        sub={"essential": True},
+        nonce={"essential": True, "value": nonce},
+    )
+    try:
+        registry.validate(dict(claims))
+    except (JoseError, ValueError, TypeError) as fault:
+        raise _refused(str(fault)) from fault
+    others = claims["aud"] if isinstance(claims["aud"], list) else [claims["aud"]]
+    if (len(others) > 1 or "azp" in claims) and claims.get("azp") != config.client_id:
+        raise _refused("azp")
+    return claims
+
+
+def _refused(why: str) -> SignInRefused:
+    log.warning("console_sign_in_refused", reason="id_token", detail=why)
+    return SignInRefused("forbidden", "The identity provider's ID token proves nobody. The log says why.")
+
+
+def name_in(claims: Mapping[str, Any]) -> str:
+    """As logs and the audit show it."""
+    for claim in ("preferred_username", "email", "sub"):
+        if isinstance(found := claims.get(claim), str) and (name := _printable(found)):
+            return name
+    return "unknown"
+
+
+def _printable(text: str) -> str:
+    return "".join(char for char in text if char.isprintable()).strip()[:LONGEST_NAME]
+
+
+def role_of(config: ConsoleConfig, groups: object) -> ConsoleRole | None:
+    """By a list of groups, or a single one; None: of none that may sign in."""
+    listed = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
+    there = {one for one in listed if isinstance(one, str)}
+    if there & set(config.operators):
+        return "operator"
+    return "viewer" if there & set(config.viewers) else None

@@ -1,0 +1,101 @@
+"""An OpenID provider in this process: signs in `user` at once, and can be asked to answer wrongly."""
+
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from joserfc import jwt
+from joserfc.jwk import RSAKey
+
+CLIENT_ID = "console"
+CLIENT_SECRET = "console-secret-0123456789"
+
+
+@dataclass
+class IdentityProvider:
+    """`change`: what is done to the claims before they are signed; `sign`: how the ID token is made."""
+
+    url: str = ""
+    user: str = "ada"
+    groups: list[str] = field(default_factory=lambda: ["platform"])
+    key: RSAKey = field(default_factory=lambda: RSAKey.generate_key(2048, {"kid": "k1", "use": "sig"}))
+    change: Callable[[dict[str, Any]], Any] = lambda claims: None
+    sign: Callable[["IdentityProvider", dict[str, Any]], str] | None = None
+    issuer: str | None = None
+    asked: list[dict[str, str]] = field(default_factory=list)
+    codes: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    async def metadata(self, _request: web.Request) -> web.Response:
+        return web.json_response(
+            {
+                "issuer": self.issuer or self.url,
+                "authorization_endpoint": f"{self.url}/authorize",
+                "token_endpoint": f"{self.url}/token",
+                "jwks_uri": f"{self.url}/jwks",
+            }
+        )
+
+    async def jwks(self, _request: web.Request) -> web.Response:
+        return web.json_response({"keys": [self.key.as_dict(private=False)]})
+
+    async def authorize(self, request: web.Request) -> web.Response:
+        query = dict(request.query)
+        self.asked.append(query)
+        code = f"code-{len(self.asked)}"
+        self.codes[code] = query
+        back = urlencode({"code": code, "state": query["state"], "iss": self.url})
+        return web.Response(status=302, headers={"Location": f"{query['redirect_uri']}?{back}"})
+
+    async def token(self, request: web.Request) -> web.Response:
+        form = await request.post()
+        began = self.codes.pop(str(form["code"]), None)
+        if began is None or not _proves(began["code_challenge"], str(form["code_verifier"])):
+            return web.json_response({"error": "invalid_grant"}, status=400)
+        now = int(time.time())
+        claims = {
+            "iss": self.url,
+            "aud": CLIENT_ID,
+            "sub": self.user,
+            "iat": now,
+            "exp": now + 300,
+            "nonce": began["nonce"],
+            "preferred_username": self.user,
+            "groups": self.groups,
+        }
+        self.change(claims)
+        return web.json_response(
+            {"access_token": "at-0123456789", "token_type": "Bearer", "id_token": self.made(claims)}
+        )
+
+    def made(self, claims: dict[str, Any]) -> str:
+        if self.sign is not None:
+            return self.sign(self, claims)
+        return jwt.encode({"alg": "RS256", "kid": "k1"}, claims, self.key)
+
+
+def _proves(challenge: str, verifier: str) -> bool:
+    from gateway.oauth.authorize import challenge as of
+
+    return of(verifier) == challenge
+
+
+@asynccontextmanager
+async def identity_provider() -> AsyncIterator[IdentityProvider]:
+    found = IdentityProvider()
+    app = web.Application()
+    app.router.add_get("/.well-known/openid-configuration", found.metadata)
+    app.router.add_get("/jwks", found.jwks)
+    app.router.add_get("/authorize", found.authorize)
+    app.router.add_post("/token", found.token)
+    server = TestServer(app)
+    await server.start_server()
+    found.url = str(server.make_url("")).rstrip("/")
+    try:
+        yield found
+    finally:
+        await server.close()

@@ -1,0 +1,61 @@
+"""A key minted at the console: shown once, with its parent's rules, by an operator alone."""
+
+import pytest
+
+from gateway.records.audit import AuditFilter
+from tests.fakes.console import at_console, form_in
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+
+
+async def test_a_minted_key_is_shown_once(
+    running: RunningGateway, tracker: Tracker, caplog: pytest.LogCaptureFixture
+) -> None:
+    await running.imported(tracker.grant())
+    async with at_console(running, name="ada") as console:
+        form = form_in(await console.page("/dev/keys"))
+        fields = {"form": form, "name": "agent", "rules": "GET /items/*\r\nGET /lists/*", "integrations": "tracker"}
+        page = await console.send("/dev/key/mint", {**fields, "rate": "60", "budget": "5", "days": "30"})
+        secret = page.partition("gw_sk_")[2].partition("<")[0]
+        assert len(secret) == 49
+        (one,) = (await console.data("/dev/keys.json"))["keys"]
+        assert one["limits"] == [{"integrations": ["tracker"], "rules": ["GET /items/*", "GET /lists/*"]}]
+        assert (one["rate"], one["budget"], one["scopes"]) == (60, 5, ["environment:proxy"])
+        headers = {"Authorization": f"Bearer gw_sk_{secret}"}
+        async with running.proxied("c1", "/items/1", headers=headers) as answer:
+            assert "Gateway-Error" not in answer.headers
+        async with running.proxied("c1", "/items/1", method="DELETE", headers=headers) as answer:
+            assert (answer.status, answer.headers["Gateway-Error"]) == (403, "forbidden")
+        for path in ("/dev/keys", f"/dev/key?id={one['id']}", "/dev/audit", "/dev/calls", "/dev"):
+            assert secret not in await console.page(path)
+        assert secret not in caplog.text
+    await running.runtime.audit_keeper.once()
+    (record,) = await running.runtime.store.audit.find(AuditFilter(action="key.created"))
+    assert record.as_json()["actor"]["name"] == "ada"
+    assert secret not in str(record.as_json())
+
+
+async def test_a_child_has_its_parents_rules_too(running: RunningGateway) -> None:
+    wish = {"display_name": "above", "scopes": ["environment:proxy"], "limits": {"rules": ["GET /items/*"]}}
+    above = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
+    async with at_console(running) as console:
+        form = form_in(await console.page("/dev/keys"))
+        fields = {"form": form, "name": "below", "parent": str(above["id"]), "rules": "GET /items/1"}
+        await console.send("/dev/key/mint", fields)
+        below = next(one for one in (await console.data("/dev/keys.json"))["keys"] if one["display_name"] == "below")
+        assert (below["parent_id"], below["depth"]) == (above["id"], 1)
+        assert below["limits"] == [{"rules": ["GET /items/1"]}, {"rules": ["GET /items/*"]}]
+        await console.send("/dev/key/mint", {**fields, "scopes": "environment:*"}, expect=403)
+        await console.send("/dev/key/revoke", {"form": form, "id": str(above["id"])})
+        assert "is over" in await console.send("/dev/key/mint", fields, expect=400)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"name": ""}, {"rules": "DANCE"}, {"rate": "x"}, {"kind": "dance"}, {"parent": "99"}]
+)
+async def test_a_wrong_wish_mints_nothing(running: RunningGateway, wrong: dict[str, str]) -> None:
+    async with at_console(running) as console:
+        form = form_in(await console.page("/dev/keys"))
+        fields = {"form": form, "name": "agent", **wrong}
+        await console.send("/dev/key/mint", fields, expect=404 if "parent" in wrong else 400)
+        assert (await console.data("/dev/keys.json"))["keys"] == []

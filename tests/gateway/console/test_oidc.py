@@ -1,0 +1,305 @@
+"""Sign-in by an identity provider and by a proxy's header fields: who gets in, as what, and what is tried in vain."""
+
+import base64
+import json
+from collections.abc import AsyncIterator, Callable
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from joserfc import jwt
+from joserfc.jwk import OctKey, RSAKey
+
+from gateway.config.model import AllowedNetwork, ConsoleConfig, ConsoleOidcConfig, IdentityHeadersConfig
+from gateway.records.audit import AuditFilter
+from gateway.secret import Secret
+from tests.fakes.console import form_in
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.identity_provider import CLIENT_ID, CLIENT_SECRET, IdentityProvider, identity_provider
+from tests.fakes.tracker import Tracker
+
+REVOKE = "/dev/key/revoke"
+
+
+@pytest.fixture
+async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGateway]:
+    """One that may dial whatever listens here."""
+    write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
+    found = RunningGateway(tmp_path, document(["127.0.0.1/32"]))
+    await found.start()
+    yield found
+    await found.stop()
+
+
+@pytest.fixture
+async def idp(running: RunningGateway) -> AsyncIterator[IdentityProvider]:
+    async with identity_provider() as found:
+        oidc = ConsoleOidcConfig(found.url, CLIENT_ID, Secret(CLIENT_SECRET), ("openid", "groups"))
+        running.configure(console=ConsoleConfig(True, 12, ("platform",), ("support",), oidc))
+        yield found
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as http:
+        yield http
+
+
+async def signed_in(browser: aiohttp.ClientSession, running: RunningGateway) -> tuple[int, str]:
+    """Status and page at the end of the way."""
+    async with browser.get(f"{running.url}/console/sign-in/oidc") as answer:
+        return answer.status, await answer.text()
+
+
+async def callback(browser: aiohttp.ClientSession, running: RunningGateway) -> str:
+    """Where the browser is sent back to, without going there."""
+    async with browser.get(f"{running.url}/console/sign-in/oidc", allow_redirects=False) as answer:
+        there = answer.headers["Location"]
+    async with browser.get(there, allow_redirects=False) as answer:
+        return answer.headers["Location"]
+
+
+@pytest.mark.parametrize(("groups", "acts"), [(["platform", "x"], True), (["support"], False)])
+async def test_groups_decide_who_acts(
+    running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession, groups: list[str], acts: bool
+) -> None:
+    idp.groups = groups
+    async with browser.get(f"{running.url}/console/dev") as answer:
+        assert (answer.status, "Sign in with your identity provider" in await answer.text()) == (401, True)
+    status, page = await signed_in(browser, running)
+    assert (status, "ada" in page, "(viewer)" in page) == (200, True, not acts)
+    (asked,) = idp.asked
+    assert (asked["code_challenge_method"], asked["scope"], asked["response_type"]) == ("S256", "openid groups", "code")
+    await running.runtime.audit_keeper.once()
+    (record,) = await running.runtime.store.audit.find(AuditFilter(action="operator.signed_in"))
+    body = record.as_json()
+    assert body["detail"] == {"role": "operator" if acts else "viewer", "by": "oidc"}
+    assert body["actor"]["name"] == "ada"
+
+
+async def test_over_https_both_cookies_are_of_this_host_alone(running: RunningGateway, idp: IdentityProvider) -> None:
+    from dataclasses import replace
+
+    config = running.runtime.generation.config
+    running.configure(server=replace(config.server, public_url="https://gw.example.com"))
+    async with running.http.get(f"{running.url}/console/sign-in/oidc", allow_redirects=False) as answer:
+        cookie = answer.headers["Set-Cookie"]
+    assert cookie.startswith("__Host-gw-console-begun=")
+    assert all(word in cookie for word in ("Secure", "HttpOnly", "SameSite=Lax", "Path=/"))
+
+
+def _unsigned(_idp: IdentityProvider, claims: dict[str, Any]) -> str:
+    parts = [json.dumps(one).encode() for one in ({"alg": "none"}, claims)]
+    return ".".join([*(base64.urlsafe_b64encode(one).rstrip(b"=").decode() for one in parts), ""])
+
+
+def _by_public_key(idp: IdentityProvider, claims: dict[str, Any]) -> str:
+    return jwt.encode({"alg": "HS256", "kid": "k1"}, claims, OctKey.import_key(idp.key.as_pem(private=False)))
+
+
+def _by_other_key(_idp: IdentityProvider, claims: dict[str, Any]) -> str:
+    return jwt.encode({"alg": "RS256", "kid": "k1"}, claims, RSAKey.generate_key(2048))
+
+
+def _by_client_secret(_idp: IdentityProvider, claims: dict[str, Any]) -> str:
+    return jwt.encode({"alg": "HS256"}, claims, OctKey.import_key(CLIENT_SECRET))
+
+
+def _by_named_key(_idp: IdentityProvider, claims: dict[str, Any]) -> str:
+    key = RSAKey.generate_key(2048)
+    return jwt.encode({"alg": "RS256", "jwk": key.as_dict(private=False)}, claims, key)
+
+
+def _changed_after(idp: IdentityProvider, claims: dict[str, Any]) -> str:
+    head, _, signature = jwt.encode({"alg": "RS256", "kid": "k1"}, claims, idp.key).split(".")
+    body = base64.urlsafe_b64encode(json.dumps({**claims, "groups": ["platform", "more"]}).encode()).rstrip(b"=")
+    return f"{head}.{body.decode()}.{signature}"
+
+
+FORGED_TOKENS: dict[str, Callable[[IdentityProvider, dict[str, Any]], str]] = {
+    "alg none": _unsigned,
+    "HS256 by the public key": _by_public_key,
+    "HS256 by the client secret": _by_client_secret,
+    "another key": _by_other_key,
+    "a key in its own head": _by_named_key,
+    "changed after signing": _changed_after,
+    "no token at all": lambda _idp, _claims: "x",
+    "empty": lambda _idp, _claims: "",
+}
+
+
+@pytest.mark.parametrize("forged", FORGED_TOKENS)
+async def test_a_forged_id_token_signs_nobody_in(
+    running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession, forged: str
+) -> None:
+    idp.sign = FORGED_TOKENS[forged]
+    status, _ = await signed_in(browser, running)
+    assert status == 403
+    async with browser.get(f"{running.url}/console/dev") as answer:
+        assert answer.status == 401
+
+
+WRONG_CLAIMS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "aud of another": lambda claims: claims.update(aud="other"),
+    "aud missing": lambda claims: claims.pop("aud"),
+    "several aud and azp of another": lambda claims: claims.update(aud=[CLIENT_ID, "other"], azp="other"),
+    "several aud without azp": lambda claims: claims.update(aud=[CLIENT_ID, "other"]),
+    "iss of another": lambda claims: claims.update(iss="https://evil.example"),
+    "iss missing": lambda claims: claims.pop("iss"),
+    "nonce of another": lambda claims: claims.update(nonce="x" * 43),
+    "nonce missing": lambda claims: claims.pop("nonce"),
+    "expired": lambda claims: claims.update(exp=claims["iat"] - 3600),
+    "exp missing": lambda claims: claims.pop("exp"),
+    "of the future": lambda claims: claims.update(iat=claims["iat"] + 3600),
+    "not yet": lambda claims: claims.update(nbf=claims["iat"] + 3600),
+    "sub missing": lambda claims: claims.pop("sub"),
+    "no groups": lambda claims: claims.pop("groups"),
+    "groups of others": lambda claims: claims.update(groups=["Platform", "platform "]),
+    "groups that are none": lambda claims: claims.update(groups={"platform": True}),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_CLAIMS)
+async def test_wrong_claims_sign_nobody_in(
+    running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession, wrong: str
+) -> None:
+    idp.change = WRONG_CLAIMS[wrong]
+    status, page = await signed_in(browser, running)
+    assert status == 403
+    assert "Nothing was done" in page
+    async with browser.get(f"{running.url}/console/dev") as answer:
+        assert answer.status == 401
+
+
+async def test_the_way_back_leads_in_once_and_in_the_browser_that_began(
+    running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession
+) -> None:
+    back = await callback(browser, running)
+    async with running.http.get(back, allow_redirects=False) as answer:  # of another's browser: login CSRF
+        assert (answer.status, "gw-console=" in answer.headers["Set-Cookie"]) == (403, False)
+    async with browser.get(back.replace("state=", "state=x"), allow_redirects=False) as answer:
+        assert answer.status == 403
+    async with browser.get(back, allow_redirects=False) as answer:  # the first wrong one used it up
+        assert answer.status == 403
+    back = await callback(browser, running)
+    async with browser.get(back, allow_redirects=False) as answer:
+        assert (answer.status, answer.headers["Location"]) == (303, f"{running.url}/console")
+    async with browser.get(back, allow_redirects=False) as answer:
+        assert answer.status == 403
+
+
+@pytest.mark.parametrize("query", ["", "code=x", "state=x&code=x", "error=access_denied", "code=x&state="])
+async def test_a_callback_that_nobody_began_signs_nobody_in(
+    running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession, query: str
+) -> None:
+    async with browser.get(f"{running.url}/console/callback?{query}", allow_redirects=False) as answer:
+        assert (answer.status, idp.asked) == (403, [])
+
+
+async def test_an_answer_of_another_issuer_is_refused(
+    running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession
+) -> None:
+    back = await callback(browser, running)
+    async with browser.get(f"{back.partition('&iss=')[0]}&iss=https://evil.example", allow_redirects=False) as answer:
+        assert answer.status == 403
+
+
+async def test_an_issuer_that_names_itself_otherwise_is_not_used(
+    running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession
+) -> None:
+    idp.issuer = "https://evil.example"
+    status, page = await signed_in(browser, running)
+    assert (status, "names itself https://evil.example" in page) == (503, True)
+
+
+async def test_a_key_that_the_provider_has_replaced_is_learned(
+    running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from datetime import timedelta
+
+    from gateway.console import oidc
+
+    assert (await signed_in(browser, running))[0] == 200
+    idp.key = RSAKey.generate_key(2048, {"kid": "k1", "use": "sig"})
+    monkeypatch.setattr(oidc, "AGAIN", timedelta(0))
+    browser.cookie_jar.clear()
+    assert (await signed_in(browser, running))[0] == 200
+
+
+async def test_without_a_provider_there_is_no_such_page(running: RunningGateway) -> None:
+    running.configure(console=ConsoleConfig(True, 12))
+    for path in ("sign-in/oidc", "callback?code=x&state=x"):
+        async with running.http.get(f"{running.url}/console/{path}") as answer:
+            assert answer.status == 404
+
+
+# ── Identity headers.
+
+
+def behind_proxy(running: RunningGateway, network: str) -> None:
+    trusted = (AllowedNetwork(ip_network(network), None),)
+    running.configure(
+        console=ConsoleConfig(
+            True, 12, ("platform",), ("support",), identity_headers=IdentityHeadersConfig(trusted_proxies=trusted)
+        )
+    )
+
+
+def named(groups: str, user: str = "ada") -> dict[str, str]:
+    return {"X-Forwarded-User": user, "X-Forwarded-Groups": groups}
+
+
+async def test_a_trusted_proxy_says_who_asks(running: RunningGateway, browser: aiohttp.ClientSession) -> None:
+    behind_proxy(running, "127.0.0.0/8")
+    made = (await running.json("POST", "/environment/api-keys", json={"display_name": "k"}, expect=200))["data"]
+    async with browser.get(f"{running.url}/console/dev/key?id={made['id']}", headers=named("a, platform")) as answer:
+        page = await answer.text()
+        assert (answer.status, "ada" in page) == (200, True)
+    fields = {"form": form_in(page), "id": str(made["id"])}
+    async with browser.post(f"{running.url}/console{REVOKE}", data=fields, headers=named("support")) as answer:
+        assert answer.status == 403
+    async with browser.post(f"{running.url}/console{REVOKE}", data=fields) as answer:  # the cookie alone is no session
+        assert answer.status == 401
+    other = {**fields, "form": "0" * 64}
+    async with browser.post(f"{running.url}/console{REVOKE}", data=other, headers=named("platform")) as answer:
+        assert answer.status == 403
+    async with browser.post(f"{running.url}/console{REVOKE}", data=fields, headers=named("platform")) as answer:
+        assert (answer.status, "are over" in await answer.text()) == (200, True)
+    await running.runtime.audit_keeper.once()
+    (record,) = await running.runtime.store.audit.find(AuditFilter(action="operator.signed_in"))
+    assert record.as_json()["detail"] == {"role": "operator", "by": "identity_headers"}
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"X-Forwarded-For": "10.9.9.9"}, {"X-Real-IP": "10.9.9.9"}, {"Forwarded": "for=10.9.9.9"}]
+)
+async def test_from_elsewhere_the_header_means_nothing(running: RunningGateway, more: dict[str, str]) -> None:
+    behind_proxy(running, "10.9.9.9/32")
+    async with running.http.get(f"{running.url}/console/dev", headers={**named("platform"), **more}) as answer:
+        assert answer.status == 401
+
+
+async def test_without_trusted_proxies_the_header_means_nothing(running: RunningGateway) -> None:
+    running.configure(console=ConsoleConfig(True, 12, ("platform",)))
+    async with running.http.get(f"{running.url}/console/dev", headers=named("platform")) as answer:
+        assert answer.status == 401
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [("X-Forwarded-User", "ada")],
+        [("X-Forwarded-User", "ada"), ("X-Forwarded-Groups", "nobody")],
+        [("X-Forwarded-User", "ada"), ("X-Forwarded-User", "eve"), ("X-Forwarded-Groups", "platform")],
+        [("X-Forwarded-User", "ada"), ("X-Forwarded-Groups", "a"), ("X-Forwarded-Groups", "platform")],
+    ],
+    ids=["no group", "another group", "two users", "two lists of groups"],
+)
+async def test_what_a_trusted_proxy_leaves_open_signs_nobody_in(
+    running: RunningGateway, headers: list[tuple[str, str]]
+) -> None:
+    behind_proxy(running, "127.0.0.1/32")
+    async with running.http.get(f"{running.url}/console/dev", headers=headers) as answer:
+        assert answer.status == 403

@@ -1,0 +1,182 @@
+"""Ten faults as operators meet them: each is planted, and the first page of the console, or one click from it, names its cause
+and what to do."""
+
+import asyncio
+import re
+from collections import namedtuple
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from html import unescape
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from gateway import clock
+from gateway.clock import Offset
+from gateway.console import now_view
+from gateway.errors import Unavailable
+from gateway.store import EventFilter
+from gateway.store.console_sessions import ConsoleSessionStore
+from tests.fakes.closed_port import closed_port
+from tests.fakes.console import AtConsole, at_console
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.tracker import Tracker
+
+LINK = re.compile(r"<main.*</main>", re.DOTALL)
+HREF = re.compile(r'href="([^"]+)"')
+
+
+@pytest.fixture
+def closed() -> Iterator[int]:
+    with closed_port() as port:
+        yield port
+
+
+@pytest.fixture
+async def running(tracker: Tracker, tmp_path: Path, closed: int) -> AsyncIterator[RunningGateway]:
+    """Its integration `down` is of a provider that is down, and its webhook receiver is dead."""
+    write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
+    down = {"display_name": "Down", "categories": ["crm"], "auth_mode": "API_KEY", "provenance": "reviewed"}
+    write_entry(tmp_path, "down", {**down, "proxy": {"base_url": f"http://127.0.0.1:{closed}"}})
+    made = document(["127.0.0.1/32"], down={"provider": "down"})
+    made["environments"]["dev"]["webhook_url"] = f"http://127.0.0.1:{closed}/events"
+    found = RunningGateway(tmp_path, made)
+    await found.start()
+    yield found
+    await found.stop()
+
+
+async def one_click(console: AtConsole, *words: str) -> None:
+    """All the words are on the first page, or on one page that it links to."""
+    first = await console.page("/dev")
+    if all(word in first for word in words):
+        return
+    main = LINK.search(first)
+    assert main is not None
+    for address in dict.fromkeys(HREF.findall(main[0])):
+        path = unescape(address).partition("/console")[2]
+        if path:
+            both = first + await console.page(path)
+            if all(word in both for word in words):
+                return
+    raise AssertionError(f"{words} are not to be found from {main[0]}")
+
+
+async def flushed(running: RunningGateway) -> None:
+    await running.runtime.call_queue._write_rows(whole=1)
+
+
+async def test_an_expired_client_secret(running: RunningGateway, tracker: Tracker) -> None:
+    tracker.answer = web.json_response({"error": "invalid_client", "error_description": "secret expired"}, status=401)
+    await running.imported(tracker.grant())
+    await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true")
+    await flushed(running)
+    async with at_console(running) as console:
+        await one_click(console, "client secret has expired", "Make a new secret in the provider's console", "tracker")
+
+
+async def test_a_revoked_grant(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported({**tracker.grant(), "refresh_token": "revoked"})
+    await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true")
+    await flushed(running)
+    async with at_console(running) as console:
+        await one_click(console, "took the access back", "Let the end user connect again", "tracker/c1", "needs reauth")
+
+
+async def test_a_provider_that_is_down(running: RunningGateway) -> None:
+    body = {
+        "provider_config_key": "down",
+        "connection_id": "d1",
+        "credentials": {"type": "API_KEY", "apiKey": "k-0123"},
+    }
+    await running.json("POST", "/connections", json=body, expect=201)
+    for _ in range(25):
+        async with running.proxied("d1", integration="down") as answer:
+            assert answer.status in (502, 503)
+    await flushed(running)
+    async with at_console(running) as console:
+        await one_click(console, "The provider does not answer", "Look at its status page", "down")
+        assert "is left alone for now" in await console.page("/dev")
+        assert "left alone" in await console.page("/dev/providers")
+
+
+async def test_a_provider_that_limits_the_rate(running: RunningGateway, tracker: Tracker) -> None:
+    tracker.refusal, tracker.forbidden = 429, {"/x"}
+    await running.imported(tracker.grant())
+    async with running.proxied("c1") as answer:
+        assert answer.status == 429
+    await flushed(running)
+    async with at_console(running) as console:
+        await one_click(console, "The provider limits the rate", "Send less", "tracker")
+
+
+async def test_a_clock_that_is_off(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    off, now = Offset(), datetime.now(UTC)
+    off.measured(now, now, now + timedelta(seconds=42))
+    async with at_console(running) as console:
+        monkeypatch.setattr(clock, "offset", off)
+        await one_click(console, "+42 s off the database's", "Let it follow NTP")
+
+
+async def test_a_wrong_redirect_address(running: RunningGateway, tracker: Tracker) -> None:
+    said = {"error": "redirect_uri_mismatch", "error_description": "The redirect_uri is not registered"}
+    tracker.answer = web.json_response(said, status=400)
+    token = await running.session_token()
+    address = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
+    async with running.http.get(address) as answer:
+        assert answer.status == 400
+    await flushed(running)
+    async with at_console(running) as console:
+        await one_click(console, "callback address", "token_request_failed", "tracker")
+        (one,) = (await console.data("/dev/calls.json?kind=authorization"))["operations"]
+        assert "redirect_uri_mismatch" in await console.page(f"/dev/call?id={one['id']}")
+        assert f"{running.url}/oauth/callback" in await console.page("/dev/integrations")
+
+
+async def test_a_dead_webhook_receiver(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    log = running.runtime.store.event_log
+    async with asyncio.timeout(PATIENCE_S):
+        while not (await log.list(EventFilter(environment="dev")))[0].attempts:
+            await asyncio.sleep(0.01)  # the gateway's own loop delivers
+    await flushed(running)
+    async with at_console(running) as console:
+        await one_click(console, "does not take events", "Fix what answers there", "1 wait to be delivered")
+
+
+async def test_a_misused_key(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    wish = {"display_name": "agent", "limits": {"rules": ["GET /items/*"]}}
+    made = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
+    headers = {"Authorization": f"Bearer {made['secret']}"}
+    async with running.proxied("c1", "/admin", method="DELETE", headers=headers) as answer:
+        assert answer.status == 403
+    await flushed(running)
+    async with at_console(running) as console:
+        await one_click(console, "do not allow", "Revoke the key", f"key?id={made['id']}")
+        (one,) = (await console.data("/dev/calls.json?code=forbidden"))["operations"]
+        assert (one["key_id"], one["path"]) == (made["id"], "/admin")
+
+
+async def test_a_disk_that_is_nearly_full(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = namedtuple("usage", "total used free")  # noqa: PYI024 (as shutil's own)
+    async with at_console(running) as console:
+        monkeypatch.setattr(now_view.shutil, "disk_usage", lambda _: usage(100 << 30, 99 << 30, 300 << 20))
+        await one_click(console, "has 300 MiB left", "Free some")
+
+
+async def test_a_store_that_is_away(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with at_console(running) as console:
+        with monkeypatch.context() as patched:
+            patched.setattr(type(running.runtime.live.feed), "away_s", property(lambda _: 42.0))
+            await one_click(console, "The database has been away for 42 s", "Check that it runs")
+
+        async def away(*_: object, **__: object) -> None:
+            raise Unavailable("store_unavailable", "The store cannot be reached: no route.", retry_after_s=5)
+
+        monkeypatch.setattr(ConsoleSessionStore, "get", away)
+        page = await console.page("/dev", expect=503)
+        assert "The store cannot be reached" in page
+        assert "Check that it runs, and the disk's free space" in page
