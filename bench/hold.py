@@ -2,14 +2,17 @@
 
 python -m bench.hold --seconds 30 &
 py-spy record --pid <the id it prints> --duration 20 --native --output profile.svg
+
+``--shape "POST 300 B"`` sends that shape of `bench.shapes` instead of a GET, with TLS to the upstream.
 """
 
 import argparse
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
-from bench import load, upstream
+from bench import load, shapes, upstream
 from bench.contenders import PEERS, Contender
 from bench.ours import Ours
 from bench.result import MANY
@@ -24,23 +27,34 @@ def main() -> int:
     parser.add_argument("name", nargs="?", default="gateway", choices=contenders)
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--connections", type=int, default=MANY)
+    parser.add_argument(
+        "--shape", choices=shapes.NAMES, help="with TLS to the upstream, which needs wrk, nginx and openssl"
+    )
     asked = parser.parse_args()
     raise_file_limit()
     with tempfile.TemporaryDirectory(prefix="bench-") as top:
         (Path(top) / "upstream").mkdir()
         (Path(top) / "own").mkdir()
         try:
-            with (
-                upstream.small(Path(top) / "upstream") as behind,
-                contenders[asked.name].running(Path(top) / "own", behind.target.port, streams=False) as server,
-            ):
+            with ExitStack() as stack:
+                if asked.shape is None:
+                    behind, certificate = stack.enter_context(upstream.small(Path(top) / "upstream")), None
+                else:
+                    behind, certificate = stack.enter_context(upstream.tls(Path(top) / "upstream"))
+                running = contenders[asked.name].running(
+                    Path(top) / "own", behind.target.port, streams=asked.shape is not None, certificate=certificate
+                )
+                server = stack.enter_context(running)
                 sys.stdout.write(f"{' '.join(map(str, server.pids()))}\n")
                 sys.stdout.flush()
-                found = load.loaded(server, connections=asked.connections, seconds=asked.seconds)
+                if asked.shape is None:
+                    cpu_us = load.loaded(server, connections=asked.connections, seconds=asked.seconds).cpu_us
+                else:
+                    cpu_us = shapes.one_load(server, asked.shape, int(asked.seconds))
         except CannotRun as fault:
             sys.stderr.write(f"bench: {fault}\n")
             return 1
-    sys.stdout.write(f"{found.cpu_us:.0f} µs of CPU a request, {found.per_second:.0f} requests/s\n")
+    sys.stdout.write(f"{cpu_us:.0f} µs of CPU a request\n")
     return 0
 
 

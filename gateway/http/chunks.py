@@ -7,6 +7,7 @@ from gateway.http.answer_head import Malformed
 from gateway.http.fields import FRAMING, plain
 
 LINE_BYTES: Final = 1024
+REQUEST_LINE_BYTES: Final = 16_384  # as much as aiohttp's parser takes in the chain
 TRAILER_BYTES: Final = 16_384
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n")
 _TRAILER: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n")
@@ -21,10 +22,11 @@ class Chunks:
     `of_request`: a trailer that frames a message is Malformed, since the next reader might believe it (RFC 9110 §6.5.1).
     """
 
-    __slots__ = ("_held", "_left", "_of_request", "_stage", "_trailer_bytes", "rest")
+    __slots__ = ("_held", "_left", "_line_bytes", "_of_request", "_stage", "_trailer_bytes", "rest")
 
     def __init__(self, *, of_request: bool = False) -> None:
         self._of_request = of_request
+        self._line_bytes = REQUEST_LINE_BYTES if of_request else LINE_BYTES
         self.rest: bytes | None = None
         self._stage = _AT_SIZE
         self._left = 0
@@ -53,7 +55,7 @@ class Chunks:
                 if not self._left:
                     self._stage = _AFTER_CHUNK
                 continue
-            end = data.find(b"\n", at, at + LINE_BYTES) + 1
+            end = data.find(b"\n", at, at + self._line_bytes) + 1
             if not end:
                 self._hold(data[at:])
                 break
@@ -66,7 +68,7 @@ class Chunks:
 
     def _hold(self, piece: bytes) -> None:
         """Keep the beginning of a line for the next time."""
-        if len(piece) >= LINE_BYTES or (self._stage == _AFTER_CHUNK and piece != b"\r"):
+        if len(piece) >= self._line_bytes or (self._stage == _AFTER_CHUNK and piece != b"\r"):
             raise Malformed("a line of its chunked framing has no end")
         self._held = piece
 

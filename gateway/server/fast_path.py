@@ -44,7 +44,8 @@ if TYPE_CHECKING:
 HEAD_BYTES: Final = 16_384
 HEAD_LINES: Final = 128
 KNOWN_HEADS: Final = 1024  # remembered whole, once they have come twice
-KNOWN_BYTES: Final = 2048
+KNOWN_BYTES: Final = 2 * 1024 * 1024  # of their lines together
+COMPOSED_BYTES: Final = 2048  # the lines that leave are remembered by connection, of shorter heads only
 KNOWN_S: Final = 60.0  # the lines may hold what is secret to the caller
 HEADS_A_CONNECTION: Final = 8
 LENGTH_EXPECTED: Final = frozenset({b"POST", b"PUT", b"PATCH"})  # RFC 9110 §8.6: none declared is said as
@@ -56,6 +57,7 @@ _CAPABILITY_LINE: Final = re.compile(
     _METHOD + rb"((/c/gw_cap_[A-Za-z0-9_-]{49})(?!/mcp[? ])(?:[/?][!-\"$-\[\]-~]*)?) HTTP/1\.1\r\n"
 )
 _END: Final = b"\r\n\r\n"
+_TRACED: Final = b"\ntraceparent:"
 _NEVER_BY_US: Final = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade", "expect"})
 
 
@@ -110,6 +112,7 @@ class FastPath:
         self._current = runtime.current
         self._reader = LineReader()
         self._known: dict[bytes, KnownHead] = {}
+        self._known_bytes = 0
         self._seen: set[bytes] = set()
         self._swept_at = 0.0
         self.departures = WriteBatch()
@@ -249,10 +252,9 @@ class FastPath:
     def _head(self, block: bytes, found: re.Match[bytes], generation: Generation) -> KnownHead | None:
         """What the lines say; a head that has come before is looked up."""
         mount = found[3] if found.re is _CAPABILITY_LINE else None
-        if len(block) <= KNOWN_BYTES:
-            known = self._known.get(_digest(block, mount))
-            if known is not None:
-                return known
+        known = None if _TRACED in block else self._known.get(_digest(block, mount))
+        if known is not None:
+            return known
         if block.count(b"\n") >= HEAD_LINES:
             return None
         if mount is None:
@@ -272,16 +274,18 @@ class FastPath:
 
     def _remember(self, known: KnownHead, block: bytes, found: re.Match[bytes]) -> None:
         """The second time that it comes: one whose lines differ each time would only push out others."""
-        if len(block) > KNOWN_BYTES:
-            return
+        if _TRACED in block:
+            return  # it differs each time
         head_id = _digest(block, found[3] if found.re is _CAPABILITY_LINE else None)
         if head_id not in self._seen:
             if len(self._seen) >= KNOWN_HEADS:
                 self._seen.clear()
             self._seen.add(head_id)
             return
-        if len(self._known) >= KNOWN_HEADS:
+        self._known_bytes += len(block)
+        if len(self._known) >= KNOWN_HEADS or self._known_bytes > KNOWN_BYTES:
             self._known.clear()
+            self._known_bytes = len(block)
         known.head_id = head_id
         self._known[head_id] = known
 
@@ -290,6 +294,7 @@ class FastPath:
         if now - self._swept_at >= KNOWN_S:
             self._swept_at = now
             self._known.clear()
+            self._known_bytes = 0
             self._seen.clear()
             self._reader.forget()
             passed_head.forget()
@@ -372,7 +377,7 @@ def _composed(route: FastRoute, known: KnownHead, opened: Opened, traceparent: s
         lines.append(f"{TRACEPARENT}: {traceparent}".encode())
     lines.append(b"")
     composed = b"\r\n".join(lines)
-    if head_id is not None:
+    if head_id is not None and len(composed) <= COMPOSED_BYTES:
         if len(route.composed) >= HEADS_A_CONNECTION:
             route.composed.clear()
         route.composed[head_id] = composed

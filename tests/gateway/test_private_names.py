@@ -3,6 +3,7 @@ packages, and these tests show, where a bound is raised, what a release has take
 
 import ast
 import sqlite3
+import ssl
 import tomllib
 from asyncio.streams import FlowControlMixin
 from collections.abc import Iterator, Mapping
@@ -39,6 +40,10 @@ USED: Final[Mapping[str, tuple[Any, frozenset[str]]]] = {
         frozenset({"_conn", "_execute", "_thread"}),
     ),
     "asyncio's FlowControlMixin": (lambda: FlowControlMixin, frozenset({"_drain_helper"})),
+    "ssl's SSLObject": (
+        lambda: ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname="a.example"),
+        frozenset({"_create", "_sslobj"}),
+    ),
     "SQLAlchemy's Row": (lambda: Row, frozenset({"_mapping"})),
 }  # fmt: skip
 DOCUMENTED: Final = frozenset({"_asdict", "_exit"})  # of named tuples, and os._exit

@@ -49,6 +49,22 @@ async def test_each_piece_passes_before_the_next_is_said(
     await bench.serves_others()
 
 
+async def test_a_streamed_answer_cut_anywhere_is_the_same_answer(bench: Bench) -> None:
+    data = HEAD + b"Content-Type: text/event-stream\r\n" + CHUNKED + b"\r\n"
+    data += b"9;a=b\r\ndata: 1\n\n\r\nA\r\ndata: 22\n\n\r\n0\r\nX-Sum: 3\r\n\r\n"
+    for at in range(1, len(data)):
+
+        async def script(
+            _heard: Heard, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter, at: int = at
+        ) -> None:
+            writer.write(data[:at])
+            await turns()
+            writer.write(data[at:])
+
+        answer = await bench.answered(script)
+        assert (answer.status, answer.body.data) == (200, b"data: 1\n\ndata: 22\n\n"), at
+
+
 async def test_a_head_passes_before_its_body(bench: Bench) -> None:
     go = asyncio.Event()
 

@@ -16,6 +16,7 @@ from aiohttp import web
 import gateway
 from gateway.runtime import RUNTIME
 from gateway.secret import digest
+from gateway.server import fast_path as fast_path_module
 from tests.fakes.gateways import SECRET_KEY, RunningGateway, document, write_entry
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, RawProvider, raw_provider, read_message
@@ -475,6 +476,33 @@ async def test_strangers_fill_no_memory(tmp_path: Path) -> None:
         for _ in range(2):
             assert (await client.ask(get())).status == 200
         assert len(running.fast_path._known) == 1
+
+
+async def test_long_heads_are_remembered_up_to_a_number_of_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fast_path_module, "KNOWN_BYTES", 20_000)
+    async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
+        await warm(running)
+        remembered = []
+        for number in range(4):
+            line = b"X-Long: %d%b\r\n" % (number, b"l" * 8000)
+            for _ in range(3):
+                assert (await client.ask(get(more=line))).status == 200
+                assert line.lower() in provider.heads[-1].lower()
+            remembered.append(len(running.fast_path._known))
+        assert running.fast_path.taken == 12
+        assert remembered == [1, 2, 1, 2]
+
+
+async def test_a_head_with_a_trace_is_not_remembered(tmp_path: Path) -> None:
+    """Its trace differs each time: it would only push out others."""
+    async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
+        await warm(running)
+        for _ in range(3):
+            assert (await client.ask(get(more=b"traceparent: 00-%032d-%016d-01\r\n" % (1, 2)))).status == 200
+        assert running.fast_path.taken == 3
+        assert not running.fast_path._known
 
 
 async def test_a_401_to_a_credential_that_was_replaced_meanwhile_is_tried_with_the_new_one(tmp_path: Path) -> None:
