@@ -296,7 +296,7 @@ async def test_mondays_token_of_the_signing_secret_is_required(start: Any, event
         assert await hooked.send(b"[]", authorization=token) == 401, what
     assert await hooked.send(b"[]", authorization="") == 401
     assert await hooked.send(b"[2]", authorization=good) == 200
-    assert await events.until(2) == [BODY, b"[2]"]
+    assert sorted(await events.until(2)) == sorted([BODY, b"[2]"])
 
 
 @pytest.mark.parametrize("form", ["bare", "one line"])
@@ -366,7 +366,7 @@ async def test_pub_sub_is_known_by_its_service_account(
     await events.until(1)
     now(61)
     assert await hooked.send(b"[2]", authorization=token("g2", OTHER_RSA)) == 200  # requested again: it is there now
-    assert await events.until(2) == [BODY, b"[2]"]
+    assert sorted(await events.until(2)) == sorted([BODY, b"[2]"])
     assert [address for _, address in there.seen if address == CERTS] == [CERTS] * 2
 
 
@@ -408,8 +408,9 @@ async def test_paypals_signature_is_checked_with_the_certificate_that_it_names(
 
     there.on(CERT, cert)
     hooked = await start("paypal", "WH-1", client_id="id", client_secret="s")
-    assert await hooked.send(**paypal()) == 200
-    assert await hooked.send(**paypal()) == 200
+    first = paypal()
+    assert await hooked.send(**first) == 200
+    assert await hooked.send(**first) == 200  # a replay
     addresses = (
         "https://evil.example/v1/notifications/certs/CERT-1",
         "https://api.paypal.com.evil.example/v1/notifications/certs/CERT-1",
@@ -433,7 +434,7 @@ async def test_paypals_signature_is_checked_with_the_certificate_that_it_names(
     for what, fields in wrong.items():
         assert await hooked.send(b"[]", **fields) == 401, what
     assert await hooked.send(b"[2]", **paypal(b"[2]")) == 200
-    assert await events.until(2) == [BODY, b"[2]"]
+    assert sorted(await events.until(2)) == sorted([BODY, b"[2]"])
     assert {address for _, address in there.seen} == {CERT, CERT + "2", HOOK}
 
 
