@@ -29,6 +29,7 @@ from gateway.egress.page_memory import PageMemory
 from gateway.events.audit_keeper import AuditKeeper
 from gateway.events.delivery import Deliverer
 from gateway.events.event_keeper import Keeper
+from gateway.events.webhook_keys import WebhookKeyCache
 from gateway.generation import Current, Generation
 from gateway.integrations.registry import ManagedIntegrations
 from gateway.observe.call_queue import CallQueue
@@ -78,6 +79,7 @@ class Runtime:
     deleter: Deleter
     made: ApiIntegrations
     deliverer: Deliverer
+    webhook_keys: WebhookKeyCache
     keeper: Keeper
     audit_keeper: AuditKeeper
     reloading: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -182,11 +182,20 @@ class ConnectionList(TypedDict):
     """Stands for the place where the list goes on; absent at its end."""
 
 
+class Scopes(TypedDict):
+    """Granted against needed scopes: null where the provider did not say what it granted."""
+
+    granted: list[str] | None
+    needed: list[str]
+    missing: list[str]
+
+
 class History(TypedDict):
     """What include=history adds."""
 
     history: list[Change]
     diagnosis: Diagnosis
+    scopes: Scopes
 
 
 class Connection(AnyConnection):
@@ -201,6 +210,8 @@ class Connection(AnyConnection):
     history: NotRequired[list[Change]]
     """With include=history."""
     diagnosis: NotRequired[Diagnosis]
+    """With include=history."""
+    scopes: NotRequired[Scopes]
     """With include=history."""
     warnings: NotRequired[list[Issue]]
     """What is odd about an import, and was taken all the same."""

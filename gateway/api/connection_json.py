@@ -8,6 +8,7 @@ from typing import Any, Final
 from gateway import clock
 from gateway.api import answers
 from gateway.connections.diagnosis import ConnectionDiagnosis, story
+from gateway.connections.scope_drift import ScopeDrift, scope_drift
 from gateway.errors import CredentialUnreadable, Unavailable
 from gateway.generation import Generation
 from gateway.records.connection import Connection, EndUser
@@ -128,25 +129,36 @@ def _without_refresh_tokens(value: Any) -> Any:
 async def add_history(shown: answers.Connection, runtime: Runtime, generation: Generation, row: Connection) -> None:
     """What ``include=history`` adds to `shown`."""
     story = await state_and_story(runtime, generation, row)
-    shown["history"], shown["diagnosis"] = story["history"], story["diagnosis"]
+    shown["history"], shown["diagnosis"], shown["scopes"] = story["history"], story["diagnosis"], story["scopes"]
 
 
 async def state_and_story(runtime: Runtime, generation: Generation, row: Connection) -> answers.History:
-    """``history``: each change of state, oldest first. ``diagnosis``: time line, causes in order, and what helps."""
+    """``history``: each change of state, oldest first. ``diagnosis``: time line, causes in order, and what helps.
+
+    ``scopes``: granted, needed and missing.
+    """
     changes = await runtime.store.history.of(row.id)
     provider, now = generation.catalog.get(row.provider), clock.now()
     opens, readable = _opened(runtime, row)
+    integration = generation.integrations.find(*row.ref[:2])
+    drift = scope_drift(opens, provider, integration) if provider is not None else ScopeDrift(None, ())
     found = story(
         row,
         changes,
         provider,
         now,
         readable=readable,
-        integration=generation.integrations.find(*row.ref[:2]),
+        integration=integration,
         failovers=await runtime.store.failover.times(),
         ends_with_token=provider is not None and opens is not None and ends_with_token(provider, opens),
+        scopes=drift,
     )
-    return {"history": [_change(one) for one in changes], "diagnosis": _diagnosis(row, found)}
+    scopes: answers.Scopes = {
+        "granted": None if drift.granted is None else list(drift.granted),
+        "needed": list(drift.needed),
+        "missing": list(drift.missing),
+    }
+    return {"history": [_change(one) for one in changes], "diagnosis": _diagnosis(row, found), "scopes": scopes}
 
 
 def _opened(runtime: Runtime, row: Connection) -> tuple[Mapping[str, Any] | None, bool]:

@@ -1,5 +1,6 @@
 """Where providers send their webhooks."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
@@ -16,6 +17,7 @@ from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import Secret
 
 if TYPE_CHECKING:
+    from gateway.catalog.provider_parts import WebhookSignature
     from gateway.errors import Code
 
 # ── The address for a provider's webhooks (docs/compatibility.md#provider-webhooks).
@@ -58,10 +60,16 @@ async def take_webhook(request: web.Request) -> web.Response:
         clock.now(),
     )
     provider = runtime.creator.provider_of(integration)
+    if (echo := _validation(request, provider.webhook_signature)) is not None:
+        return echo
     try:
         handling = handling_of(integration, provider)
         if handling is None:
             return web.Response(status=204)
+        how = provider.webhook_signature
+        whose = f"{environment}/{key}"
+        keys = await runtime.webhook_keys.keys_for(generation.egress, whose, how, message, handling.secrets)
+        message = replace(message, public_keys=keys)
         came = await receive(runtime.store, integration, provider, message, handling, limits)
     except SignatureRefused as refusal:
         runtime.call_queue.note_refused(_operation(request, 401, "invalid_webhook_signature", refusal.why))
@@ -88,7 +96,18 @@ async def confirm_webhook(request: web.Request) -> web.Response:
     token = Secret(request.query.get("hub.verify_token", ""))
     if not challenge or (name == "hub.challenge" and token not in integration.webhook_secrets):
         raise NotFound("not_found", NO_CHALLENGE)
-    return web.Response(text=challenge[:1024], headers={"X-Content-Type-Options": "nosniff"})
+    return _echo(challenge)
+
+
+def _validation(request: web.Request, how: "WebhookSignature | None") -> web.Response | None:
+    """To a provider that asks by an empty POST, with the text that it wants back in the query."""
+    asks = how is not None and "?validationToken=" in (how.challenge or "") and not request.body_exists
+    token = request.query.get("validationToken", "") if asks else ""
+    return _echo(token) if token else None
+
+
+def _echo(text: str) -> web.Response:
+    return web.Response(text=text[:1024], headers={"X-Content-Type-Options": "nosniff"})
 
 
 def _operation(request: web.Request, status: int, code: "Code | None", what: str) -> Operation:

@@ -32,6 +32,7 @@ from gateway.errors import GatewayError
 from gateway.events.audit_keeper import AuditKeeper
 from gateway.events.delivery import Deliverer
 from gateway.events.event_keeper import Keeper
+from gateway.events.webhook_keys import WebhookKeyCache
 from gateway.generation import Current, Generation
 from gateway.integrations.registry import ManagedIntegrations
 from gateway.journal.place import EFFECT, NO_FOLDER
@@ -138,6 +139,7 @@ def assembled(
         deleter=deleter,
         made=ApiIntegrations(store, current, live, deleter),
         deliverer=deliverer,
+        webhook_keys=WebhookKeyCache(),
         audit_keeper=AuditKeeper(store, current),
         keeper=Keeper(store, lambda: current.generation.config.environments, deliverer.wake),
     )

@@ -26,6 +26,7 @@ from gateway.catalog.provider_parts import (
     TokenResponse,
     Verification,
     VisibleWhen,
+    WebhookKeys,
     WebhookSignature,
     with_titles,
 )
@@ -48,6 +49,7 @@ __all__ = [
     "TokenResponse",
     "Verification",
     "VisibleWhen",
+    "WebhookKeys",
     "WebhookSignature",
 ]
 

@@ -366,13 +366,45 @@ class Proxy(Shape):
 # ── How a provider proves that a webhook comes from it.
 
 
+class WebhookKeys(Shape):
+    """Where the public keys are that prove webhooks. They are requested over the same guarded way out as all else."""
+
+    url: str | None = None
+    """Its address. `${kid}` is the key id that the token names, `${name}` one of `secret_fields`, in the host one label."""
+    url_header: str | None = None
+    """Header field of the webhook that names the address."""
+    url_prefixes: list[str] = Field(default_factory=list)
+    """With `url_header`: how such an address must begin; a name of letters, digits, `-` and `_` follows."""
+    method: Literal["GET", "POST"] = "GET"
+    """The request's method."""
+    body: dict[str, str] | None = None
+    """Its JSON body, with the same placeholders. The answer is a key set (RFC 7517), one JWK under `key`, or PEM."""
+
+
 class WebhookSignature(Shape):
     """How the provider signs the webhooks it sends."""
 
     scheme: str
-    """`hmac-sha256`, `hmac-sha1`, `standard-webhooks` …"""
-    header: str
-    """Header field that carries the signature."""
+    """`hmac-sha256`, `hmac-sha1`, `standard-webhooks`, `ed25519`, `ecdsa-p256-sha256`, `rsa-sha256`, `jwt`, `shared-token`,
+    `basic` …"""
+    header: str | None = None
+    """Header field that carries the signature. Absent only where `body_path` says where a shared token is."""
+    body_path: str | None = None
+    """For `shared-token`: dotted path in the JSON body to the token, `*` for every item of a list."""
+    algorithm: Literal["HS256", "HS512", "RS256", "ES256", "PS256"] | None = None
+    """For `jwt`: the one algorithm that is taken (RFC 7518)."""
+    body_digest_claim: str | None = None
+    """For `jwt`: claim with the SHA-256 of the body in hex. Absent: the token does not prove the body."""
+    address_claim: str | None = None
+    """For `jwt`: claim that must be the address of the webhook, if it is there."""
+    secret_claim: str | None = None
+    """For `jwt`: claim that must be the integration's `webhook_secret`, such as the account that sends."""
+    claims: dict[str, str] = Field(default_factory=dict)
+    """For `jwt`: claims that must have these values."""
+    keys: WebhookKeys | None = None
+    """Where the provider publishes its public keys. Absent: the secret is the key."""
+    secret_fields: list[str] = Field(default_factory=list)
+    """What the integration's `webhook_secret` holds, with colons between, for `keys`: `[client_id, secret]`."""
     encoding: Literal["hex", "base64"] | None = None
     """How the signature is written."""
     prefix: str | None = None

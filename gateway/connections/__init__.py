@@ -13,6 +13,7 @@ change feed. Read in this order:
     delete                 deletes a connection here first, then its tokens at the provider
     api_integrations       integrations made, changed and deleted through the API
     operation_search       which connections a search of the call log is about
+    scope_drift            granted against needed scopes
     diagnosis              why a connection is as it is: time line, causes, the action that helps
 
 Always true: a call reads the cache alone and makes no SQL statement while it is fresh; a deleted connection is refused at

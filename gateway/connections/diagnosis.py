@@ -7,6 +7,7 @@ from typing import Final
 
 from gateway.access import refusals
 from gateway.catalog.provider import Provider
+from gateway.connections.scope_drift import ScopeDrift
 from gateway.records.connection import Connection, Lifespan
 from gateway.records.integration import Integration
 from gateway.records.states import ENDED, FAILOVER, REJECTED, RESTORED, Change, State
@@ -16,6 +17,8 @@ from gateway.text import counted, sentence
 
 SOON: Final = timedelta(days=14)
 UNREADABLE: Final = "What is stored for it was changed or damaged in the database, and does not open."
+SCOPES_MISSING: Final = "scopes_missing"
+MOST_SCOPES: Final = 10
 BLAMES_CLIENT: Final = frozenset({"invalid_client", "unauthorized_client"})
 
 
@@ -67,9 +70,11 @@ def story(
     integration: Integration | None = None,
     ends_with_token: bool = False,
     failovers: Sequence[datetime] = (),
+    scopes: ScopeDrift | None = None,
 ) -> ConnectionDiagnosis:
     """Of one connection. `changes` is its history, oldest first. `readable`: whether what is stored for it opens;
-    `ends_with_token`: it has no refresh token. `failovers`: when the database failed over, oldest first.
+    `ends_with_token`: it has no refresh token. `failovers`: when the database failed over, oldest first. `scopes`: None where
+    its credential does not open.
     """
     ends = row.expires_at
     damaged = [] if readable else [LikelyCause("credential_unreadable", UNREADABLE)]
@@ -84,7 +89,22 @@ def story(
             *_failed_over(row, failovers),
             *_causes(row, provider, integration, now),
         ]
+    causes += _lacking(scopes)
     return ConnectionDiagnosis(_moments(row, changes, now), causes, _action(row, causes, now))
+
+
+def _lacking(scopes: ScopeDrift | None) -> list[LikelyCause]:
+    if scopes is None or not scopes.missing:
+        return []
+    lacks = ", ".join(f"'{scope}'" for scope in scopes.missing[:MOST_SCOPES])
+    more = f" and {len(scopes.missing) - MOST_SCOPES} more" if len(scopes.missing) > MOST_SCOPES else ""
+    return [
+        LikelyCause(
+            SCOPES_MISSING,
+            f"The end user has not granted {lacks}{more}, which the integration asks for: it gained them later, or they were "
+            "declined. Calls that need them are refused by the provider.",
+        )
+    ]
 
 
 def _restored(row: Connection, changes: Sequence[Change]) -> Iterator[LikelyCause]:

@@ -75,6 +75,7 @@ async def connection(request: web.Request, environment: str) -> View:
         "connection": summary(one),
         "expires_at": None if one.expires_at is None else stamp(one.expires_at),
         "diagnosis": story["diagnosis"],
+        "scopes": story["scopes"],
         "action": ACTIONS.get(story["diagnosis"]["action"]["do"]),
         "operations": [row(found) for found in operations.operations],
         "events": [

@@ -7,6 +7,7 @@ An event is written in the transaction of the change that it reports (`store/out
     delivery       works off the outbox: attempts, pauses, one queue for each target
     event_keeper   what one process does for all: announces connections that end soon, counts what waits
     audit_keeper   places and checkpoints for the audit trail, which leave the store; pruning
+    webhook_keys   the public keys that prove some webhooks, fetched from their provider and kept for an hour
     receive        providers' webhooks: verified, remembered against replay, queued in one transaction
 
 Always true: an event is delivered at least once, in order for each connection, for a day; a receiver can tell a repetition

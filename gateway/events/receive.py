@@ -3,7 +3,7 @@
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -16,11 +16,13 @@ from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.records.integration import Integration
 from gateway.scripts import WEBHOOK_ROUTING
 from gateway.scripts.script_context import IncomingWebhook, Routing, SignatureRefused, WebhookRouting
-from gateway.scripts.webhook_signature import SHARED, checkable, signed_webhook, signing_secrets
+from gateway.scripts.webhook_signature import BASIC, SHARED, checkable, signed_webhook, signing_secrets
 from gateway.secret import Secret
 from gateway.store import Store
 
 log = structlog.get_logger(__name__)
+
+TOKENS: Final = frozenset({SHARED, BASIC})
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ def _sendable(value: str) -> bool:
 
 def _kept(message: IncomingWebhook, how: WebhookSignature | None) -> dict[str, Any]:
     """What is stored of it. A token that is the secret itself is nobody else's business."""
-    secret = how.header.lower() if how is not None and how.scheme == SHARED else None
+    secret = how.header.lower() if how is not None and how.header is not None and how.scheme in TOKENS else None
     fields = [
         (name, value)
         for name, value in message.headers.items()

@@ -152,7 +152,8 @@ def _behaviour(provider: Provider) -> Iterator[tuple[str, str]]:
         yield "A new credential", "is tried before it is stored."
     if provider.webhook_signature is not None:
         signature = provider.webhook_signature
-        yield "Webhooks", f"are signed in the field {signature.header} ({signature.scheme})."
+        where = f"the field {signature.header}" if signature.header else "the body"
+        yield "Webhooks", f"are signed in {where} ({signature.scheme})."
 
 
 def _on_hosts(setting: str) -> str:

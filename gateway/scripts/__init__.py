@@ -3,6 +3,7 @@
     script_context      what a script gets and returns, after a connection was made and for a webhook that came in
     jira                Jira and Confluence: which site a token is used for, and whose a webhook is
     webhook_signature   verifies a webhook's signature as the entry describes it, on the bytes that came
+    signed_token        webhooks that a JSON Web Token proves, and public keys in all the shapes they come in
 
 An entry names its script in `post_connection_script` or `webhook_routing_script`; a new one is a function here and a line in
 the tables below.

@@ -90,13 +90,17 @@ class SignatureRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class IncomingWebhook:
-    """A provider's request: `url` is the address as we publish it, `headers` have lower-case names, `body` is its bytes."""
+    """A provider's request: `url` is the address as we publish it, `headers` have lower-case names, `body` is its bytes.
+
+    `public_keys`: those of the provider that may have signed it, where its entry says where they are.
+    """
 
     method: str
     url: str
     headers: Mapping[str, str] = field(repr=False)
     body: bytes = field(repr=False)
     received_at: datetime
+    public_keys: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import json
 import re
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
@@ -17,6 +18,7 @@ from typing import Any, Final
 
 from gateway.catalog.provider_parts import WebhookSignature
 from gateway.scripts.script_context import IncomingWebhook, Routing, SignatureRefused
+from gateway.scripts.signed_token import JWT, MOST_KEYS, rsa_sha256, verified_token
 from gateway.secret import Secret
 
 # ── Webhooks that are signed with a private key: the secret of the integration is then the public one that belongs to
@@ -54,13 +56,18 @@ def _ecdsa_p256(key: str, signature: bytes, said: bytes) -> bool:
     return True
 
 
-PUBLIC_KEYS: Final[Mapping[str, Right]] = {"ed25519": _ed25519, "ecdsa-p256-sha256": _ecdsa_p256}
+PUBLIC_KEYS: Final[Mapping[str, Right]] = {
+    "ed25519": _ed25519,
+    "ecdsa-p256-sha256": _ecdsa_p256,
+    "rsa-sha256": rsa_sha256,
+}
 
 
 TOLERANCE_S: Final = 300
 HASHES: Final = {"hmac-sha256": "sha256", "hmac-sha1": "sha1", "hmac-md5": "md5"}
 STANDARD: Final = {"standard-webhooks": "webhook", "svix": "svix"}
 SHARED: Final = "shared-token"
+BASIC: Final = "basic"
 TIMES: Final = frozenset({"t", "ts", "timestamp"})
 BY_CLIENT_SECRET: Final = frozenset({"client secret", "app secret"})
 MOST_SIGNATURES: Final = 8  # that one webhook may offer; a provider that changes its secret sends two
@@ -75,38 +82,79 @@ _EPOCH: Final = re.compile(r"[0-9]{9,16}")
 
 def checkable(how: WebhookSignature) -> bool:
     """Whether `verified` knows how; else no such webhook is taken."""
-    in_header = re.fullmatch(r"[a-z0-9-]+", how.header) is not None
-    return in_header and how.scheme in {SHARED, *HASHES, *STANDARD, *PUBLIC_KEYS}
+    if how.header is None:
+        return how.scheme == SHARED and how.body_path is not None
+    if re.fullmatch(r"[a-z0-9-]+", how.header) is None or (how.scheme == JWT and how.algorithm is None):
+        return False
+    return how.scheme in {SHARED, BASIC, JWT, *HASHES, *STANDARD, *PUBLIC_KEYS}
 
 
 def verified(message: IncomingWebhook, how: WebhookSignature, secrets: Sequence[Secret]) -> str | None:
     """What names this webhook among all others, None where nothing does. Raises SignatureRefused."""
-    given = message.headers.get(how.header.lower(), "").strip()
+    if how.scheme == JWT:
+        return verified_token(message, how, secrets)
+    if how.scheme == SHARED and how.body_path is not None:
+        _check_body_tokens(message.body, how.body_path, secrets)
+        return None if how.bodies_repeat else _name(message.body)
+    given = message.headers.get((how.header or "").lower(), "").strip()
     if not given:
         raise SignatureRefused(f"the field {how.header} is missing", missing=True)
     if how.scheme in STANDARD:
         return _standard(message, how, given, secrets)
-    if how.scheme == SHARED:
-        if not any(hmac.compare_digest(_bytes(given), secret.reveal().encode()) for secret in secrets):
+    if how.scheme in {SHARED, BASIC}:
+        if not any(_same_token(given, secret, how.scheme) for secret in secrets):
             raise SignatureRefused("the token is wrong")
-        return _name(message.body)
-    values = _Values(message, how, given)
-    said = values.signed()
-    _check_time(values.time, message.received_at, how)
-    found = list(islice(values.signatures(), MOST_SIGNATURES))
-    check = _hmac(how) if how.scheme in HASHES else _by_public_key(how)
-    if not any(check(secret, said, found) for secret in secrets):
-        raise SignatureRefused("the signature is wrong")
-    if values.time is None and how.bodies_repeat:
-        return None
-    return _name(said)
+        return None if how.bodies_repeat else _name(message.body)
+    for secret in secrets:
+        values = _Values(message, how, given, secret)
+        said = values.signed()
+        _check_time(values.time, message.received_at, how)
+        found = list(islice(values.signatures(), MOST_SIGNATURES))
+        check = _hmac(how) if how.scheme in HASHES else _by_public_key(how)
+        keys = [Secret(key) for key in message.public_keys[:MOST_KEYS]] if how.keys is not None else [secret]
+        if any(check(key, said, found) for key in keys):
+            return None if values.time is None and how.bodies_repeat else _name(said)
+    raise SignatureRefused("the signature is wrong")
+
+
+def _same_token(given: str, secret: Secret, scheme: str) -> bool:
+    wanted = secret.reveal().encode()
+    if scheme == BASIC:
+        kind, _, given = given.partition(" ")
+        if kind.lower() != BASIC:
+            return False
+        given, wanted = given.strip(), base64.b64encode(wanted)
+    return hmac.compare_digest(_bytes(given), wanted)
+
+
+def _check_body_tokens(body: bytes, path: str, secrets: Sequence[Secret]) -> None:
+    """Raises SignatureRefused unless there is a token at `path`, and each one there is right."""
+    try:
+        found = [json.loads(body)]
+    except (ValueError, RecursionError):
+        raise SignatureRefused("the body is no JSON", missing=True) from None
+    for step in path.split("."):
+        if step == "*":
+            if not all(isinstance(one, list) for one in found):
+                raise SignatureRefused("the body has no token", missing=True)
+            found = [item for one in found for item in one]
+        else:
+            found = [one.get(step) if isinstance(one, dict) else None for one in found]
+    texts = [one for one in found if isinstance(one, str)]
+    if not texts or len(texts) < len(found):
+        raise SignatureRefused("the body has no token", missing=True)
+    wanted = [secret.reveal().encode() for secret in secrets]
+    if not all(
+        any(hmac.compare_digest(text.encode("utf-8", "surrogatepass"), one) for one in wanted) for text in texts
+    ):
+        raise SignatureRefused("the token is wrong")
 
 
 class _Values:
     """What a signed payload is put together from."""
 
-    def __init__(self, message: IncomingWebhook, how: WebhookSignature, given: str) -> None:
-        self._message, self._how = message, how
+    def __init__(self, message: IncomingWebhook, how: WebhookSignature, given: str, secret: Secret) -> None:
+        self._message, self._how, self._secret = message, how, secret
         self._form = how.signed_payload or RAW
         self._parts = [part for part in re.split(r"[,;\s]+", given) if part]
         listed = any(_ELEMENT.fullmatch(part) for part in self._parts) and not how.prefix
@@ -140,6 +188,10 @@ class _Values:
             return self._message.body
         if name == "method":
             return self._message.method.encode()
+        if name == "secret":
+            return self._secret.reveal().encode()
+        if name == "crc32":
+            return str(zlib.crc32(self._message.body)).encode()
         if name in {"uri", "notification url", "callback url"}:
             return self._message.url.encode()
         if name in TIMES:
@@ -161,7 +213,7 @@ class _Values:
 
     def _sibling(self, what: str) -> str:
         """The field of the same family: ``x-signature`` ▸ ``x-timestamp``."""
-        return self._how.header.replace("signature", what)
+        return (self._how.header or "").replace("signature", what)
 
     def _header(self, name: str) -> str:
         text = self._message.headers.get(name.lower(), "")
@@ -299,4 +351,6 @@ def _reply(body: bytes, secret: Secret | None) -> dict[str, Any] | None:
             "plainToken": token,
             "encryptedToken": hmac.digest(secret.reveal().encode(), token.encode(), "sha256").hex(),
         }
+    if asked.keys() == {"challenge"} and isinstance(challenge, str):
+        return {"challenge": challenge}
     return {"type": 1} if asked.get("type") == 1 and "application_id" in asked else None

@@ -219,6 +219,10 @@ def _text(body: dict[str, Any]) -> str:
     if found["causes"]:
         lines += ["", "Likely causes, the likeliest first"]
         lines += [f"  {place}. {one['why']}" for place, one in enumerate(found["causes"], 1)]
+    scopes = body["scopes"]
+    if scopes["granted"] is not None:
+        lines += ["", f"Scopes granted: {' '.join(scopes['granted'])}"]
+        lines += [f"Scopes missing: {' '.join(scopes['missing'])}"] if scopes["missing"] else []
     return "\n".join([*lines, "", "What helps", f"  {found['action']['how']}"])
 
 

@@ -22,6 +22,7 @@ from gateway.app.reload import reload
 from gateway.connections.delete import Revoker
 from gateway.egress.egress_errors import TurnedAway
 from gateway.egress.limits import FAILURES, ConcurrencySettings
+from gateway.events.webhook_keys import FetchedKeys
 from gateway.generation import Current, Generation
 from gateway.middleware.request_id import HEADER
 from gateway.observe.metrics_text import total
@@ -451,6 +452,14 @@ async def test_spans_that_wait_are_exported(telling: RunningGateway, monkeypatch
     await telling.start()
 
 
+async def test_keys_of_providers_stay_known(telling: RunningGateway) -> None:
+    keys = telling.runtime.webhook_keys
+    known = FetchedKeys(clock.monotonic(), {"k": "pem"})
+    keys._kept["digest"] = known
+    await reloaded(telling)
+    assert telling.runtime.webhook_keys._kept["digest"] is known
+
+
 Test = Callable[..., Coroutine[Any, Any, None]]
 SURVIVES: Final[dict[str, Test]] = {
     "started_at": test_the_store_and_its_age_stay,
@@ -475,6 +484,7 @@ SURVIVES: Final[dict[str, Test]] = {
     "deleter": test_a_deletion_under_way_ends,
     "made": test_an_integration_that_is_being_deleted_is_deleted_once,
     "deliverer": test_a_delivery_in_retry_and_one_under_way_arrive_once,
+    "webhook_keys": test_keys_of_providers_stay_known,
     "audit_keeper": test_the_audit_goes_on_in_one_chain,
     "keeper": test_what_waits_to_be_delivered_stays_counted,
     "reloading": test_two_reloads_at_once_follow_one_another,

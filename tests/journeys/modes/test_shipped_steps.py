@@ -289,3 +289,27 @@ async def test_fitbit_signs_webhooks_with_the_client_secret_and_an_ampersand(sta
         headers = {"X-Fitbit-Signature": signature, "Content-Type": "application/json"}
         async with gateway.http.post(f"{gateway.url}/webhook/dev/tracker", data=body, headers=headers) as answer:
             assert answer.status == status, await answer.text()
+
+
+async def test_an_integration_that_gains_a_scope_marks_its_connections(there: Internet, start: Any) -> None:
+    async def token(_request: web.Request) -> web.Response:
+        return web.json_response({"access_token": "t", "token_type": "bearer", "scope": "read:user,gist"})
+
+    async def user(_request: web.Request) -> web.Response:
+        return web.json_response({"id": 1, "login": "ada"})
+
+    there.on("https://github.com/login/oauth/access_token", token)
+    there.on("https://api.github.com/user", user)
+    gateway = await start("github", **CLIENT, scopes=["read:user"])
+    connection_id = await connected(gateway)
+    one = await shown(gateway, connection_id, "&include=history")
+    assert one["scopes"] == {"granted": ["read:user", "gist"], "needed": ["read:user"], "missing": []}
+    assert "scopes_missing" not in {cause["cause"] for cause in one["diagnosis"]["causes"]}
+    gateway.document["environments"]["dev"]["integrations"]["tracker"]["scopes"] = ["read:user", "repo"]
+    await gateway.restart()
+    one = await shown(gateway, connection_id, "&include=history")
+    assert one["scopes"]["missing"] == ["repo"]
+    (cause,) = [cause for cause in one["diagnosis"]["causes"] if cause["cause"] == "scopes_missing"]
+    assert "'repo'" in cause["why"]
+    assert one["diagnosis"]["action"]["do"] == "reconnect"
+    assert "scopes" not in await shown(gateway, connection_id)

@@ -1,0 +1,214 @@
+"""Public keys that prove webhooks, fetched from where the provider's entry says, and kept for an hour.
+
+Anybody may send a webhook that names a key, so what that makes us do is bounded: one request at a time for a key, few requests
+a minute for an integration, and no address that the entry does not name.
+"""
+
+import asyncio
+import hashlib
+import json
+import re
+from collections import OrderedDict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeGuard
+
+import structlog
+
+from gateway import clock
+from gateway.catalog.provider_parts import WebhookKeys, WebhookSignature
+from gateway.egress.client import Egress
+from gateway.egress.egress_errors import EgressError
+from gateway.errors import Unavailable
+from gateway.scripts.script_context import IncomingWebhook, SignatureRefused
+from gateway.scripts.signed_token import JWT, MOST_KEYS, key_id_of, token_of
+from gateway.secret import Secret
+
+KEPT_S: Final = 3600.0
+AGAIN_S: Final = (
+    60.0  # a key set without the key that is wanted is requested again after this; so is one that was refused
+)
+MOST_KEPT: Final = 256
+MOST_A_MINUTE: Final = 10  # requests for keys, of one integration
+ANSWER_BYTES: Final = 64 * 1024
+ANSWER_S: Final = 5.0
+COME_BACK_S: Final = 30
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,200}")
+_LABEL: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_PLACE: Final = re.compile(r"\$\{([a-z_]{1,40})\}")
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRequest:
+    """`digest` names it: the body may hold a secret."""
+
+    method: str
+    url: str
+    body: bytes | None
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(b"\0".join((self.method.encode(), self.url.encode(), self.body or b""))).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedKeys:
+    """`keys`: by key id; a single one may have the id ``""``. None where the provider has refused."""
+
+    at: float
+    keys: Mapping[str, str] | None
+
+    def of(self, kid: str) -> Sequence[str]:
+        keys = self.keys or {}
+        if kid in keys:
+            return [keys[kid]]
+        return [keys[""]] if "" in keys else []
+
+
+class WebhookKeyCache:
+    """One for the process; keys are public, so integrations share them."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, FetchedKeys] = OrderedDict()
+        self._under_way: dict[str, asyncio.Task[FetchedKeys]] = {}
+        self._requests: dict[str, deque[float]] = {}
+
+    async def keys_for(
+        self,
+        egress: Egress,
+        integration: str,
+        how: WebhookSignature | None,
+        message: IncomingWebhook,
+        secrets: Sequence[Secret],
+    ) -> Sequence[str]:
+        """Those that may have signed `message`; none where the entry names no place for keys.
+
+        Raises SignatureRefused where there is no such key, Unavailable ``busy`` where it cannot be requested now.
+        """
+        if how is None or how.keys is None or not secrets:
+            return ()
+        kid = key_id_of(token_of(message, how), how) if how.scheme == JWT else ""
+        found: Sequence[str] = ()
+        for secret in secrets if how.secret_fields else secrets[:1]:
+            request = key_request(how.keys, message, kid, how.secret_fields, secret)
+            found = (await self._fetched(egress, integration, request, kid)).of(kid)
+            if found:
+                break
+        if not found:
+            raise SignatureRefused("the provider has no such key")
+        return found[:MOST_KEYS]
+
+    async def _fetched(self, egress: Egress, integration: str, request: KeyRequest, kid: str) -> FetchedKeys:
+        digest = request.digest
+        kept = self._kept.get(digest)
+        if kept is not None and clock.monotonic() - kept.at < (KEPT_S if kept.of(kid) else AGAIN_S):
+            self._kept.move_to_end(digest)
+            return kept
+        task = self._under_way.get(digest)
+        if task is None:
+            self._spend(integration)
+            task = asyncio.create_task(_fetch(egress, request))
+            self._under_way[digest] = task
+            task.add_done_callback(lambda done: self._keep(digest, done))
+        try:
+            return await asyncio.shield(task)
+        except EgressError as fault:
+            log.warning("webhook_keys_unavailable", integration=integration, reason=fault.message)
+            raise _come_back("The provider's keys that prove this webhook cannot be fetched") from fault
+
+    def _keep(self, digest: str, done: "asyncio.Task[FetchedKeys]") -> None:
+        self._under_way.pop(digest, None)
+        if done.cancelled() or done.exception() is not None:
+            return
+        self._kept[digest] = done.result()
+        self._kept.move_to_end(digest)
+        while len(self._kept) > MOST_KEPT:
+            self._kept.popitem(last=False)
+
+    def _spend(self, integration: str) -> None:
+        now = clock.monotonic()
+        times = self._requests.setdefault(integration, deque())
+        while times and now - times[0] >= AGAIN_S:
+            times.popleft()
+        if len(times) >= MOST_A_MINUTE:
+            raise _come_back("Too many webhooks name keys that are not known yet")
+        times.append(now)
+
+
+def _come_back(what: str) -> Unavailable:
+    return Unavailable("busy", f"{what}. Send it again in {COME_BACK_S} s.", retry_after_s=COME_BACK_S)
+
+
+def key_request(
+    where: WebhookKeys, message: IncomingWebhook, kid: str, secret_fields: Sequence[str], secret: Secret
+) -> KeyRequest:
+    """Raises SignatureRefused for an address that the entry does not name."""
+    if where.url_header is not None:
+        return KeyRequest(where.method, _named_address(where, message), None)
+    parts = secret.reveal().split(":", max(0, len(secret_fields) - 1)) if secret_fields else []
+    if len(parts) != len(secret_fields):
+        raise SignatureRefused("the webhook_secret lacks a part", no_secret=True)
+    known = {**dict(zip(secret_fields, parts, strict=True)), "kid": kid}
+    head, mark, path = (where.url or "").partition("://")
+    host, slash, rest = path.partition("/")
+    for name in _PLACE.findall(host):
+        if not _LABEL.fullmatch(known.get(name, "")):
+            raise SignatureRefused("the webhook_secret has a part that is no name of a host", no_secret=True)
+    for name in _PLACE.findall(rest):
+        if not _NAME.fullmatch(known.get(name, "").replace(".", "-")):
+            raise SignatureRefused("the token's key id cannot stand in an address")
+    url = head + mark + _filled(host, known) + slash + _filled(rest, known)
+    body = None
+    if where.body is not None:
+        body = json.dumps({name: _filled(text, known) for name, text in where.body.items()}).encode()
+    return KeyRequest(where.method, url, body)
+
+
+def _named_address(where: WebhookKeys, message: IncomingWebhook) -> str:
+    url = message.headers.get((where.url_header or "").lower(), "").strip()
+    if not any(url.startswith(prefix) and _NAME.fullmatch(url[len(prefix) :]) for prefix in where.url_prefixes):
+        raise SignatureRefused("the address of its key is not one of the provider's")
+    return url
+
+
+def _filled(text: str, known: Mapping[str, str]) -> str:
+    return _PLACE.sub(lambda found: known.get(found[1], ""), text)
+
+
+async def _fetch(egress: Egress, request: KeyRequest) -> FetchedKeys:
+    headers = {"Accept": "application/json, */*"} | (
+        {} if request.body is None else {"Content-Type": "application/json"}
+    )
+    answer = await egress.fetch(
+        request.method, request.url, headers=headers, body=request.body, limit_bytes=ANSWER_BYTES, timeout_s=ANSWER_S
+    )
+    if answer.status == 429 or answer.status >= 500:
+        raise EgressError("unreachable", f"The provider answered a request for its keys with {answer.status}.")
+    return FetchedKeys(clock.monotonic(), keys_in(answer.body) if 200 <= answer.status < 300 else None)
+
+
+def keys_in(body: bytes) -> Mapping[str, str]:
+    """Of a key set, of an answer that holds one key under ``key``, and of a certificate or key in PEM; by key id."""
+    text = body.decode("utf-8", "replace").strip()
+    if text.startswith("-----BEGIN"):
+        return {"": text}
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    listed: Any = given.get("keys") if isinstance(given, Mapping) else None
+    one = given.get("key") if isinstance(given, Mapping) else None
+    jwks = listed if isinstance(listed, list) else [one]
+    return {str(jwk["kid"]): json.dumps(jwk) for jwk in jwks[:MOST_KEPT] if _is_usable(jwk)}
+
+
+def _is_usable(jwk: Any) -> TypeGuard[Mapping[str, Any]]:
+    return (
+        isinstance(jwk, Mapping)
+        and isinstance(jwk.get("kid"), str)
+        and jwk.get("use", "sig") == "sig"
+        and jwk.get("expired_at") is None
+    )

@@ -1,0 +1,209 @@
+"""Webhooks that a JSON Web Token proves (RFC 7519), and the public keys that belong to tokens and signatures.
+
+The algorithm is the entry's, never the token's; a key that the token brings along, or points to, is not looked at.
+"""
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.catalog.provider_parts import WebhookSignature
+from gateway.private_keys import MOST_RSA_BITS
+from gateway.scripts.script_context import IncomingWebhook, SignatureRefused
+from gateway.secret import Secret
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
+
+JWT: Final = "jwt"
+LEAST_RSA_BITS: Final = 2048
+LEEWAY_S: Final = 60
+TOLERANCE_S: Final = 300
+LONGEST_TOKEN: Final = 8192
+MOST_KEYS: Final = 16
+
+_BEARER: Final = re.compile(r"(?:bearer[ \t]+)?([A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+)", re.IGNORECASE)
+_KEY_ID: Final = re.compile(r"[A-Za-z0-9._~=-]{1,200}")
+
+
+def token_of(message: IncomingWebhook, how: WebhookSignature) -> str:
+    """The token, without ``Bearer``. Raises SignatureRefused."""
+    given = message.headers.get((how.header or "").lower(), "").strip()
+    if not given:
+        raise SignatureRefused(f"the field {how.header} is missing", missing=True)
+    found = _BEARER.fullmatch(given) if len(given) <= LONGEST_TOKEN else None
+    if found is None:
+        raise SignatureRefused("the field holds no signed token")
+    return found[1]
+
+
+def key_id_of(token: str, how: WebhookSignature) -> str:
+    """The id of the key that is said to have signed it: nothing is proven yet. Raises SignatureRefused."""
+    header = _header(token)
+    kid = header.get("kid")
+    if header.get("alg") != how.algorithm or not isinstance(kid, str) or not _KEY_ID.fullmatch(kid):
+        raise SignatureRefused("the token names another algorithm, or no key")
+    return kid
+
+
+def verified_token(message: IncomingWebhook, how: WebhookSignature, secrets: Sequence[Secret]) -> str | None:
+    """What names this webhook among all others. Raises SignatureRefused."""
+    token = token_of(message, how)
+    header = _header(token)
+    if header.get("alg") != how.algorithm or "crit" in header:
+        raise SignatureRefused("the token is signed in another way")
+    keys = message.public_keys if how.keys is not None else [secret.reveal() for secret in secrets]
+    for key in keys[:MOST_KEYS]:
+        claims = _claims(token, key, how.algorithm or "")
+        if claims is not None:
+            _check_times(claims, message.received_at.timestamp(), how)
+            _check_values(claims, message, how, secrets)
+            said = token.encode() + b"." + message.body if how.bodies_repeat else message.body
+            return hashlib.sha256(said).hexdigest()
+    raise SignatureRefused("the signature is wrong")
+
+
+def _header(token: str) -> Mapping[str, Any]:
+    part = token.partition(".")[0]
+    try:
+        header = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    except (ValueError, RecursionError):
+        header = None
+    if not isinstance(header, Mapping):
+        raise SignatureRefused("the token's header cannot be read")
+    return header
+
+
+def _claims(token: str, key: str, algorithm: str) -> Mapping[str, Any] | None:
+    """Those of a token that `key` has signed, else None."""
+    from joserfc import jwk, jws, jwt
+    from joserfc.errors import JoseError, SecurityWarning
+
+    registry = jws.JWSRegistry(algorithms=[algorithm], strict_check_header=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SecurityWarning)  # how long a shared secret is, the provider decides
+        try:
+            if algorithm.startswith("HS"):
+                return jwt.decode(token, jwk.OctKey.import_key(key), registry=registry).claims
+            public = public_key_in(key)
+            if public is None:
+                return None
+            kind = jwk.ECKey if algorithm.startswith("ES") else jwk.RSAKey
+            return jwt.decode(token, kind.import_key(_pem(public)), registry=registry).claims
+        except (JoseError, ValueError, TypeError, RecursionError):
+            return None
+
+
+def _check_times(claims: Mapping[str, Any], now: float, how: WebhookSignature) -> None:
+    issued, ends, begins = (claims.get(name) for name in ("iat", "exp", "nbf"))
+    if not _is_number(issued) and not _is_number(ends):
+        raise SignatureRefused("the token names no time")
+    if any(time is not None and not _is_number(time) for time in (issued, ends, begins)):
+        raise SignatureRefused("the token's times cannot be read")
+    if ends is not None and now > ends + LEEWAY_S:
+        raise SignatureRefused("the token has expired")
+    if begins is not None and now < begins - LEEWAY_S:
+        raise SignatureRefused("the token is not valid yet")
+    if issued is not None and issued > now + LEEWAY_S:
+        raise SignatureRefused("the token is of a clock that is wrong")
+    if issued is not None and (ends is None or how.tolerance_s) and now - issued > (how.tolerance_s or TOLERANCE_S):
+        raise SignatureRefused("the token was signed too long ago")
+
+
+def _check_values(
+    claims: Mapping[str, Any], message: IncomingWebhook, how: WebhookSignature, secrets: Sequence[Secret]
+) -> None:
+    wanted = dict(how.claims)
+    if how.body_digest_claim is not None:
+        wanted[how.body_digest_claim] = hashlib.sha256(message.body).hexdigest()
+    if how.address_claim is not None and how.address_claim in claims:
+        wanted[how.address_claim] = message.url
+    for name, value in wanted.items():
+        given = claims.get(name)
+        same = isinstance(given, str) and _same(given.lower() if name == how.body_digest_claim else given, value)
+        if not same:
+            raise SignatureRefused(f"the token's {name} is another")
+    if how.secret_claim is not None:
+        given = claims.get(how.secret_claim)
+        if not isinstance(given, str) or not any(_same(given, secret.reveal()) for secret in secrets):
+            raise SignatureRefused(f"the token's {how.secret_claim} is another")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e12
+
+
+def _same(given: str, wanted: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), wanted.encode("utf-8", "surrogatepass"))
+
+
+# ── Public keys: PEM, certificate, JWK, or a SubjectPublicKeyInfo in base64.
+
+
+def public_key_in(text: str) -> "PublicKeyTypes | None":
+    """The key in `text`, None for what is none, or an RSA key that is too short or too long to use."""
+    from cryptography import x509
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+    from cryptography.hazmat.primitives.serialization import load_der_public_key, load_pem_public_key
+
+    plain = text.replace("\\n", "\n").strip()
+    try:
+        if plain.startswith("{"):
+            key = _from_jwk(json.loads(plain))
+        elif "-----BEGIN CERTIFICATE-----" in plain:
+            key = x509.load_pem_x509_certificates(plain.encode())[0].public_key()
+        elif "-----BEGIN" in plain:
+            key = load_pem_public_key(plain.encode())
+        else:
+            key = load_der_public_key(base64.b64decode("".join(plain.split()), validate=True))
+    except (ValueError, TypeError, KeyError, IndexError, RecursionError, UnsupportedAlgorithm):
+        return None
+    if isinstance(key, RSAPublicKey) and not LEAST_RSA_BITS <= key.key_size <= MOST_RSA_BITS:
+        return None
+    return key
+
+
+def rsa_sha256(key: str, signature: bytes, said: bytes) -> bool:
+    """RSASSA-PKCS1-v1_5 (RFC 8017 §8.2); `key` as `public_key_in` takes it."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+    from cryptography.hazmat.primitives.hashes import SHA256
+
+    public = public_key_in(key)
+    if not isinstance(public, RSAPublicKey):
+        return False
+    try:
+        public.verify(signature, said, PKCS1v15(), SHA256())
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _from_jwk(given: Any) -> "PublicKeyTypes":
+    from joserfc import jwk
+    from joserfc.errors import JoseError, SecurityWarning
+
+    names = ("kty", "crv", "x", "y", "n", "e")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SecurityWarning)  # a short key is refused by the caller
+            key = jwk.import_key({name: given[name] for name in names if name in given})
+    except JoseError as fault:
+        raise ValueError("no public key") from fault
+    if isinstance(key, jwk.OctKey):
+        raise ValueError("a shared secret is no public key")
+    public: PublicKeyTypes = key.public_key
+    return public
+
+
+def _pem(key: "PublicKeyTypes") -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)

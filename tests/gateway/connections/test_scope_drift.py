@@ -1,0 +1,64 @@
+"""Granted against needed scopes: what token answers say, and what counts as missing."""
+
+from typing import Any
+
+import pytest
+
+from gateway.catalog.provider import Provider
+from gateway.connections.scope_drift import ScopeDrift, scope_drift
+
+ENTRY: dict[str, Any] = {
+    "name": "tracker",
+    "display_name": "Tracker",
+    "categories": ["other"],
+    "docs": "https://docs.example.com",
+    "auth_mode": "OAUTH2",
+    "authorization_url": "https://auth.example.com/authorize",
+    "token_url": "https://auth.example.com/token",
+    "default_scopes": ["read", "write", "offline_access"],
+    "proxy": {"base_url": "https://api.example.com"},
+}
+PROVIDER = Provider.model_validate(ENTRY)
+
+
+def drift(raw: Any, *needed: str) -> ScopeDrift:
+    return scope_drift({"raw": raw}, PROVIDER, None, needed or None)
+
+
+@pytest.mark.parametrize(
+    ("raw", "granted"),
+    [
+        ({"scope": "read write"}, ("read", "write")),
+        ({"scope": "read,write"}, ("read", "write")),
+        ({"scope": ["read", "write"]}, ("read", "write")),
+        ({"scopes": ["read"]}, ("read",)),
+        ({"scope": ""}, None),
+        ({"scope": None}, None),
+        ({"scope": [1]}, None),
+        ({}, None),
+        ("text", None),
+    ],
+)
+def test_what_was_granted_is_what_the_answer_says(raw: Any, granted: tuple[str, ...] | None) -> None:
+    assert drift(raw).granted == granted
+
+
+def test_without_a_word_of_the_provider_nothing_is_missing() -> None:
+    assert (drift({}).missing, scope_drift(None, PROVIDER, None).missing) == ((), ())
+
+
+def test_what_is_needed_and_not_granted_is_missing() -> None:
+    assert drift({"scope": "read"}).missing == ("write",)
+    assert drift({"scope": "read write admin"}).missing == ()
+    assert drift({"scope": "read"}, "read", "admin").missing == ("admin",)
+
+
+def test_names_that_are_spelled_in_two_ways_are_one_scope() -> None:
+    graph = "https://graph.microsoft.com/Mail.Read"
+    assert drift({"scope": graph}, "mail.read", "openid").missing == ()
+    assert drift({"scope": "Mail.Read"}, graph, "https://graph.microsoft.com/.default").missing == ()
+    assert drift({"scope": graph}, "Mail.ReadWrite", "Read").missing == ("Mail.ReadWrite", "Read")
+
+
+def test_the_union_loses_nothing() -> None:
+    assert drift({"scope": "read admin"}).union == ("read", "write", "offline_access", "admin")
