@@ -94,10 +94,11 @@ rotation: venv-dev  ## keys rotated five times at 200 requests a second
 	@ROTATION_RATE=$${ROTATION_RATE:-200} ROTATION_CONNECTIONS=$${ROTATION_CONNECTIONS:-100} ROTATION_ROUNDS=$${ROTATION_ROUNDS:-5} \
 	  $(BIN)/pytest -v -s -p no:xdist --timeout 900 tests/journeys/test_key_rotation.py -k under_load
 
-check: venv-dev  ## style, types, floors and the catalog
+check: venv-dev  ## style, types, floors, dead code and the catalog
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@! $(BIN)/vulture | grep -E "unused (function|method|class|property|import)|unused variable '[A-Z][A-Z_]+'|unreachable" | grep -v ^tests/
 	@$(BIN)/gateway catalog lint
 
 docs: venv-dev  ## make the pages that come from code anew: the catalog's fields, auth modes, the JSON Schema
