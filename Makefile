@@ -98,7 +98,7 @@ check: venv-dev  ## style, types, floors, dead code and the catalog
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@! $(BIN)/vulture | grep -E "unused (function|method|class|property|import)|unused variable '[A-Z][A-Z_]+'|unreachable" | grep -v ^tests/
+	@found=$$($(BIN)/vulture) || [ $$? = 3 ] || exit 1; ! echo "$$found" | grep -E "unused (function|method|class|property|import)|unused variable '[A-Z][A-Z_]+'|unreachable" | grep -v ^tests/
 	@$(BIN)/gateway catalog lint
 
 docs: venv-dev  ## make the pages that come from code anew: the catalog's fields, auth modes, the JSON Schema
