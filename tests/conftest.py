@@ -13,12 +13,17 @@ from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_
 from tests.fakes.postgres import PostgresServer, migrated
 from tests.fakes.shared_start import share
 from tests.fakes.tracker import Tracker
-from tests.left_behind import pytest_runtest_makereport, pytest_runtest_protocol, pytest_runtest_teardown
+from tests.left_behind import (
+    pytest_collection,
+    pytest_runtest_makereport,
+    pytest_runtest_protocol,
+    pytest_runtest_teardown,
+)
 
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")  # an example may take as long as a busy machine needs
 
-__all__ = ["pytest_runtest_makereport", "pytest_runtest_protocol", "pytest_runtest_teardown"]
+__all__ = ["pytest_collection", "pytest_runtest_makereport", "pytest_runtest_protocol", "pytest_runtest_teardown"]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -27,6 +27,17 @@ _failed = pytest.StashKey[bool]()
 _spoiled: Final = set[str]()  # modules and sessions with one loop, in which a test has failed
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Hundreds of thousands of objects come to stay: looking through them again and again frees none."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield

@@ -221,12 +221,6 @@ class Provider(Shape):
     sunset: Sunset | None = None
     """The announced end of this API; `lint`, `check` and the guide warn of it."""
 
-    def setting_names(self) -> tuple[str, ...]:
-        """Names of a connection's settings, as `/providers` shows them under ``connection_configuration``."""
-        if self.connection_configuration is not None:
-            return tuple(self.connection_configuration)
-        return tuple(self.connection_config)
-
 
 # ── The JSON Schema of an entry, for editors: ``catalog/_schema.json``, which shipped files name in their first line.
 

@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Final, Literal, NamedTuple, Self, get_args
+from typing import Any, Final, Literal, NamedTuple, Self
 
 from gateway import clock
 from gateway.observe.masking import masked, masked_text
@@ -53,7 +53,6 @@ class AuditAction(StrEnum):
 
 
 ActorKind = Literal["key", "configured_key", "session", "browser", "operator", "system"]
-ACTOR_KINDS: Final[tuple[ActorKind, ...]] = get_args(ActorKind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,10 @@
 
 import contextlib
 import ctypes
-import os
 import resource
-import signal
 import sys
 from typing import Final
 
-PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 PR_SET_DUMPABLE: Final = 4
 
 
@@ -24,12 +21,6 @@ def hide_versions() -> None:
     from aiohttp import web_response
 
     web_response.SERVER_SOFTWARE = "gateway"  # type: ignore[attr-defined]  # a test sees that this is where it stands
-
-
-def end_with_parent(parent: int) -> bool:
-    """A worker whose parent was killed would serve on with nobody to stop it. False: that has happened already."""
-    _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    return os.getppid() == parent
 
 
 def _prctl(option: int, value: int) -> None:

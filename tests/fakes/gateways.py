@@ -138,7 +138,7 @@ def write_entry(folder: Path, name: str, entry: Mapping[str, Any]) -> None:
     (folder / "catalog").mkdir(exist_ok=True)
     file = folder / "catalog" / f"{name}.yaml"
     half = file.with_suffix(".half")
-    half.write_text(yaml.safe_dump(dict(entry), sort_keys=False))
+    half.write_text(yaml.dump(dict(entry), Dumper=yaml.CSafeDumper, sort_keys=False))
     half.replace(file)  # whole or not at all, since somebody may be watching
 
 

@@ -30,6 +30,20 @@ from tests.fakes.patience import PATIENCE_S
 PASSWORD = "database-password"
 # Nothing here outlives the tests, so nothing need reach the disk.
 SETTINGS = ("fsync=off", "full_page_writes=off", "max_connections=200", "shared_buffers=32MB", "log_min_messages=fatal")
+# TRUNCATE makes the files of every table and index again, which costs far more than to delete a test's few rows.
+EMPTY = """
+SET session_replication_role = replica;
+DO $$ DECLARE name text; BEGIN
+  FOREACH name IN ARRAY ARRAY[{tables}] LOOP
+    IF pg_relation_size(name::regclass) > 65536 THEN EXECUTE format('TRUNCATE %I CASCADE', name);
+    ELSIF pg_relation_size(name::regclass) > 0 THEN EXECUTE format('DELETE FROM %I', name);
+    END IF;
+  END LOOP;
+  PERFORM setval(format('%I.%I', schemaname, sequencename)::regclass, start_value, false)
+    FROM pg_sequences WHERE last_value IS NOT NULL;
+END $$;
+DROP TABLE IF EXISTS call_log, call_totals
+"""
 DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 
 
@@ -164,8 +178,8 @@ class PostgresServer:
     async def emptied(self, url: str) -> str:
         """`url`, a database with our tables, with nothing in them."""
         db = await asyncpg.connect(url)
-        tables = ", ".join(table.name for table in metadata.sorted_tables)
-        await db.execute(f"TRUNCATE {tables} RESTART IDENTITY CASCADE; DROP TABLE IF EXISTS call_log, call_totals")
+        tables = ", ".join(f"'{table.name}'" for table in metadata.sorted_tables)
+        await db.execute(EMPTY.format(tables=tables))
         await db.close()
         return url
 

@@ -21,7 +21,6 @@ from gateway.catalog.render import (
 from gateway.catalog.template import TemplateError, placeholders
 from gateway.catalog.template_places import Place
 from gateway.catalog.value import BadValue
-from gateway.documents.read_document import dotted
 
 JSON_KIND: Final = "application/json"
 FORM_KIND: Final = "application/x-www-form-urlencoded"
@@ -211,10 +210,6 @@ def proxied(
 
 def failed(checks: list[Check]) -> list[Check]:
     return [one for one in checks if not one.ok]
-
-
-def shown_place(place: Place) -> str:
-    return dotted(place) or "the entry"
 
 
 # ── Signatures as the far side checks them: OAuth 1.0 (RFC 5849 §3.2), JWTs (RFC 7515), and AWS's credential scope.

@@ -378,9 +378,12 @@ async def test_records_that_wait_to_be_written_are_written(telling: RunningGatew
         request_id = answer.headers[HEADER]
     await reloaded(telling)
     store = telling.runtime.store.call_log
+    written = None
     async with asyncio.timeout(PATIENCE_S):
-        while not (await store.find(OperationFilter("dev", request_id=request_id))).operations:
+        while not written:
             await asyncio.sleep(0.05)
+            written = (await store.find(OperationFilter("dev", request_id=request_id))).operations
+    assert [one.operation.connection_id for one in written] == ["c1"]
 
 
 async def test_page_memory_stays_reserved(telling: RunningGateway) -> None:

@@ -6,12 +6,13 @@ import sys
 from datetime import UTC, datetime
 
 import pytest
+from click.testing import CliRunner, Result
 
+from gateway.cli import main
 from gateway.records.operation import Operation
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.processes import ROOT
-from tests.gateway.cli.command import Ran, ran
 from tests.gateway.cli.examined import Examined
 
 
@@ -34,8 +35,8 @@ async def filled(running: RunningGateway, examined: Examined) -> Examined:
     return examined
 
 
-async def logs(of: Examined, *words: str) -> Ran:
-    return await asyncio.to_thread(ran, "logs", "-c", str(of.file), *words)
+async def logs(of: Examined, *words: str) -> Result:
+    return await asyncio.to_thread(CliRunner().invoke, main, ["logs", "-c", str(of.file), *words])
 
 
 async def test_a_table_newest_first(filled: Examined) -> None:
