@@ -7,6 +7,7 @@ the segment before. The part of the path that the provider's base address has al
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from gateway.access.key_policy import PLACES_TAKEN, WEBSOCKET, KeyRule
@@ -80,6 +81,7 @@ def tools_of(rules: Sequence[Sequence[KeyRule]], bases: Mapping[str, str | None]
     return made
 
 
+@lru_cache(maxsize=4096)
 def below_base(rule: KeyRule, base: str | None) -> tuple[str | PathArgument, ...] | None:
     """What of the rule's path follows `base`, with its arguments; None where the rule leads elsewhere."""
     parts = _parts(rule.written)
