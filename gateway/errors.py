@@ -78,6 +78,7 @@ Code = Literal[
     "upstream_timeout",
     "page_unreadable",
     "page_too_large",
+    "answer_not_shaped",
     "page_failed",
     "next_page_refused",
     # our own state

@@ -10,7 +10,8 @@
     scope, pace                            whether the key may come here, and how fast
     which_connection, upstream             which connection; the address and fields that leave
     paginate, policy                       a whole list?; the key's rules, against the request as it leaves
-    credentials, decompress, dry_run       adds the credential; decoding; shows instead of sending
+    credentials, decompress                adds the credential; decoding
+    shape, dry_run                         a part of the answer; shows instead of sending
     expectation, read_body, json_only      invites a body; reads one whole; JSON only
 
 Always true: a link decides nothing that the fast path decides otherwise: both call the same functions. The folder is

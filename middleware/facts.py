@@ -10,7 +10,7 @@ from gateway.http.content_coding import Decoder
 from gateway.http.proxy_options import ProxyOptions
 from gateway.records.access import Capability, Environment
 from gateway.records.connecting import ConnectSession
-from gateway.records.proxied_call import Paging, Timing, UpstreamRequest
+from gateway.records.proxied_call import AnswerShape, Paging, Timing, UpstreamRequest
 from gateway.records.trace import CallTrace, trace_id_in
 
 REQUEST_ID = web.RequestKey("request_id", str)  # request_id
@@ -26,6 +26,7 @@ ASKED = web.RequestKey("asked", ProxyOptions)  # connection
 CONNECTION = web.RequestKey("connection", Opened)  # connection
 UPSTREAM = web.RequestKey("upstream", UpstreamRequest)  # upstream, then credentials writes into it
 PAGING = web.RequestKey("paging", Paging)  # paginate; absent: one answer is passed on as it is
+SHAPE = web.RequestKey("shape", AnswerShape)  # shape; absent: all of the answer is wanted
 DECODER = web.RequestKey("decoder", Decoder)  # decompress; absent: bytes pass as they are
 
 

@@ -18,6 +18,7 @@ from gateway.middleware.policy import policy
 from gateway.middleware.request_id import request_id
 from gateway.middleware.scope import scope
 from gateway.middleware.session_token import session_or_key, session_token
+from gateway.middleware.shape import shape
 from gateway.middleware.strict import strict
 from gateway.middleware.upstream import upstream
 from gateway.middleware.which_connection import connection
@@ -41,7 +42,7 @@ SHOWN = Chain(*CALLED, session_or_key, acting, scope, pace, json_only)
 CONNECTING = Chain(*CALLED, session_token, acting, json_only)
 
 # The customer's requests on their way to a provider.
-SENT = (scope, pace, connection, upstream, paginate, policy, credentials, decompress, dry_run, invite_body)
+SENT = (scope, pace, connection, upstream, paginate, policy, credentials, decompress, shape, dry_run, invite_body)
 PROXY = Chain(*CALLED, bearer_key, *SENT)
 
 # The same by an address that names key and connection, for clients that know no headers of ours.

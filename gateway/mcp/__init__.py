@@ -3,7 +3,6 @@
     mcp_messages     the protocol without I/O: JSON-RPC, the revisions of 2025 and 2026-07-28, results and errors
     tool_list        a key's rules as tools: names, arguments, schemas, annotations; search among many
     tool_calls       from a tool's arguments to the request that it makes, and to the connection that it is for
-    json_select      JMESPath on an answer, with a cost that is known before
     tool_results     an answer as a tool's result, cut to what a model can take; refusals in plain text
     kept_answers     whole answers behind links, for minutes and for one key
     in_process_call  a call through the route and the chain of /proxy, without a socket

@@ -30,9 +30,9 @@ from gateway.connections.opened import Opened
 from gateway.egress.page_memory import NoPageMemory, Reservation
 from gateway.errors import Forbidden, GatewayError, InvalidRequest
 from gateway.generation import Generation
+from gateway.http.json_select import UnfitExpression, parsed
 from gateway.mcp import mcp_messages as rpc
 from gateway.mcp.in_process_call import CollectedAnswer, call_in_process
-from gateway.mcp.json_select import UnfitExpression, parsed
 from gateway.mcp.kept_answers import KEPT_S, KeptAnswers
 from gateway.mcp.mcp_messages import Reply, RpcError, RpcNotification, RpcRequest
 from gateway.mcp.tool_calls import ToolCall, UnfitArguments, chosen, of_api, of_rule

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from gateway.access.key_policy import PLACES_TAKEN, RESERVED_NAMES, WEBSOCKET, KeyRule
@@ -140,6 +141,7 @@ def _operation_tool(rule: OperationRule, place: OperationPlace, taken: set[str])
     )
 
 
+@lru_cache(maxsize=4096)
 def below_base(rule: KeyRule | OperationRule, base: str | None) -> tuple[str | PathArgument, ...] | None:
     """What of the rule's path follows `base`, with its arguments; None where the rule leads elsewhere."""
     parts = _parts(rule.written)

@@ -71,6 +71,7 @@ _BY_STATUS: Final[Mapping[int, tuple[Code, ...]]] = {
         "upstream_protocol",
         "page_unreadable",
         "page_too_large",
+        "answer_not_shaped",
         "page_failed",
         "next_page_refused",
     ),
@@ -136,6 +137,7 @@ PROXIED: Final[tuple[Code, ...]] = (
     "upstream_protocol",
     "page_unreadable",
     "page_too_large",
+    "answer_not_shaped",
     "busy",
     "upstream_timeout",
 )

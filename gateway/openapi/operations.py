@@ -163,6 +163,12 @@ ON_BEHALF: Final = (
     Param("Gateway-Dry-Run", "`true`: show the request, send nothing.", {"type": "string", "enum": ["true", "false"]}),
     PAGED,
     Param("Gateway-Paginate-From", "The cursor of such an answer."),
+    Param("Gateway-Select", "A JMESPath expression: only this of a JSON answer."),
+    Param(
+        "Gateway-Max-Bytes",
+        "At most so many bytes of the answer, cut by whole values.",
+        {"type": "integer", "minimum": 100, "maximum": 1 << 20},
+    ),
 )
 BY_ADDRESS: Final = ON_BEHALF[2:]
 SEARCH_LOGS: Final = (

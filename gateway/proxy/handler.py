@@ -21,6 +21,7 @@ from gateway.proxy.page_fetch import PageAttempts
 from gateway.proxy.paged_answer import page_stream, pass_pages
 from gateway.proxy.passed_answer import AnswerBody, PassedAnswer, answer_of, body_of, signed, switched
 from gateway.proxy.posted_list import posted_list
+from gateway.proxy.shaped_answer import is_shaped, shaped_answer
 from gateway.proxy.upgrade_tunnel import Tunnel
 from gateway.runtime import generation_of
 
@@ -58,6 +59,12 @@ async def forward(request: web.Request) -> web.StreamResponse:
                 await pass_pages(request, exchange, answer, upload, watch, limit_s, listed)
                 return answer
             body = await body_of(request, exchange)
+            if upgrade is None and is_shaped(request, exchange):
+                answer, content = await shaped_answer(request, exchange, body, watch, attempts.count)
+                await answer.prepare(request)
+                await answer.write(content)
+                await answer.write_eof()
+                return answer
             answer = signed(answer_of(request, exchange, decoded=body.decoder is not None), request, attempts.count)
             if upgrade is not None:
                 answer.force_close()  # the connection is no longer read as HTTP

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from multidict import CIMultiDict
 
@@ -14,6 +14,14 @@ from gateway.records.provider_call import ClientIdentity
 from gateway.records.trace import CallTrace
 
 # ── The request in the making: what will be sent to the provider. The one mutable record.
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerShape:
+    """What of an answer the caller wants. `select`: a JMESPath expression as it was parsed, None for all; at most `max_bytes`."""
+
+    select: Any
+    max_bytes: int
 
 
 @dataclass(slots=True)

@@ -561,6 +561,15 @@ async def _(stage: Stage) -> None:
     assert '{"n":1}' in (await stage.fine("GET", "/proxy/list", **right)).replace(" ", "")
 
 
+@plays("answer_not_shaped")
+async def _(stage: Stage) -> None:
+    wrong = stage.on_behalf("keyed", **{"Gateway-Select": "length(`1`)"})
+    result = await stage.refused("answer_not_shaped", 502, "GET", "/proxy/list", **wrong)
+    assert result["payload"] == {"reason": "select"}
+    right = stage.on_behalf("keyed", **{"Gateway-Select": "items[0].n"})
+    assert await stage.fine("GET", "/proxy/list", **right) == 1
+
+
 @plays("not_ready")
 async def _(stage: Stage) -> None:
     stage.gateway.runtime.serving = False

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from gateway.http.json_select import UnfitExpression, parsed, selected, values_in
 from gateway.mcp import mcp_messages as mcp
-from gateway.mcp.json_select import UnfitExpression, parsed, selected, values_in
 from gateway.mcp.tool_results import provider_result
 from gateway.records.proxied_call import ExchangeRecord
 from tests.fakes.agents import CONNECT, Agents, text_of

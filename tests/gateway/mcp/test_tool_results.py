@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.mcp.json_select import UnfitExpression, growth, parsed, selected, values_in
+from gateway.http.json_select import UnfitExpression, growth, parsed, selected, values_in
 from gateway.mcp.tool_results import provider_result
 
 JSON = "application/json; charset=utf-8"

@@ -1,0 +1,138 @@
+"""A provider's answer made small: selected by JMESPath, and cut to so many bytes, but never to half a JSON. No I/O.
+
+For tools of the agent door and for ``Gateway-Select`` and ``Gateway-Max-Bytes`` of a proxied call.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from jmespath.parser import ParsedResult
+
+from gateway.http.json_select import MOST_VALUES, UnfitExpression, selected, values_in
+from gateway.off_loop import INLINE_BYTES
+
+_NOT_TEXT: Final = (
+    "image/",
+    "audio/",
+    "video/",
+    "font/",
+    "application/octet-stream",
+    "application/zip",
+    "application/pdf",
+)
+
+
+@dataclass(slots=True)
+class ShapedBody:
+    """`text`: what is left of an answer; of a JSON answer (`of_json`) also its `value`.
+
+    `whole`: all that was asked for is in it, else `cut_to` says how much. `is_text`: False for files and pictures, of
+    which nothing is shown. `unselected`: there was an expression, and the answer is no JSON. `fault`: why the expression does
+    not fit.
+    """
+
+    text: str
+    value: Any = None
+    whole: bool = True
+    of_json: bool = False
+    is_text: bool = True
+    unselected: bool = False
+    cut_to: str = ""
+    fault: str = ""
+
+
+def shaped_body(media_type: str, body: bytes, select: ParsedResult | None, max_bytes: int) -> ShapedBody:
+    """`body` with at most `max_bytes` bytes: a JSON answer selected and cut by whole values, a text at a character."""
+    if not body:
+        return ShapedBody("")
+    kind = media_type.partition(";")[0].strip().lower()
+    if kind.startswith(_NOT_TEXT):
+        return ShapedBody("", whole=False, is_text=False)
+    if ("json" in kind or body[:1] in (b"{", b"[")) and values_in(body) <= MOST_VALUES:
+        try:
+            return _json(_document(body), body, select, max_bytes)
+        except (ValueError, RecursionError):
+            pass  # no JSON, or numbers that JSON does not have: a text like any other
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return ShapedBody("", whole=False, is_text=False)
+    if len(body) <= max_bytes:
+        return ShapedBody(text, unselected=select is not None)
+    part = body[:max_bytes].decode(errors="ignore")
+    cut_to = f"first {len(part.encode())}"
+    return ShapedBody(part, whole=False, unselected=select is not None, cut_to=cut_to)
+
+
+def _document(body: bytes) -> Any:
+    """Raises ValueError. Half a surrogate pair, which no answer of ours may hold, becomes a question mark."""
+    document = json.loads(body)
+    if b"\\ud" in body or b"\\uD" in body:
+        document = json.loads(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"))
+    return document
+
+
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _json(document: Any, body: bytes, select: ParsedResult | None, max_bytes: int) -> ShapedBody:
+    """Raises ValueError for numbers that JSON does not have."""
+    if select is not None:
+        try:
+            document = selected(select, document, values_in(body))
+        except UnfitExpression as fault:
+            return ShapedBody("", whole=False, fault=str(fault))
+    whole = _within(document, max_bytes, small=select is None and len(body) <= INLINE_BYTES)
+    if whole is not None:
+        return ShapedBody(whole, document, of_json=True)
+    return _first_part(document, max_bytes)
+
+
+def _within(value: Any, max_bytes: int, *, small: bool = False) -> str | None:
+    """`value` as compact JSON, if that has no more bytes. Unless it is `small`, encoding stops where it has more: a selection
+    may be larger than its answer."""
+    pieces: list[str] = []
+    size = 0
+    for piece in (_ENCODER.encode(value),) if small else _ENCODER.iterencode(value):
+        size += len(piece.encode())
+        if size > max_bytes:
+            return None
+        pieces.append(piece)
+    return "".join(pieces)
+
+
+def _first_part(document: Any, max_bytes: int) -> ShapedBody:
+    """As many whole items as fit of the list, or of the longest list among an object's members."""
+    if isinstance(document, list):
+        items = _items_within(document, max_bytes)
+        if items:
+            return _cut(items, f"{len(items)} of {len(document)} items")
+    if isinstance(document, dict):
+        lists = {name: value for name, value in document.items() if isinstance(value, list) and value}
+        name = max(lists, key=lambda one: len(lists[one]), default=None)
+        if name is not None:
+            rest = {other: [] if other == name else value for other, value in document.items()}
+            head = _within(rest, max_bytes)
+            items = _items_within(lists[name], max_bytes - len(head.encode())) if head is not None else []
+            if items:
+                return _cut({**document, name: items}, f"{len(items)} of {len(lists[name])} of '{name[:64]}'")
+        names = _items_within(list(document), max_bytes // 2)
+        return _cut({"members": names}, "only the names of its members")
+    return _cut(None, "nothing")
+
+
+def _items_within(items: list[Any], max_bytes: int) -> list[Any]:
+    taken: list[Any] = []
+    left = max_bytes - 2
+    for item in items:
+        text = _within(item, max(left, 0))
+        if text is None:
+            break
+        left -= len(text.encode()) + 1
+        taken.append(item)
+    return taken
+
+
+def _cut(value: Any, cut_to: str) -> ShapedBody:
+    return ShapedBody(_ENCODER.encode(value), value, whole=False, of_json=True, cut_to=cut_to)

@@ -1,0 +1,134 @@
+"""An answer of which the caller wants a part: read within bounds, selected and cut, sent as one JSON or text."""
+
+from datetime import timedelta
+from typing import Any, Final
+
+from aiohttp import hdrs, web
+
+from gateway import clock
+from gateway.egress.page_memory import NoPageMemory, Reservation
+from gateway.egress.provider_exchange import ProviderExchange
+from gateway.errors import Unavailable, UpstreamFailed
+from gateway.http.passed_head import printable
+from gateway.middleware.facts import CALLER, SHAPE
+from gateway.off_loop import INLINE_BYTES, off_loop
+from gateway.proxy.exchange_watch import ExchangeWatch
+from gateway.proxy.passed_answer import BODY_AS_IT_IS, AnswerBody, PassedAnswer, answer_of, is_live, signed, values
+from gateway.runtime import RUNTIME, generation_of
+from gateway.text import counted
+
+CUT: Final = "Gateway-Cut"
+MOST_ANSWER: Final = 8 << 20  # that is held to be looked at
+FORMS: Final = 3  # an answer is held as it came, as values, and as the text that leaves
+COME_BACK_S: Final = 5
+_OF_THE_WHOLE: Final = (
+    "ETag",
+    "Content-MD5",
+    "Digest",
+    "Content-Digest",
+    "Repr-Digest",
+    "Accept-Ranges",
+    "Content-Length",
+)
+
+
+def is_shaped(request: web.Request, exchange: ProviderExchange) -> bool:
+    """Whether a part of this answer is wanted. Errors, redirects and answers without a body pass as they are."""
+    ok = 200 <= exchange.status < 300 and exchange.status not in BODY_AS_IT_IS
+    return ok and SHAPE in request and request.method != hdrs.METH_HEAD
+
+
+async def shaped_answer(
+    request: web.Request, exchange: ProviderExchange, body: AnswerBody, watch: ExchangeWatch, attempts: int
+) -> tuple[PassedAnswer, bytes]:
+    """The answer and its whole body. Raises UpstreamFailed ``answer_not_shaped``; Unavailable ``busy`` where memory is short."""
+    from gateway.http.shaped_body import shaped_body  # loaded with the first such call
+
+    wish, media_type = request[SHAPE], (values(exchange.headers, "content-type") or [""])[0]
+    if is_live(exchange.headers):
+        raise _unfit(f"is a stream ({media_type}), which has no end to wait for", "stream")
+    held = HeldAnswer(request, watch)
+    try:
+        whole = await held.read(body)
+        arguments = media_type, whole, wish.select, wish.max_bytes
+        if len(whole) > INLINE_BYTES:
+            shaped = await off_loop(request[CALLER].share, shaped_body, *arguments)
+        else:
+            shaped = shaped_body(*arguments)
+        if shaped.fault:
+            raise _unfit(f"does not fit Gateway-Select: {shaped.fault}".rstrip("."), "select")
+        if shaped.unselected:
+            raise _unfit("is no JSON, so Gateway-Select cannot be used", "not_json")
+        if not shaped.is_text and wish.select is None and len(whole) <= wish.max_bytes:
+            content, as_it_is = whole, True
+        elif not shaped.is_text:
+            raise _unfit(
+                f"has {counted(len(whole), 'byte')} of {media_type or 'no named type'}, which cannot be cut",
+                "too_large",
+            )
+        else:
+            content, as_it_is = shaped.text.encode(), not shaped.of_json
+    finally:
+        held.release()
+    answer = answer_of(request, exchange, decoded=True)
+    for name in _OF_THE_WHOLE:
+        answer.headers.popall(name, None)
+    if not as_it_is:
+        answer.headers[hdrs.CONTENT_TYPE] = "application/json"
+    if not shaped.whole and shaped.is_text:
+        answer.headers[CUT] = printable(f"{shaped.cut_to}; {counted(len(whole), 'byte')}")
+    answer.length_of(content)
+    return signed(answer, request, attempts), content
+
+
+def _unfit(what: str, reason: str) -> UpstreamFailed:
+    payload: dict[str, Any] = {"reason": reason}
+    return UpstreamFailed("answer_not_shaped", f"The provider's answer {what}. The request was sent.", payload=payload)
+
+
+class HeldAnswer:
+    """A body in memory, of what all paged and shaped calls have in common."""
+
+    def __init__(self, request: web.Request, watch: ExchangeWatch) -> None:
+        self._request = request
+        self._watch = watch
+        self._reserved: Reservation | None = None
+
+    async def read(self, body: AnswerBody) -> bytes:
+        """All of it, decoded."""
+        content = bytearray()
+        parts = body.first
+        while parts is not None:
+            for part in parts:
+                content += part
+                if len(content) > MOST_ANSWER:
+                    raise _unfit(f"has more than {MOST_ANSWER >> 20} MiB; ask for less of it", "too_large")
+            if len(content) > INLINE_BYTES and self._reserved is None:
+                await self._reserve()
+            following = await body.next()
+            self._watch.moved()
+            if following is None:
+                break
+            parts = following
+        return bytes(content)
+
+    def release(self) -> None:
+        if self._reserved is not None:
+            self._reserved.release()
+
+    async def _reserve(self) -> None:
+        runtime, wait_s = self._request.app[RUNTIME], generation_of(self._request).config.egress.limits.wait_s
+        try:
+            with self._watch.resting():
+                share = self._request[CALLER].share
+                self._reserved = await runtime.page_memory.reserve(share, FORMS * MOST_ANSWER, wait_s)
+        except NoPageMemory:
+            retry_at = clock.now() + timedelta(seconds=COME_BACK_S)
+            payload = {"reason": "too_many_pages", "retry_at": retry_at.isoformat(timespec="milliseconds")}
+            raise Unavailable(
+                "busy",
+                "Paged and shaped calls hold all the memory that they may (egress.page_memory_bytes). Send fewer at once, or "
+                f"come back in {COME_BACK_S} s.",
+                payload=payload,
+                retry_after_s=COME_BACK_S,
+            ) from None

@@ -1,0 +1,50 @@
+"""What an MCP call costs in CPU, beside the same POST through /proxy, in one run."""
+
+import json
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from aiohttp import web
+
+from tests.fakes.agents import agents
+
+CALLS = 60
+ROUNDS = 5
+MOST = 5.0  # client and provider are in this process and count on both sides; docs/performance.md has it without them
+PAGE = json.dumps({"items": [{"key": f"A-{n}", "summary": "an issue with a title of some length"} for n in range(20)]})
+
+
+async def test_a_call_costs_no_multiple_of_the_same_post(tmp_path: Path) -> None:
+    async with agents(tmp_path) as door:
+
+        async def answer(_: web.Request) -> web.Response:
+            return web.Response(text=PAGE, content_type="application/json")
+
+        door.provider.answering = answer
+        key = await door.key("POST /base/v1/issue/{issue}/comment as comment")
+        body = {"text": "x" * 600}
+        names = {"Provider-Config-Key": "lane", "Connection-Id": "c1"}
+        headers = {"Authorization": f"Bearer {key}", **names}
+
+        async def posted() -> None:
+            url = f"{door.running.url}/proxy/issue/A-1/comment"
+            async with door.running.http.post(url, json=body, headers=headers) as response:
+                assert response.status == 200
+                await response.read()
+
+        async def called() -> None:
+            result = await door.call(key, "comment", {"issue": "A-1", "body": body})
+            assert result["isError"] is False
+
+        await _spent(posted), await _spent(called)
+        ratios = [await _spent(called) / await _spent(posted) for _ in range(ROUNDS)]
+    assert median(ratios) < MOST, ratios
+
+
+async def _spent(send: Any) -> float:
+    began = time.process_time()
+    for _ in range(CALLS):
+        await send()
+    return time.process_time() - began

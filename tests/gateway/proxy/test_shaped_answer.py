@@ -1,0 +1,125 @@
+"""``Gateway-Select`` and ``Gateway-Max-Bytes``: a part of a provider's answer over plain HTTP."""
+
+import gzip
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.fakes.agents import Agents, agents
+
+ISSUES: dict[str, Any] = {
+    "total": 300,
+    "issues": [{"key": f"A-{n}", "fields": {"status": {"name": "Open"}, "text": "x" * 200}} for n in range(300)],
+}
+MIB = 1 << 20
+
+
+@pytest.fixture
+async def door(tmp_path: Path) -> AsyncIterator[Agents]:
+    async with agents(tmp_path) as made:
+        yield made
+
+
+async def asked(door: Agents, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
+    headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    async with door.running.proxied("c1", "/search", method, integration="lane", headers=headers) as answer:
+        return answer.status, dict(answer.headers), await answer.read()
+
+
+def provides(door: Agents, body: bytes, **more: Any) -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(body=body, **{"content_type": "application/json", **more})
+
+    door.provider.answering = answer
+
+
+async def test_the_selected_fields_come_back_and_nothing_else(door: Agents) -> None:
+    headers = {"ETag": '"1"', "Content-Encoding": "gzip"}
+    provides(door, gzip.compress(json.dumps(ISSUES).encode()), headers=headers)
+    status, fields, body = await asked(door, Gateway_Select="issues[?key=='A-7'].{key: key, state: fields.status.name}")
+    assert (status, body) == (200, b'[{"key":"A-7","state":"Open"}]')
+    assert fields["Content-Length"] == str(len(body))
+    assert not {"ETag", "Content-Encoding", "Gateway-Cut"} & set(fields)
+    assert fields["Gateway-Attempts"] == "1"
+
+
+async def test_a_list_is_cut_to_whole_items(door: Agents) -> None:
+    provides(door, json.dumps(ISSUES).encode())
+    status, fields, body = await asked(door, Gateway_Max_Bytes="5000")
+    left = json.loads(body)
+    assert (status, left["total"]) == (200, 300)
+    assert 10 < len(left["issues"]) < 30
+    assert len(body) <= 5000
+    assert fields["Gateway-Cut"].startswith(f"{len(left['issues'])} of 300 of 'issues'; ")
+
+
+async def test_what_fits_passes_byte_for_byte_and_so_do_errors(door: Agents) -> None:
+    provides(door, b"\x89PNG\x00", content_type="image/png")
+    assert (await asked(door, Gateway_Max_Bytes="5000"))[2] == b"\x89PNG\x00"
+    provides(door, b'{ "error": "no" }', status=404)
+    status, fields, body = await asked(door, Gateway_Select="issues")
+    assert (status, body) == (404, b'{ "error": "no" }')
+    assert "Gateway-Error" not in fields
+
+
+@pytest.mark.parametrize(
+    ("body", "media_type", "wish", "reason"),
+    [
+        (b"\x89PNG\x00" * 100, "image/png", {"Gateway_Max_Bytes": "100"}, "too_large"),
+        (b"plain", "text/plain", {"Gateway_Select": "a"}, "not_json"),
+        (b'{"a": 1}', "application/json", {"Gateway_Select": "length(a)"}, "select"),
+        (b"data: 1\n\n", "text/event-stream", {"Gateway_Select": "a"}, "stream"),
+    ],
+)
+async def test_what_cannot_be_shaped_is_an_error_that_says_why(
+    door: Agents, body: bytes, media_type: str, wish: dict[str, str], reason: str
+) -> None:
+    provides(door, body, content_type=media_type)
+    status, fields, text = await asked(door, **wish)
+    assert (status, fields["Gateway-Error"]) == (502, "answer_not_shaped")
+    assert json.loads(text)["error"]["payload"] == {"reason": reason}
+    assert door.running.runtime.page_memory.reserved == 0
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        {"Gateway_Select": "issues["},
+        {"Gateway_Select": "x" * 600},
+        {"Gateway_Max_Bytes": "99"},
+        {"Gateway_Max_Bytes": "2000000"},
+        {"Gateway_Max_Bytes": "many"},
+        {"Gateway_Select": "a", "Gateway_Paginate": "all; type=link; link_rel=next"},
+    ],
+)
+async def test_a_wrong_wish_is_refused_before_anything_is_sent(door: Agents, wish: dict[str, str]) -> None:
+    status, fields, _ = await asked(door, **wish)
+    assert (status, fields["Gateway-Error"]) == (400, "invalid_headers")
+    assert door.provider.calls == []
+
+
+@pytest.mark.parametrize("wish", [{"Gateway_Select": "a"}, {"Gateway_Max_Bytes": "20000"}])
+async def test_of_an_answer_of_100_mb_little_is_read(door: Agents, wish: dict[str, str]) -> None:
+    sent = 0
+
+    async def huge(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        for _ in range(100):
+            await response.write(b"[" + b"1," * (MIB // 2))
+            sent += MIB
+        return response
+
+    door.provider.answering = huge
+    status, fields, text = await asked(door, **wish)
+    assert (status, fields["Gateway-Error"]) == (502, "answer_not_shaped")
+    assert json.loads(text)["error"]["payload"]["reason"] == "too_large"
+    assert sent < 50 * MIB
+    memory = door.running.runtime.page_memory
+    assert memory.reserved == 0
+    assert memory.most <= 24 * MIB
