@@ -18,6 +18,7 @@ from tools.catalog_from_facts.entries import entry_of
 from tools.catalog_from_facts.further import further_facts
 from tools.catalog_from_facts.heirs import FAMILIES, as_heir
 from tools.catalog_from_facts.yaml_text import written
+from tools.evidence.by_hand import entry_evidence
 
 ROOT: Final = Path(__file__).parents[2]
 SCHEMA_LINE: Final = "# yaml-language-server: $schema=./_schema.json\n"
@@ -68,9 +69,27 @@ def catalog_texts(
     if strangers:
         raise SystemExit(f"corrections of providers that are not made here: {', '.join(sorted(strangers))}")
     entries = {name: _said(name, made, corrections, hand_made) for name in made}
+    _bear_out(entries, hand_made)
     return {
         name: written(entry, f"{SCHEMA_LINE}{MADE}{name}.yaml\n" + _remark(entry)) for name, entry in entries.items()
     }
+
+
+def _bear_out(entries: dict[str, Entry], hand_made: Mapping[str, Entry]) -> None:
+    """Give each its `evidence`, in place of names of sources, which bear out nothing in particular."""
+    for entry in entries.values():
+        pages = [one for one in entry.pop("sources", None) or [] if "://" in one]
+        entry.pop("provenance", None)
+        entry.pop("review", None)
+        if pages:
+            entry["sources"] = pages
+    plain = {name: {key: value for key, value in one.items() if not key.endswith("#")} for name, one in entries.items()}
+    values = {**hand_made, **plain}
+    for name, entry in entries.items():
+        if "sources" in values.get(entry.get("alias", ""), {}):
+            entry.setdefault("sources", None)
+        if evidence := entry_evidence(name, values):
+            entry["evidence"] = evidence
 
 
 def _said(name: str, made: Mapping[str, Entry], corrections: Corrections, hand_made: Mapping[str, Entry]) -> Entry:
