@@ -133,7 +133,8 @@ class AccountForm(Shape):
     headers: dict[str, str] = Field(default_factory=dict)
     """Header fields of that call, templates allowed; they replace those of `proxy.headers`."""
     id: str | None = None
-    """Dotted path to what never changes for one account. A reconnect with another one is refused."""
+    """Dotted path to what never changes for one account. A reconnect with another one is refused. Absent: the subject of an
+    `id_token`."""
     label: list[str] = Field(default_factory=list)
     """Dotted paths to what people know the account by; the first that is there is taken."""
     settings: dict[str, str] = Field(default_factory=dict)

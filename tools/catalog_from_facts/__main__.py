@@ -17,12 +17,14 @@ from tools.catalog_from_facts.corrections import Corrections, load_corrections
 from tools.catalog_from_facts.entries import entry_of
 from tools.catalog_from_facts.further import further_facts
 from tools.catalog_from_facts.heirs import FAMILIES, as_heir
+from tools.catalog_from_facts.proofs import with_proof
 from tools.catalog_from_facts.yaml_text import written
 from tools.evidence.by_hand import entry_evidence
 
 ROOT: Final = Path(__file__).parents[2]
 SCHEMA_LINE: Final = "# yaml-language-server: $schema=./_schema.json\n"
 Entry = dict[str, Any]
+NO_PROOFS: Final[Mapping[str, Any]] = {}
 MADE: Final = "# Made from facts; correct it in tools/corrections/"
 
 
@@ -30,7 +32,10 @@ def main() -> int:
     """0, also where nothing changed; 1 with ``--check`` where something would."""
     asked = _arguments().parse_args()
     facts = all_facts(asked.facts)
-    texts = catalog_texts(facts, load_corrections(asked.corrections), by_hand(asked.catalog))
+    proofs = (
+        {} if asked.facts.is_file() else json.loads((asked.facts / "verification-account.json").read_text())["facts"]
+    )
+    texts = catalog_texts(facts, load_corrections(asked.corrections), by_hand(asked.catalog), proofs)
     there = {path.stem: path for path in asked.catalog.glob("*.yaml") if is_made(path)}
     changed = [name for name, text in texts.items() if name not in there or there[name].read_text("utf-8") != text]
     gone = sorted(set(there) - set(texts))
@@ -57,11 +62,16 @@ def _of_folder(folder: Path) -> list[dict[str, Any]]:
 
 
 def catalog_texts(
-    facts: list[dict[str, Any]], corrections: Corrections, hand_made: Mapping[str, Entry]
+    facts: list[dict[str, Any]],
+    corrections: Corrections,
+    hand_made: Mapping[str, Entry],
+    proofs: Mapping[str, Any] = NO_PROOFS,
 ) -> dict[str, str]:
     """The file of every provider in `facts`, by name; those in `hand_made` and those left out are not among them."""
     made = {
-        one["name"]: entry_of(one)
+        one["name"]: with_proof(
+            one["name"], entry_of(one), proofs.get(one["name"]), corrections.entries.get(one["name"], {})
+        )
         for one in facts
         if one["name"] not in hand_made and one["name"] not in corrections.left_out
     }
