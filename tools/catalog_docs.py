@@ -30,7 +30,7 @@ _BLOCK = re.compile(r"(<!-- begin: (?P<name>[\w: -]+) -->\n).*?(<!-- end -->)", 
 SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "identity": (
         "name", "display_name", "logo_url", "categories", "alias", "family", "docs", "docs_connect", "homepage",
-        "setup_guide_url", "evidence", "provenance", "review", "sources", "sunset",
+        "setup_guide_url", "setup", "evidence", "provenance", "review", "sources", "sunset",
     ),
     "connection": (
         "auth_mode", "credentials", "assertion_option", "connection_configuration", "connection_config", "alternatives",

@@ -19,6 +19,7 @@ from gateway.catalog.provider_parts import (
     RequestSigning,
     Retry,
     Setting,
+    Setup,
     Shape,
     Signature,
     Step,
@@ -43,6 +44,7 @@ __all__ = [
     "RequestSigning",
     "Retry",
     "Setting",
+    "Setup",
     "Shape",
     "Signature",
     "Step",
@@ -96,6 +98,8 @@ class Provider(Shape):
     """The product's own page."""
     setup_guide_url: str | None = None
     """A page for the operator: how to register the app at the provider."""
+    setup: Setup | None = None
+    """What to do in the provider's developer console, step by step."""
 
     alias: str | None = None
     """Another entry that this one inherits from, field by field; `null` takes an inherited field away."""

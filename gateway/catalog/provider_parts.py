@@ -388,6 +388,26 @@ class WebhookSignature(Shape):
     """What else to know, in words."""
 
 
+# ── How an operator registers an app at the provider.
+
+
+class Setup(Shape):
+    """What to do in the provider's developer console. The guide page shows it with the callback address of this gateway."""
+
+    console: str
+    """Address of the console."""
+    app_type: str | None = None
+    """Which kind of app to register, as the console calls it."""
+    steps: list[str] = Field(min_length=1)
+    """What to do there, in order."""
+    blocks_production: list[str] = Field(default_factory=list)
+    """What keeps other people than the app's owner from connecting, until something is done."""
+    date: str = Field(pattern=r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+    """When this was written down. Consoles change."""
+    sources: list[str] = Field(default_factory=list)
+    """Pages that were read for it; absent: general knowledge that nobody looked up."""
+
+
 # ── When the provider, or this API of it, ends.
 
 

@@ -188,6 +188,7 @@ async def guide(request: web.Request) -> web.Response:
     return page(
         request,
         "guide.html",
+        script=True,
         provider=provider,
         shown=generation.catalog.shown(name, public_url),
         trust=TRUST.get(provider.trust() or "", "Nobody says where its facts come from."),

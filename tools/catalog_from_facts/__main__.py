@@ -18,13 +18,14 @@ from tools.catalog_from_facts.entries import entry_of
 from tools.catalog_from_facts.further import further_facts
 from tools.catalog_from_facts.heirs import FAMILIES, as_heir
 from tools.catalog_from_facts.proofs import with_proof
+from tools.catalog_from_facts.setups import setups
 from tools.catalog_from_facts.yaml_text import written
 from tools.evidence.by_hand import entry_evidence
 
 ROOT: Final = Path(__file__).parents[2]
 SCHEMA_LINE: Final = "# yaml-language-server: $schema=./_schema.json\n"
 Entry = dict[str, Any]
-NO_PROOFS: Final[Mapping[str, Any]] = {}
+NOTHING: Final[Mapping[str, Any]] = {}
 MADE: Final = "# Made from facts; correct it in tools/corrections/"
 
 
@@ -32,10 +33,11 @@ def main() -> int:
     """0, also where nothing changed; 1 with ``--check`` where something would."""
     asked = _arguments().parse_args()
     facts = all_facts(asked.facts)
-    proofs = (
-        {} if asked.facts.is_file() else json.loads((asked.facts / "verification-account.json").read_text())["facts"]
+    proofs = {} if asked.facts.is_file() else _read(asked.facts / "verification-account.json")["facts"]
+    consoles = {} if asked.facts.is_file() else setups(_read(asked.facts / "setup-steps.json"))
+    texts = catalog_texts(
+        facts, load_corrections(asked.corrections), by_hand(asked.catalog), proofs=proofs, consoles=consoles
     )
-    texts = catalog_texts(facts, load_corrections(asked.corrections), by_hand(asked.catalog), proofs)
     there = {path.stem: path for path in asked.catalog.glob("*.yaml") if is_made(path)}
     changed = [name for name, text in texts.items() if name not in there or there[name].read_text("utf-8") != text]
     gone = sorted(set(there) - set(texts))
@@ -47,6 +49,10 @@ def main() -> int:
     for name in gone:
         there[name].unlink()
     return 0
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def all_facts(place: Path) -> list[dict[str, Any]]:
@@ -65,7 +71,9 @@ def catalog_texts(
     facts: list[dict[str, Any]],
     corrections: Corrections,
     hand_made: Mapping[str, Entry],
-    proofs: Mapping[str, Any] = NO_PROOFS,
+    *,
+    proofs: Mapping[str, Any] = NOTHING,
+    consoles: Mapping[str, Any] = NOTHING,
 ) -> dict[str, str]:
     """The file of every provider in `facts`, by name; those in `hand_made` and those left out are not among them."""
     made = {
@@ -75,6 +83,9 @@ def catalog_texts(
         for one in facts
         if one["name"] not in hand_made and one["name"] not in corrections.left_out
     }
+    for name, entry in made.items():
+        if name in consoles:
+            entry["setup"] = consoles[name]
     strangers = {*corrections.entries, *corrections.verifications, *corrections.names} - set(made)
     if strangers:
         raise SystemExit(f"corrections of providers that are not made here: {', '.join(sorted(strangers))}")

@@ -13,6 +13,7 @@ COMMENT: Final = "#"  # a key `token_url#` holds the comment on `token_url`
 GROUPS: Final = (
     ("alias", "display_name", "categories", "auth_mode", "family", "homepage", "docs", "docs_connect", "setup_guide_url"),
     ("sunset",),
+    ("setup",),
     (
         "request_url", "request_params", "authorization_url", "authorization_params", "authorization_param_renames",
         "authorization_url_fragment", "authorization_code_param_in_callback", "state_in_redirect_uri",
