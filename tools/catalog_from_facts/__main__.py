@@ -19,6 +19,7 @@ from tools.catalog_from_facts.further import further_facts
 from tools.catalog_from_facts.heirs import FAMILIES, as_heir
 from tools.catalog_from_facts.proofs import with_proof
 from tools.catalog_from_facts.setups import setups
+from tools.catalog_from_facts.tokens import with_lifetimes
 from tools.catalog_from_facts.yaml_text import written
 from tools.evidence.by_hand import entry_evidence
 
@@ -33,10 +34,14 @@ def main() -> int:
     """0, also where nothing changed; 1 with ``--check`` where something would."""
     asked = _arguments().parse_args()
     facts = all_facts(asked.facts)
-    proofs = {} if asked.facts.is_file() else _read(asked.facts / "verification-account.json")["facts"]
-    consoles = {} if asked.facts.is_file() else setups(_read(asked.facts / "setup-steps.json"))
+    folder = None if asked.facts.is_file() else asked.facts
     texts = catalog_texts(
-        facts, load_corrections(asked.corrections), by_hand(asked.catalog), proofs=proofs, consoles=consoles
+        facts,
+        load_corrections(asked.corrections),
+        by_hand(asked.catalog),
+        proofs=_read(folder / "verification-account.json")["facts"] if folder else {},
+        consoles=setups(_read(folder / "setup-steps.json")) if folder else {},
+        lifetimes=_read(folder / "oauth-quirks.json")["facts"] if folder else {},
     )
     there = {path.stem: path for path in asked.catalog.glob("*.yaml") if is_made(path)}
     changed = [name for name, text in texts.items() if name not in there or there[name].read_text("utf-8") != text]
@@ -74,15 +79,16 @@ def catalog_texts(
     *,
     proofs: Mapping[str, Any] = NOTHING,
     consoles: Mapping[str, Any] = NOTHING,
+    lifetimes: Mapping[str, Any] = NOTHING,
 ) -> dict[str, str]:
     """The file of every provider in `facts`, by name; those in `hand_made` and those left out are not among them."""
     made = {
-        one["name"]: with_proof(
-            one["name"], entry_of(one), proofs.get(one["name"]), corrections.entries.get(one["name"], {})
-        )
+        one["name"]: with_lifetimes(one["name"], entry_of(one), lifetimes)
         for one in facts
         if one["name"] not in hand_made and one["name"] not in corrections.left_out
     }
+    for name, entry in made.items():
+        made[name] = with_proof(name, entry, proofs.get(name), corrections.entries.get(name, {}))
     for name, entry in made.items():
         if name in consoles:
             entry["setup"] = consoles[name]
