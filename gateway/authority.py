@@ -1,9 +1,20 @@
-"""Host and port as a URL has them (RFC 3986 §3.2), and the addresses that listen on every interface."""
+"""Host and port as a URL has them (RFC 3986 §3.2), registered domains, and the addresses that listen on every interface."""
 
 from typing import Final
 
 DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 ANY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not listened on
+
+
+# Second levels under which anybody registers a domain of their own: `.co.uk` fixes nothing.
+_SHARED: Final = frozenset({"ac", "co", "com", "edu", "gob", "gov", "gv", "ne", "net", "or", "org"})
+
+
+def is_registered(name: str) -> bool:
+    """Whether every host below `name` belongs to one owner: ``example.com``, ``example.co.uk``, but neither ``com`` nor
+    ``co.uk``."""
+    labels = name.split(".")
+    return len(labels) > 2 or (len(labels) == 2 and not (labels[0] in _SHARED and len(labels[1]) == 2))
 
 
 def bracketed(host: str) -> str:

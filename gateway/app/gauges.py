@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from gateway import clock
 from gateway.observe.metrics import Sample
 from gateway.runtime import Runtime
+from gateway.store import Store
 
 
 def gauges(runtime: Runtime) -> Iterator[Sample]:
@@ -27,11 +28,25 @@ def gauges(runtime: Runtime) -> Iterator[Sample]:
         yield ("gateway_tokens_written_back_total", environment, integration), number
     yield ("gateway_refresh_journal_unwritable",), not runtime.journal_writable
     yield ("gateway_store_away",), runtime.live.feed.away_s is not None
+    yield ("gateway_audit_not_sealed",), runtime.audit_keeper.failing
     yield ("gateway_event_loop_lag_seconds",), runtime.loop_lag.longest_s
+    yield from _database(runtime.store)
     yield from _connections(runtime)
     yield from _pools(runtime)
     yield from _gates(runtime)
     yield from _events(runtime)
+
+
+def _database(store: Store) -> Iterator[Sample]:
+    waits = store.waits
+    for access, number in waits.accesses.items():
+        yield ("gateway_database_accesses_total", access), number
+        yield ("gateway_database_wait_seconds_total", access), waits.seconds[access]
+    for what, at in store.pruned_at.items():
+        yield ("gateway_prune_success_timestamp_seconds", what), at.timestamp()
+    backed_up_at = store.backed_up_at()
+    if backed_up_at is not None:
+        yield ("gateway_backup_success_timestamp_seconds",), backed_up_at.timestamp()
 
 
 def _connections(runtime: Runtime) -> Iterator[Sample]:

@@ -239,7 +239,8 @@ async def _prune(store: Store) -> None:
     """Sessions and flows live minutes, and what is older is only weight."""
     while True:
         try:
-            await store.prune(clock.now())
+            await store.prune(now := clock.now())
+            store.pruned_at["store"] = now
         except ExceptionGroup as group:
             for fault in group.exceptions:
                 _prune_failed(fault, fault.__notes__[-1])
@@ -253,6 +254,7 @@ async def _prune_call_log(store: Store) -> None:
         try:
             await store.call_log.prune(now)
             await store.former_log.prune(store.call_log.bounds.oldest(now))
+            store.pruned_at["call_log"] = now
         except Exception as fault:  # noqa: BLE001 (whatever it was, the next time may do better)
             _prune_failed(fault, "call log")
         await asyncio.sleep(PRUNE_CALL_LOG_EVERY_S)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
-from gateway.authority import DEFAULT_PORTS
+from gateway.authority import DEFAULT_PORTS, is_registered
 from gateway.catalog.address import Piece, parse_address
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Setting
@@ -23,8 +23,6 @@ from gateway.documents.read_document import dotted
 ANY_PORT: Final = 0
 _PROXIED: Final = frozenset({"OAUTH1", "TBA", "INSTALL_PLUGIN", "MCP_OAUTH2_GENERIC"})
 _MOST: Final = 512  # endings of one pattern; one with more counts as open
-# Second levels under which anybody registers a domain of their own: `.co.uk` fixes nothing.
-_SHARED: Final = frozenset({"ac", "co", "com", "edu", "gob", "gov", "gv", "ne", "net", "or", "org"})
 
 _CHAR: Final = r"[A-Za-z0-9_:/-]|\\[^A-Za-z0-9|]"
 _PART: Final = re.compile(
@@ -146,9 +144,8 @@ def _joined(pieces: Sequence[Piece], known: Mapping[str, Sequence[Ending]]) -> l
 
 
 def _fixes_domain(end: str) -> bool:
-    """Whether every host that ends so belongs to one owner: at least two labels behind the first dot."""
-    labels = end.partition(".")[2].split(".")
-    return len(labels) > 2 or (len(labels) == 2 and not (labels[0] in _SHARED and len(labels[1]) == 2))
+    """Whether every host that ends so belongs to one owner."""
+    return is_registered(end.partition(".")[2])
 
 
 def _values(pattern: str | None, enum: tuple[str, ...] | None) -> Sequence[Ending]:

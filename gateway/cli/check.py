@@ -111,7 +111,7 @@ def _webhooks(
     provider = catalog.get(integration.provider)
     if provider is None or not integration.forward_webhooks:
         return
-    own = tuple(one for one in (integration.webhook_secret, integration.webhook_secret_previous) if one is not None)
+    own = tuple(one for one in (integration.webhook_secret, integration.webhook_secret_previous) if one)
     secrets = checked_with(provider, own, integration.client_secret)
     if integration.allow_unsigned_webhooks:
         where = config.where(*place, "allow_unsigned_webhooks")

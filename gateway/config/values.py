@@ -11,7 +11,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from gateway.authority import ANY_ADDRESS, DEFAULT_PORTS, bracketed
+from gateway.authority import ANY_ADDRESS, DEFAULT_PORTS, bracketed, is_registered
 from gateway.config.model import AllowedNetwork
 from gateway.secret import Secret
 from gateway.text import counted
@@ -82,8 +82,8 @@ def allowed_host(text: str) -> str:
     if parts.path or parts.query or parts.fragment or rest[-1:] in {"/", "?", "#"} or "*" in rest:
         raise ValueError(rule)
     name = (parts.hostname or "").lower()
-    if wild and ("." not in name or is_address(name)):
-        raise ValueError("has a * above too much: write *.example.com, with at least two labels behind it")
+    if wild and (not is_registered(name) or is_address(name)):
+        raise ValueError("has a * above too much: write *.example.com, with a registered domain behind it")
     port = "" if parts.port in {None, 443} else f":{parts.port}"
     return f"{'*.' if wild else ''}{bracketed(name)}{port}"
 

@@ -32,7 +32,10 @@ log = structlog.get_logger(__name__)
 
 
 class AuditKeeper:
-    """One in each process. `together_s`: how long after a record it gets its place, with those that came meanwhile."""
+    """One in each process. `together_s`: how long after a record it gets its place, with those that came meanwhile.
+
+    `failing`: records wait for their place because the database refuses, or the key that signs cannot be opened.
+    """
 
     def __init__(self, store: Store, current: Current, together_s: float = TOGETHER_S) -> None:
         self._store = store
@@ -43,7 +46,7 @@ class AuditKeeper:
         self._unsent: Checkpoint | None = None
         self._send_at = 0.0
         self._prune_at = clock.monotonic() + PRUNE_EVERY_S / 60
-        self._failing = False
+        self.failing = False
 
     async def run(self) -> None:
         """For as long as the gateway runs."""
@@ -54,7 +57,7 @@ class AuditKeeper:
             await asyncio.sleep(self._together_s)
             try:
                 await self.once()
-                self._failing = False
+                self.failing = False
             except (GatewayError, VaultError) as fault:
                 self._failed(str(fault), None)
             except Exception as fault:  # noqa: BLE001 (the next time may do better)
@@ -76,9 +79,9 @@ class AuditKeeper:
 
     def _failed(self, why: str, fault: Exception | None) -> None:
         """Once, until it works again. Records stay where they are, without a place in the chain."""
-        if not self._failing:
+        if not self.failing:
             log.error("audit_not_sealed", detail=why, effect="records wait without a checkpoint", exc_info=fault)
-        self._failing = True
+        self.failing = True
 
     async def _checkpoint(self, config: AuditConfig) -> None:
         end, now = await self._store.audit.end(), clock.now()
@@ -122,6 +125,7 @@ class AuditKeeper:
             before = now - timedelta(days=config.keep_days)
             if await self._store.audit.oldest_before(before - PRUNED):
                 await self._store.audit.prune(before, now=now)
+        self._store.pruned_at["audit"] = now
 
 
 def _append(path: Path, line: str) -> None:

@@ -50,6 +50,7 @@ OTHERS: Final = "gateway_api_requests_total"
 REFRESHES: Final = "gateway_token_refreshes_total"
 REFRESH_DURATION: Final = "gateway_token_refresh_seconds"
 REFRESH_FAILURES: Final = "gateway_token_refresh_failures_total"
+REFRESH_WAITS: Final = "gateway_token_refresh_waits_total"
 REJECTED_CREDENTIALS: Final = "gateway_rejected_credentials_total"
 RELOADS: Final = "gateway_config_reloads_total"
 DELIVERIES: Final = "gateway_event_deliveries_total"
@@ -90,6 +91,9 @@ FAMILIES: Final[dict[str, Family]] = {
         "Refreshes that did not bring a token, by the token endpoint's error code or by ours.",
     ),
     REFRESH_DURATION: Family("histogram", WHOSE, "Time that the token endpoint and the database took for a refresh."),
+    REFRESH_WAITS: Family(
+        "counter", WHOSE, "Refreshes that waited for another process or node that held the lease of the connection."
+    ),
     REJECTED_CREDENTIALS: Family(
         "counter",
         (*WHOSE, "state"),
@@ -150,6 +154,27 @@ FAMILIES: Final[dict[str, Family]] = {
         "How long the connection has waited that is to be kept alive by a refresh and is furthest behind.",
     ),
     "gateway_store_away": Family("gauge", (), "1 while the shared database does not answer.", largest=True),
+    "gateway_database_accesses_total": Family(
+        "counter", ("access",), "Reads and writes of the database: read, write (a transaction)."
+    ),
+    "gateway_database_wait_seconds_total": Family(
+        "counter", ("access",), "How long they waited in all for a connection of the pool, or for the turn of a write."
+    ),
+    "gateway_prune_success_timestamp_seconds": Family(
+        "gauge",
+        ("what",),
+        "When what has expired was last removed, in seconds since 1970: store, call_log, audit.",
+        largest=True,
+    ),
+    "gateway_backup_success_timestamp_seconds": Family(
+        "gauge",
+        (),
+        "When gateway backup last copied this SQLite database, in seconds since 1970; absent before, and on PostgreSQL.",
+        largest=True,
+    ),
+    "gateway_audit_not_sealed": Family(
+        "gauge", (), "1 while audit records wait for their place in the chain because that fails.", largest=True
+    ),
     "gateway_event_loop_lag_seconds": Family(
         "gauge",
         (),

@@ -62,5 +62,5 @@ class Integration:
 
     @property
     def webhook_secrets(self) -> tuple[Secret, ...]:
-        """Each of them signs well, the newest first."""
-        return tuple(one for one in (self.webhook_secret, self.webhook_secret_previous) if one is not None)
+        """Each of them signs well, the newest first. An empty one is none: anybody could sign with it."""
+        return tuple(one for one in (self.webhook_secret, self.webhook_secret_previous) if one)

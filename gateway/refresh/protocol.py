@@ -24,7 +24,7 @@ from gateway.generation import Current
 from gateway.journal import Recorded
 from gateway.oauth.token_answers import GRANT_GONE, TokenRefused, TokenUnavailable
 from gateway.observe.logs import trace_id_in_hand
-from gateway.observe.metrics import OTHER, REFRESH_DURATION, REFRESH_FAILURES, REFRESHES, Metrics
+from gateway.observe.metrics import OTHER, REFRESH_DURATION, REFRESH_FAILURES, REFRESH_WAITS, REFRESHES, Metrics
 from gateway.records.connection import Connection, ConnectionRef, RefreshFailure
 from gateway.records.operation import NoteOperation, Operation, request_in_hand
 from gateway.records.provider_call import scrubbed
@@ -223,7 +223,7 @@ class RefreshProtocol:
 
     async def _claimed(self, seen: Connection, owner: str, force: bool) -> Connection:
         """The row with our lease and intent on it, or the row with another credential than `seen` has."""
-        row, waits = seen, again(LOOK_AGAIN_S)
+        row, waits, waited = seen, again(LOOK_AGAIN_S), False
         while True:
             noted, now = row.failure, clock.now()
             if noted is not None and not backoff.may_try(row, now) and (not force or noted != seen.failure):
@@ -245,6 +245,9 @@ class RefreshProtocol:
             if not same(row, seen):
                 return row
             if (row.mark, row.intent, row.lease) == (known.mark, known.intent, known.lease):  # another is at it
+                if not waited:
+                    waited = True
+                    self._metrics.add(REFRESH_WAITS, *row.ref[:2])
                 await clock.sleep(next(waits))
 
     async def _not_now(self, row: Connection, step: RefreshStep, now: datetime) -> None:

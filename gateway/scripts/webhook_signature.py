@@ -260,7 +260,7 @@ def signing_secrets(
     how: WebhookSignature | None, own: Sequence[Secret], client_secret: Secret | None
 ) -> Sequence[Secret]:
     """With what a webhook is checked. Some providers sign with the secret of the app itself."""
-    if how is not None and how.key in BY_CLIENT_SECRET and client_secret is not None:
+    if how is not None and how.key in BY_CLIENT_SECRET and client_secret:
         return (Secret(client_secret.reveal() + how.key_suffix) if how.key_suffix else client_secret,)
     return own
 

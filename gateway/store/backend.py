@@ -5,6 +5,7 @@ import os
 import secrets
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -78,7 +79,8 @@ class Backend:
     """Looked at and connected, but not migrated. `place` names it without a password.
 
     `alone` runs an upgrade in one transaction while no other process runs one. `journal`: the folder of the refresh
-    journal, if there is one. `node`: the name of this machine (`node_id`).
+    journal, if there is one. `node`: the name of this machine (`node_id`). `backed_up_at`: when `gateway backup` last
+    copied it; None where that is not known.
     """
 
     place: str
@@ -88,6 +90,7 @@ class Backend:
     call_log: CallLogStore
     journal: Path | None = None
     node: str = NONE
+    backed_up_at: Callable[[], datetime | None] = lambda: None
 
     async def close(self) -> None:
         await self.call_log.close()

@@ -87,6 +87,9 @@ class Store:
         self.console_sessions = ConsoleSessionStore(transactions, trail)
         self.call_log = backend.call_log
         self.former_log = FormerLog(transactions)
+        self.waits = transactions.waits
+        self.backed_up_at = backend.backed_up_at
+        self.pruned_at: dict[str, datetime] = {}  # by what was pruned: when this process last did it
 
     def open(self, sealed: Sealed | None) -> Mapping[str, Any]:
         """What was sealed; nothing where there is nothing.

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Final, Generic, Literal, TypeVar
 
 from sqlalchemy import Dialect, Executable, RowMapping, Table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from gateway import clock
 from gateway.errors import Unavailable
 from gateway.records.trace import cause, cause_in_hand
 from gateway.store.database_faults import DatabaseDamage, raised_as_unavailable, unavailable
@@ -88,6 +89,22 @@ class OneStatement(Generic[T]):
 AtOnce = Callable[[], OneStatement[T] | None] | None
 
 
+Access = Literal["read", "write"]
+
+
+@dataclass(slots=True)
+class Waits:
+    """How often the database was used by this process, and how many seconds in all that took to begin: for a connection of
+    the pool, or for the turn of a write."""
+
+    accesses: dict[Access, int] = field(default_factory=lambda: {"read": 0, "write": 0})
+    seconds: dict[Access, float] = field(default_factory=lambda: {"read": 0.0, "write": 0.0})
+
+    def note(self, access: Access, waited_s: float) -> None:
+        self.accesses[access] += 1
+        self.seconds[access] += waited_s
+
+
 class Transactions:
     """The two ways to the database. Both raise Unavailable when it is locked, full, read-only or gone."""
 
@@ -108,6 +125,7 @@ class Transactions:
         self._turn = asyncio.Semaphore(engines.writes_at_once)
         self._running: set[asyncio.Task[object]] = set()
         self.damage = DatabaseDamage()
+        self.waits = Waits()
 
     @property
     def writes_at_once(self) -> int:
@@ -145,8 +163,10 @@ class Transactions:
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """A connection that sees what is committed and can change nothing."""
         self.check()  # what is open still reads a file that is gone
+        asked_at = clock.monotonic()
         with raised_as_unavailable(self.damage):
             async with self._engines.reader.connect() as db:
+                self.waits.note("read", clock.monotonic() - asked_at)
                 yield db
 
     async def close(self) -> None:
@@ -164,11 +184,14 @@ class Transactions:
                     raise
 
     async def _in_turn(self, work: Work[T], before: Before | None, at_once: AtOnce[T]) -> T:
+        asked_at = clock.monotonic()
         try:
             async with asyncio.timeout(self._queue_s):
                 await self._turn.acquire()
         except TimeoutError:
             raise unavailable(CROWDED) from None
+        finally:
+            self.waits.note("write", clock.monotonic() - asked_at)
         try:
             return await self._alone(work, before, at_once)
         finally:

@@ -91,6 +91,16 @@ FIRES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {"instance": "a"},
     ),
     "GatewayStoreAway": ({"gateway_store_away": "1x90"}, {}),
+    "GatewayDatabaseWaits": (
+        {
+            'gateway_database_wait_seconds_total{access="read"}': "0+20x90",
+            'gateway_database_accesses_total{access="read"}': "0+100x90",
+        },
+        {"access": "read"},
+    ),
+    "GatewayPruneFails": ({'gateway_prune_success_timestamp_seconds{what="store"}': "-7200x90"}, {"what": "store"}),
+    "GatewayBackupOld": ({"gateway_backup_success_timestamp_seconds": "-172800x90"}, {}),
+    "GatewayAuditNotSealed": ({"gateway_audit_not_sealed": "1x90"}, {}),
     "GatewayClockOff": ({'gateway_clock_offset_seconds{instance="a"}': "-5x90"}, {"instance": "a"}),
     "GatewayLoopLag": ({'gateway_event_loop_lag_seconds{instance="a"}': "0.5x90"}, {"instance": "a"}),
     "GatewayFileDescriptors": (

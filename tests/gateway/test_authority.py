@@ -1,8 +1,8 @@
-"""Host and port of a URL: brackets around IPv6, ports spelled out, and loopback for what listens everywhere."""
+"""Host and port of a URL: brackets around IPv6, ports spelled out, loopback for what listens everywhere, and one owner."""
 
 import pytest
 
-from gateway.authority import bracketed, local_url, origin_of
+from gateway.authority import bracketed, is_registered, local_url, origin_of
 
 
 @pytest.mark.parametrize(
@@ -19,3 +19,11 @@ def test_a_host_has_brackets_where_it_is_an_ipv6_address(host: str, written: str
 )
 def test_a_server_on_every_address_is_reached_on_loopback(listens_on: str, url: str) -> None:
     assert local_url(listens_on, 80) == url
+
+
+@pytest.mark.parametrize(
+    ("name", "one_owner"),
+    [("com", False), ("co.uk", False), ("com.au", False), ("example.com", True), ("co.com", True), ("a.co.uk", True)],
+)
+def test_hosts_below_a_registered_domain_belong_to_one_owner(name: str, one_owner: bool) -> None:
+    assert is_registered(name) is one_owner

@@ -28,11 +28,12 @@ PART: Final = "one_of_several"
 
 @dataclass(eq=False, slots=True)
 class WaitingWrite:
-    """`late_at`: on the loop's clock. `alone`: it was in a transaction that came to grief."""
+    """`asked_at`, `late_at`: on the loop's clock. `alone`: it was in a transaction that came to grief."""
 
     work: Work[Any]
     before: Before | None
     outcome: "asyncio.Future[Any]"
+    asked_at: float
     late_at: float
     name: str
     alone: bool = False
@@ -69,8 +70,9 @@ class GroupCommit(Transactions):
 
     async def _in_turn(self, work: Work[T], before: Before | None, at_once: AtOnce[T] = None) -> T:  # noqa: ARG002 (PostgreSQL's)
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        late_at = loop.time() + self._queue_s
-        one = WaitingWrite(work, before, loop.create_future(), late_at, task.get_name() if task else "")
+        asked_at = loop.time()
+        late_at = asked_at + self._queue_s
+        one = WaitingWrite(work, before, loop.create_future(), asked_at, late_at, task.get_name() if task else "")
         if self._leading is None:
             self._waiting = deque()
             self._leading = asyncio.create_task(self._lead())
@@ -101,6 +103,9 @@ class GroupCommit(Transactions):
         taken = [self._waiting.popleft()]
         while self._waiting and len(taken) < AT_ONCE and not (taken[0].alone or self._waiting[0].alone):
             taken.append(self._waiting.popleft())
+        now = asyncio.get_running_loop().time()
+        for one in taken:
+            self.waits.note("write", now - one.asked_at)
         return taken
 
     async def _by_itself(self, one: WaitingWrite) -> None:

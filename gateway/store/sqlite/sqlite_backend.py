@@ -7,6 +7,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Hashable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,7 @@ from gateway.store.engine import sqlite_engines, sqlite_watcher
 from gateway.store.preflight_checks import StoreRefused
 from gateway.store.sqlite.file_preflight import look, sqlite_path
 from gateway.store.sqlite.group_commit import GroupCommit
+from gateway.store.sqlite.sqlite_backup import last_backup
 from gateway.vault import Keyring
 
 
@@ -137,4 +139,13 @@ async def open_sqlite(url: str, keyring: Keyring, *, busy_s: float) -> Backend:
     watch = SqliteWatch(sqlite_watcher(path, busy_s=busy_s), path)
     # The one writer's lock keeps others waiting.
     call_log = SqliteCallLog(call_log_beside(path))
-    return Backend(str(path), transactions, watch, transactions.write, call_log, journal_beside(path), ONLY)
+    return Backend(
+        str(path),
+        transactions,
+        watch,
+        transactions.write,
+        call_log,
+        journal_beside(path),
+        ONLY,
+        partial(last_backup, path),
+    )

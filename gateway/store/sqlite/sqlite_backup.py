@@ -6,7 +6,7 @@ Needs neither SQLAlchemy nor an event loop. The moment is kept in the copy itsel
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -58,7 +58,22 @@ def back_up(source: Path, target: Path, keyring: Keyring, *, over: bool, step: S
             put(partial, target, over=over)
         finally:
             partial.unlink(missing_ok=True)
+    with suppress(OSError):  # a folder that this user may not write to; the backup is whole all the same
+        marker_of(source).touch()
     return Backup(target, at, size_bytes, connections)
+
+
+def marker_of(source: Path) -> Path:
+    """The empty file beside a database whose time is that of its last backup, so that metrics can say how old that is."""
+    return source.with_name(f"{source.name}.backed-up")
+
+
+def last_backup(source: Path) -> datetime | None:
+    """When the database at `source` was last backed up; None where it never was."""
+    try:
+        return datetime.fromtimestamp(marker_of(source).stat().st_mtime, UTC)
+    except OSError:
+        return None
 
 
 def copy(source: Path, target: Path, step: Step) -> datetime:

@@ -11,9 +11,13 @@ from aiohttp import web
 from sqlalchemy import update
 
 from gateway import clock
+from gateway.errors import Unavailable
 from gateway.observe.metrics_text import exposition, total
+from gateway.store.sqlite.file_preflight import sqlite_path
+from gateway.store.sqlite.sqlite_backup import back_up
 from gateway.store.tables import connections
 from gateway.timestamps import iso
+from gateway.vault import Keyring
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
@@ -217,3 +221,69 @@ async def test_a_loop_that_stood_still_is_reported(running: RunningGateway) -> N
             time.sleep(0.4)  # noqa: ASYNC251 (this is what is measured)
             await asyncio.sleep(0)
     assert numbers(running, "gateway_event_loop_lag_seconds")[()] >= 0.3
+
+
+async def test_waits_for_the_database_are_counted(running: RunningGateway, tracker: Tracker) -> None:
+    before = numbers(running, "gateway_database_accesses_total")
+    waited = numbers(running, "gateway_database_wait_seconds_total")[("write",)]
+    transactions = running.runtime.store.connections._rows.transactions
+    begun, free = asyncio.Event(), asyncio.Event()
+
+    async def hold(_: object) -> None:
+        begun.set()
+        await free.wait()
+
+    holder = asyncio.create_task(transactions.write(hold))
+    await begun.wait()
+    importing = asyncio.create_task(running.imported(tracker.grant()))
+    async with asyncio.timeout(PATIENCE_S):
+        while not transactions._waiting:
+            await asyncio.sleep(0)
+    asked = asyncio.get_running_loop().time()
+    while asyncio.get_running_loop().time() - asked < 0.05:
+        await asyncio.sleep(0)
+    free.set()
+    await asyncio.gather(holder, importing)
+    after = numbers(running, "gateway_database_accesses_total")
+    assert after[("read",)] > before[("read",)]
+    assert after[("write",)] > before[("write",)]
+    assert numbers(running, "gateway_database_wait_seconds_total")[("write",)] >= waited + 0.05
+
+
+async def test_when_it_was_pruned_and_backed_up_is_reported(running: RunningGateway, tmp_path: Path) -> None:
+    began = time.time()
+    async with asyncio.timeout(PATIENCE_S):
+        while numbers(running, "gateway_prune_success_timestamp_seconds").keys() != {("store",), ("call_log",)}:
+            await asyncio.sleep(0.01)
+    for at in numbers(running, "gateway_prune_success_timestamp_seconds").values():
+        assert abs(at - began) < 3600
+    running.runtime.audit_keeper._prune_at = 0.0
+    await running.runtime.audit_keeper.once()
+    assert ("audit",) in numbers(running, "gateway_prune_success_timestamp_seconds")
+    assert numbers(running, "gateway_backup_success_timestamp_seconds") == {}
+    config = running.runtime.generation.config
+    source, keyring = sqlite_path(config.store.url), Keyring(config.store.encryption_keys)
+    await asyncio.to_thread(back_up, source, tmp_path / "copy", keyring, over=False, step=lambda *_: None)
+    assert abs(numbers(running, "gateway_backup_success_timestamp_seconds")[()] - began) < 3600
+
+
+async def test_audit_records_that_cannot_be_sealed_are_reported(
+    running: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = running.runtime.audit_keeper
+
+    async def away() -> int:
+        raise Unavailable("store_unavailable", "away")
+
+    monkeypatch.setattr(running.runtime.store.audit, "seal", away)
+    running.runtime.store.trail.noted.set()
+    async with asyncio.timeout(PATIENCE_S):
+        while not keeper.failing:
+            await asyncio.sleep(0.01)
+    assert numbers(running, "gateway_audit_not_sealed") == {(): 1}
+    monkeypatch.undo()
+    running.runtime.store.trail.noted.set()
+    async with asyncio.timeout(PATIENCE_S):
+        while keeper.failing:
+            await asyncio.sleep(0.01)
+    assert numbers(running, "gateway_audit_not_sealed") == {}

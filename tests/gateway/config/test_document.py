@@ -115,6 +115,7 @@ TABLE = [
     ("environments: {dev: {integrations: {a: {allowed_hosts: [x.example/p]}}}}", 2, "must be a host such as git."),
     ("environments: {dev: {integrations: {a: {allowed_hosts: ['*']}}}}", 2, "must be a host such as git."),
     ("environments: {dev: {integrations: {a: {allowed_hosts: ['*.com']}}}}", 2, "a * above too much"),
+    ("environments: {dev: {integrations: {a: {allowed_hosts: ['*.co.uk']}}}}", 2, "a * above too much"),
     ("environments: {dev: {integrations: {a: {forward_set_cookie: 2}}}}", 2, "must be true or false"),
     ("environments: {dev: {integrations: {a: {forward_set_cookie: 'yes'}}}}", 2, "must be true or false"),
     ("environments: {dev: {integrations: {a: {site_selection: pick}}}}", 2, "must be 'match' or 'ask'"),

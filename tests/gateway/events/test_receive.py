@@ -33,6 +33,7 @@ async def hooked(settings: dict[str, Any], tracker: Tracker, tmp_path: Path) -> 
     integrations["tracker"]["webhook_secret"] = SECRET
     integrations |= {"hub": {"webhook_secret": SECRET}, "deaf": {"provider": "hub"}, "plain": {}}
     integrations["silent"] = {"provider": "hub", "webhook_secret": SECRET, "forward_webhooks": False}
+    integrations["emptied"] = {"provider": "hub", "webhook_secret": "", "webhook_secret_previous": ""}
     integrations["quiet"] = {"provider": "tracker", **CLIENT, "forward_webhooks": False}
     integrations["unsigned"] = {"provider": "tracker", **CLIENT}
     for key, provider in {"open": "tracker", "open-hub": "hub", "open-plain": "plain"}.items():
@@ -84,9 +85,12 @@ async def test_a_webhook_reaches_every_connection_of_its_site_and_no_other(
     assert len({one.headers["webhook-id"] for one in got}) == 2
 
 
-@pytest.mark.parametrize("path", ["unsigned", "deaf"], ids=["a routing script", "a signature"])
+@pytest.mark.parametrize(
+    "path", ["unsigned", "deaf", "emptied"], ids=["a routing script", "a signature", "an empty secret"]
+)
 async def test_without_a_secret_nothing_is_accepted(hooked: RunningGateway, receiver: Receiver, path: str) -> None:
-    for sent in ({}, {"X-Hub-Signature": signature(b"{}"), "X-Hub-Signature-256": signature(b"{}")}):
+    signed = [{"X-Hub-Signature": one, "X-Hub-Signature-256": one} for one in (signature(b"{}"), signature(b"{}", ""))]
+    for sent in ({}, *signed):
         with capture_logs() as logged:
             async with hooked.http.post(f"{hooked.url}/webhook/dev/{path}", data=b"{}", headers=sent) as answer:
                 assert (answer.status, answer.headers["Gateway-Error"]) == (401, "invalid_webhook_signature")

@@ -10,6 +10,7 @@ import structlog
 from aiohttp import web
 
 from gateway import clock
+from gateway.observe.metrics import REFRESH_WAITS
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.states import State
 from gateway.refresh.protocol import RefreshProtocol
@@ -152,11 +153,17 @@ async def test_a_slow_token_endpoint_gets_one_request_since_the_lease_is_renewed
         beats[beat].set_result(None)
     await until(lambda: len(beats) > 4)
     second = asyncio.create_task(status_of(other))
-    for _ in range(50):
-        await asyncio.sleep(0)
+    await until(lambda: waited(other))
     tracker.hold.set()
     assert await asyncio.gather(first, second) == [200, 200]
     assert tracker.calls["refresh_token"] == 1
+    assert (waited(running), waited(other)) == (0, 1)
+
+
+def waited(running: RunningGateway) -> float:
+    """`gateway_token_refresh_waits_total`: refreshes that waited for the lease of another."""
+    (numbers,) = [one for key, one in running.runtime.metrics._page.read() if key[0] == REFRESH_WAITS] or [[0.0]]
+    return numbers[0]
 
 
 def stalling(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:

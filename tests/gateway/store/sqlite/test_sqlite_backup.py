@@ -256,6 +256,7 @@ async def test_while_somebody_has_the_database_open_nothing_is_replaced(opener: 
         "gateway.db",
         "gateway.db-wal",
         "gateway.db-shm",
+        "gateway.db.backed-up",
     }
 
 
