@@ -1,4 +1,4 @@
-"""What the shipped catalog has and has not, counted: two blocks of docs/catalog.md."""
+"""What the shipped catalog has and has not, counted: blocks of docs/catalog.md."""
 
 import json
 from collections import Counter
@@ -7,8 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from gateway.catalog.evidence import GROUPS, LEVELS
 from gateway.catalog.load_catalog import load_catalog
 from tools.catalog_from_facts.corrections import load_corrections
+from tools.evidence.statements import sources
 
 ROOT: Final = Path(__file__).parent.parent
 Entry = Mapping[str, Any]
@@ -20,9 +22,6 @@ _COLUMNS: Final[Mapping[str, Callable[[Entry], bool]]] = {
     "revocation": lambda entry: "revocation_url" in entry,
     "webhook signature": lambda entry: "webhook_signature" in entry,
     "page of the vendor": lambda entry: "docs" in entry,
-    "reviewed": lambda entry: entry["provenance"] == "reviewed",
-    "sourced": lambda entry: entry["provenance"] == "sourced",
-    "unconfirmed": lambda entry: entry["provenance"] == "unconfirmed",
 }
 
 
@@ -40,6 +39,24 @@ def _line(title: str, entries: Iterable[Entry]) -> str:
     found = list(entries)
     numbers = (sum(map(test, found)) for test in _COLUMNS.values())
     return f"| {title} | " + " | ".join(str(number) if number else "" for number in numbers) + " |"
+
+
+def evidence_counts() -> str:
+    """A Markdown table: a line for each group of fields, a column for each level of evidence."""
+    lines = ["| fields | " + " | ".join(LEVELS) + " |", "|---" * (len(LEVELS) + 1) + "|"]
+    for group, title in GROUPS.items():
+        found = Counter(entry["evidence"][group]["level"] for entry in shipped() if group in entry.get("evidence", {}))
+        lines.append(f"| {title} (`{group}`) | " + " | ".join(str(found[level] or "") for level in LEVELS) + " |")
+    return "\n".join(lines)
+
+
+def evidence_sources() -> str:
+    """A Markdown table: what each name among an entry's sources is."""
+    lines = ["| source | what | licence |", "|---|---|---|"]
+    for name, one in sorted(sources().items()):
+        vendor = ", the vendor's own document" if one.get("vendor") else ""
+        lines.append(f"| `{name}` | {one['where']}{vendor} | {one.get('licence', '')} |")
+    return "\n".join(lines)
 
 
 def left_out() -> str:

@@ -21,7 +21,7 @@ from gateway.catalog.provider import json_schema
 from gateway.catalog.provider_parts import CATEGORIES, SCRIPT_ALIASES
 from tools.architecture_docs import floors_table, packages_table
 from tools.auth_modes_docs import auth_modes_page
-from tools.catalog_counts import counts, left_out
+from tools.catalog_counts import counts, evidence_counts, evidence_sources, left_out
 
 ROOT: Final = Path(__file__).parent.parent
 _BLOCK = re.compile(r"(<!-- begin: (?P<name>[\w: -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -30,7 +30,7 @@ _BLOCK = re.compile(r"(<!-- begin: (?P<name>[\w: -]+) -->\n).*?(<!-- end -->)", 
 SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "identity": (
         "name", "display_name", "logo_url", "categories", "alias", "family", "docs", "docs_connect", "homepage",
-        "setup_guide_url", "provenance", "review", "sources", "sunset",
+        "setup_guide_url", "setup", "evidence", "provenance", "review", "sources", "sunset",
     ),
     "connection": (
         "auth_mode", "credentials", "assertion_option", "connection_configuration", "connection_config", "alternatives",
@@ -65,6 +65,8 @@ _ANCHORS: Final = {
     "TokenCall": "revocation",
     "RefreshPolicy": "refresh",
     "AccountForm": "account",
+    "EntryEvidence": "evidence",
+    "GroupEvidence": "evidence",
 }
 
 
@@ -113,6 +115,8 @@ def blocks() -> dict[str, Callable[[], str]]:
     made["packages"] = packages_table
     made["floors"] = floors_table
     made["counts"] = counts
+    made["evidence counts"] = evidence_counts
+    made["evidence sources"] = evidence_sources
     made["left out"] = left_out
     made["placeholders"] = _placeholders
     made["categories"] = lambda: " ".join(f"`{name}`" for name in sorted(CATEGORIES))

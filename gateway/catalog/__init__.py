@@ -3,6 +3,7 @@
 A folder of files becomes a `Catalog` of `Provider` entries; nothing else of the gateway reads these files. Read in this order:
 
     provider, provider_parts                 the shape of an entry and of its parts; their docstrings are docs/catalog.md
+    evidence                                 what an entry's facts rest on, by group of fields
     auth_modes                               which fields and placeholders each auth mode has
     template, address, value                 templates with ``${…}``; addresses taken apart; whether a value fits its setting
     render, hosts                            fills templates in; hosts that an entry names, and those that a setting chooses

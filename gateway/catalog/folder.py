@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.catalog.checks import Finding, KnownWords, check
+from gateway.catalog.evidence import without_what_changed
 from gateway.catalog.provider import Provider
 from gateway.catalog.yaml_file import CatalogDocument, CatalogFault, UnreadableFile, read, shown_path
 from gateway.documents.pydantic_messages import pydantic_message
@@ -19,6 +20,7 @@ from gateway.text import did_you_mean
 # ── ``alias: base``: an entry inherits what another one says, deep. Plain values, before anything is checked.
 
 KEY: Final = "alias"
+EVIDENCE: Final = "evidence"
 # Who an entry is, it says itself.
 _OWN: Final = frozenset({"name", KEY})
 
@@ -52,7 +54,7 @@ class Heirs:
         if name not in self._whole:
             said = self._own[name]
             base = said.get(KEY)
-            self._whole[name] = said if base is None else merged(self._base(name, base, (*heirs, name)), said)
+            self._whole[name] = said if base is None else _over(self._base(name, base, (*heirs, name)), said)
         return self._whole[name]
 
     def _base(self, name: str, base: Any, heirs: tuple[str, ...]) -> Values:
@@ -67,6 +69,20 @@ class Heirs:
             hint = did_you_mean(base, known) or "; `gateway catalog list` shows what there is"
             raise CannotInherit(f"there is no entry {base!r} to inherit from{hint}")
         return {key: value for key, value in found.items() if key not in _OWN}
+
+
+def _over(base: Values, said: Values) -> dict[str, Any]:
+    """`base` with what an heir says over it. Groups of evidence are taken whole, and only where their fields are the base's."""
+    whole = merged(base, {key: value for key, value in said.items() if key != EVIDENCE})
+    own = said.get(EVIDENCE)
+    if isinstance(inherited := base.get(EVIDENCE), Mapping):
+        whole[EVIDENCE] = without_what_changed(inherited, said)
+    if isinstance(own, Mapping):
+        groups = {**whole.get(EVIDENCE, {}), **own}
+        whole[EVIDENCE] = {name: one for name, one in groups.items() if one is not None}
+    elif own is not None:
+        whole[EVIDENCE] = own
+    return whole
 
 
 def merged(base: Values, heir: Values) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What could be better in catalog files: every fault, and warnings about what works but is missing or odd."""
 
+import datetime as dt
 import re
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from gateway.catalog.address import AddressTemplate, parse_address
 from gateway.catalog.api_operations import FOLDER
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.checks import FORMS, Finding
+from gateway.catalog.evidence import GROUPS, is_old
 from gateway.catalog.load_catalog import read_folders
 from gateway.catalog.operation_checks import operation_faults
 from gateway.catalog.pagination import in_body, misplaced
@@ -88,6 +90,7 @@ def warnings(provider: Provider) -> Iterator[Finding]:
     yield from _open_hosts(provider)
     yield from _examples(provider)
     yield from _paging(provider)
+    yield from _evidence(provider, dt.datetime.now(dt.UTC).date())
     if provider.sunset is not None:
         yield ("sunset",), provider.sunset.sentence()
     for key in FORMS:
@@ -102,8 +105,22 @@ def _words(provider: Provider) -> Iterator[Finding]:
     needed = provider.refresh.requires_scope if provider.refresh else None
     if needed and needed not in (provider.default_scopes or ()):
         yield ("default_scopes",), f"without {needed!r} among default_scopes, connections cannot be refreshed"
-    if not provider.sources:
+    if not provider.sources and provider.evidence is None:
         yield (), "says no sources, so nobody can tell how far to trust it"
+
+
+def _evidence(provider: Provider, today: dt.date) -> Iterator[Finding]:
+    if provider.provenance == "reviewed":
+        yield (
+            ("provenance",),
+            "'reviewed' is shown as unconfirmed, since nothing bears it out; say in `evidence` what does",
+        )
+    for name, one in provider.evidence.groups() if provider.evidence else ():
+        place, title = ("evidence", name), GROUPS[name]
+        if one.level == "assumed":
+            yield place, f"{title}: rests on a default that nobody stated; `gateway catalog evidence` lists the fields"
+        if is_old(one, today):
+            yield place, f"{title}: its sources were read more than 12 months ago, on {one.date}; read them again"
 
 
 def _without_effect(provider: Provider) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from gateway.catalog import compiled
 from gateway.catalog.api_operations import ProviderOperations, read_operations
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.checks import KnownWords
+from gateway.catalog.evidence import provenance_of, sources_of
 from gateway.catalog.folder import CatalogEntry, files_in, read_entries
 from gateway.catalog.provider import Provider
 from gateway.catalog.yaml_file import CatalogFault, CatalogFaults, UnreadableFile, read
@@ -31,6 +32,8 @@ def show(said: Mapping[str, Any], public_url: str) -> dict[str, Any]:
     shown.setdefault("docs", f"{public_url}/providers/{said['name']}/guide")
     if names := said.get("connection_configuration", list(said.get("connection_config", ()))):
         shown["connection_configuration"] = names
+    found = {"provenance": provenance_of(said), "sources": sources_of(said)}
+    shown |= {key: value for key, value in found.items() if value}
     for key in _FORMS:
         if key in said:
             # Form builders read the type.

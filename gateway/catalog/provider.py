@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from gateway.catalog.auth_modes import AUTH_MODES
+from gateway.catalog.evidence import EntryEvidence, GroupEvidence, provenance_of
 from gateway.catalog.provider_parts import (
     CATEGORIES,
     SCRIPT_ALIASES,
@@ -18,6 +19,7 @@ from gateway.catalog.provider_parts import (
     RequestSigning,
     Retry,
     Setting,
+    Setup,
     Shape,
     Signature,
     Step,
@@ -33,6 +35,8 @@ from gateway.catalog.provider_parts import (
 
 __all__ = [
     "AccountForm",
+    "EntryEvidence",
+    "GroupEvidence",
     "Jwt",
     "Paginate",
     "Provider",
@@ -41,6 +45,7 @@ __all__ = [
     "RequestSigning",
     "Retry",
     "Setting",
+    "Setup",
     "Shape",
     "Signature",
     "Step",
@@ -95,6 +100,8 @@ class Provider(Shape):
     """The product's own page."""
     setup_guide_url: str | None = None
     """A page for the operator: how to register the app at the provider."""
+    setup: Setup | None = None
+    """What to do in the provider's developer console, step by step."""
 
     alias: str | None = None
     """Another entry that this one inherits from, field by field; `null` takes an inherited field away."""
@@ -212,14 +219,22 @@ class Provider(Shape):
     """How it signs its webhooks."""
     webhook_user_defined_secret: bool | None = None
     """Whether the operator chooses the webhook secret at the provider."""
-    provenance: Literal["reviewed", "sourced", "unconfirmed"] | None = None
-    """How far the entry can be trusted."""
+    evidence: EntryEvidence | None = None
+    """What its facts rest on, by group of fields. An heir inherits it of groups whose fields it does not give itself."""
+    provenance: Literal["confirmed", "sourced", "unconfirmed", "reviewed"] | None = None
+    """How far addresses and credential placement can be trusted; of an entry with `evidence`, what that says. `reviewed` is
+    an older word for `unconfirmed`."""
     review: str | None = None
     """What a review rested on, in words."""
     sources: list[str] | None = None
-    """Where its facts were seen."""
+    """Where its facts were seen. Those of `evidence` are shown with them."""
     sunset: Sunset | None = None
     """The announced end of this API; `lint`, `check` and the guide warn of it."""
+
+    def trust(self) -> str | None:
+        """`provenance`, as `/providers` shows it."""
+        levels = {} if self.evidence is None else {name: {"level": one.level} for name, one in self.evidence.groups()}
+        return provenance_of({"provenance": self.provenance, "evidence": levels})
 
 
 # ── The JSON Schema of an entry, for editors: ``catalog/_schema.json``, which shipped files name in their first line.

@@ -133,7 +133,8 @@ class AccountForm(Shape):
     headers: dict[str, str] = Field(default_factory=dict)
     """Header fields of that call, templates allowed; they replace those of `proxy.headers`."""
     id: str | None = None
-    """Dotted path to what never changes for one account. A reconnect with another one is refused."""
+    """Dotted path to what never changes for one account. A reconnect with another one is refused. Absent: the subject of an
+    `id_token`."""
     label: list[str] = Field(default_factory=list)
     """Dotted paths to what people know the account by; the first that is there is taken."""
     settings: dict[str, str] = Field(default_factory=dict)
@@ -427,6 +428,26 @@ class WebhookSignature(Shape):
     """Header field that brings the secret in the first request and is echoed."""
     note: str | None = None
     """What else to know, in words."""
+
+
+# ── How an operator registers an app at the provider.
+
+
+class Setup(Shape):
+    """What to do in the provider's developer console. The guide page shows it with the callback address of this gateway."""
+
+    console: str
+    """Address of the console."""
+    app_type: str | None = None
+    """Which kind of app to register, as the console calls it."""
+    steps: list[str] = Field(min_length=1)
+    """What to do there, in order."""
+    blocks_production: list[str] = Field(default_factory=list)
+    """What keeps other people than the app's owner from connecting, until something is done."""
+    date: str = Field(pattern=r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+    """When this was written down. Consoles change."""
+    sources: list[str] = Field(default_factory=list)
+    """Pages that were read for it; absent: general knowledge that nobody looked up."""
 
 
 # ── When the provider, or this API of it, ends.

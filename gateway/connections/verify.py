@@ -50,7 +50,7 @@ class Asking(Protocol):
 
 async def account_of(asking: Asking, held: Mapping[str, Any]) -> Account:
     """As far as it is known. A provider that cannot be asked, or a scope that is lacking, is no failure."""
-    form, raw = asking.provider.account, held.get("raw")
+    form, raw, found = asking.provider.account, held.get("raw"), Account()
     if form is not None:
         try:
             answer: Any = raw if form.endpoint is None else await asking.account_answer()
@@ -59,9 +59,11 @@ async def account_of(asking: Asking, held: Mapping[str, Any]) -> Account:
         if isinstance(answer, Mapping):
             label = next(filter(None, (_text(dig(answer, path)) for path in form.label)), None)
             found = Account(_text(dig(answer, form.id)) if form.id else None, label)
-            if found != Account():
+            if found.id is not None or (found.label is not None and form.id is not None):
                 return found
     claims = jwt_claims(raw.get("id_token")) if isinstance(raw, Mapping) else {}
+    if found.label is not None:
+        return Account(_text(claims.get("sub")) or _text(asking.config.get("accountId")), found.label)
     if subject := _text(claims.get("sub")):
         return Account(subject, next(filter(None, (_text(claims.get(name)) for name in LABELS)), None))
     return Account(_text(asking.config.get("accountId")), None)

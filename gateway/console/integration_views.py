@@ -5,6 +5,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from gateway.catalog.auth_modes import AUTH_MODES
+from gateway.catalog.evidence import in_words
 from gateway.catalog.hosts import open_secret_addresses
 from gateway.console.console_page import View
 from gateway.generation import Generation
@@ -12,7 +13,7 @@ from gateway.records.integration import Integration
 from gateway.runtime import generation_of
 
 TRUST: Final = {
-    "reviewed": "reviewed by hand",
+    "confirmed": "confirmed",
     "sourced": "from named sources",
     "unconfirmed": "not confirmed",
 }
@@ -40,7 +41,8 @@ def _shown(generation: Generation, one: Integration) -> dict[str, Any]:
         "client_id": one.client_id,
         "has_client_secret": bool(one.client_secret),
         "scopes": list(one.scopes or ()),
-        "trust": TRUST.get(provider.provenance or "", "not known") if provider else None,
+        "trust": TRUST.get(provider.trust() or "", "not known") if provider else None,
+        "evidence": in_words(provider.evidence) if provider else [],
         "faults": [],
         "guide": f"{generation.public_url}/providers/{one.provider}/guide" if provider else None,
     }

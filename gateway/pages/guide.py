@@ -12,6 +12,7 @@ from aiohttp import web
 
 from gateway.catalog.api_operations import ApiOperation, ProviderOperations
 from gateway.catalog.auth_modes import AUTH_MODES, ModeFormat
+from gateway.catalog.evidence import in_words
 from gateway.catalog.hosts import open_secret_addresses
 from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.pagination import in_body
@@ -197,8 +198,8 @@ def _span(seconds: int) -> str:
 # secret.
 
 TRUST = {
-    "reviewed": "Reviewed by hand.",
-    "sourced": "Taken from named sources, not reviewed by hand.",
+    "confirmed": "Two independent sources or the vendor's own document confirm the addresses and where the credential goes.",
+    "sourced": "At least one source states the addresses and where the credential goes. The provider was not called to find out.",
     "unconfirmed": "General knowledge, not confirmed: check the addresses before you rely on them.",
 }
 
@@ -223,7 +224,8 @@ async def guide(request: web.Request) -> web.Response:
         script=True,
         provider=provider,
         shown=generation.catalog.shown(name, public_url),
-        trust=TRUST.get(provider.provenance or "", "Nobody says where its facts come from."),
+        trust=TRUST.get(provider.trust() or "", "Nobody says where its facts come from."),
+        evidence=in_words(provider.evidence),
         steps=steps(provider, public_url, shared.display_name if shared else None),
         settings=asked(provider.connection_config),
         automated=[name for name, form in provider.connection_config.items() if form.automated],

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from gateway.catalog.auth_modes import AUTH_MODES, ModeFormat
 from gateway.catalog.hosts import open_secret_addresses
 from gateway.catalog.provider import Provider
-from gateway.catalog.provider_parts import Setting, title_from
+from gateway.catalog.provider_parts import Setting, Setup, title_from
 
 _KINDS: Final = {"OAUTH1": "an OAuth 1.0 app", "APP": "an app", "CUSTOM": "an app", "INSTALL_PLUGIN": "a plugin"}
 _WITH_SCOPES: Final = frozenset({"OAUTH2", "CUSTOM", "MCP_OAUTH2"})
@@ -29,6 +29,8 @@ class GuideStep:
     link: str | None = None
     code: str | None = None
     notes: tuple[str, ...] = field(default=())
+    items: tuple[str, ...] = field(default=())
+    """What belongs to it, one after the other."""
 
 
 def steps(provider: Provider, public_url: str, family: str | None) -> list[GuideStep]:
@@ -64,14 +66,25 @@ def _registration(provider: Provider, mode: ModeFormat, public_url: str, family:
     kind = _KINDS.get(provider.auth_mode, "an OAuth 2.0 app")
     shared = (f"The app that serves {family} serves this one, too: add what is missing to it.",) if family else ()
     page = provider.setup_guide_url or provider.docs
-    yield GuideStep(f"Create {kind} in {provider.display_name}'s developer console.", link=page, notes=shared)
+    if provider.setup is None:
+        yield GuideStep(f"Create {kind} in {provider.display_name}'s developer console.", link=page, notes=shared)
+    else:
+        yield _in_console(provider.display_name, provider.setup, shared)
     yield GuideStep("Register this callback address, exactly as it stands here.", code=f"{public_url}{CALLBACK}")
     if provider.auth_mode in _WITH_SCOPES:
         yield GuideStep("Select the scopes that your application needs.", notes=tuple(_on_scopes(provider)))
     shown = ", ".join(_variable(provider, key) for key in mode.integration)
     text = f"Copy what the console shows into the environment ({shown}), and declare the integration in gateway.yaml."
     yield GuideStep(text, code=declaration(provider, mode))
-    yield GuideStep(PUBLIC)
+    blocks = provider.setup.blocks_production if provider.setup else ()
+    yield GuideStep(PUBLIC, items=tuple(f"{one[:1].upper()}{one[1:]}." for one in blocks))
+
+
+def _in_console(name: str, setup: Setup, notes: tuple[str, ...]) -> GuideStep:
+    known = "from pages that were read" if setup.sources else "from general knowledge, not looked up"
+    what = f"Create an app in {name}'s developer console" + (f": {setup.app_type}." if setup.app_type else ".")
+    dated = f"Written down on {setup.date}, {known}. Consoles change."
+    return GuideStep(what, link=setup.console, notes=(*notes, dated), items=tuple(setup.steps))
 
 
 def _on_scopes(provider: Provider) -> Iterator[str]:

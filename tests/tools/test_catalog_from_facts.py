@@ -57,7 +57,8 @@ def test_a_key_goes_where_the_facts_say_and_guesses_stay_out() -> None:
     assert entry["proxy"]["headers"] == {"x-api-key": "${apiKey}"}
     assert entry["proxy"]["retry"] == {"at": "x-reset"}
     assert entry["proxy"]["verification"] == {"endpoints": ["/me"]}
-    assert (entry["provenance"], entry["sources"]) == ("unconfirmed", ["curated"])
+    assert entry["evidence"]["addresses"] == {"level": "unconfirmed"}
+    assert not {"provenance", "sources"} & set(entry)
 
 
 def test_an_oauth_entry_has_the_names_of_our_format() -> None:
@@ -68,7 +69,7 @@ def test_an_oauth_entry_has_the_names_of_our_format() -> None:
     assert entry["authorization_param_renames"] == {"client_id": "clientId"}
     assert entry["redirect_uri_metadata"] == ["realmId"]
     assert (entry["token_request_auth_method"], entry["body_format"]) == ("basic", "json")
-    assert entry["provenance"] == "sourced"
+    assert entry["evidence"]["client"]["level"] == "assumed"
 
 
 def test_a_setting_says_what_it_is() -> None:
@@ -90,7 +91,6 @@ def test_corrections_are_laid_over_and_null_takes_away() -> None:
     correction = {
         "docs": None,
         "proxy": {"retry": None},
-        "provenance": "reviewed",
         "sources+": ["https://docs.example.com/x"],
     }
     entry = made([KEY], Corrections({"mail-api": correction}, {}, {"mail-api": "/whoami"}, {"mail-api": "Mail"}))[
@@ -100,9 +100,7 @@ def test_corrections_are_laid_over_and_null_takes_away() -> None:
     assert "retry" not in entry["proxy"]
     assert entry["display_name"] == "Mail"
     assert entry["proxy"]["verification"] == {"endpoints": ["/whoami"]}
-    assert entry["provenance"] == "reviewed"
-    assert entry["review"]
-    assert entry["sources"] == ["curated", "https://docs.example.com/x"]
+    assert entry["sources"] == ["https://docs.example.com/x"]
 
 
 def test_what_is_left_out_is_not_made_and_strangers_are_refused() -> None:

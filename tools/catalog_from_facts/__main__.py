@@ -17,11 +17,16 @@ from tools.catalog_from_facts.corrections import Corrections, load_corrections
 from tools.catalog_from_facts.entries import entry_of
 from tools.catalog_from_facts.further import further_facts
 from tools.catalog_from_facts.heirs import FAMILIES, as_heir
+from tools.catalog_from_facts.proofs import with_proof
+from tools.catalog_from_facts.setups import setups
+from tools.catalog_from_facts.tokens import with_lifetimes
 from tools.catalog_from_facts.yaml_text import written
+from tools.evidence.by_hand import entry_evidence
 
 ROOT: Final = Path(__file__).parents[2]
 SCHEMA_LINE: Final = "# yaml-language-server: $schema=./_schema.json\n"
 Entry = dict[str, Any]
+NOTHING: Final[Mapping[str, Any]] = {}
 MADE: Final = "# Made from facts; correct it in tools/corrections/"
 
 
@@ -29,7 +34,15 @@ def main() -> int:
     """0, also where nothing changed; 1 with ``--check`` where something would."""
     asked = _arguments().parse_args()
     facts = all_facts(asked.facts)
-    texts = catalog_texts(facts, load_corrections(asked.corrections), by_hand(asked.catalog))
+    folder = None if asked.facts.is_file() else asked.facts
+    texts = catalog_texts(
+        facts,
+        load_corrections(asked.corrections),
+        by_hand(asked.catalog),
+        proofs=_read(folder / "verification-account.json")["facts"] if folder else {},
+        consoles=setups(_read(folder / "setup-steps.json")) if folder else {},
+        lifetimes=_read(folder / "oauth-quirks.json")["facts"] if folder else {},
+    )
     there = {path.stem: path for path in asked.catalog.glob("*.yaml") if is_made(path)}
     changed = [name for name, text in texts.items() if name not in there or there[name].read_text("utf-8") != text]
     gone = sorted(set(there) - set(texts))
@@ -41,6 +54,10 @@ def main() -> int:
     for name in gone:
         there[name].unlink()
     return 0
+
+
+def _read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def all_facts(place: Path) -> list[dict[str, Any]]:
@@ -56,21 +73,50 @@ def _of_folder(folder: Path) -> list[dict[str, Any]]:
 
 
 def catalog_texts(
-    facts: list[dict[str, Any]], corrections: Corrections, hand_made: Mapping[str, Entry]
+    facts: list[dict[str, Any]],
+    corrections: Corrections,
+    hand_made: Mapping[str, Entry],
+    *,
+    proofs: Mapping[str, Any] = NOTHING,
+    consoles: Mapping[str, Any] = NOTHING,
+    lifetimes: Mapping[str, Any] = NOTHING,
 ) -> dict[str, str]:
     """The file of every provider in `facts`, by name; those in `hand_made` and those left out are not among them."""
     made = {
-        one["name"]: entry_of(one)
+        one["name"]: with_lifetimes(one["name"], entry_of(one), lifetimes)
         for one in facts
         if one["name"] not in hand_made and one["name"] not in corrections.left_out
     }
+    for name, entry in made.items():
+        made[name] = with_proof(name, entry, proofs.get(name), corrections.entries.get(name, {}))
+    for name, entry in made.items():
+        if name in consoles:
+            entry["setup"] = consoles[name]
     strangers = {*corrections.entries, *corrections.verifications, *corrections.names} - set(made)
     if strangers:
         raise SystemExit(f"corrections of providers that are not made here: {', '.join(sorted(strangers))}")
     entries = {name: _said(name, made, corrections, hand_made) for name in made}
+    _bear_out(entries, hand_made)
     return {
         name: written(entry, f"{SCHEMA_LINE}{MADE}{name}.yaml\n" + _remark(entry)) for name, entry in entries.items()
     }
+
+
+def _bear_out(entries: dict[str, Entry], hand_made: Mapping[str, Entry]) -> None:
+    """Give each its `evidence`, in place of names of sources, which bear out nothing in particular."""
+    for entry in entries.values():
+        pages = [one for one in entry.pop("sources", None) or [] if "://" in one]
+        entry.pop("provenance", None)
+        entry.pop("review", None)
+        if pages:
+            entry["sources"] = pages
+    plain = {name: {key: value for key, value in one.items() if not key.endswith("#")} for name, one in entries.items()}
+    values = {**hand_made, **plain}
+    for name, entry in entries.items():
+        if "sources" in values.get(entry.get("alias", ""), {}):
+            entry.setdefault("sources", None)
+        if evidence := entry_evidence(name, values):
+            entry["evidence"] = evidence
 
 
 def _said(name: str, made: Mapping[str, Entry], corrections: Corrections, hand_made: Mapping[str, Entry]) -> Entry:

@@ -19,11 +19,6 @@ VERIFICATIONS: Final = "_verifications.yaml"
 NAMES: Final = "_names.yaml"
 MORE_SOURCES: Final = "sources+"
 
-# What a review by hand rests on unless its correction says more.
-REVIEW: Final = (
-    "by hand, November 2026, against the sources and general knowledge of the documentation; nothing was called"
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Corrections:
@@ -43,8 +38,6 @@ class Corrections:
         correction = dict(self.entries.get(name, {}))
         more = correction.pop(MORE_SOURCES, [])
         corrected = merged(entry, correction)
-        if corrected.get("provenance") == "reviewed":
-            corrected.setdefault("review", REVIEW)
         return corrected | ({"sources": [*corrected["sources"], *more]} if more else {})
 
 

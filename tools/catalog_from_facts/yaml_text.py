@@ -13,6 +13,7 @@ COMMENT: Final = "#"  # a key `token_url#` holds the comment on `token_url`
 GROUPS: Final = (
     ("alias", "display_name", "categories", "auth_mode", "family", "homepage", "docs", "docs_connect", "setup_guide_url"),
     ("sunset",),
+    ("setup",),
     (
         "request_url", "request_params", "authorization_url", "authorization_params", "authorization_param_renames",
         "authorization_url_fragment", "authorization_code_param_in_callback", "state_in_redirect_uri",
@@ -33,7 +34,7 @@ GROUPS: Final = (
     ("account",),
     ("proxy",),
     ("webhook_user_defined_secret", "webhook_signature"),
-    ("provenance", "review", "sources"),
+    ("evidence", "provenance", "review", "sources"),
 )  # fmt: skip
 
 _WRAPPED: Final = frozenset({"sources"})
@@ -65,7 +66,10 @@ def written(entry: Mapping[str, Any], head: str) -> str:
 def _field(within: Mapping[str, Any], key: str, indent: int) -> Iterator[str]:
     """The lines of one key and what it holds."""
     value, pad, name = within[key], " " * indent, _scalar(key)
-    if key in _WRAPPED:
+    if key == "evidence" and isinstance(value, Mapping):
+        yield from evidence_lines(value)
+        return
+    if key in _WRAPPED and value is not None:
         lines = list(_wrapped(f"{pad}{name}: [", [_scalar(one, flow=True) for one in value]))
     elif not isinstance(value, Mapping | list):
         lines = [f"{pad}{name}: {_scalar(value)}"]
@@ -77,6 +81,32 @@ def _field(within: Mapping[str, Any], key: str, indent: int) -> Iterator[str]:
         beside = f"{lines[0]} # {comment}"
         lines = [beside, *lines[1:]] if len(beside) <= WIDTH else [f"{pad}# {comment}", *lines]
     yield from lines
+
+
+def evidence_lines(evidence: Mapping[str, Any]) -> Iterator[str]:
+    """The `evidence` of an entry, one line a group where it fits."""
+    yield "evidence:"
+    for group, one in evidence.items():
+        line = f"  {group}: {_flow(one)}"
+        if len(line) <= WIDTH or one is None:
+            yield line
+            continue
+        yield f"  {group}:"
+        for key, value in one.items():
+            inner = f"    {key}: {_flow(value)}"
+            if len(inner) <= WIDTH or not isinstance(value, Mapping):
+                yield inner
+            else:
+                yield f"    {key}:"
+                yield from (f"      {field}: {_scalar(text)}" for field, text in value.items())
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_scalar(key, flow=True)}: {_flow(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_flow, value)) + "]"
+    return _scalar(value, flow=True)
 
 
 def _ordered(key: str, value: Mapping[str, Any] | list[Any]) -> Mapping[str, Any] | list[Any]:

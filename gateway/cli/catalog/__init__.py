@@ -4,6 +4,7 @@
     show_catalog      `gateway catalog list`, `show`, `schema` and `operations`
     lint_catalog      `gateway catalog lint`: faults, and what could be better
     convert_catalog   `gateway catalog import FILE`: entries of a public catalog into a folder of ours
+    open_facts        `gateway catalog evidence`: facts that nobody confirmed, with the page that would settle each
     rehearse_entry    `gateway catalog test NAME`: an entry tried against the sandbox
 
 Always true: faults are printed as ``file:line``, and the exit code is 1 if there is one. No command changes a shipped entry.
@@ -25,6 +26,9 @@ COMMANDS = {
     ),
     "import": Command(
         "gateway.cli.catalog.convert_catalog:convert", "convert a file of many entries in another catalog's shape"
+    ),
+    "evidence": Command(
+        "gateway.cli.catalog.open_facts:evidence", "facts that nobody confirmed, and the page that would settle each"
     ),
     "schema": Command("gateway.cli.catalog.show_catalog:schema", "the JSON Schema of an entry, for editors"),
 }

@@ -49,6 +49,12 @@ ENDPOINT = {"endpoint": "/me", "id": "data.id", "label": ["data.mail", "data.nam
         (Asking({"data": {"id": 7, "name": "Ada"}}, account=ENDPOINT), {}, Account("7", "Ada")),
         (Asking(None, account=ENDPOINT), {}, Account()),
         (Asking(None, account=ENDPOINT), {"id_token": id_token(sub="s", name="Ada")}, Account("s", "Ada")),
+        (
+            Asking({"mail": "ada@x"}, account={"endpoint": "/me", "label": ["mail"]}),
+            {"id_token": id_token(sub="s", name="Ada")},
+            Account("s", "ada@x"),
+        ),
+        (Asking({"mail": "ada@x"}, account={"endpoint": "/me", "label": ["mail"]}), {}, Account(None, "ada@x")),
         (Asking(account={"id": "team.id", "label": ["team.name"]}), {"team": {"id": "T1"}}, Account("T1", None)),
         (
             Asking(),

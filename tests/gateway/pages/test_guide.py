@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import html
 import json
 import shlex
 import sys
@@ -308,3 +309,33 @@ async def test_the_guide_names_the_operations_most_used(running: RunningGateway)
     assert "search_issues" in text
     _, text, _ = await page(running, "workday")
     assert "in the catalog: GET" not in text
+
+
+TEN = (
+    "google-calendar",
+    "microsoft",
+    "slack",
+    "salesforce",
+    "hubspot",
+    "shopify",
+    "github-app",
+    "jira",
+    "quickbooks",
+    "linkedin",
+)
+
+
+@pytest.mark.parametrize("name", TEN)
+async def test_a_guide_leads_through_the_providers_console(running: RunningGateway, name: str) -> None:
+    provider = running.runtime.generation.catalog.providers[name]
+    assert provider.setup is not None
+    status, text, headers = await page(running, name)
+    assert status == 200
+    shown = html.unescape(text)
+    assert provider.setup.console in shown
+    for line in (*provider.setup.steps, *provider.setup.blocks_production):
+        assert line[1:] in shown
+    assert provider.setup.date in shown
+    assert f"{running.url}/oauth/callback" in shown
+    assert "script-src 'nonce-" in headers["content-security-policy"]
+    assert "navigator.clipboard" in text

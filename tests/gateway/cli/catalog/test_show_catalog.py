@@ -23,6 +23,18 @@ def test_list_gives_each_provider_one_unbroken_line() -> None:
     assert {"jira", "openai", "sandbox"} <= set(names)
 
 
+def test_evidence_lists_what_is_open_and_the_page_that_would_settle_it() -> None:
+    result = catalog("evidence", "hubspot")
+    assert "hubspot\trefresh.rotating" not in result.stdout
+    assert "hubspot\twebhooks\tunconfirmed\thttps://developers.hubspot.com" in result.stdout
+    rows = json.loads(catalog("evidence", "--level", "assumed", "--json").stdout)["data"]
+    assert {row["level"] for row in rows} == {"assumed"}
+    assert {row["group"] for row in rows} == {"client"}
+    wrong = catalog("evidence", "hubspott")
+    assert (wrong.exit_code, wrong.stdout) == (2, "")
+    assert "did you mean 'hubspot'?" in wrong.stderr
+
+
 @pytest.mark.parametrize(
     ("option", "given", "reported"),
     [

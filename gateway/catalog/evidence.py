@@ -1,0 +1,151 @@
+"""How far the facts of an entry are borne out, by group of fields: what `/providers`, the guide and `lint` say of it."""
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal
+
+from pydantic import Field
+
+from gateway.catalog.provider_parts import Shape
+
+Level = Literal["confirmed", "sourced", "unconfirmed", "assumed"]
+# The strongest first.
+LEVELS: Final = ("confirmed", "sourced", "unconfirmed", "assumed")
+
+
+class GroupEvidence(Shape):
+    """What a group of fields rests on. The group is as certain as its least certain field."""
+
+    level: Level
+    """`confirmed`: two independent sources, or the vendor's own document. `sourced`: one source. `unconfirmed`: general
+    knowledge that nobody looked up. `assumed`: a default that nobody stated."""
+    sources: list[str] = Field(default_factory=list)
+    """Who states it: names of the list in docs/catalog.md, or addresses of pages."""
+    date: str | None = Field(default=None, pattern=r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+    """When the sources were read."""
+    fields: dict[str, Level] = Field(default_factory=dict)
+    """The level of each field, where they differ."""
+    differs: dict[str, str] = Field(default_factory=dict)
+    """Why a field is not as most sources have it, by field."""
+
+
+class EntryEvidence(Shape):
+    """What an entry rests on, by group of fields. Groups that do not concern it are absent."""
+
+    addresses: GroupEvidence | None = None
+    """`authorization_url`, `token_url`, `proxy.base_url` and the like."""
+    client: GroupEvidence | None = None
+    """How the client proves itself, and how scopes are written."""
+    placement: GroupEvidence | None = None
+    """Where the credential goes in a request."""
+    refresh: GroupEvidence | None = None
+    """How tokens are refreshed, how long they live, how they are revoked."""
+    account: GroupEvidence | None = None
+    """The call that proves a credential, and where it names the account."""
+    paging: GroupEvidence | None = None
+    """How lists are cut."""
+    webhooks: GroupEvidence | None = None
+    """How webhooks are signed."""
+
+    def groups(self) -> Iterator[tuple[str, GroupEvidence]]:
+        """The groups that are there, by name."""
+        for name in GROUPS:
+            one: GroupEvidence | None = getattr(self, name)
+            if one is not None:
+                yield name, one
+
+
+# What people read, and the fields of an entry that belong to the group; those below `proxy` with that in front.
+GROUPS: Final[Mapping[str, str]] = {
+    "addresses": "Addresses",
+    "client": "Client authentication and scopes",
+    "placement": "Where the credential goes",
+    "refresh": "Refresh and revocation",
+    "account": "Verification and account",
+    "paging": "Paging",
+    "webhooks": "Webhook signatures",
+}
+FIELDS: Final[Mapping[str, frozenset[str]]] = {
+    "addresses": frozenset(
+        {"authorization_url", "token_url", "request_url", "registration_url", "installation_token_url", "alternatives"}
+        | {"proxy.base_url"}
+    ),
+    "client": frozenset(
+        {"token_request_auth_method", "scope_separator", "disable_pkce", "default_scopes", "authorization_params"}
+        | {"token_params", "authorization_param_renames", "token_param_renames", "token_headers", "body_format"}
+    ),
+    "placement": frozenset({"proxy.headers", "proxy.query", "proxy.body", "request_signing"}),
+    "refresh": frozenset({"refresh", "refresh_url", "refresh_params", "revocation_url", "revocation"}),
+    "account": frozenset({"account", "proxy.verification"}),
+    "paging": frozenset({"proxy.paginate", "proxy.paginate_alternatives"}),
+    "webhooks": frozenset({"webhook_signature"}),
+}
+SENTENCES: Final[Mapping[str, str]] = {
+    "confirmed": "confirmed by two independent sources or by the vendor's own document",
+    "sourced": "stated by one source",
+    "unconfirmed": "general knowledge that nobody looked up: check it before you rely on it",
+    "assumed": "a default that nobody stated: check it before you rely on it",
+}
+# What decides whether a call works at all.
+_DECIDING: Final = ("addresses", "placement")
+
+
+def weakest(levels: Iterator[str]) -> str:
+    """The least certain of `levels`; raises ValueError where there is none."""
+    return max(levels, key=LEVELS.index)
+
+
+def provenance_of(said: Mapping[str, Any]) -> str | None:
+    """`confirmed`, `sourced` or `unconfirmed`, of an entry's values as JSON: the level of what decides whether a call works.
+
+    Without `evidence` it is what the file says; `reviewed`, an older word, is `unconfirmed`, as nothing bears it out that a
+    machine could read.
+    """
+    evidence: Mapping[str, Any] = said.get("evidence", {})
+    levels = [evidence[name]["level"] for name in _DECIDING if name in evidence]
+    if levels:
+        return {"assumed": "unconfirmed"}.get(least := weakest(iter(levels)), least)
+    stated: str | None = said.get("provenance")
+    return "unconfirmed" if stated == "reviewed" else stated
+
+
+def sources_of(said: Mapping[str, Any]) -> list[str]:
+    """Every source of an entry, by name."""
+    named = [source for one in said.get("evidence", {}).values() for source in one.get("sources", ())]
+    return sorted({*named, *said.get("sources", ())})
+
+
+def without_what_changed(inherited: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
+    """The evidence that an heir which says `said` may take over: not of groups whose fields it gives itself."""
+    touched = {*said, *(f"proxy.{key}" for key in said.get("proxy") or {})}
+    return {name: one for name, one in inherited.items() if not FIELDS.get(name, frozenset()) & touched}
+
+
+def is_old(one: GroupEvidence, today: dt.date) -> bool:
+    """Whether its sources were read more than twelve months ago."""
+    return one.date is not None and dt.date.fromisoformat(one.date) < today - dt.timedelta(days=365)
+
+
+def in_words(evidence: EntryEvidence | None) -> list[tuple[str, str]]:
+    """A title and a sentence for each group of fields, for people."""
+    return [(GROUPS[name], _sentence(one)) for name, one in evidence.groups()] if evidence else []
+
+
+def _sentence(one: GroupEvidence) -> str:
+    said = SENTENCES[one.level]
+    if weak := [field for field, level in one.fields.items() if level == one.level]:
+        said = f"{', '.join(weak)}: {said}"
+    if better := [f"{field} {level}" for field, level in one.fields.items() if level != one.level]:
+        said += f"; {', '.join(better)}"
+    if one.sources:
+        said += f" ({', '.join(one.sources)}" + (f"; read {one.date})" if one.date else ")")
+    differs = "".join(f" {field} is not as most sources have it: {why}." for field, why in one.differs.items())
+    return f"{said if weak else said[:1].upper() + said[1:]}.{differs}"
+
+
+def open_fields(evidence: EntryEvidence | None) -> Iterator[tuple[str, str, str]]:
+    """Group, field and level of what is `unconfirmed` or `assumed`; the group's name where all of its fields are."""
+    for name, one in evidence.groups() if evidence else ():
+        for field, level in (one.fields or {name: one.level}).items():
+            if level in {"unconfirmed", "assumed"}:
+                yield name, field, level

@@ -1,0 +1,44 @@
+"""``gateway catalog evidence``: fields of entries that nobody confirmed, each with the page that would settle it."""
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from gateway.cli.options import as_json, catalog_of
+
+NO_PAGE = "no page known"
+
+
+@click.command("evidence")
+@click.argument("names", metavar="[NAMES]...", nargs=-1)
+@click.option("--level", type=click.Choice(["assumed", "unconfirmed"]), help="Only fields of this level.")
+@catalog_of
+@as_json
+def evidence(names: tuple[str, ...], level: str | None, file: Path | None, as_json: bool) -> None:
+    """List the fields of the providers NAMES, by default of all, that are general knowledge (unconfirmed) or a default that
+    nobody stated (assumed), with the page that would settle each."""
+    from gateway.catalog.evidence import open_fields
+    from gateway.cli.catalog.catalog_in_use import catalog_and_url
+    from gateway.cli.terminal import faults_end_the_command
+    from gateway.text import counted, did_you_mean
+
+    with faults_end_the_command():
+        catalog, _ = catalog_and_url(file)
+    if strangers := [name for name in names if name not in catalog.providers]:
+        hint = did_you_mean(strangers[0], list(catalog.providers))
+        raise click.BadParameter(f"there is no provider '{strangers[0]}'{hint}", param_hint="NAMES")
+    rows = []
+    for name in names or catalog.providers:
+        provider = catalog.providers[name]
+        page = provider.docs or provider.setup_guide_url or provider.homepage
+        for group, field, found in open_fields(provider.evidence):
+            if level in {None, found}:
+                rows.append({"provider": name, "group": group, "field": field, "level": found, "page": page})
+    if as_json:
+        print(json.dumps({"data": rows}, indent=2))
+        return
+    for row in rows:
+        print(f"{row['provider']}\t{row['field']}\t{row['level']}\t{row['page'] or NO_PAGE}")
+    print(counted(len(rows), "field"), file=sys.stderr)

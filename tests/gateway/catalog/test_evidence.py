@@ -1,0 +1,83 @@
+"""`evidence` of an entry: what heirs take over, what `/providers` and people get, and what lint says."""
+
+import datetime as dt
+from pathlib import Path
+
+import pytest
+
+from gateway.catalog.evidence import FIELDS, GROUPS, GroupEvidence, in_words, is_old, open_fields
+from gateway.catalog.lint import lint
+from gateway.catalog.load_catalog import Catalog, load_catalog
+from gateway.catalog.provider import Provider, Proxy
+
+BASE = """
+display_name: Acme
+categories: [crm]
+auth_mode: OAUTH2
+authorization_url: https://acme.example.com/authorize
+token_url: https://acme.example.com/token
+proxy: {base_url: https://api.acme.example.com}
+evidence:
+  addresses: {level: confirmed, sources: [allauth, grant], date: "2026-11-22"}
+  client: {level: assumed, fields: {token_request_auth_method: sourced, scope_separator: assumed}, sources: [grant]}
+"""
+
+
+def catalog(tmp_path: Path, **files: str) -> Catalog:
+    for name, text in files.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    return load_catalog([tmp_path])
+
+
+def test_an_heir_takes_over_the_evidence_of_what_it_does_not_give_itself(tmp_path: Path) -> None:
+    heir = "alias: acme\nproxy: {base_url: https://eu.acme.example.com}\n"
+    other = "alias: acme\nevidence: {addresses: {level: sourced, sources: [goth]}, client: null}\n"
+    found = catalog(tmp_path, acme=BASE, heir=heir, other=other)
+    assert found.shown("acme", "")["provenance"] == "confirmed"
+    assert set(found.shown("heir", "")["evidence"]) == {"client"}
+    assert "provenance" not in found.shown("heir", "")
+    assert found.shown("other", "")["evidence"] == {"addresses": {"level": "sourced", "sources": ["goth"]}}
+    assert found.shown("other", "")["provenance"] == "sourced"
+
+
+def test_sources_are_those_of_all_groups(tmp_path: Path) -> None:
+    found = catalog(tmp_path, acme=BASE + "sources: [https://docs.example.com/oauth]\n")
+    assert found.shown("acme", "")["sources"] == ["allauth", "grant", "https://docs.example.com/oauth"]
+
+
+def test_the_older_word_reviewed_loads_and_is_shown_as_unconfirmed(tmp_path: Path) -> None:
+    plain = BASE[: BASE.index("evidence:")] + "provenance: reviewed\nsources: [me]\n"
+    found = catalog(tmp_path, acme=plain)
+    assert found.shown("acme", "")["provenance"] == "unconfirmed"
+    assert any("'reviewed' is shown as unconfirmed" in one.message for one in lint([tmp_path]))
+
+
+def test_lint_warns_of_what_is_assumed_and_of_old_sources(tmp_path: Path) -> None:
+    (tmp_path / "acme.yaml").write_text(BASE.replace("2026-11-22", "2020-01-31"))
+    told = {one.message for one in lint([tmp_path])}
+    assert any("rests on a default that nobody stated" in text and text.startswith("Client") for text in told)
+    assert any("read more than 12 months ago, on 2020-01-31" in text for text in told)
+    assert {one.level for one in lint([tmp_path])} == {"warning"}
+
+
+@pytest.mark.parametrize(("date", "old"), [("2025-11-21", True), ("2025-11-23", False), (None, False)])
+def test_sources_are_old_after_twelve_months(date: str | None, old: bool) -> None:
+    assert is_old(GroupEvidence(level="sourced", date=date), dt.date(2026, 11, 22)) is old
+
+
+def test_in_words(tmp_path: Path) -> None:
+    evidence = catalog(tmp_path, acme=BASE).providers["acme"].evidence
+    assert dict(in_words(evidence)) == {
+        "Addresses": "Confirmed by two independent sources or by the vendor's own document (allauth, grant; read 2026-11-22).",
+        "Client authentication and scopes": (
+            "scope_separator: a default that nobody stated: check it before you rely on it; "
+            "token_request_auth_method sourced (grant)."
+        ),
+    }
+    assert list(open_fields(evidence)) == [("client", "scope_separator", "assumed")]
+
+
+def test_every_group_names_fields_of_an_entry() -> None:
+    assert set(FIELDS) == set(GROUPS)
+    known = {*Provider.model_fields, *(f"proxy.{key}" for key in Proxy.model_fields)}
+    assert {field for fields in FIELDS.values() for field in fields} <= known

@@ -1,0 +1,59 @@
+"""Calls that prove a credential, laid over entries that say nothing of it."""
+
+from typing import Any
+
+import pytest
+
+from tools.catalog_from_facts.proofs import with_proof
+
+BASE: dict[str, Any] = {"auth_mode": "API_KEY", "proxy": {"base_url": "https://api.example.com"}}
+
+
+def made(entry: dict[str, Any] = BASE, correction: dict[str, Any] | None = None, **fact: Any) -> dict[str, Any]:
+    usual = {
+        "method": "GET",
+        "address": "https://api.example.com/me",
+        "path_below_base_url": "/me",
+        "confidence": "source",
+    }
+    account = {"id": "data.id", "label": ["data.mail"]}
+    return with_proof("acme", entry, {**usual, "expect": {"status": 200}, "account": account, **fact}, correction or {})
+
+
+def test_a_call_and_the_account_that_it_names() -> None:
+    entry = made()
+    assert entry["proxy"]["verification"] == {"endpoints": ["/me"]}
+    assert entry["account"] == {"endpoint": "/me", "id": "data.id", "label": ["data.mail"]}
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        {"confidence": "knowledge"},
+        {"path_below_base_url": None},
+        {"headers": {"authorization": "OAuth ${accessToken}"}},
+    ],
+)
+def test_what_could_refuse_a_right_credential_is_no_proof(fact: dict[str, Any]) -> None:
+    assert "verification" not in made(**fact)["proxy"]
+
+
+def test_an_answer_that_says_200_to_wrong_credentials_is_left_alone() -> None:
+    assert made(expect={"status": 200, "body": "member ok is true"}) is BASE
+    assert made(address="https://api.example.com/${username}") is BASE
+    assert made(method="POST") is BASE
+
+
+def test_an_id_in_a_list_of_several_is_no_id() -> None:
+    assert "account" not in made(account={"id": "items.0.id", "label": ["items.0.name"]})
+
+
+def test_where_an_id_token_may_name_the_account_its_subject_stays_the_id() -> None:
+    entry = made({**BASE, "default_scopes": ["openid"]})
+    assert entry["account"] == {"endpoint": "/me", "label": ["data.mail"]}
+
+
+def test_what_an_entry_or_its_correction_says_stays() -> None:
+    assert "account" not in made(correction={"account": {"id": "team.id"}})
+    own = {**BASE, "proxy": {**BASE["proxy"], "verification": {"endpoints": ["/own"]}}}
+    assert made(own)["proxy"]["verification"] == {"endpoints": ["/own"]}

@@ -1,0 +1,33 @@
+"""Steps in a provider's console ▸ the `setup` of the entries that they serve."""
+
+from typing import Any
+
+from tools.catalog_from_facts.setups import setups
+
+
+def fact(*entries: str, console: str = "https://console.example.com", **more: Any) -> dict[str, Any]:
+    return {
+        "entries": list(entries),
+        "console": console,
+        "steps": ["a", "b"],
+        "blocks_production": [],
+        "sources": [],
+        **more,
+    }
+
+
+def test_the_console_of_the_fewest_entries_wins() -> None:
+    facts = {"one": fact("x", console="https://x.example.com"), "all": fact("x", "y", "z")}
+    found = setups({"made": "2026-11-22", "facts": facts})
+    assert {name: one["console"] for name, one in found.items()} == {
+        "x": "https://x.example.com",
+        "y": "https://console.example.com",
+        "z": "https://console.example.com",
+    }
+    assert found["x"] == {"console": "https://x.example.com", "steps": ["a", "b"], "date": "2026-11-22"}
+
+
+def test_only_pages_that_were_read_are_sources() -> None:
+    pages = [{"id": "page", "page": "https://a", "read": True}, {"id": "page", "page": "https://b", "read": False}]
+    found = setups({"made": "2026-11-22", "facts": {"one": fact("x", sources=pages)}})
+    assert found["x"]["sources"] == ["https://a"]

@@ -1,0 +1,21 @@
+"""Lifetimes and rotation of tokens, laid over entries that say nothing of them."""
+
+from typing import Any
+
+from tools.catalog_from_facts.tokens import with_lifetimes
+
+FACTS: dict[str, Any] = {
+    "acme": {"refresh": {"rotating": True, "access_token_lifetime_s": 3600, "confidence": "knowledge"}},
+    "acme-eu": {"same_as": "acme"},
+}
+
+
+def test_what_an_entry_says_itself_stays() -> None:
+    entry = {"auth_mode": "OAUTH2", "refresh": {"access_token_lifetime_s": 60}}
+    assert with_lifetimes("acme", entry, FACTS)["refresh"] == {"rotating": True, "access_token_lifetime_s": 60}
+
+
+def test_an_entry_of_the_same_provider_and_one_without_refresh_tokens() -> None:
+    assert with_lifetimes("acme-eu", {"auth_mode": "OAUTH2"}, FACTS)["refresh"]["rotating"] is True
+    assert "refresh" not in with_lifetimes("acme", {"auth_mode": "API_KEY"}, FACTS)
+    assert "refresh" not in with_lifetimes("other", {"auth_mode": "OAUTH2"}, FACTS)

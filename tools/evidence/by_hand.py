@@ -1,0 +1,57 @@
+"""``python -m tools.evidence.by_hand``: write `evidence` into the entries that people wrote whole, and into no other.
+
+The block stands at the end of the file, is made again each time, and takes the place of `provenance`, `review` and names of
+sources there.
+"""
+
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from gateway.catalog.folder import Heirs
+from gateway.catalog.yaml_file import read
+from tools.catalog_from_facts.yaml_text import evidence_lines
+from tools.evidence.assess import evidence_of, of_heir
+
+ROOT: Final = Path(__file__).parents[2]
+_REPLACED: Final = re.compile(r"^(provenance|review|sources|evidence):[^\n]*\n(?:[ \t]+[^\n]*\n)*", re.MULTILINE)
+
+
+def text_with_evidence(name: str, text: str, values: Mapping[str, Mapping[str, Any]]) -> str:
+    """`text`, the file of the entry `name`, with its evidence. `values`: what the files of all entries say."""
+    pages = [one for one in values[name].get("sources") or [] if "://" in one]
+    evidence = entry_evidence(name, values)
+    bare = _REPLACED.sub("", text).rstrip("\n") + "\n"
+    sources = f"sources: [{', '.join(pages)}]\n" if pages else ""
+    return bare + "\n" + "".join(f"{line}\n" for line in evidence_lines(evidence)) + sources
+
+
+def entry_evidence(name: str, values: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The `evidence` that the file of an entry has to have."""
+    heirs = Heirs(values, {})
+    whole, base = heirs.whole(name), values[name].get("alias")
+    if base is None:
+        return evidence_of(name, whole)
+    return of_heir(name, values[name], whole, evidence_of(base, heirs.whole(base)))
+
+
+def main() -> int:
+    """Write what differs, a line each."""
+    from tools.catalog_from_facts.__main__ import is_made
+
+    paths = sorted((ROOT / "catalog").glob("*.yaml"))
+    values = {path.stem: read(path).value for path in paths}
+    for path in paths:
+        if is_made(path) or path.stem == "sandbox":
+            continue
+        text = path.read_text(encoding="utf-8")
+        if (better := text_with_evidence(path.stem, text, values)) != text:
+            path.write_text(better, encoding="utf-8")
+            print(f"wrote {path.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,153 @@
+"""Does an entry agree with a statement? Both are brought to one form first: templates as ``*``, no version numbers."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from tools.evidence.collect import placed
+from tools.evidence.statements import Statement
+
+Entry = Mapping[str, Any]
+
+# Placeholders of ours, of Go templates, of PHP, Python, Ruby and JavaScript; format characters.
+_BLANK: Final = re.compile(r"\$\{[^}]*\}|#\{[^}]*\}|\{\{[^}]*\}\}|\{[^}]*\}|<[^>]*>|%[sd@]|\$[a-z]\w*|:[a-z]\w+(?=/|$)")
+_VERSION: Final = re.compile(r"/v?[0-9]+(?:\.[0-9x]+)*(?=/|$)|/20[0-9]{2}-[0-9]{2}(?:-[0-9]{2})?(?=/|$)")
+ADDRESSES: Final = ("authorization_url", "token_url", "refresh_url", "revocation_url", "request_url")
+
+
+def agrees(entry: Entry, statement: Statement) -> bool | None:
+    """Whether `entry`, whole, says one of the statement's values; None where it says nothing that can be compared."""
+    ours = list(said(entry, statement.field))
+    if not ours:
+        return None
+    return any(_same(statement.field, one, theirs) for one in ours for theirs in statement.values)
+
+
+def said(entry: Entry, field: str) -> Iterator[Any]:
+    """What an entry says of a field, defaults included; nothing where the field does not concern it."""
+    if field in ADDRESSES:
+        yield from _address(entry, field)
+    elif (read := _READ.get(field)) is not None:
+        yield from read(entry)
+    elif field != "account.id" or "endpoint" in entry.get("account", {}):  # the token answer has other members
+        yield from _at(entry, field)
+
+
+def _address(entry: Entry, field: str) -> Iterator[str]:
+    if field in entry:
+        yield entry[field]
+        yield from entry.get("alternatives", {}).get(field, ())
+    elif field == "refresh_url" and "token_url" in entry:
+        yield entry["token_url"]
+
+
+def _bases(entry: Entry) -> Iterator[str]:
+    yield entry["proxy"]["base_url"]
+    yield from entry.get("alternatives", {}).get("proxy.base_url", ())
+    yield from entry["proxy"].get("allowed_origins", ())
+
+
+def _place(entry: Entry) -> Iterator[str]:
+    if text := placed(entry["proxy"], entry["auth_mode"]):
+        yield text
+
+
+def _client(entry: Entry) -> Iterator[str]:
+    if "token_url" in entry and entry["auth_mode"] in {"OAUTH2", "OAUTH2_CC"}:
+        yield entry.get("token_request_auth_method", "body")
+
+
+def _separator(entry: Entry) -> Iterator[str]:
+    if entry["auth_mode"] in {"OAUTH2", "OAUTH2_CC"}:
+        yield entry.get("scope_separator", " ")
+
+
+def _pkce(entry: Entry) -> Iterator[str]:
+    if entry["auth_mode"] == "OAUTH2":
+        yield "breaks" if entry.get("disable_pkce") else "works"
+
+
+def _disabled(entry: Entry) -> Iterator[bool]:
+    if entry["auth_mode"] == "OAUTH2":
+        yield entry.get("disable_pkce", False)
+
+
+def _proofs(entry: Entry) -> Iterator[str]:
+    proof = entry["proxy"].get("verification")
+    base = entry["proxy"]["base_url"]
+    if proof is not None:
+        yield from (proof.get("base_url_override", base) + path for path in proof["endpoints"])
+    if (endpoint := entry.get("account", {}).get("endpoint")) is not None:
+        yield endpoint if "://" in endpoint else base + endpoint
+
+
+def _paging(entry: Entry) -> Iterator[str]:
+    proxy = entry["proxy"]
+    for way in (proxy.get("paginate"), *proxy.get("paginate_alternatives", ())):
+        for key in ("cursor_name_in_request", "offset_name_in_request", "limit_name_in_request"):
+            if way is not None and key in way:
+                yield way[key]
+
+
+_READ: Final[Mapping[str, Callable[[Entry], Iterator[Any]]]] = {
+    "base_url": _bases,
+    "placement": _place,
+    "token_request_auth_method": _client,
+    "scope_separator": _separator,
+    "pkce": _pkce,
+    "disable_pkce": _disabled,
+    "verification": _proofs,
+    "paginate.parameters": _paging,
+}
+
+
+def _at(entry: Entry, path: str) -> Iterator[Any]:
+    value: Any = entry if path != "paginate" else entry["proxy"]
+    for step in path.split("."):
+        value = value.get(step) if isinstance(value, Mapping) else None
+    if value is not None:
+        yield value
+
+
+def _same(field: str, ours: Any, theirs: Any) -> bool:
+    if field in ADDRESSES or field == "verification":
+        begins = str(theirs).endswith("/") and address_of(str(ours)).startswith(address_of(str(theirs)) + "/")
+        return begins or like(address_of(str(ours)), address_of(str(theirs)))
+    if field == "base_url":
+        return _same_base(address_of(str(ours)), address_of(str(theirs)))
+    if field == "placement":
+        return _same_place(str(ours), str(theirs))
+    if field == "scope_separator":
+        return str(ours).replace("+", " ").strip(" ") == str(theirs).replace("+", " ").strip(" ")
+    if field == "webhook_signature.header":
+        return str(ours).lower() == str(theirs).lower()
+    return bool(ours == theirs)
+
+
+def address_of(text: str) -> str:
+    """``https://${connectionConfig.x}.example.com/v2/token?y`` ▸ ``*.example.com/token``."""
+    bare = _BLANK.sub("*", text).partition("://")[2] or _BLANK.sub("*", text)
+    host, slash, path = bare.partition("?")[0].partition("/")
+    below = _VERSION.sub("", slash + path.rstrip("/"))
+    return re.sub(r"\*+", "*", f"{host.partition(':')[0].lower()}{below}".rstrip("/"))
+
+
+def like(one: str, other: str) -> bool:
+    """Whether one fits the other as a pattern."""
+    return fnmatchcase(one, other) or fnmatchcase(other, one)
+
+
+def _same_base(one: str, other: str) -> bool:
+    host, _, path = one.partition("/")
+    other_host, _, other_path = other.partition("/")
+    shorter, longer = sorted((path, other_path), key=len)
+    return like(host, other_host) and (not shorter or fnmatchcase(longer, f"{shorter}*") or like(path, other_path))
+
+
+def _same_place(one: str, other: str) -> bool:
+    """``?`` stands for whatever stands before the key: a description of a scheme does not say."""
+    kind, _, value = one.lower().partition(": ")
+    other_kind, _, other_value = other.lower().partition(": ")
+    bare, other_bare = (re.sub(r"[*].*", "", text).strip() for text in (value, other_value))
+    return kind == other_kind and ("?" in value + other_value or bare == other_bare)

@@ -1,0 +1,96 @@
+"""``python -m tools.evidence.drift``: the fields in which entries differ from what sources state, a line each.
+
+A field agrees when no other value has more sources than ours. The exit code is 1 where a difference has no explanation in
+differences.yaml, or fewer than 97 of 100 comparable fields agree. What a new collection changes shows up here first.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from gateway.catalog.load_catalog import load_catalog
+from gateway.catalog.yaml_file import read
+from tools.evidence.compare import agrees, said
+from tools.evidence.statements import KNOWLEDGE, sources, statements
+
+ROOT: Final = Path(__file__).parents[2]
+LEAST: Final = 0.97
+
+
+@dataclass(frozen=True, slots=True)
+class FieldComparison:
+    """One field of one entry against every source that was looked up and states it."""
+
+    entry: str
+    field: str
+    ours: tuple[Any, ...]
+    alike: frozenset[str]
+    """Sources that state our value."""
+    others: Mapping[str, frozenset[str]]
+    """Other values, each with the sources that state it."""
+
+    @property
+    def agrees(self) -> bool:
+        """Whether no other value has more sources."""
+        return bool(self.alike) and all(len(by) <= len(self.alike) for by in self.others.values())
+
+    @property
+    def independent(self) -> bool:
+        """Whether one of the sources is one that no entry was made from."""
+        every = {*self.alike, *(source for by in self.others.values() for source in by)}
+        return any(sources()[source].get("independent") for source in every)
+
+
+@cache
+def explanations() -> Mapping[str, Mapping[str, str]]:
+    """Why an entry differs, by entry and field: differences.yaml."""
+    known: Mapping[str, Mapping[str, str]] = read(Path(__file__).with_name("differences.yaml")).value
+    return known
+
+
+def compared(entries: Mapping[str, Mapping[str, Any]]) -> Iterator[FieldComparison]:
+    """Every field of `entries` that a source states which was looked up."""
+    for name, entry in entries.items():
+        alike: dict[str, set[str]] = {}
+        others: dict[str, dict[str, set[str]]] = {}
+        for one in statements().get(name, ()):
+            by = set(one.explicit) - {KNOWLEDGE}
+            verdict = agrees(entry, one) if by else None
+            if verdict:
+                alike.setdefault(one.field, set()).update(by)
+            elif verdict is False:
+                stated = " or ".join(map(str, one.values[:2]))
+                others.setdefault(one.field, {}).setdefault(stated, set()).update(by)
+        for field in sorted({*alike, *others}):
+            different = {value: frozenset(by) for value, by in others.get(field, {}).items()}
+            yield FieldComparison(name, field, tuple(said(entry, field)), frozenset(alike.get(field, ())), different)
+
+
+def shipped() -> dict[str, dict[str, Any]]:
+    """The shipped entries, whole."""
+    return {name: json.loads(text) for name, text in load_catalog([ROOT / "catalog"]).providers.contents.items()}
+
+
+def main() -> int:
+    """Print the differences and the share that agrees."""
+    found = [one for one in compared(shipped()) if one.independent]
+    differing = [one for one in found if not one.agrees]
+    unexplained = 0
+    for one in differing:
+        why = explanations().get(one.entry, {}).get(one.field)
+        unexplained += why is None
+        stated = "; ".join(f"{', '.join(sorted(by))}: {value}" for value, by in one.others.items())
+        print(f"{one.entry}: {one.field} is {one.ours[0]!r}; {stated}" + (f" ({why})" if why else ""))
+    share = 1 - len(differing) / len(found)
+    print(
+        f"{len(found)} fields compared, {share:.1%} agree, {len(differing)} differ, {unexplained} of them unexplained"
+    )
+    return 1 if unexplained or share < LEAST else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

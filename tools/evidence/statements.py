@@ -1,0 +1,62 @@
+"""The statements that stay in the repository: entry, field, value, and who states it."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+FOLDER: Final = Path(__file__).parent
+STATEMENTS: Final = FOLDER / "statements.jsonl"
+SOURCES: Final = FOLDER / "sources.json"
+# What nobody looked up.
+KNOWLEDGE: Final = "knowledge"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """`values`: any of them, as one source may name several."""
+
+    entry: str
+    field: str
+    values: tuple[Any, ...]
+    explicit: tuple[str, ...]
+    """Ids of the sources that write it down."""
+    implied: tuple[str, ...] = ()
+    """Ids of the sources that leave their own default in place, which proves little."""
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """All of them, what was not looked up too."""
+        return (*self.explicit, *self.implied)
+
+
+@cache
+def statements() -> Mapping[str, tuple[Statement, ...]]:
+    """All statements by entry."""
+    found: dict[str, list[Statement]] = {}
+    for line in STATEMENTS.read_text(encoding="utf-8").splitlines():
+        entry, field, values, explicit, *implied = json.loads(line)
+        one = Statement(entry, field, tuple(values), tuple(explicit), tuple(implied[0]) if implied else ())
+        found.setdefault(entry, []).append(one)
+    return {entry: tuple(ones) for entry, ones in found.items()}
+
+
+@cache
+def sources() -> Mapping[str, Mapping[str, Any]]:
+    """What each source is: `where`, `date`, `licence`, and `vendor` where it is the vendor's own document."""
+    read: Mapping[str, Mapping[str, Any]] = json.loads(SOURCES.read_text(encoding="utf-8"))
+    return read
+
+
+def write(found: Iterable[Statement], known: Mapping[str, Mapping[str, Any]]) -> None:
+    """Replace both files."""
+    rows = sorted({_line(one) for one in found})
+    STATEMENTS.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    SOURCES.write_text(json.dumps(known, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _line(one: Statement) -> str:
+    row = [one.entry, one.field, list(one.values), list(one.explicit), *([list(one.implied)] if one.implied else [])]
+    return json.dumps(row, ensure_ascii=False)
