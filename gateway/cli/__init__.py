@@ -9,6 +9,7 @@
     connections, keys, events, catalog            what their names say
     logs, audit                                   the call log, searched or followed; the audit trail
     console                                       `gateway console`: a link to sign in to the console
+    incident                                      `gateway incident`: what an integration or a key did, and all of it ended
     backup_restore                                `gateway backup` and `gateway restore`
 
 A new command is a module with a click command and one line in `COMMANDS` below.

@@ -9,6 +9,7 @@ import click
 
 from gateway.cli.options import as_json, config_file, environment
 from gateway.cli.run_command import environment_of, run, table
+from gateway.text import counted
 
 if TYPE_CHECKING:
     from gateway.runtime import Runtime
@@ -75,8 +76,11 @@ def incident(
         if as_json:
             print(json.dumps({**found, "ended": done}, ensure_ascii=False))
             return 0
-        print(f"{found['uses']['calls']} calls, {found['uses']['failed']} failed, {found['since']} to {found['until']}")
-        print(f"{len(found['keys'])} keys, {len(found['records'])} records of the audit")
+        uses = found["uses"]
+        print(
+            f"{counted(uses['calls'], 'call')}, of which failed: {uses['failed']}; {found['since']} to {found['until']}"
+        )
+        print(f"{counted(len(found['keys']), 'key')}, {counted(len(found['records']), 'record')} of the audit")
         names = ("provider_config_key", "connection_id", "state", "calls", "failed")
         rows = [[str(one[name]) for name in names] for one in found["connections"]]
         table(("INTEGRATION", "CONNECTION", "STATE", "CALLS", "FAILED"), rows)
