@@ -67,7 +67,7 @@ REVISIONS: Final = (
     "0014",
     "0015",
     "0016",
-    "0019",
+    "0017",
 )  # oldest first; the last is the one this version needs
 
 VERSION_TABLE: Final = "alembic_version"

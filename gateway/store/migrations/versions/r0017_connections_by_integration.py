@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from alembic import op
 
-revision = "0019"
+revision = "0017"
 down_revision = "0016"
 branch_labels: str | Sequence[str] | None = None
 depends_on: str | Sequence[str] | None = None
