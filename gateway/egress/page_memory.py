@@ -8,13 +8,30 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Final
 
+from gateway import clock
+from gateway.errors import Unavailable
+
 SHARE: Final = 0.5  # of the bound, that one key may hold: there is always room for another key
+RETRY_AFTER_S: Final = 5
 
 
 class NoPageMemory(Exception):
-    """None became free in time."""
+    """No memory became free in time. `no_page_memory` is the error for the caller."""
+
+
+def no_page_memory() -> Unavailable:
+    """503 ``busy``, with the reason and `retry_at` in its payload."""
+    retry_at = clock.now() + timedelta(seconds=RETRY_AFTER_S)
+    return Unavailable(
+        "busy",
+        "Paged and shaped calls use all the memory that they may (egress.page_memory_bytes). Send fewer at once, or retry in "
+        f"{RETRY_AFTER_S} s.",
+        payload={"reason": "too_many_pages", "retry_at": retry_at.isoformat(timespec="milliseconds")},
+        retry_after_s=RETRY_AFTER_S,
+    )
 
 
 @dataclass(eq=False, slots=True)

@@ -9,9 +9,9 @@ from aiohttp import web
 
 from gateway import clock
 from gateway.egress.egress_errors import EgressError
-from gateway.egress.page_memory import NoPageMemory, Reservation
+from gateway.egress.page_memory import NoPageMemory, Reservation, no_page_memory
 from gateway.egress.provider_exchange import ProviderExchange
-from gateway.errors import Unavailable, UpstreamFailed
+from gateway.errors import UpstreamFailed
 from gateway.http.content_coding import CodingError, Decoder, codings_of
 from gateway.http.fields import Fields
 from gateway.http.retry import wait_s
@@ -89,7 +89,6 @@ def retries_of(request: web.Request) -> int:
 
 PAGE_BYTES: Final = 16 * 1024 * 1024  # decoded
 FORMS: Final = 2  # a page is held as it came and as the text that is taken apart
-COME_BACK_S: Final = 5
 TOLD_BYTES: Final = 2048  # so much of a provider's refusal is passed on
 BROKEN: Final = (EgressError, CodingError, StoodStill)
 
@@ -203,15 +202,7 @@ class PageReader:
             with self._watch.resting():
                 self._reserved = await runtime.page_memory.reserve(caller.share, FORMS * size, wait_s)
         except NoPageMemory:
-            retry_at = clock.now() + timedelta(seconds=COME_BACK_S)
-            payload = {"reason": "too_many_pages", "retry_at": retry_at.isoformat(timespec="milliseconds")}
-            raise Unavailable(
-                "busy",
-                f"Paged calls hold all the memory that they may (egress.page_memory_bytes). Send fewer at once, or come back "
-                f"in {COME_BACK_S} s.",
-                payload=payload,
-                retry_after_s=COME_BACK_S,
-            ) from None
+            raise no_page_memory() from None
 
     async def _refusal(self, exchange: ProviderExchange, attempts: PageAttempts) -> UpstreamFailed:
         """The provider's own words, as far as they are short."""

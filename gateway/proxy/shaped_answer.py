@@ -1,14 +1,12 @@
 """An answer of which the caller wants a part: read within bounds, selected and cut, sent as one JSON or text."""
 
-from datetime import timedelta
 from typing import Any, Final
 
 from aiohttp import hdrs, web
 
-from gateway import clock
-from gateway.egress.page_memory import NoPageMemory, Reservation
+from gateway.egress.page_memory import NoPageMemory, Reservation, no_page_memory
 from gateway.egress.provider_exchange import ProviderExchange
-from gateway.errors import Unavailable, UpstreamFailed
+from gateway.errors import UpstreamFailed
 from gateway.http.passed_head import printable
 from gateway.middleware.facts import CALLER, SHAPE
 from gateway.off_loop import INLINE_BYTES, off_loop
@@ -20,7 +18,6 @@ from gateway.text import counted
 CUT: Final = "Gateway-Cut"
 MOST_ANSWER: Final = 8 << 20  # that is held to be looked at
 FORMS: Final = 3  # an answer is held as it came, as values, and as the text that leaves
-COME_BACK_S: Final = 5
 _OF_THE_WHOLE: Final = (
     "ETag",
     "Content-MD5",
@@ -87,7 +84,7 @@ def _unfit(what: str, reason: str) -> UpstreamFailed:
 
 
 class HeldAnswer:
-    """A body in memory, of what all paged and shaped calls have in common."""
+    """A whole body in memory, reserved from the bound that paged and shaped calls share (`egress.page_memory_bytes`)."""
 
     def __init__(self, request: web.Request, watch: ExchangeWatch) -> None:
         self._request = request
@@ -95,7 +92,7 @@ class HeldAnswer:
         self._reserved: Reservation | None = None
 
     async def read(self, body: AnswerBody) -> bytes:
-        """All of it, decoded."""
+        """The whole body, decoded, at most `MOST_ANSWER` bytes. Raises UpstreamFailed, Unavailable ``busy``."""
         content = bytearray()
         parts = body.first
         while parts is not None:
@@ -123,12 +120,4 @@ class HeldAnswer:
                 share = self._request[CALLER].share
                 self._reserved = await runtime.page_memory.reserve(share, FORMS * MOST_ANSWER, wait_s)
         except NoPageMemory:
-            retry_at = clock.now() + timedelta(seconds=COME_BACK_S)
-            payload = {"reason": "too_many_pages", "retry_at": retry_at.isoformat(timespec="milliseconds")}
-            raise Unavailable(
-                "busy",
-                "Paged and shaped calls hold all the memory that they may (egress.page_memory_bytes). Send fewer at once, or "
-                f"come back in {COME_BACK_S} s.",
-                payload=payload,
-                retry_after_s=COME_BACK_S,
-            ) from None
+            raise no_page_memory() from None
