@@ -88,8 +88,8 @@ _known: dict[str, Issuer] = {}
 
 
 async def issuer_of(egress: Egress, config: ConsoleOidcConfig, *, newer: bool = False) -> Issuer:
-    """The metadata and keys of the configured issuer (OpenID Connect Discovery 1.0 §4), cached for ten minutes; `newer`: for 30 s,
-    since a token names an unknown key. Raises Unavailable."""
+    """The metadata and keys of the configured issuer (OpenID Connect Discovery 1.0 §4), cached for ten minutes;
+    `newer`: for 30 s, since a token names an unknown key. Raises Unavailable."""
     assert config.issuer is not None
     known, now = _known.get(config.issuer), clock.now()
     if known is not None and now - known.at < (RELOAD_AFTER if newer else CACHE_LIFE):
