@@ -64,7 +64,7 @@ class _Node:
         self.texts: dict[str, _Node] = {}
         self.mixed: dict[str, tuple[list[str], _Node]] = {}
         self.whole: _Node | None = None
-        self.ends: dict[str, OperationRule | None] = {}  # by method; None: an operation that was left out
+        self.ends: dict[str, OperationRule | None] = {}  # by method; None in the tree of those that were left out
 
 
 class OperationSet:
@@ -82,12 +82,15 @@ class OperationSet:
         self._host = host.split("*") if "*" in host else None
         self._root = _Node()
         for rule in self.rules:
-            self._add(rule.method, rule.written, rule)
-        self._narrowed = False
+            _add(self._root, rule.method, rule.written, rule)
+        self._left_out: _Node | None = None
+        taken = {(rule.method, _OPEN.sub("*", rule.written).lower()) for rule in self.rules}
         for other in others:
-            self._narrowed = True
             method, _, path = other.partition(" ")
-            self._add(method, path, None)
+            shape = _OPEN.sub("*", path).lower()  # providers that take ``/Users/ME`` for ``/users/me`` are many
+            self._left_out = self._left_out or _Node()
+            if (method, shape) not in taken:
+                _add(self._left_out, method, shape, None)
 
     def fitting(self, method: str, host: str, path: str) -> OperationRule | None:
         """The operation that this request is, base address included; None: it is none of them."""
@@ -95,29 +98,29 @@ class OperationSet:
         if host != self.host if self._host is None else not fits_shape(self._host, host):
             return None
         segments = path.split("/")
-        if not self._narrowed:
+        if self._left_out is None:
             return _first(self._root, segments, 1, method)
-        found = list(_ends(self._root, segments, 1, method, ()))
-        allowed = [(exactness, rule) for exactness, rule in found if rule is not None]
-        for exactness, rule in found:
-            if rule is None and not any(_is_more_exact(one, exactness) for one, _ in allowed):
+        allowed = list(_ends(self._root, segments, 1, method, ()))
+        if not allowed:
+            return None
+        for exactness, _ in _ends(self._left_out, path.lower().split("/"), 1, method, ()):
+            if not any(_is_more_exact(one, exactness) for one, _ in allowed):
                 return None
-        return min(allowed, key=lambda one: one[0])[1] if allowed else None
+        return min(allowed, key=lambda one: one[0])[1]
 
-    def _add(self, method: str, path: str, rule: OperationRule | None) -> None:
-        node = self._root
-        for segment in path.split("/")[1:]:
-            exactness = _exactness(segment)
-            if exactness == _LITERAL:
-                node = node.texts.setdefault(segment, _Node())
-            elif exactness == _WHOLE:
-                node.whole = node.whole or _Node()
-                node = node.whole
-            else:
-                shape = _OPEN.sub("*", segment)
-                node = node.mixed.setdefault(shape, (shape.split("*"), _Node()))[1]
-        if node.ends.get(method) is None:
-            node.ends[method] = rule
+
+def _add(node: _Node, method: str, path: str, rule: OperationRule | None) -> None:
+    for segment in path.split("/")[1:]:
+        exactness = _exactness(segment)
+        if exactness == _LITERAL:
+            node = node.texts.setdefault(segment, _Node())
+        elif exactness == _WHOLE:
+            node.whole = node.whole or _Node()
+            node = node.whole
+        else:
+            shape = _OPEN.sub("*", segment)
+            node = node.mixed.setdefault(shape, (shape.split("*"), _Node()))[1]
+    node.ends.setdefault(method, rule)
 
 
 def _exactness(segment: str) -> int:

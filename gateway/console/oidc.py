@@ -76,7 +76,12 @@ class Begun:
     @property
     def alive(self) -> bool:
         text, _, at = self.cookie.reveal().partition(".")
-        return len(text) >= 43 and at.isdigit() and 0 <= clock.now().timestamp() - int(at[:12]) <= SIGN_IN_S
+        return (
+            len(text) >= 43
+            and at.isascii()
+            and at.isdigit()
+            and 0 <= clock.now().timestamp() - int(at[:12]) <= SIGN_IN_S
+        )
 
 
 _known: dict[str, Issuer] = {}

@@ -74,7 +74,7 @@ class WebhookKeyCache:
     def __init__(self) -> None:
         self._kept: OrderedDict[str, FetchedKeys] = OrderedDict()
         self._under_way: dict[str, asyncio.Task[FetchedKeys]] = {}
-        self._requests: dict[str, deque[float]] = {}
+        self._requests: dict[tuple[str, bool], deque[float]] = {}
 
     async def keys_for(
         self,
@@ -109,7 +109,7 @@ class WebhookKeyCache:
             return kept
         task = self._under_way.get(digest)
         if task is None:
-            self._spend(integration)
+            self._spend(integration, known=kept is not None and bool(kept.of(kid)))
             task = asyncio.create_task(_fetch(egress, request))
             self._under_way[digest] = task
             task.add_done_callback(lambda done: self._keep(digest, done))
@@ -126,11 +126,13 @@ class WebhookKeyCache:
         self._kept[digest] = done.result()
         self._kept.move_to_end(digest)
         while len(self._kept) > MOST_KEPT:
-            self._kept.popitem(last=False)
+            # made-up key ids, which found no key, go before keys
+            del self._kept[next((one for one, found in self._kept.items() if not found.keys), next(iter(self._kept)))]
 
-    def _spend(self, integration: str) -> None:
+    def _spend(self, integration: str, *, known: bool) -> None:
+        """`known`: the key was there before; made-up ids must not keep it from being requested again."""
         now = clock.monotonic()
-        times = self._requests.setdefault(integration, deque())
+        times = self._requests.setdefault((integration, known), deque())
         while times and now - times[0] >= AGAIN_S:
             times.popleft()
         if len(times) >= MOST_A_MINUTE:
@@ -158,7 +160,8 @@ def key_request(
         if not _LABEL.fullmatch(known.get(name, "")):
             raise SignatureRefused("the webhook_secret has a part that is no name of a host", no_secret=True)
     for name in _PLACE.findall(rest):
-        if not _NAME.fullmatch(known.get(name, "").replace(".", "-")):
+        text = known.get(name, "")
+        if not text.strip(".") or not _NAME.fullmatch(text.replace(".", "-")):
             raise SignatureRefused("the token's key id cannot stand in an address")
     url = head + mark + _filled(host, known) + slash + _filled(rest, known)
     body = None

@@ -18,6 +18,7 @@ MOST_VALUES: Final = (
 )
 _SUMS: Final = frozenset({"multi_select_list", "multi_select_dict", "or_expression", "and_expression"})
 _PLAIN: Final = frozenset({"comparator", "not_expression"})
+TO_STRING: Final = 4  # each escapes once more what one inside it has escaped
 
 
 class UnfitExpression(ValueError):
@@ -29,6 +30,8 @@ def parsed(expression: str) -> ParsedResult:
     try:
         found = Parser().parse(expression)
         size = growth(found.parsed)
+    except UnfitExpression:
+        raise
     except (JMESPathError, RecursionError, ValueError) as fault:
         raise UnfitExpression(f"'select' is no JMESPath expression: {str(fault).splitlines()[0][:200]}") from fault
     if size > MOST_GROWTH:
@@ -37,15 +40,23 @@ def parsed(expression: str) -> ParsedResult:
 
 
 def growth(node: dict[str, Any]) -> int:
-    """How many times as large as its input the result of this node may be."""
-    kind, inner = node["type"], [growth(child) for child in node["children"]]
+    """How many times as large as its input anything may be that this node makes on its way to a result.
+
+    Raises UnfitExpression for a `join` whose size the answer alone decides.
+    """
+    kind, children = node["type"], node["children"]
+    inner = [growth(child) for child in children]
     if kind == "literal":
         return max(1, len(json.dumps(node["value"])))
-    if kind in _PLAIN:
-        return 1
+    if kind in _PLAIN:  # one value; its sides are made all the same, but a text in quotes only once
+        return max(1, *(one for one, child in zip(inner, children, strict=True) if child["type"] != "literal"), 1)
     if kind in _SUMS:
         return max(1, sum(inner))
     product = 1
+    if kind == "function_expression" and node["value"] == "to_string":
+        product = TO_STRING
+    if kind == "function_expression" and node["value"] == "join" and children and children[0]["type"] != "literal":
+        raise UnfitExpression("In 'select', join takes a text in quotes first, as in join(', ', names).")
     for one in inner:
         product = min(product * one, MOST_GROWTH + 1)
     return product

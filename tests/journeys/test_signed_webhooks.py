@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from joserfc import jwk, jws, jwt
 
 from gateway import clock
+from gateway.events import webhook_keys
 from tests.fakes.gateways import RunningGateway, document
 from tests.fakes.internet import Internet, internet
 from tests.fakes.patience import PATIENCE_S
@@ -247,6 +248,29 @@ async def test_keys_are_requested_once_and_not_endlessly(
     assert (answers.count(401), answers.count(503), len(plaid.asked)) == (9, 11, 10)
     now(61)
     assert await hooked.send(plaid_verification=plaid.sign(iat=int(time.time()) + 61)) == 200
+
+
+async def test_made_up_key_ids_keep_no_key_that_was_there_from_being_requested_again(
+    there: Internet, start: Any, now: Callable[[float], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook_keys, "MOST_KEPT", 4)
+    plaid = PlaidKeys(there)
+    hooked = await start("plaid", PLAID_SECRET)
+    key = generate_private_key(SECP256R1())
+    assert await hooked.send(plaid_verification=plaid.sign()) == 200
+    for number in range(6):
+        assert await hooked.send(plaid_verification=plaid.sign(kid=f"x{number}", key=key)) == 401
+    assert await hooked.send(b"[]", plaid_verification=plaid.sign(b"[]")) == 200
+    assert plaid.asked.count("k1") == 1
+    now(3700)
+    for number in range(12):
+        await hooked.send(plaid_verification=plaid.sign(kid=f"y{number}", key=key))
+    assert await hooked.send(b"{}", plaid_verification=plaid.sign(b"{}", iat=int(time.time()) + 3700)) == 200
+    plaid.fails = 500
+    now(7500)
+    answers = [await hooked.send(plaid_verification=plaid.sign(iat=int(time.time()) + 7500)) for _ in range(20)]
+    assert answers == [503] * 20
+    assert plaid.asked.count("k1") == 2 + 10
 
 
 async def test_while_keys_cannot_be_fetched_the_provider_is_to_come_again(

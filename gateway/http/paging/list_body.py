@@ -49,7 +49,7 @@ def check_list_body(body: bytes, content_type: str, coding: str, ways: Sequence[
         raise ValueError(f"cannot put {inner[0]} into the body, where something else than an object is in its way")
     if not any(way.type == "graphql" or _variable(way) for way in ways):
         return list(ways)
-    return _with_variable(query, ways)
+    return _with_variable(body, query, ways)
 
 
 def first_body(body: bytes, ways: Sequence[Way], limit: int | None) -> bytes:
@@ -111,11 +111,24 @@ def _variable(way: Way) -> str | None:
     return names[0].removeprefix(_VARIABLES) if names else None
 
 
-def _with_variable(query: Any, ways: Sequence[Way]) -> list[Way]:
+def _query_members(body: bytes) -> int:
+    """How many members of the object some reader takes for ``query``: Go's takes ``Query`` too, and the last of several."""
+    counted: list[int] = []  # the outermost object comes last
+
+    def note(pairs: list[tuple[str, Any]]) -> None:
+        counted.append(sum(name.casefold() == "query" for name, _ in pairs))
+
+    json.loads(body, object_pairs_hook=note, parse_int=str)
+    return counted[-1]
+
+
+def _with_variable(body: bytes, query: Any, ways: Sequence[Way]) -> list[Way]:
     if not isinstance(query, str):
         raise ValueError(
             "goes with a GraphQL request that has its document under query; a stored one cannot be checked"
         )
+    if _query_members(body) > 1:
+        raise ValueError("goes with a GraphQL request that has query once, in any spelling")
     kinds, used = _definitions(query)
     writing = sorted(kinds - _READING)
     if writing:
@@ -143,6 +156,8 @@ def _definitions(query: str) -> tuple[set[str], set[str]]:
                 begins = False
             depth += 1
         elif word in "})]":
+            if not depth:
+                raise ValueError("goes with a GraphQL query only, and this document closes more than it opens")
             depth -= 1
             begins = begins or (depth == 0 and word == "}")
         elif word.startswith("$"):

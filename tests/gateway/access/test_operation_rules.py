@@ -139,6 +139,13 @@ def test_where_neither_is_more_exact_the_one_left_out_wins() -> None:
     assert found.fitting("POST", "api.example.com", "/a/d/b") is not None
 
 
+def test_another_case_is_no_way_round_what_was_left_out() -> None:
+    found = made("w PUT /{module}/{id} update", "w PUT /a/Own own", others=("PUT /Contacts/roles", "PUT /a/own"))
+    paths = ("/contacts/ROLES", "/CONTACTS/roles", "/Contacts/7", "/a/Own", "/A/Own")
+    fitting = [found.fitting("PUT", "api.example.com", path) for path in paths]
+    assert [one and one.name for one in fitting] == [None, None, "update", "own", "update"]
+
+
 def test_a_host_with_a_setting_takes_any_text_there_and_keeps_the_rest() -> None:
     found = made("r GET /a get_a", host="*.zendesk.com")
     assert found.fitting("GET", "Acme.zendesk.com", "/a") is not None

@@ -198,6 +198,13 @@ async def test_a_callback_that_nobody_began_signs_nobody_in(
         assert (answer.status, idp.asked) == (403, [])
 
 
+async def test_a_cookie_of_no_sign_in_is_refused(running: RunningGateway, idp: IdentityProvider) -> None:
+    for moment in ("²", "x", ""):
+        cookie = {"Cookie": f"gw-console-begun={'a' * 43}.{moment}"}
+        async with running.http.get(f"{running.url}/console/callback?state=x&code=y", headers=cookie) as answer:
+            assert (answer.status, "not begun in this browser" in await answer.text()) == (403, True)
+
+
 async def test_an_answer_of_another_issuer_is_refused(
     running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession
 ) -> None:

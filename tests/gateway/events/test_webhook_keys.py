@@ -37,6 +37,7 @@ def test_placeholders_are_filled_in_the_address_and_in_the_body() -> None:
         ("eu", "k"),
         ("eu:s", "a/b"),
         ("eu:s", ""),
+        ("eu:s", ".."),
     ],
 )
 def test_nothing_that_is_filled_in_changes_where_an_address_leads(secret: str, kid: str) -> None:

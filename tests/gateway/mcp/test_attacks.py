@@ -172,6 +172,38 @@ def test_an_answer_of_millions_of_values_is_not_multiplied() -> None:
         selected(parsed("[*].{a:@,b:@,c:@,d:@,e:@,f:@}"), [1], values_in(body))
 
 
+DOUBLED = "@" + "|[@,@]" * 34
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        f"({DOUBLED}) == ({DOUBLED})",
+        f"[?({DOUBLED}) == `1`]",
+        f"!(to_string({DOUBLED}))",
+        "to_string([" * 30 + "@" + "])" * 30,
+        "join(to_string(@), l)",
+        "l[].join(@, [@])",
+    ],
+)
+def test_what_grows_on_the_way_to_a_small_result_is_refused(expression: str) -> None:
+    with pytest.raises(UnfitExpression, match=r"too often|join takes"):
+        parsed(expression)
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        (f"l[?@ != '{'x' * 200}'] | length(@)", 2),
+        ("join(', ', l)", "a, b"),
+        ("to_string(length(l))", "2"),
+        ("l[?!(@ == 'a') && contains(@, 'b')]", ["b"]),
+    ],
+)
+def test_comparisons_and_texts_of_ordinary_size_are_allowed(expression: str, value: Any) -> None:
+    assert selected(parsed(expression), {"l": ["a", "b"]}, 10) == value
+
+
 async def test_a_huge_answer_takes_no_more_memory_than_a_bound(door: Agents) -> None:
     async def endless(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})

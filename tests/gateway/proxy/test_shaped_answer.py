@@ -57,6 +57,13 @@ async def test_a_list_is_cut_to_whole_items(door: Agents) -> None:
     assert fields["Gateway-Cut"].startswith(f"{len(left['issues'])} of 300 of 'issues'; ")
 
 
+@pytest.mark.parametrize("select", ["to_string([" * 30 + "@" + "])" * 30, "join(to_string(@), issues[].key)"])
+async def test_an_expression_that_would_fill_the_memory_is_refused_before_it_is_sent(door: Agents, select: str) -> None:
+    provides(door, json.dumps(ISSUES).encode())
+    status, fields, _ = await asked(door, Gateway_Select=select)
+    assert (status, fields["Gateway-Error"]) == (400, "invalid_headers")
+
+
 async def test_what_fits_passes_byte_for_byte_and_so_do_errors(door: Agents) -> None:
     provides(door, b"\x89PNG\x00", content_type="image/png")
     assert (await asked(door, Gateway_Max_Bytes="5000"))[2] == b"\x89PNG\x00"

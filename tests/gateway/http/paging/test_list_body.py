@@ -12,6 +12,7 @@ from gateway.records.proxied_call import Position, Way
 CURSOR = Way("cursor", cursor_path_in_response="next", cursor_name_in_request="page.after", in_body=True)
 OFFSET = Way("offset", offset_name_in_request="options.offset", limit_name_in_request="options.count", in_body=True)
 GRAPHQL = Way("graphql", cursor_name_in_request="variables.after", in_body=True)
+QUERY = "query($after: String) { a(after: $after) { nodes { id } } }"
 PAGES = Way("offset", offset_name_in_request="variables.page", offset_start_value=1, in_body=True)
 
 
@@ -112,3 +113,25 @@ def test_reading_documents_are_taken_whatever_words_are_in_them(query: str) -> N
 def test_a_document_that_writes_is_refused(query: str) -> None:
     with pytest.raises(ValueError, match=r"mutation|subscription"):
         checked({"query": query}, GRAPHQL)
+
+
+@pytest.mark.parametrize("other", ["query", "qu\\u0065ry", "Query"])
+@pytest.mark.parametrize("writes_first", [True, False])
+def test_a_second_query_that_another_reader_may_take_is_refused(other: str, writes_first: bool) -> None:
+    reads, writes = QUERY, "mutation($after: String) { a(after: $after) }"
+    first, second = (writes, reads) if writes_first else (reads, writes)
+    body = f'{{"query": "{first}", "{other}": "{second}", "x": [{{"query": 1}}, 1{"0" * 5000}]}}'
+    with pytest.raises(ValueError, match=r"query once|mutation"):
+        check_list_body(body.encode(), "application/json", "", [GRAPHQL])
+
+
+def test_a_query_below_the_top_is_none_of_the_document() -> None:
+    deep = '{"query": ' * 500 + "1" + "}" * 500
+    body = f'{{"variables": {deep}, "query": "{QUERY}"}}'
+    assert check_list_body(body.encode(), "application/json", "", [GRAPHQL]) == [GRAPHQL]
+
+
+def test_a_document_that_closes_more_than_it_opens_is_refused() -> None:
+    body = json.dumps({"query": QUERY + ") mutation M { b }"}).encode()
+    with pytest.raises(ValueError, match="closes more"):
+        check_list_body(body, "application/json", "", [GRAPHQL])
