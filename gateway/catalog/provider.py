@@ -220,7 +220,7 @@ class Provider(Shape):
     webhook_user_defined_secret: bool | None = None
     """Whether the operator chooses the webhook secret at the provider."""
     evidence: EntryEvidence | None = None
-    """What its facts rest on, by group of fields. An heir inherits it of groups whose fields it does not give itself."""
+    """What its facts rest on, by group of fields. An entry with `alias` inherits it for groups whose fields it does not set."""
     provenance: Literal["confirmed", "sourced", "unconfirmed", "reviewed"] | None = None
     """How far addresses and credential placement can be trusted; of an entry with `evidence`, what that says. `reviewed` is
     an older word for `unconfirmed`."""

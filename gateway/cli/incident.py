@@ -1,4 +1,4 @@
-"""``gateway incident``: what an integration or a key did within a time, and all of it ended."""
+"""``gateway incident``: what an integration or a key did within a time span. Options revoke and delete."""
 
 import json
 import sys
@@ -24,9 +24,11 @@ MOST: Final = 10_000
 @click.option(
     "--key", type=click.IntRange(1), metavar="NUMBER", help="What this minted key did, and those that it minted."
 )
-@click.option("--since", metavar="WHEN", default="24h", show_default=True, help="2h, 3d, or a date in ISO 8601.")
-@click.option("--until", metavar="WHEN", help="Before then.  [default: now]")
-@click.option("--revoke-keys", is_flag=True, help="End the key, and those that it minted.")
+@click.option(
+    "--since", metavar="WHEN", default="24h", show_default=True, help="Its beginning: 2h, 3d, or a date in ISO 8601."
+)
+@click.option("--until", metavar="WHEN", help="The end of the time span.  [default: now]")
+@click.option("--revoke-keys", is_flag=True, help="Revoke the key, and those that it minted.")
 @click.option(
     "--delete-connections", is_flag=True, help="Delete the connections that were used, also at their providers."
 )
@@ -80,7 +82,7 @@ def incident(
         print(
             f"{counted(uses['calls'], 'call')}, of which failed: {uses['failed']}; {found['since']} to {found['until']}"
         )
-        print(f"{counted(len(found['keys']), 'key')}, {counted(len(found['records']), 'record')} of the audit")
+        print(f"{counted(len(found['keys']), 'key')}, {counted(len(found['records']), 'record')} of the audit trail")
         names = ("provider_config_key", "connection_id", "state", "calls", "failed")
         rows = [[str(one[name]) for name in names] for one in found["connections"]]
         table(("INTEGRATION", "CONNECTION", "STATE", "CALLS", "FAILED"), rows)

@@ -1,6 +1,6 @@
 """Granted against needed scopes: what a connection may do, as its provider said, and what its integration asks for.
 
-Computed when somebody looks, and stored nowhere: an integration that gains a scope marks its connections at once.
+Computed on each read and not stored, so an integration that gains a scope marks its connections at once.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,9 +11,9 @@ from gateway.catalog.provider import Provider
 from gateway.oauth.authorize import scope_list
 from gateway.records.integration import Integration
 
-UNTOLD: Final = frozenset({"openid", "profile", "email", "offline_access", "offline", "refresh_token"})
+OFTEN_UNNAMED: Final = frozenset({"openid", "profile", "email", "offline_access", "offline", "refresh_token"})
 """Scopes that many providers grant without naming them in the answer."""
-ALL_OF_THEM: Final = "/.default"  # Microsoft: whatever the app is registered with
+ALL_REGISTERED: Final = "/.default"  # Microsoft: whatever the app is registered with
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +55,16 @@ def scope_drift(
 
 def _granted(answer: Mapping[str, Any]) -> tuple[str, ...] | None:
     """Those that a token answer names (RFC 6749 §5.1), as a text or, with some, as a list."""
-    told = answer.get("scope", answer.get("scopes"))
-    if isinstance(told, str):
-        return scope_list(told) or None
-    if isinstance(told, Sequence) and told and all(isinstance(one, str) for one in told):
-        return tuple(told)
+    named = answer.get("scope", answer.get("scopes"))
+    if isinstance(named, str):
+        return scope_list(named) or None
+    if isinstance(named, Sequence) and named and all(isinstance(one, str) for one in named):
+        return tuple(named)
     return None
 
 
 def _is_covered(scope: str, have: set[str]) -> bool:
     """`scope` and `have` in lower case. Some name their scopes in short, and in answers by an address."""
-    if scope in UNTOLD or scope.endswith(ALL_OF_THEM) or scope in have:
+    if scope in OFTEN_UNNAMED or scope.endswith(ALL_REGISTERED) or scope in have:
         return True
     return any(one.endswith(f"/{scope}") or scope.endswith(f"/{one}") for one in have)

@@ -7,12 +7,12 @@
     console_page                  the frame of every page; its data as JSON
     now_view                      what needs a person, and the calls of a day in figures
     failure_causes                what a failure means and what helps, by its reason
-    provider_views                how each provider did, and which are left alone
+    provider_views                calls and failures of each provider, and open circuit breakers
     connection_views              connections and one of them: its story, refresh, reconnect link, delete
     call_views                    the call log, and one request with all that happened under it
     key_views, event_views        keys and what they may do, revoke; deliveries and sending again
-    incident_views, incident_report   what an integration or a key did within a time, and all of it ended
-    asked_query                   what a page's address asks for
+    incident_views, incident_report   what an integration or a key did within a time span; revokes and deletes
+    asked_query                   the parameters of a page's address
     audit_view                    who did what, and which key used which connection how often
     integration_views             integrations and their settings
     charts                        figures as inline SVG

@@ -1,4 +1,4 @@
-"""What a page's address asks for: each parameter once, cut to its length, empty where it is not given."""
+"""The parameters of a page's address: each once, cut to its maximum length, empty where it is absent."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -13,7 +13,7 @@ DIGITS: Final = 18
 
 
 def asked_of(given: Mapping[str, str], names: Sequence[str], longest: int = LONGEST) -> dict[str, str]:
-    """Of a query, or of a form."""
+    """`names` from a query or a form: each value stripped and cut to `longest` characters, empty where absent."""
     return {name: given.get(name, "").strip()[:longest] for name in names}
 
 

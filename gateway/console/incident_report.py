@@ -1,4 +1,4 @@
-"""What an integration or a key did within a time: for somebody who thinks that it is in wrong hands, and for the record.
+"""What an integration or a key did within a time span: for operators who suspect a leak, and for the record.
 
 For the console's page and for ``gateway incident`` alike.
 """
@@ -27,7 +27,7 @@ MOST_CONNECTIONS: Final = 100
 CALLS: Final = 25
 RECORDS: Final = 25
 MOST_KEYS: Final = 1000
-TELLING: Final = (  # in the audit, what the holder of a stolen key does besides calls
+AUDITED: Final = (  # actions in the audit trail that the holder of a stolen key takes, besides calls
     AuditAction.CREDENTIAL_READ,
     AuditAction.CLIENT_SECRET_READ,
     AuditAction.KEY_CREATED,
@@ -64,7 +64,7 @@ def wish(
 
 
 async def report(runtime: Runtime, asked: IncidentWish, *, most: int = MOST_CONNECTIONS) -> dict[str, Any]:
-    """Plain values. `connections` has the `most` that were used most. Raises NotFound for a key that is not there."""
+    """The report as JSON values. `connections` has the `most` that were used most. Raises NotFound for an unknown key."""
     keys = await _keys(runtime, asked)
     uses = await _uses(runtime, asked, keys, most)
     found = await runtime.store.call_log.find(
@@ -79,7 +79,7 @@ async def report(runtime: Runtime, asked: IncidentWish, *, most: int = MOST_CONN
         )
     )
     records = []
-    for action in TELLING:
+    for action in AUDITED:
         records += await runtime.store.audit.find(
             AuditFilter(
                 environment=asked.environment,
@@ -111,7 +111,7 @@ async def report(runtime: Runtime, asked: IncidentWish, *, most: int = MOST_CONN
 
 
 async def _keys(runtime: Runtime, asked: IncidentWish) -> list[MintedKey]:
-    """The key, and those that it minted, and they."""
+    """The key, and all keys below it, however many levels deep."""
     if asked.key_id is None:
         return []
     first = await runtime.store.keys.find(asked.environment, asked.key_id)
@@ -175,8 +175,8 @@ def _key(one: MintedKey) -> dict[str, Any]:
 async def revoke_all(
     runtime: Runtime, asked: IncidentWish, found: Mapping[str, Any], by: str, *, connections: bool
 ) -> list[str]:
-    """End the keys of a report and, if `connections`, delete its connections here and at their providers. What became of
-    each, a line each."""
+    """Revoke the keys of a report and, if `connections`, delete its connections here and at their providers. Returns one line for
+    the keys and one for each connection, with what became of it."""
     done = []
     if asked.key_id is not None and any(one["alive"] for one in found["keys"]):
         ended = await runtime.issuer.revoke(asked.environment, asked.key_id, by)

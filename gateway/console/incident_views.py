@@ -1,4 +1,4 @@
-"""An incident at the console: what an integration or a key did, and all of it ended by one form."""
+"""An incident at the console: what an integration or a key did, and a form that revokes the key and deletes the connections."""
 
 from typing import Any, Final
 

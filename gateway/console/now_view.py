@@ -84,7 +84,7 @@ def alarms(runtime: Runtime) -> list[dict[str, str]]:
     for gate in runtime.egress_limits:
         if not gate.breaker.closed:
             alarm(
-                f"{gate.name} has not answered its last calls, so it is left alone for now.",
+                f"{gate.name} has not answered its last calls, so calls to it are refused for now.",
                 "Ask that provider's status page.",
             )
     if runtime.call_queue.dropped:

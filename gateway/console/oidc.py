@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from joserfc.jwk import KeySet
 
 METADATA_PATH: Final = "/.well-known/openid-configuration"
-KEPT: Final = timedelta(minutes=10)
-AGAIN: Final = timedelta(seconds=30)  # for a key that is not known yet
+CACHE_LIFE: Final = timedelta(minutes=10)
+RELOAD_AFTER: Final = timedelta(seconds=30)  # where a token names an unknown key
 LEEWAY_S: Final = 30
 SIGN_IN_S: Final = 600
 ANSWER_BYTES: Final = 256 << 10
@@ -42,12 +42,12 @@ log = structlog.get_logger(__name__)
 
 
 class SignInRefused(Forbidden):
-    """What came back proves nobody."""
+    """The answer of the identity provider does not prove who signed in."""
 
 
 @dataclass(frozen=True, slots=True)
 class Issuer:
-    """What the identity provider says of itself, and its keys."""
+    """An identity provider's metadata and keys. `basic`: it takes client credentials by HTTP Basic. `at`: when it was read."""
 
     issuer: str
     authorization_endpoint: str
@@ -60,7 +60,7 @@ class Issuer:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """One sign-in under way, as its cookie has it: random text and the second in which it began."""
+    """A sign-in that has not come back yet. `cookie`: 43 random characters, a dot, and the Unix second in which it began."""
 
     cookie: Secret
 
@@ -88,10 +88,11 @@ _known: dict[str, Issuer] = {}
 
 
 async def issuer_of(egress: Egress, config: ConsoleOidcConfig, *, newer: bool = False) -> Issuer:
-    """Kept for ten minutes; `newer`: with a key that is not known. Raises Unavailable."""
+    """The metadata and keys of the configured issuer (OpenID Connect Discovery 1.0 §4), cached for ten minutes;
+    `newer`: for 30 s, since a token names an unknown key. Raises Unavailable."""
     assert config.issuer is not None
     known, now = _known.get(config.issuer), clock.now()
-    if known is not None and now - known.at < (AGAIN if newer else KEPT):
+    if known is not None and now - known.at < (RELOAD_AFTER if newer else CACHE_LIFE):
         return known
     from joserfc.errors import JoseError
     from joserfc.jwk import KeySet
@@ -147,8 +148,8 @@ async def _fetched(egress: Egress, url: str) -> Any:
 
 def _broken(why: str) -> GatewayError:
     return Unavailable(
-        "store_unavailable",
-        f"The identity provider cannot be asked. {why.rstrip('.')}. `gateway console` prints a link that signs in without it.",
+        "token_endpoint_unavailable",
+        f"The identity provider cannot be used. {why.rstrip('.')}. `gateway console` prints a link that signs in without it.",
         retry_after_s=10,
     )
 
@@ -174,7 +175,9 @@ async def claims_of(
 ) -> Mapping[str, Any]:
     """Of the ID token for the code that came back. Raises SignInRefused, Unavailable."""
     if not begun.alive or not hmac.compare_digest(query.get("state", "").encode(), begun.part("state").encode()):
-        raise SignInRefused("forbidden", "This sign-in was not begun in this browser, or is too old. Begin again.")
+        raise SignInRefused(
+            "forbidden", "This sign-in was not begun in this browser, or is older than 10 minutes. Begin again."
+        )
     issuer = await issuer_of(egress, config)
     if query.get("iss", issuer.issuer) != issuer.issuer:
         raise SignInRefused("forbidden", "Another identity provider has answered. Begin again.")
@@ -254,23 +257,26 @@ async def _validated(egress: Egress, config: ConsoleOidcConfig, token: str, nonc
 
 def _refused(why: str) -> SignInRefused:
     log.warning("console_sign_in_refused", reason="id_token", detail=why)
-    return SignInRefused("forbidden", "The identity provider's ID token proves nobody. The log says why.")
+    return SignInRefused(
+        "forbidden", "The identity provider's ID token is not valid. See console_sign_in_refused in the log."
+    )
 
 
 def name_in(claims: Mapping[str, Any]) -> str:
-    """As logs and the audit show it."""
+    """The person's name for logs and the audit trail; ``unknown`` where no claim has one."""
     for claim in ("preferred_username", "email", "sub"):
-        if isinstance(found := claims.get(claim), str) and (name := _printable(found)):
+        if isinstance(found := claims.get(claim), str) and (name := printable_name(found)):
             return name
     return "unknown"
 
 
-def _printable(text: str) -> str:
+def printable_name(text: str) -> str:
+    """`text` without control characters, at most `LONGEST_NAME` characters; maybe empty."""
     return "".join(char for char in text if char.isprintable()).strip()[:LONGEST_NAME]
 
 
 def role_of(config: ConsoleConfig, groups: object) -> ConsoleRole | None:
-    """By a list of groups, or a single one; None: of none that may sign in."""
+    """The role of a member of `groups`, a list or a single one; None: none of them may sign in."""
     listed = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
     there = {one for one in listed if isinstance(one, str)}
     if there & set(config.operators):

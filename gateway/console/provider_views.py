@@ -1,4 +1,4 @@
-"""Providers at the console: how each did in 24 hours, which are left alone, and how far their entries are to be trusted."""
+"""Providers at the console: calls and failures of 24 hours, open circuit breakers, and the evidence for their entries."""
 
 from collections.abc import Sequence
 from typing import Any, Final

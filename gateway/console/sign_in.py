@@ -19,7 +19,7 @@ from gateway import clock
 from gateway.config.model import ConsoleConfig
 from gateway.console.console_page import SignedIn, View, console_path, render
 from gateway.console.failure_causes import cause_of
-from gateway.console.oidc import SIGN_IN_S, Begun, address_to, claims_of, name_in, role_of
+from gateway.console.oidc import SIGN_IN_S, Begun, address_to, claims_of, name_in, printable_name, role_of
 from gateway.errors import Forbidden, GatewayError, NotFound, Unauthorized
 from gateway.pages.connect_cookie import check_own_form
 from gateway.pages.form_fields import posted
@@ -73,7 +73,7 @@ def _by_headers(request: web.Request) -> ConsoleSession | None:
             "forbidden", f"{asked.user} or {asked.groups} came twice: the proxy must drop what browsers send."
         )
     role = role_of(config, [one.strip() for one in ",".join(groups).split(",")])
-    name = "".join(char for char in names[0] if char.isprintable()).strip()[:64]
+    name = printable_name(names[0])
     if role is None or not name:
         raise Forbidden("forbidden", "You are in none of the groups of console.operators and console.viewers.")
     return ConsoleSession(name, role, clock.now() + timedelta(hours=config.session_hours))

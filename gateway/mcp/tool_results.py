@@ -46,7 +46,7 @@ def provider_result(
 
 
 def note_of(shaped: ShapedBody, media_type: str, size: int, max_bytes: int) -> str:
-    """What a model is told beside the answer; empty where it has all that it asked for."""
+    """A note for the model beside the answer; empty where the answer is complete."""
     if shaped.fault:
         return f"{shaped.fault} The link has the whole answer."
     unselected = f"{SELECT_UNUSED} " if shaped.unselected else ""

@@ -247,8 +247,8 @@ HTML: Final = "text/html"
 
 OAUTH_CLIENT: Final = {
     "type": "OAUTH2",
-    "client_id": "…",
-    "client_secret": "…",
+    "client_id": "the-client-id",
+    "client_secret": "the-client-secret",
     "scopes": "read:jira-work,offline_access",
 }
 A_KEY: Final = {

@@ -103,7 +103,8 @@ async def test_no_request_and_no_stream_fails_while_node_after_node_is_restarted
     result = f"{done.total()} requests at {done.total() / took_s:.0f}/s, {failed.total()} failed; "
     result += f"{streams.whole} streams of {STREAM_S:g} s whole, {streams.broken.total()} broken"
     print(f"\n{balancer.name}, {len(RESTARTED)} restarts: {result}")
-    assert (failed, streams.broken) == (Counter(), Counter()), result
+    faults = [line for line in balancer.log.splitlines() if "[error]" in line]
+    assert (failed, streams.broken) == (Counter(), Counter()), "\n".join([result, *faults[-5:]])
     assert set(done) == {200}
     assert streams.whole >= 2 * STREAMS
 

@@ -120,8 +120,10 @@ def opened(entry: Provider, markers: Markers) -> Opened:
     mode = modes()[entry.auth_mode]
     held: dict[str, Any] = {"type": mode.types()[0], "raw": {}}
     held |= {name: markers.new() for name in (*MEMBERS[entry.auth_mode], *entry.credentials)}
-    if entry.auth_mode == "TWO_STEP":
-        held["steps"] = {}
+    if entry.name == "tableau":
+        held["raw"] = {
+            "credentials": {"site": {"id": "9a8b7c6d"}}
+        }  # its base address holds the site that the token is for
     secret = key_for("RS256") if entry.signature_method == "RSA-SHA1" else markers.new()
     integration = Integration(
         environment="dev",

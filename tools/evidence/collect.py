@@ -41,7 +41,7 @@ ENTRIES: Final = {
     "intercom-oas": "intercom", "box-oas": "box", "figma-oas": "figma", "klaviyo-oas": "klaviyo", "discord-oas": "discord",
     "openai-oas": "openai", "pinterest-oas": "pinterest",
 }  # fmt: skip
-# Vendors' documents that the operations were read from with the base address in them (operations/README.md).
+# Vendors' documents that the operations were read from, with the base address in them (catalog/operations/).
 OWN_BASE: Final = frozenset(
     {"box", "squareup", "xero", "figma", "intercom", "discord", "openai", "pinterest", "klaviyo", "asana", "pagerduty"}
     | {"front", "plaid", "okta", "adyen", "trello", "pipedrive", "notion", "webflow", "monday", "typeform", "mailchimp"}

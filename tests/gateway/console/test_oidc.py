@@ -230,7 +230,7 @@ async def test_a_key_that_the_provider_has_replaced_is_learned(
 
     assert (await signed_in(browser, running))[0] == 200
     idp.key = RSAKey.generate_key(2048, {"kid": "k1", "use": "sig"})
-    monkeypatch.setattr(oidc, "AGAIN", timedelta(0))
+    monkeypatch.setattr(oidc, "RELOAD_AFTER", timedelta(0))
     browser.cookie_jar.clear()
     assert (await signed_in(browser, running))[0] == 200
 

@@ -98,8 +98,8 @@ async def test_a_provider_that_is_down(running: RunningGateway) -> None:
     await flushed(running)
     async with at_console(running) as console:
         await one_click(console, "The provider does not answer", "Look at its status page", "down")
-        assert "is left alone for now" in await console.page("/dev")
-        assert "left alone" in await console.page("/dev/providers")
+        assert "calls to it are refused for now" in await console.page("/dev")
+        assert "circuit open" in await console.page("/dev/providers")
 
 
 async def test_a_provider_that_limits_the_rate(running: RunningGateway, tracker: Tracker) -> None:

@@ -69,5 +69,5 @@ async def test_guides_are_found_and_paged(running: RunningGateway) -> None:
         assert f'href="{running.url}/providers/tracker/guide"' in await answer.text()
     async with running.http.get(f"{running.url}/guides?search=no+such+%3Cb%3E&cursor=x", headers=BROWSER) as answer:
         text = await answer.text()
-    assert "None fits" in text
+    assert "No provider matches" in text
     assert "no such &lt;b&gt;" in text

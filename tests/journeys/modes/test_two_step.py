@@ -48,6 +48,14 @@ def door(far: Far, **more: Any) -> dict[str, Any]:
     }
 
 
+async def test_what_the_answer_of_a_single_request_holds_stands_in_proxied_ones(far: Far, start: Any) -> None:
+    Door(far)
+    gateway = await start(**door(far, body_format="json", proxy={"headers": {"x-session": "${step1.session.key}"}}))
+    await imported(gateway, credentials=LOGIN)
+    async with gateway.proxied("c1") as answer:
+        assert answer.status == 200
+
+
 @pytest.mark.parametrize("body_format", ["form", "json"])
 async def test_a_password_becomes_a_token_and_again_when_that_ends(
     far: Far, start: Any, later: Any, body_format: str
