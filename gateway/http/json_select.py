@@ -13,10 +13,17 @@ from jmespath.parser import ParsedResult, Parser
 
 MOST_GROWTH: Final = 64
 MOST_WORK: Final = 2_000_000  # growth × values of the document: a second of one thread, and some 100 MiB, at most
+MOST_STEPS: Final = 10_000_000  # steps × values: 15 s of one thread at most
+MOST_NODES: Final = 256  # steps for a single value
+INLINE_STEPS: Final = 20_000  # of those, what the event loop may be held up by: 30 ms
+BYTES_A_VALUE: Final = 64  # of long texts, which are copied too
 MOST_VALUES: Final = (
     1_000_000  # of an answer that is looked at as JSON: an empty list takes 2 bytes of it, and 64 of memory
 )
 _SUMS: Final = frozenset({"multi_select_list", "multi_select_dict", "or_expression", "and_expression"})
+_IN_TURN: Final = frozenset(  # each child gets what the one before has made
+    {"pipe", "subexpression", "index_expression", "projection", "value_projection", "filter_projection"}
+)
 _PLAIN: Final = frozenset({"comparator", "not_expression"})
 TO_STRING: Final = 4  # each escapes once more what one inside it has escaped
 
@@ -29,13 +36,15 @@ def parsed(expression: str) -> ParsedResult:
     """Raises UnfitExpression."""
     try:
         found = Parser().parse(expression)
-        size = growth(found.parsed)
+        size, taken = growth(found.parsed), steps(found.parsed)
     except UnfitExpression:
         raise
     except (JMESPathError, RecursionError, ValueError) as fault:
         raise UnfitExpression(f"'select' is no JMESPath expression: {str(fault).splitlines()[0][:200]}") from fault
     if size > MOST_GROWTH:
         raise UnfitExpression("'select' repeats what it selects too often; select fewer members, or in fewer steps.")
+    if taken > MOST_NODES:
+        raise UnfitExpression("'select' has too many steps; select in fewer of them.")
     return found
 
 
@@ -44,7 +53,7 @@ def growth(node: dict[str, Any]) -> int:
 
     Raises UnfitExpression for a `join` whose size the answer alone decides.
     """
-    kind, children = node["type"], node["children"]
+    kind, children = node["type"], _inner(node)
     inner = [growth(child) for child in children]
     if kind == "literal":
         return max(1, len(json.dumps(node["value"])))
@@ -62,14 +71,38 @@ def growth(node: dict[str, Any]) -> int:
     return product
 
 
+def steps(node: dict[str, Any]) -> int:
+    """How many nodes are evaluated for each value of the input, at most."""
+    children = _inner(node)
+    taken = grown = 1
+    if node["type"] == "function_expression":  # what follows & is evaluated for each value of the others
+        children = sorted(children, key=lambda child: child["type"] == "expref")
+    elif node["type"] not in _IN_TURN:
+        return 1 + sum(map(steps, children))
+    for child in children:
+        taken += grown * steps(child)
+        grown = min(grown * growth(child), MOST_GROWTH)
+    return taken
+
+
+def _inner(node: dict[str, Any]) -> list[dict[str, Any]]:
+    """Its nodes; a slice has numbers."""
+    return [] if node["type"] == "slice" else node["children"]
+
+
 def values_in(body: bytes) -> int:
-    """How many values a JSON text has, or more."""
-    return 1 + sum(map(body.count, (b",", b":", b"[", b"{")))
+    """How many values a JSON text has, or more; long texts count as several."""
+    return max(1 + sum(map(body.count, (b",", b":", b"[", b"{"))), len(body) // BYTES_A_VALUE)
+
+
+def is_quick(expression: ParsedResult, body: bytes) -> bool:
+    """Whether the event loop may select from `body`."""
+    return steps(expression.parsed) * values_in(body) <= INLINE_STEPS
 
 
 def selected(expression: ParsedResult, document: Any, values: int) -> Any:
     """`values`: of the document, as `values_in` counts them. Raises UnfitExpression."""
-    if growth(expression.parsed) * values > MOST_WORK:
+    if growth(expression.parsed) * values > MOST_WORK or steps(expression.parsed) * values > MOST_STEPS:
         raise UnfitExpression("The answer is too large for this 'select'; ask the provider for less of it.")
     try:
         return expression.search(document, options=jmespath.Options(dict_cls=dict))

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from jmespath.parser import ParsedResult
 
-from gateway.http.json_select import MOST_VALUES, UnfitExpression, selected, values_in
+from gateway.http.json_select import MOST_VALUES, UnfitExpression, is_quick, selected, values_in
 from gateway.off_loop import INLINE_BYTES
 
 _NOT_TEXT: Final = (
@@ -21,6 +21,11 @@ _NOT_TEXT: Final = (
     "application/zip",
     "application/pdf",
 )
+
+
+def is_dear(body: bytes, select: ParsedResult | None) -> bool:
+    """Whether shaping it would hold up the event loop."""
+    return len(body) > INLINE_BYTES or (select is not None and not is_quick(select, body))
 
 
 @dataclass(slots=True)

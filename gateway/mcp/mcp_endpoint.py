@@ -31,6 +31,7 @@ from gateway.egress.page_memory import NoPageMemory, Reservation
 from gateway.errors import Forbidden, GatewayError, InvalidRequest
 from gateway.generation import Generation
 from gateway.http.json_select import UnfitExpression, parsed
+from gateway.http.shaped_body import is_dear
 from gateway.mcp import mcp_messages as rpc
 from gateway.mcp.in_process_call import CollectedAnswer, call_in_process
 from gateway.mcp.kept_answers import KEPT_S, KeptAnswers
@@ -413,7 +414,7 @@ class Door:
         media_type = answer.headers.get(hdrs.CONTENT_TYPE, "")
         reason = _reason(answer.status)
         arguments = answer.status, reason, media_type, answer.body, select, call.max_bytes
-        if len(answer.body) > INLINE_BYTES:
+        if is_dear(answer.body, select):
             shaped = await off_loop(self._caller.share, provider_result, *arguments)
         else:
             shaped = provider_result(*arguments)

@@ -39,7 +39,7 @@ async def shaped_answer(
     request: web.Request, exchange: ProviderExchange, body: AnswerBody, watch: ExchangeWatch, attempts: int
 ) -> tuple[PassedAnswer, bytes]:
     """The answer and its whole body. Raises UpstreamFailed ``answer_not_shaped``; Unavailable ``busy`` where memory is short."""
-    from gateway.http.shaped_body import shaped_body  # loaded with the first such call
+    from gateway.http.shaped_body import is_dear, shaped_body  # loaded with the first such call
 
     wish, media_type = request[SHAPE], (values(exchange.headers, "content-type") or [""])[0]
     if is_live(exchange.headers):
@@ -48,7 +48,7 @@ async def shaped_answer(
     try:
         whole = await held.read(body)
         arguments = media_type, whole, wish.select, wish.max_bytes
-        if len(whole) > INLINE_BYTES:
+        if is_dear(whole, wish.select):
             shaped = await off_loop(request[CALLER].share, shaped_body, *arguments)
         else:
             shaped = shaped_body(*arguments)

@@ -93,6 +93,9 @@ def test_an_error_of_the_provider_is_not_selected_from() -> None:
         ("length(issues)", 2),
         ("sort_by(issues, &key)[-1].key", "B"),
         ("nothing.here", None),
+        ("issues[:1].key", ["A"]),
+        ("issues[::-1] | [0].key", "B"),
+        ("map(&key, issues)", ["A", "B"]),
     ],
 )
 def test_ordinary_expressions_are_allowed(expression: str, value: Any) -> None:
