@@ -43,6 +43,7 @@ Code = Literal[
     "too_many_request",
     "not_found",
     "not_supported",
+    "not_offered",
     # what the caller named
     "unknown_provider_config",
     "unknown_provider_template",
@@ -55,6 +56,15 @@ Code = Literal[
     "invalid_code_verifier",
     "connection_id_required",
     "conflict",
+    # agent sessions
+    "ambiguous_connections",
+    "unknown_pinned_connection",
+    "pinned_connection_not_matched",
+    "unknown_integration",
+    "unknown_tool",
+    "tool_not_in_toolset",
+    "unknown_meta_tool",
+    "session_not_found",
     # making a connection
     "connection_validation_failed",
     "connection_test_failed",

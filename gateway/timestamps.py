@@ -27,8 +27,14 @@ def moment(text: object) -> datetime | None:
         return None
 
 
+def span(text: str) -> timedelta | None:
+    """``90s``, ``15m``, ``12h`` or ``30d``; None for all else."""
+    found = _SPAN.fullmatch(text)
+    return None if found is None else timedelta(**{_UNITS[found[2]]: int(found[1])})
+
+
 def ago(text: str, now: datetime) -> datetime | None:
     """The time that ``30s``, ``10m``, ``2h`` or ``3d`` before `now` was, or an ISO 8601 text; None for all else."""
-    if found := _SPAN.fullmatch(text):
-        return now - timedelta(**{_UNITS[found[2]]: int(found[1])})
+    if (back := span(text)) is not None:
+        return now - back
     return moment(text)

@@ -161,11 +161,11 @@ def _left_out(known: ProviderOperations, chosen: Sequence[ApiOperation]) -> Iter
         if one.id in ids or one.origin:
             continue
         segments = _PLACE.sub("*", one.path).split("/")
-        if any(all(map(_may_meet, segments, other)) for other in shapes.get((one.method, len(segments)), ())):
+        if any(all(map(may_meet, segments, other)) for other in shapes.get((one.method, len(segments)), ())):
             yield one
 
 
-def _may_meet(one: str, other: str) -> bool:
+def may_meet(one: str, other: str) -> bool:
     """Whether some text may be both segments; where that is not plain, True."""
     if "*" not in one:
         return one == other or ("*" in other and fits_shape(other.split("*"), one))

@@ -6,6 +6,7 @@ from typing import Final
 EVERYTHING: Final = "environment:*"
 PROXY: Final = "environment:proxy"
 CONNECT: Final = "environment:connect_sessions:write"
+AGENT_SESSIONS: Final = "environment:agent_sessions:write"
 CONFIGURE: Final = "environment:connections:configure"
 
 _OF_RESOURCES: Final = ("list", "list_credentials", "read", "read_credentials", "create", "update", "delete")
@@ -14,6 +15,7 @@ SCOPES: Final = frozenset(
         *(f"environment:integrations:{what}" for what in _OF_RESOURCES),
         *(f"environment:connections:{what}" for what in _OF_RESOURCES),
         CONNECT,
+        AGENT_SESSIONS,
         CONFIGURE,
         PROXY,
         "environment:variables:read",

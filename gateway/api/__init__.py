@@ -11,6 +11,7 @@
     typed_in, client_metadata           connecting by a form; our OAuth client metadata document
     keys, environment, providers        keys; variables and the signing key; the catalog and its logos
     provider_operations                 what a provider's API can do
+    agent_sessions                      `POST /sessions`: a key for one tenant's connections, as Nango's clients ask for it
     logs, audit                         `GET /logs`; `GET /audit` and `GET /audit/uses`
     webhooks, health                    providers' webhooks; `/health` and `/ready`
 

@@ -359,6 +359,46 @@ class RevokedKeys(Success):
     """How many: those that it minted end with it."""
 
 
+# ── Agent sessions.
+
+
+class AgentSessionTools(TypedDict):
+    connected: bool
+    tools_pinned: int
+    """How many of its tools are in the list."""
+    tools_searchable: int
+    """How many are found by `find_tools`."""
+
+
+class AgentSessionMetaTools(TypedDict):
+    nango_tool_search: bool
+    nango_execute: bool
+    nango_proxy: bool
+
+
+class AgentSession(TypedDict):
+    session_id: str
+    session_token: Annotated[str, Field(description="A minted key, shown this once: `Authorization: Bearer`.")]
+    mcp_url: str
+    expires_at: Moment
+    toolset: dict[str, AgentSessionTools]
+    meta_tools: AgentSessionMetaTools
+
+
+class AgentSessionAnswer(TypedDict):
+    data: AgentSession
+
+
+class EndedAgentSession(TypedDict):
+    session_id: str
+    ended_at: Moment
+    reason: Literal["terminated", "expired"]
+
+
+class EndedAgentSessionAnswer(TypedDict):
+    data: EndedAgentSession
+
+
 # ── The call log.
 
 

@@ -6,6 +6,7 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from gateway.api import (
+    agent_sessions,
     audit,
     client_metadata,
     connect_endpoints,
@@ -168,6 +169,14 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("*", f"/proxy/{REST}", PROXY(forward)),
     ("POST", "/mcp", AGENT(mcp.answer)),
     ("OPTIONS", "/mcp", CALLED(options)),
+    ("POST", "/sessions", API(agent_sessions.create_agent_session)),
+    ("OPTIONS", "/sessions", CALLED(options)),
+    ("DELETE", "/sessions/{session_id}", API(agent_sessions.end_agent_session)),
+    ("OPTIONS", "/sessions/{session_id}", CALLED(options)),
+    ("POST", "/session/{session_id}/mcp", AGENT(mcp.answer_in_session)),
+    ("OPTIONS", "/session/{session_id}/mcp", CALLED(options)),
+    ("POST", "/sessions/{session_id}/mcp", AGENT(mcp.answer_in_session)),
+    ("OPTIONS", "/sessions/{session_id}/mcp", CALLED(options)),
     ("*", "/c/{capability}/mcp", CAPABILITY_AGENT(mcp.answer_at_capability)),
     ("*", "/c/{capability}", CAPABILITY(forward)),
     ("*", f"/c/{{capability}}/{REST}", CAPABILITY(forward)),

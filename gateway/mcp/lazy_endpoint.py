@@ -5,10 +5,12 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from gateway.access.scopes import PROXY
+from gateway.api.agent_sessions import is_session, session_not_found
+from gateway.api.request_body import query_of
 from gateway.errors import MethodNotAllowed
 from gateway.middleware.acting import acting
 from gateway.middleware.chain import Chain
-from gateway.middleware.facts import CAPABILITY, ENVIRONMENT
+from gateway.middleware.facts import CALLER, CAPABILITY, ENVIRONMENT
 from gateway.middleware.json_only import json_only
 from gateway.middleware.scope import needs, scope
 from gateway.middleware.surfaces import SENT
@@ -24,6 +26,16 @@ async def answer(request: web.Request) -> web.StreamResponse:
     from gateway.mcp.mcp_endpoint import answer_mcp
 
     return await answer_mcp(request)
+
+
+@needs(PROXY, limits=True)
+async def answer_in_session(request: web.Request) -> web.StreamResponse:
+    """``POST /session/{session_id}/mcp``: the door, for that session's own token alone. Raises NotFound."""
+    query_of(request, ())
+    session_id, key = request.match_info["session_id"], request[CALLER].key
+    if key is None or str(key.id) != session_id or not is_session(key):
+        raise session_not_found(session_id)
+    return await answer(request)
 
 
 @needs(PROXY, limits=True)

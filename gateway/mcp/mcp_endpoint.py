@@ -394,7 +394,10 @@ class Door:
             fields.pop(hdrs.AUTHORIZATION, None)
         else:
             resource = request.match_info.route.resource
-            mount = (resource.canonical if resource is not None else "/mcp").removesuffix("/mcp") + "/proxy"
+            mount = resource.canonical if resource is not None else "/mcp"
+            for ending in ("/mcp", "/session/{session_id}", "/sessions/{session_id}"):
+                mount = mount.removesuffix(ending)
+            mount += "/proxy"
         fields |= {"Provider-Config-Key": integration, "Connection-Id": connection_id, "Decompress": "true"}
         if content_type is not None:
             fields[hdrs.CONTENT_TYPE] = content_type

@@ -9,6 +9,16 @@ from gateway.errors import Code
 # As the contract has it for providers: ``{"error": "Invalid webhook signature"}``.
 WEBHOOK_SIGNATURE: Final[tuple[Code, ...]] = ("invalid_webhook_signature",)
 
+SESSION_REFUSED: Final[tuple[Code, ...]] = (
+    "ambiguous_connections",
+    "unknown_pinned_connection",
+    "pinned_connection_not_matched",
+    "unknown_integration",
+    "unknown_tool",
+    "tool_not_in_toolset",
+    "unknown_meta_tool",
+)
+
 _BY_STATUS: Final[Mapping[int, tuple[Code, ...]]] = {
     400: (
         "bad_framing",
@@ -34,6 +44,7 @@ _BY_STATUS: Final[Mapping[int, tuple[Code, ...]]] = {
         "token_request_failed",
         "address_refused",
         "base_url_override_not_allowed",
+        *SESSION_REFUSED,
     ),
     401: (
         "missing_auth_header",
@@ -55,6 +66,7 @@ _BY_STATUS: Final[Mapping[int, tuple[Code, ...]]] = {
         "unknown_provider_config",
         "unknown_provider_template",
         "unknown_connection",
+        "session_not_found",
     ),
     405: ("method_not_allowed",),
     409: ("conflict", "connection_id_required"),
@@ -64,7 +76,7 @@ _BY_STATUS: Final[Mapping[int, tuple[Code, ...]]] = {
     429: ("too_many_request",),
     431: ("headers_too_large",),
     500: ("generic_error_support", "credential_unreadable"),
-    501: ("not_supported",),
+    501: ("not_supported", "not_offered"),
     502: (
         "upstream_unreachable",
         "upstream_tls",

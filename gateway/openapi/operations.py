@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 from typing_extensions import TypeAliasType
 
 from gateway.api import answers, typed_in
+from gateway.api.agent_sessions import NewAgentSession
 from gateway.api.connect_endpoints import Completion, NewSession, Reconnect, Telemetry
 from gateway.api.connection_import import Import
 from gateway.api.connections import MOST, ConnectionChanges, NewMetadata
@@ -14,7 +15,7 @@ from gateway.api.integration_shapes import IntegrationChanges, NewIntegration
 from gateway.api.keys import GoneKeyBody, NewKeyBody
 from gateway.catalog.api_operations import RISKS
 from gateway.errors import Code
-from gateway.openapi.codes import MAKING, PROXIED, WEBHOOK_SIGNATURE
+from gateway.openapi.codes import MAKING, PROXIED, SESSION_REFUSED, WEBHOOK_SIGNATURE
 from gateway.records.audit import AuditAction
 from gateway.records.operation import KINDS
 
@@ -341,6 +342,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("*", "/c/{capability}", "Send a request to the provider's base address, likewise", PROXY, headers=BY_ADDRESS, errors=(*PROXIED, "unknown_account", "forbidden", "too_many_request"), who="open", content="*/*"),
     Operation("*", "/proxy", "Send a request to the provider's base address", PROXY, headers=ON_BEHALF, errors=PROXIED, scope=f"{SCOPE}:proxy", content="*/*"),
     Operation("POST", "/mcp", "Send a message of the Model Context Protocol", AGENTS, answers.AnyJson, answers.AnyJson, answer_example={"jsonrpc": "2.0", "id": 1, "result": {"tools": []}}, scope=f"{SCOPE}:proxy", also=(202,), example={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, more="For minted keys alone: their rules are the tools. An error of the protocol itself is an answer by JSON-RPC, with the status that the protocol names."),
+    Operation("POST", "/sessions", "Make an agent session", AGENTS, answers.AgentSessionAnswer, NewAgentSession, errors=(*SESSION_REFUSED, "unknown_connection", "conflict", "not_offered"), scope=f"{SCOPE}:agent_sessions:write", example={"tenant": {"connections": {"any": [{"tags": {"team": "red"}}]}}, "toolset": {"jira": {"allow": {"tools": ["search_issues", "get_issue"]}}}, "expires_in": "1h"}, more="One connection of each integration, and operations of the catalog as tools. The token is a minted key."),
+    Operation("DELETE", "/sessions/{session_id}", "End an agent session", AGENTS, answers.EndedAgentSessionAnswer, errors=("session_not_found",), scope=f"{SCOPE}:agent_sessions:write"),
+    Operation("POST", "/session/{session_id}/mcp", "Send a message in an agent session", AGENTS, answers.AnyJson, answers.AnyJson, answer_example={"jsonrpc": "2.0", "id": 1, "result": {"tools": []}}, errors=("session_not_found",), scope=f"{SCOPE}:proxy", also=(202,), example={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, more="As `POST /mcp`, for the session's own token alone."),
+    Operation("POST", "/sessions/{session_id}/mcp", "Send a message in an agent session, likewise", AGENTS, answers.AnyJson, answers.AnyJson, answer_example={"jsonrpc": "2.0", "id": 1, "result": {"tools": []}}, errors=("session_not_found",), scope=f"{SCOPE}:proxy", also=(202,), example={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, more="As `POST /mcp`, for the session's own token alone."),
     Operation("*", "/c/{capability}/mcp", "Send such a message by a capability address", AGENTS, errors=(*PROXIED, "unknown_account", "forbidden", "too_many_request"), who="open", content="*/*", more="`POST` alone. Where the provider is an MCP server itself, any method goes to it."),
 
     Operation("GET", "/health", "Whether the process lives", HEALTH, answers.Result, who="open"),

@@ -27,13 +27,22 @@ from tests.gateway.errors.stage import ENTRY, HOOK_SECRET, Play, Stage, staged
 
 ROOT = Path(__file__).parents[3]
 PLAYS: dict[str, Play] = {}
-# The code ▸ where it is met: in a trailer behind a status of 200, or with a provider of its own making.
+# The code ▸ where it is met: in a trailer behind a status of 200, with a provider of its own making, or of agent sessions.
 ELSEWHERE = {
+    "ambiguous_connections": "tests/gateway/api/test_agent_sessions.py",
     "busy": "tests/gateway/proxy/test_forward_retries.py",
     "invalid_webhook_signature": "tests/gateway/events/test_receive.py",
     "next_page_refused": "tests/gateway/proxy/test_paged_breaks.py",
+    "not_offered": "tests/gateway/api/test_agent_sessions.py",
     "page_failed": "tests/gateway/proxy/test_paged_breaks.py",
     "page_too_large": "tests/gateway/proxy/test_paged_breaks.py",
+    "pinned_connection_not_matched": "tests/gateway/api/test_agent_sessions.py",
+    "session_not_found": "tests/gateway/api/test_agent_sessions.py",
+    "tool_not_in_toolset": "tests/gateway/api/test_agent_sessions.py",
+    "unknown_integration": "tests/gateway/api/test_agent_sessions.py",
+    "unknown_meta_tool": "tests/gateway/api/test_agent_sessions.py",
+    "unknown_pinned_connection": "tests/gateway/api/test_agent_sessions.py",
+    "unknown_tool": "tests/gateway/api/test_agent_sessions.py",
 }
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -1,0 +1,421 @@
+"""Agent sessions with Nango's shapes: a minted key for one tenant's connections, behind an MCP address of its own (ADR 60)."""
+
+import secrets
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import combinations
+from typing import Any, Final, Literal
+
+from aiohttp import web
+from pydantic import Field
+
+from gateway import clock
+from gateway.access.freeze_operations import host_and_path, may_meet
+from gateway.access.issue_keys import sees
+from gateway.access.key_forms import RequestedKey
+from gateway.access.key_policy import MOST_CHARS
+from gateway.access.operation_rules import PREFIX, RISK_LETTERS
+from gateway.access.scopes import AGENT_SESSIONS, PROXY
+from gateway.api import answers
+from gateway.api.keys import asked_by
+from gateway.api.request_body import Strict, query_of, read_json
+from gateway.api.shapes import MOST_NAMED, ConnectionId, ProviderConfigKey, Tags
+from gateway.catalog.load_catalog import Catalog
+from gateway.catalog.yaml_file import UnreadableFile
+from gateway.errors import Code, InvalidRequest, Issue, NotFound, NotImplementedHere
+from gateway.middleware.facts import CALLER, ENVIRONMENT
+from gateway.middleware.scope import needs
+from gateway.records.access import KeyLimits, MintedKey
+from gateway.records.connection import ConnectionRef
+from gateway.records.integration import Integration
+from gateway.runtime import RUNTIME, generation_of
+from gateway.store import ListFilter
+from gateway.timestamps import iso, span
+
+MADE_BY: Final = "an agent session of "  # how `MintedKey.created_by` begins; no caller chooses that text
+USUAL_END: Final = timedelta(hours=1)
+LONGEST: Final = timedelta(days=30)
+MOST_SELECTORS: Final = 10
+MOST_FITTING: Final = 1000  # connections that one selector may fit
+MOST_LISTED: Final = 12  # tools: more are searched (docs/agents.md#tools)
+META_TOOLS: Final = ("nango_tool_search", "nango_execute", "nango_proxy")
+ALL: Final = ",".join(RISK_LETTERS)
+
+
+class ToolListBody(Strict):
+    tools: list[str] = Field(max_length=MOST_NAMED)
+
+
+class PolicyBody(Strict):
+    allow: ToolListBody | Literal["*"] | None = None
+    deny: ToolListBody | None = None
+
+
+class SelectorBody(Strict):
+    tags: Tags = Field(min_length=1)
+
+
+class PinnedBody(Strict):
+    integration_id: ProviderConfigKey
+    connection_id: ConnectionId
+
+
+class TenantConnectionsBody(Strict):
+    any: list[SelectorBody] = Field(default_factory=list, max_length=MOST_SELECTORS)
+    pinned: list[PinnedBody] = Field(default_factory=list, max_length=MOST_NAMED)
+
+
+class TenantBody(Strict):
+    connections: TenantConnectionsBody
+
+
+class NewAgentSession(Strict):
+    """`toolset`: of each integration the ids of operations; see docs/agents.md#sessions."""
+
+    tenant: TenantBody
+    toolset: Literal["*"] | dict[str, PolicyBody | Literal["*"]] = "*"
+    pinned_tools: dict[str, list[str]] = Field(default_factory=dict)
+    meta_tools: dict[str, bool] = Field(default_factory=dict)
+    expires_in: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """Of one integration: the ids of the operations that the session may call. `whole`: all that the catalog has."""
+
+    integration: Integration
+    host: str
+    ids: tuple[str, ...]
+    whole: bool
+
+    def rules(self) -> Iterator[str]:
+        """Rules of a key for these, none longer than a rule may be."""
+        begin = f"{PREFIX}{self.integration.provider} "
+        if self.whole:
+            yield begin + ALL
+            return
+        line = ""
+        for one in self.ids:
+            if line and len(begin) + len(line) + 1 + len(one) > MOST_CHARS:
+                yield begin + line
+                line = ""
+            line = f"{line},{one}" if line else one
+        if line:
+            yield begin + line
+
+
+@needs(AGENT_SESSIONS, limits=True)
+async def create_agent_session(request: web.Request) -> web.Response:
+    """200 with the session's token, this once. Raises InvalidRequest, Forbidden, NotFound, NotImplementedHere."""
+    query_of(request, ())
+    body = await read_json(request, NewAgentSession)
+    runtime, generation, caller = request.app[RUNTIME], generation_of(request), request[CALLER]
+    environment, now = request[ENVIRONMENT].name, clock.now()
+    ends_at = now + _lasts(body.expires_in)
+    there = {
+        one.integration_id: one
+        for one in generation.integrations.of(environment)
+        if caller.policy.reaches_integration(one.integration_id)
+    }
+    tools = _tools(body, there, generation.catalog)
+    _check_meta_tools(body.meta_tools)
+    _check_pinned_tools(body.pinned_tools, tools)
+    connections = await _connections(request, body.tenant.connections, tools)
+    connected = [tools[name] for name in connections]
+    _check_apart(connected)
+    rules = tuple(dict.fromkeys(rule for one in connected if one.ids for rule in one.rules()))
+    if not rules:
+        raise _not_offered(
+            f"The catalog has no operations that the toolset allows for {_some(connections)}, so the session would have "
+            "no tools. Mint a key with rules of methods and paths instead: POST /environment/api-keys."
+        )
+    count = sum(len(one.ids) for one in connected)
+    if any(body.pinned_tools.values()) and count > MOST_LISTED:
+        raise _not_offered(
+            f"The session has {count} tools; above {MOST_LISTED} they are searched, and none is pinned. "
+            f"Leave pinned_tools out, or let the toolset allow at most {MOST_LISTED} tools."
+        )
+    limits = KeyLimits(connections=tuple(f"{name}/{one}" for name, one in connections.items()), rules=rules)
+    wish = RequestedKey(
+        name=f"agent session {secrets.token_hex(8)}", scopes=(PROXY,), limits=limits, expires_at=ends_at
+    )
+    text, key = await runtime.issuer.create(wish, environment, MADE_BY + asked_by(caller.key), caller)
+    shown: answers.AgentSession = {
+        "session_id": str(key.id),
+        "session_token": text.reveal(),
+        "mcp_url": f"{generation.public_url}/session/{key.id}/mcp",
+        "expires_at": iso(key.expires_at or ends_at),
+        "toolset": {name: _summary(one, name in connections, count) for name, one in tools.items()},
+        "meta_tools": {"nango_tool_search": True, "nango_execute": True, "nango_proxy": False},
+    }
+    return web.json_response(answers.AgentSessionAnswer(data=shown), headers={"Cache-Control": "no-store"})
+
+
+@needs(AGENT_SESSIONS, limits=True)
+async def end_agent_session(request: web.Request) -> web.Response:
+    """200 with when and why it ended, also where it had ended before. Raises NotFound."""
+    query_of(request, ())
+    session_id, caller, issuer = request.match_info["session_id"], request[CALLER], request.app[RUNTIME].issuer
+    environment, now = request[ENVIRONMENT].name, clock.now()
+    key = await request.app[RUNTIME].store.keys.find(environment, _key_id(session_id))
+    if key is None or not is_session(key) or not sees(caller, key):
+        raise session_not_found(session_id)
+    ended_at, reason = key.revoked_at, "terminated"
+    if ended_at is None and key.expires_at is not None and key.expires_at <= now:
+        ended_at, reason = key.expires_at, "expired"
+    if ended_at is None:
+        await issuer.revoke(environment, key.id, MADE_BY + asked_by(caller.key), caller)
+        found = await request.app[RUNTIME].store.keys.find(environment, key.id)
+        ended_at = (found and found.revoked_at) or now
+    ended: answers.EndedAgentSession = {
+        "session_id": session_id,
+        "ended_at": iso(ended_at),
+        "reason": "expired" if reason == "expired" else "terminated",
+    }
+    return web.json_response(answers.EndedAgentSessionAnswer(data=ended))
+
+
+def is_session(key: MintedKey) -> bool:
+    """Whether it is the key of an agent session, rather than one that was minted as a key."""
+    return key.created_by.startswith(MADE_BY)
+
+
+def session_not_found(session_id: str) -> NotFound:
+    return NotFound(
+        "session_not_found",
+        f"There is no session '{session_id[:64]}' for this key. POST /sessions makes one, whose token goes to its own mcp_url.",
+    )
+
+
+def _key_id(session_id: str) -> int:
+    if not (session_id.isascii() and session_id.isdigit() and len(session_id) < 19):
+        raise session_not_found(session_id)
+    return int(session_id)
+
+
+def _lasts(expires_in: str | None) -> timedelta:
+    lasts = USUAL_END if expires_in is None else span(expires_in)
+    if lasts is None or not timedelta(0) < lasts <= LONGEST:
+        issue = Issue(
+            "custom", "expires_in is a number and a unit, up to 30 days: 90s, 15m, 12h or 30d.", ("expires_in",)
+        )
+        raise InvalidRequest("invalid_body", issue.message, errors=[issue])
+    return lasts
+
+
+# ── Tools: of each integration the operations of its provider.
+
+
+def _tools(body: NewAgentSession, there: Mapping[str, Integration], catalog: Catalog) -> dict[str, Tools]:
+    """Of each integration of the toolset. Raises InvalidRequest, NotImplementedHere."""
+    toolset = body.toolset
+    if toolset == "*":
+        return {name: Tools(one, *_operations(one, catalog), whole=True) for name, one in there.items()}
+    unknown = [name for name in toolset if name not in there]
+    if unknown:
+        raise _refused(
+            "unknown_integration",
+            f"The environment has no integration {_some(unknown)}. GET /integrations lists them.",
+            {"integrations": unknown},
+        )
+    made: dict[str, Tools] = {}
+    wrong: list[dict[str, str]] = []
+    for name, policy in toolset.items():
+        host, ids = _operations(there[name], catalog)
+        if not ids:
+            raise _not_offered(
+                f"The tools of a session are operations of the catalog, which has none of {there[name].provider} "
+                f"('{name}'). Mint a key with rules of methods and paths instead: POST /environment/api-keys."
+            )
+        allowed = policy.allow.tools if policy != "*" and isinstance(policy.allow, ToolListBody) else None
+        denied = policy.deny.tools if policy != "*" and policy.deny is not None else []
+        known = set(ids)
+        wrong += [{"integration_id": name, "tool": one} for one in (*(allowed or ()), *denied) if one not in known]
+        chosen = [one for one in ids if (allowed is None or one in allowed) and one not in denied]
+        made[name] = Tools(there[name], host, tuple(chosen), whole=len(chosen) == len(ids))
+    if wrong:
+        providers = sorted({there[one["integration_id"]].provider for one in wrong})
+        raise _refused(
+            "unknown_tool",
+            f"{_some([one['tool'] for one in wrong])}: no such operation. Functions, syncs and records are not "
+            f"offered here; name operations: GET /providers/{providers[0]}/operations lists them.",
+            {"tools": wrong},
+        )
+    return made
+
+
+def _operations(integration: Integration, catalog: Catalog) -> tuple[str, tuple[str, ...]]:
+    """The host of the provider's base address, and the ids of the operations there; none where the catalog has none."""
+    provider = catalog.get(integration.provider)
+    if provider is None:
+        return "", ()
+    try:
+        known = catalog.operations(provider.name)
+    except UnreadableFile:
+        known = None
+    if known is None or known.is_graphql:
+        return "", ()
+    return host_and_path(provider)[0], tuple(one.id for one in known.operations if not one.origin)
+
+
+def _check_pinned_tools(pinned: Mapping[str, Sequence[str]], tools: Mapping[str, Tools]) -> None:
+    outside = [
+        {"integration_id": name, "tool": tool}
+        for name, named in pinned.items()
+        for tool in named
+        if name not in tools or tool not in tools[name].ids
+    ]
+    if outside:
+        raise _refused(
+            "tool_not_in_toolset",
+            f"pinned_tools names {_some([one['tool'] for one in outside])}, which the toolset does not "
+            "allow. Allow it there too.",
+            {"pinned": outside},
+        )
+
+
+def _check_meta_tools(asked: Mapping[str, bool]) -> None:
+    unknown = [name for name in asked if name not in META_TOOLS]
+    if unknown:
+        raise _refused(
+            "unknown_meta_tool",
+            f"There is no meta tool {_some(unknown)}, only {', '.join(META_TOOLS)}.",
+            {"meta_tools": unknown},
+        )
+    if asked.get("nango_proxy"):
+        raise _not_offered(
+            "nango_proxy would go past the toolset. call_api is always there and sends what the toolset allows; "
+            "for more, mint a key with wider rules: POST /environment/api-keys."
+        )
+    off = [name for name, wanted in asked.items() if not wanted and name != "nango_proxy"]
+    if off:
+        raise _not_offered(
+            f"{_some(off)} cannot be switched off: above {MOST_LISTED} tools they are found by find_tools and called by "
+            "call_tool. Leave it out; it gives no right beyond the toolset."
+        )
+
+
+def _check_apart(connected: Sequence[Tools]) -> None:
+    """Raises NotImplementedHere where one integration's tools would hold for another's connection too: rules are of the host."""
+    for one, other in combinations(connected, 2):
+        same = one.integration.provider == other.integration.provider and one.ids == other.ids
+        if same or (one.whole and other.whole) or not one.ids or not other.ids:
+            continue
+        if may_meet(one.host, other.host):
+            names = f"'{one.integration.integration_id}' and '{other.integration.integration_id}'"
+            raise _not_offered(
+                f"{names} may have the same host, so their tools cannot differ in one session. Make a session for each, or "
+                "give both the same tools."
+            )
+
+
+def _summary(tools: Tools, connected: bool, count: int) -> answers.AgentSessionTools:
+    found = len(tools.ids) if connected else 0
+    listed = found if count <= MOST_LISTED else 0
+    return {"connected": connected, "tools_pinned": listed, "tools_searchable": found - listed}
+
+
+# ── Connections: exactly one for each integration.
+
+
+async def _connections(
+    request: web.Request, wanted: TenantConnectionsBody, tools: Mapping[str, Tools]
+) -> dict[str, str]:
+    """The connection's id of each integration that has one. Raises InvalidRequest, NotFound."""
+    if not wanted.any and not wanted.pinned:
+        issue = Issue("custom", "Name the tenant by tags (any) or by connections (pinned).", ("tenant", "connections"))
+        raise InvalidRequest("invalid_body", issue.message, errors=[issue])
+    fitting = await _fitting(request, wanted.any, tools)
+    pinned: dict[str, list[str]] = {}
+    for one in wanted.pinned:
+        pinned.setdefault(one.integration_id, []).append(one.connection_id)
+    await _check_pinned(request, wanted, tools, fitting)
+    found = {name: list(dict.fromkeys(pinned.get(name) or fitting.get(name) or [])) for name in tools}
+    several = {name: ids for name, ids in found.items() if len(ids) > 1}
+    if several:
+        raise _refused(
+            "ambiguous_connections",
+            f"More than one connection fits for {_some(several)}: "
+            f"{'; '.join(f'{name}: {_some(ids)}' for name, ids in several.items())}. Pin one, or name narrower tags.",
+            {
+                "integrations": {
+                    name: {"match_count": len(ids), "candidates": _shown(ids)} for name, ids in several.items()
+                }
+            },
+        )
+    chosen = {name: ids[0] for name, ids in found.items() if ids}
+    if not chosen:
+        raise NotFound(
+            "unknown_connection",
+            "The tenant has no connection for an integration of the toolset. Have the user connect (POST /connect/sessions with "
+            "the same tags), then make the session.",
+        )
+    return chosen
+
+
+async def _fitting(
+    request: web.Request, selectors: Sequence[SelectorBody], tools: Collection[str]
+) -> dict[str, list[str]]:
+    """The ids of the connections that one of `selectors` fits, by integration."""
+    found: dict[str, list[str]] = {}
+    for n, selector in enumerate(selectors):
+        wanted = ListFilter(tags=selector.tags, within=request[CALLER].policy.limits, limit=MOST_FITTING + 1)
+        rows = await request.app[RUNTIME].store.connections.list(request[ENVIRONMENT].name, wanted)
+        if len(rows) > MOST_FITTING:
+            message = f"These tags fit more than {MOST_FITTING} connections; name tags of one tenant."
+            issue = Issue("custom", message, ("tenant", "connections", "any", str(n), "tags"))
+            raise InvalidRequest("invalid_body", message, errors=[issue])
+        for row in rows:
+            ids = found.setdefault(row.ref.integration_id, [])
+            if row.ref.integration_id in tools and row.ref.connection_id not in ids:
+                ids.append(row.ref.connection_id)
+    return found
+
+
+async def _check_pinned(
+    request: web.Request, wanted: TenantConnectionsBody, tools: Collection[str], fitting: Mapping[str, Sequence[str]]
+) -> None:
+    """Raises InvalidRequest for pinned connections that are not there for this key, or not among those that the tags fit."""
+    environment, policy = request[ENVIRONMENT].name, request[CALLER].policy
+    unknown, unmatched = [], []
+    for one in wanted.pinned:
+        shown: dict[str, Any] = {"integration_id": one.integration_id, "connection_id": one.connection_id}
+        row = None
+        if one.integration_id in tools and policy.reaches(one.integration_id, one.connection_id):
+            ref = ConnectionRef(environment, one.integration_id, one.connection_id)
+            row = await request.app[RUNTIME].store.connections.get(ref)
+        if row is None or not policy.fits(row.tags):
+            unknown.append(shown)
+        elif wanted.any and one.connection_id not in fitting.get(one.integration_id, ()):
+            unmatched.append({**shown, "candidates": _shown(fitting.get(one.integration_id, ()))})
+    if unknown:
+        raise _refused(
+            "unknown_pinned_connection",
+            f"There is no connection {_some([one['connection_id'] for one in unknown])} for an integration of the toolset. "
+            "GET /connections lists them.",
+            {"pinned": unknown},
+        )
+    if unmatched:
+        raise _refused(
+            "pinned_connection_not_matched",
+            f"The tags do not fit {_some([one['connection_id'] for one in unmatched])}. Pin a candidate, or leave the tags out.",
+            {"pinned": unmatched},
+        )
+
+
+def _shown(ids: Sequence[str]) -> list[dict[str, str]]:
+    return [{"connection_id": one} for one in ids[:MOST_NAMED]]
+
+
+def _some(names: Collection[str]) -> str:
+    shown = ", ".join(f"'{one[:64]}'" for one in list(names)[:5])
+    return f"{shown} and {len(names) - 5} more" if len(names) > 5 else shown
+
+
+def _refused(code: Code, message: str, payload: Mapping[str, Any]) -> InvalidRequest:
+    return InvalidRequest(code, message, payload=payload)
+
+
+def _not_offered(message: str) -> NotImplementedHere:
+    return NotImplementedHere("not_offered", message)

@@ -1,0 +1,209 @@
+"""``POST /sessions`` from end to end: which connections and tools a session has, its MCP address, and how it ends."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway import clock
+from tests.fakes.agents import BASE, Agents, agents
+from tests.gateway.mcp.test_operation_tools import operations
+
+RED: dict[str, Any] = {"connections": {"any": [{"tags": {"Team": "red"}}]}}
+
+
+@pytest.fixture
+async def door(tmp_path: Path) -> Any:
+    async with agents(tmp_path) as made:
+        operations(tmp_path)
+        yield made
+
+
+async def made(door: Agents, expect: int = 200, *, tenant: Any = RED, **body: Any) -> Any:
+    answer = await door.running.json("POST", "/sessions", json={"tenant": tenant, **body}, expect=expect)
+    return answer["data"] if expect == 200 else answer["error"]
+
+
+def at(session: Any) -> dict[str, str]:
+    return {"path": f"/session/{session['session_id']}/mcp"}
+
+
+async def test_a_session_has_the_tenants_connection_and_the_tools_it_names(door: Agents) -> None:
+    session = await made(door, toolset={"lane": {"allow": {"tools": ["get_item", "list_items"]}}}, expires_in="15m")
+    assert session["mcp_url"].endswith(at(session)["path"])
+    assert session["toolset"] == {"lane": {"connected": True, "tools_pinned": 2, "tools_searchable": 0}}
+    assert session["meta_tools"] == {"nango_tool_search": True, "nango_execute": True, "nango_proxy": False}
+    token = session["session_token"]
+    assert set(await door.tools(token, **at(session))) == {"get_item", "list_items"}
+    assert set(await door.tools(token, path=f"/sessions/{session['session_id']}/mcp")) == {
+        "get_item",
+        "list_items",
+    }
+    result = await door.call(token, "get_item", {"item_id": "7"}, **at(session))
+    assert result.get("isError") is False, result
+    refused = await door.call(token, "call_api", {"method": "DELETE", "path": "/items/7"}, **at(session))
+    assert refused["isError"]
+    assert [call[:3] for call in door.provider.calls] == [("GET", f"{BASE}/items/7", "Bearer key-of-c1")]
+
+
+async def test_deny_takes_away_and_no_list_is_everything(door: Agents) -> None:
+    session = await made(door, toolset={"lane": {"deny": {"tools": ["delete_item"]}}})
+    tools = await door.tools(session["session_token"], **at(session))
+    assert {"create_item", "set_owner"} <= set(tools)
+    assert "delete_item" not in tools
+    everything = await made(door)
+    assert set(await door.tools(everything["session_token"], **at(everything))) >= {"delete_item", *tools}
+
+
+async def test_several_connections_are_named_and_nothing_is_made(door: Agents) -> None:
+    await door.connect("c3", tags={"team": "red"})
+    fault = await made(door, 400)
+    assert fault["code"] == "ambiguous_connections"
+    found = fault["payload"]["integrations"]["lane"]
+    assert (found["match_count"], {one["connection_id"] for one in found["candidates"]}) == (2, {"c1", "c3"})
+    assert (await door.running.json("GET", "/environment/api-keys", expect=200))["data"] == []
+    pinned = {"connections": {**RED["connections"], "pinned": [{"integration_id": "lane", "connection_id": "c3"}]}}
+    session = await made(door, tenant=pinned)
+    await door.call(session["session_token"], "list_items", **at(session))
+    assert door.provider.calls[-1][2] == "Bearer key-of-c3"
+
+
+def pinned(connection_id: str) -> dict[str, Any]:
+    return {
+        "connections": {**RED["connections"], "pinned": [{"integration_id": "lane", "connection_id": connection_id}]}
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code", "payload"),
+    [
+        ({"toolset": {"other": "*"}}, 400, "unknown_integration", {"integrations": ["other"]}),
+        (
+            {"toolset": {"lane": {"allow": {"tools": ["create-issue"]}}}},
+            400,
+            "unknown_tool",
+            {"tools": [{"integration_id": "lane", "tool": "create-issue"}]},
+        ),
+        (
+            {"toolset": {"lane": {"deny": {"tools": ["get_item"]}}}, "pinned_tools": {"lane": ["get_item"]}},
+            400,
+            "tool_not_in_toolset",
+            {"pinned": [{"integration_id": "lane", "tool": "get_item"}]},
+        ),
+        ({"meta_tools": {"nango_shell": True}}, 400, "unknown_meta_tool", {"meta_tools": ["nango_shell"]}),
+        (
+            {"tenant": pinned("c9")},
+            400,
+            "unknown_pinned_connection",
+            {"pinned": [{"integration_id": "lane", "connection_id": "c9"}]},
+        ),
+        (
+            {"tenant": pinned("c2")},
+            400,
+            "pinned_connection_not_matched",
+            {"pinned": [{"integration_id": "lane", "connection_id": "c2", "candidates": [{"connection_id": "c1"}]}]},
+        ),
+        ({"tenant": {"connections": {"any": [{"tags": {"team": "green"}}]}}}, 404, "unknown_connection", None),
+        ({"meta_tools": {"nango_proxy": True}}, 501, "not_offered", None),
+        ({"meta_tools": {"nango_execute": False}}, 501, "not_offered", None),
+        ({"tenant": {"connections": {}}}, 400, "invalid_body", None),
+        ({"tenant": {"connections": {"any": [{"tags": {}}]}}}, 400, "invalid_body", None),
+        ({"expires_in": "31d"}, 400, "invalid_body", None),
+        ({"expires_in": "0s"}, 400, "invalid_body", None),
+    ],
+)
+async def test_what_cannot_be_is_refused_with_its_reason(
+    door: Agents, body: Any, status: int, code: str, payload: Any
+) -> None:
+    fault = await made(door, status, **body)
+    assert fault["code"] == code
+    assert fault.get("payload") == payload
+    assert (await door.running.json("GET", "/environment/api-keys", expect=200))["data"] == []
+
+
+async def test_a_provider_without_operations_is_refused_and_never_left_without_rules(tmp_path: Path) -> None:
+    async with agents(tmp_path) as door:
+        for toolset in ("*", {"lane": "*"}):
+            assert (await made(door, 501, toolset=toolset))["code"] == "not_offered"
+
+
+async def test_a_toolset_that_allows_nothing_is_refused(door: Agents) -> None:
+    fault = await made(door, 501, toolset={"lane": {"allow": {"tools": []}}})
+    assert fault["code"] == "not_offered"
+
+
+async def test_an_ended_session_answers_nothing_more(door: Agents) -> None:
+    session, other = await made(door), await made(door)
+    token, path = session["session_token"], f"/sessions/{session['session_id']}"
+    status, body = await door.answered(other["session_token"], "tools/list", **at(session))
+    assert (status, body["error"]["code"]) == (404, "session_not_found")
+    ended = await door.running.json("DELETE", path, expect=200)
+    assert (ended["data"]["session_id"], ended["data"]["reason"]) == (session["session_id"], "terminated")
+    assert (await door.answered(token, "tools/list", **at(session)))[0] == 401
+    assert await door.running.json("DELETE", path, expect=200) == ended
+    assert (await door.answered(other["session_token"], "tools/list", **at(other)))[0] == 200
+
+
+async def test_only_sessions_are_ended_by_their_address(door: Agents) -> None:
+    await door.key("GET /items")
+    key = (await door.running.json("GET", "/environment/api-keys", expect=200))["data"][0]
+    for one in (key["id"], 999, "x"):
+        fault = await door.running.json("DELETE", f"/sessions/{one}", expect=404)
+        assert fault["error"]["code"] == "session_not_found"
+    assert (await door.running.json("GET", "/environment/api-keys", expect=200))["data"] == [key]
+
+
+async def test_a_session_of_a_limited_key_reaches_no_further(door: Agents) -> None:
+    scopes = ["environment:agent_sessions:write", "environment:proxy"]
+    narrow = await door.key("GET /base/v1/items", scopes=scopes)
+    headers = {"Authorization": f"Bearer {narrow}"}
+    blue = {"tenant": {"connections": {"any": [{"tags": {"team": "blue"}}]}}}
+    async with door.running.http.post(f"{door.running.url}/sessions", json=blue, headers=headers) as answer:
+        assert (answer.status, (await answer.json())["error"]["code"]) == (404, "unknown_connection")
+    async with door.running.http.post(f"{door.running.url}/sessions", json={"tenant": RED}, headers=headers) as answer:
+        session = (await answer.json())["data"]
+    refused = await door.call(session["session_token"], "get_item", {"item_id": "7"}, **at(session))
+    assert refused.get("isError", True)
+    without = await door.key("GET /items", scopes=["environment:agent_sessions:write"])
+    headers = {"Authorization": f"Bearer {without}"}
+    async with door.running.http.post(f"{door.running.url}/sessions", json={"tenant": RED}, headers=headers) as answer:
+        assert answer.status == 403
+    assert door.provider.calls == []
+
+
+async def test_a_session_expires(door: Agents) -> None:
+    session = await made(door, expires_in="2s")
+    path = f"/sessions/{session['session_id']}"
+    now = clock.now()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clock, "now", lambda: now + timedelta(seconds=5))
+        ended = await door.running.json("DELETE", path, expect=200)
+        assert (ended["data"]["reason"], ended["data"]["ended_at"]) == ("expired", session["expires_at"])
+
+
+async def test_tools_that_would_mix_at_one_host_are_refused_and_long_lists_are_split(door: Agents) -> None:
+    body = {"provider": "lane", "unique_key": "other"}
+    await door.running.json("POST", "/integrations", json=body, expect=200)
+    credentials = {"type": "API_KEY", "apiKey": "k"}
+    there = {"provider_config_key": "other", "connection_id": "o1", "credentials": credentials, "tags": {"team": "red"}}
+    await door.running.json("POST", "/connections", json=there, expect=201)
+    few = {"allow": {"tools": ["get_item"]}}
+    assert (await made(door, 501, toolset={"lane": few, "other": "*"}))["code"] == "not_offered"
+    session = await made(door, toolset={"lane": few, "other": few})
+    assert session["toolset"]["other"]["connected"]
+    tools = await door.tools(session["session_token"], **at(session))
+    assert tools["get_item"]["inputSchema"]["properties"]["connection"]["enum"] == ["lane/c1", "other/o1"]
+
+
+async def test_many_tools_are_searched_and_none_of_them_is_pinned(door: Agents, tmp_path: Path) -> None:
+    names = [f"get_a_thing_with_a_rather_long_name_{n}" for n in range(40)]
+    operations(tmp_path, *(f"{name}\tGET\t/things/{name}\tread" for name in names), "drop\tDELETE\t/things\tdelete")
+    session = await made(door, toolset={"lane": {"deny": {"tools": ["drop"]}}})
+    assert session["toolset"] == {"lane": {"connected": True, "tools_pinned": 0, "tools_searchable": 40}}
+    one = {"name": names[-1], "arguments": {}}
+    result = await door.call(session["session_token"], "call_tool", one, **at(session))
+    assert result["isError"] is False
+    assert door.provider.calls[-1][1] == f"{BASE}/things/{names[-1]}"
+    fault = await made(door, 501, pinned_tools={"lane": names[:1]})
+    assert fault["code"] == "not_offered"
