@@ -3,6 +3,7 @@
 import json
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
@@ -10,6 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 import click
 
 from gateway.cli.options import as_json, config_file
+from gateway.cli.run_command import as_operator
 from gateway.text import counted
 
 if TYPE_CHECKING:
@@ -73,18 +75,21 @@ def backup(target: Path, file: Path, force: bool, as_json: bool) -> None:
             raise StoreRefused(f"{source} is not there yet: start the gateway once, or correct store.url.")
         look(source, keyring)
         with progress("copying") as step:
-            made = back_up(source, target.absolute(), keyring, over=force, step=step)
+            made = as_operator(partial(back_up, source, target.absolute(), keyring, over=force, step=step))
     if as_json:
         report = {
             "file": str(target),
             "at": made.at.isoformat(),
             "bytes": made.size_bytes,
             "connections": made.connections,
+            "recorded": made.recorded,
         }
         print(json.dumps({"ok": True, **report}))
     else:
         held, size = counted(made.connections, "connection"), counted(made.size_bytes, "byte")
         print(f"{target}: {held} as of {made.at:%Y-%m-%d %H:%M:%S} UTC, {size}")
+        if not made.recorded:
+            print("The audit trail has no record of it: the database took no write.", file=sys.stderr)
         print("It opens only under store.encryption_keys: keep these in another place.", file=sys.stderr)
 
 
@@ -110,7 +115,7 @@ def restore(source: Path, file: Path, exactly: bool, as_json: bool) -> None:
         from gateway.store.sqlite.sqlite_restore import restore as put_back
 
         with progress("copying") as step:
-            done = put_back(source.absolute(), path, keyring, exactly=exactly, step=step)
+            done = as_operator(partial(put_back, source.absolute(), path, keyring, exactly=exactly, step=step))
     if as_json:
         print(json.dumps({"ok": True, **_report(done)}))
         return

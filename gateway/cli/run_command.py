@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextvars import copy_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -55,6 +56,19 @@ async def _opened_store(config: "Config", work: "Callable[[Store, Config], Await
         return 1
     finally:
         await store.close()
+
+
+T = TypeVar("T")
+
+
+def as_operator(work: Callable[[], T]) -> T:
+    """What `work` returns. What it does is the operator's doing, in the audit trail."""
+
+    def done() -> T:
+        _by_operator()
+        return work()
+
+    return copy_context().run(done)
 
 
 def _by_operator() -> None:

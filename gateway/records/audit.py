@@ -47,6 +47,11 @@ class AuditAction(StrEnum):
     ENCRYPTION_KEYS_ROTATED = "encryption_keys.rotated", "values were sealed again under the first encryption key"
     CONFIGURATION_LOADED = "configuration.loaded", "a changed gateway.yaml took effect; `detail` has its SHA-256 digest"
     OPERATOR_SIGNED_IN = "operator.signed_in", "somebody used a link of `gateway console`; `detail` has the role"
+    STORE_BACKED_UP = "store.backed_up", "`gateway backup` copied the database; `detail` has the file"
+    STORE_RESTORED = (
+        "store.restored",
+        "`gateway restore` put a backup in place; `detail` has its file and time, and what it changed",
+    )
     AUDIT_KEY_CREATED = "audit_key.created", "the key that signs checkpoints was made or replaced"
     AUDIT_PRUNED = "audit.pruned", "records older than `audit.keep_days` were removed; `detail` says up to which one"
     PERSON_FORGOTTEN = "person.forgotten", "an end user's audit key was deleted: their digest leads to nobody any more"

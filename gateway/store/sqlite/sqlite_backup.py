@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway import clock
+from gateway.records.audit import AuditAction, AuditEntry
 from gateway.store.preflight_checks import StoreRefused, sqlite_cause
 from gateway.store.sqlite.file_preflight import look
 from gateway.vault import Keyring
@@ -26,12 +27,13 @@ Step = Callable[[int, int], None]  # pages copied, of how many
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """`at`: the moment whose state it holds. `connections`: how many are in it."""
+    """`at`: the moment whose state it holds. `connections`: how many are in it. `recorded`: in the audit trail."""
 
     path: Path
     at: datetime
     size_bytes: int
     connections: int
+    recorded: bool
 
 
 def back_up(source: Path, target: Path, keyring: Keyring, *, over: bool, step: Step) -> Backup:
@@ -60,7 +62,26 @@ def back_up(source: Path, target: Path, keyring: Keyring, *, over: bool, step: S
             partial.unlink(missing_ok=True)
     with suppress(OSError):  # a folder that this user may not write to; the backup is whole all the same
         marker_of(source).touch()
-    return Backup(target, at, size_bytes, connections)
+    detail = {"file": str(target), "at": at.isoformat(), "connections": connections}
+    recorded = _record(source, AuditEntry.of(AuditAction.STORE_BACKED_UP, detail=detail))
+    return Backup(target, at, size_bytes, connections, recorded)
+
+
+def _record(source: Path, entry: AuditEntry) -> bool:
+    """In the audit trail of the database that was copied. False where it takes no record; the copy is whole all the same."""
+    try:
+        with closing(
+            sqlite3.connect(f"{source.as_uri()}?mode=rw", uri=True, timeout=BUSY_S, isolation_level=None)
+        ) as db:
+            note(db, entry)
+    except sqlite3.Error:
+        return False
+    return True
+
+
+def note(db: sqlite3.Connection, entry: AuditEntry) -> None:
+    """What `AuditTrail.note` does, without SQLAlchemy."""
+    db.execute("INSERT INTO audit_pending (body) VALUES (?)", (entry.body(),))
 
 
 def marker_of(source: Path) -> Path:

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Final
 
 from gateway import clock
+from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.states import RESTORED
 from gateway.store.preflight_checks import StoreRefused
 from gateway.store.sqlite.file_preflight import look
-from gateway.store.sqlite.sqlite_backup import Step, backed_up_at, check, copy, faults_of_file, put, sync_folder
+from gateway.store.sqlite.sqlite_backup import Step, backed_up_at, check, copy, faults_of_file, note, put, sync_folder
 from gateway.vault import Keyring
 
 # How SQLite locks its file (sqlite.org, os.h): every open connection in WAL mode holds a byte of this range.
@@ -74,6 +75,7 @@ def restore(backup: Path, path: Path, keyring: Keyring, *, exactly: bool, step: 
                 with closing(sqlite3.connect(fresh, isolation_level=None)) as db:
                     connections = db.execute("SELECT count(*) FROM connections").fetchone()[0]
                     _note(db, at)
+                    note(db, _entry(backup, at, *counts))
                 kept = _aside(path)
                 put(fresh, path, over=True)
         finally:
@@ -204,6 +206,13 @@ def _end_keys(db: sqlite3.Connection) -> None:
         f"UPDATE keys SET ({ends}) = (SELECT {ends} FROM replaced.keys AS newer WHERE newer.digest = keys.digest) "  # noqa: S608
         "WHERE digest IN (SELECT digest FROM replaced.keys)"
     )
+
+
+def _entry(backup: Path, at: datetime | None, taken_over: int | None, back: int, gone: int) -> AuditEntry:
+    """For the audit trail, whose end is now that of the backup."""
+    counts = {"credentials_taken_over": taken_over, "deleted_since_and_back": back, "made_since_and_gone": gone}
+    detail = {"file": str(backup), "at": at.isoformat() if at else None, **counts}
+    return AuditEntry.of(AuditAction.STORE_RESTORED, detail=detail)
 
 
 def _note(db: sqlite3.Connection, at: datetime | None) -> None:

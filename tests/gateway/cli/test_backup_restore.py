@@ -14,6 +14,7 @@ import yaml
 from click.testing import CliRunner
 
 from gateway.cli import main
+from gateway.records.audit import AuditFilter, acting
 from gateway.store import open_store
 from gateway.vault import Keyring
 from tests.gateway.store.conftest import NOW, REF, new
@@ -106,6 +107,40 @@ def test_a_backup_is_made_and_put_back(folder: Path) -> None:
     assert "3 connections as of" in output
     assert "has to connect again" in output
     assert "is kept as" in output
+
+
+async def audited(folder: Path) -> list[Any]:
+    store = await open_store(f"sqlite:///{folder}/gateway.db", Keyring([KEY]), environments={"dev"})
+    await store.audit.seal()
+    found = await store.audit.find(AuditFilter(), oldest_first=True)
+    await store.close()
+    return [one.as_json() for one in found]
+
+
+def test_both_are_in_the_audit_trail_by_whom_and_of_which_file(folder: Path) -> None:
+    file, copy = str(folder / "gateway.yaml"), str(folder / "copy.db")
+    made = as_json("backup", copy, "-c", file)
+    assert made["recorded"] is True
+    record = asyncio.run(audited(folder))[-1]
+    assert (record["action"], record["actor"]["kind"]) == ("store.backed_up", "operator")
+    assert record["actor"]["command"].endswith("backup")
+    assert record["detail"] == {"file": copy, "at": made["at"], "connections": 3}
+    ran("restore", copy, "-c", file)
+    record = asyncio.run(audited(folder))[-1]
+    assert (record["action"], record["actor"]["kind"]) == ("store.restored", "operator")
+    assert record["detail"]["file"] == copy
+    assert (record["detail"]["at"], record["detail"]["credentials_taken_over"]) == (made["at"], 0)
+    assert acting.get().kind == "system"
+
+
+def test_a_database_that_takes_no_write_is_backed_up_all_the_same(folder: Path) -> None:
+    with closing(sqlite3.connect(folder / "gateway.db", isolation_level=None)) as db:
+        db.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON audit_pending BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
+        )
+    output = ran("backup", str(folder / "copy.db"), "-c", str(folder / "gateway.yaml"))
+    assert "3 connections as of" in output
+    assert "no record of it" in output
 
 
 @pytest.mark.parametrize(
