@@ -26,8 +26,8 @@ from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
 
 MARKERS = ("marker-api-key-51", "marker-client-secret-52", "marker-refresh-53")
-OF_A_PROCESS = {AuditAction.CONFIGURATION_LOADED}
-"""Provoked by `test_a_changed_configuration_is_recorded_once`, since only a file has a digest."""
+OF_A_PROCESS = {AuditAction.CONFIGURATION_LOADED, AuditAction.STORE_BACKED_UP, AuditAction.STORE_RESTORED}
+"""Provoked by `test_a_changed_configuration_is_recorded_once`, since only a file has a digest, and in `test_backup_restore`."""
 
 
 @pytest.fixture
