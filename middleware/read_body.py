@@ -26,14 +26,20 @@ async def read_within(request: web.Request, limit_bytes: int, detail: str) -> No
     if (request.content_length or 0) > limit_bytes:
         raise BodyTooLarge("body_too_large", detail, close=True)
     await send_continue(request)
-    limits = limits_of(request)
-    began = clock.monotonic()
-    body = bytearray()
-    while piece := await _next_piece(request, limits, began, len(body)):
-        body += piece
+    if request.content.is_eof():  # all of it is there
+        body = request.content.read_nowait()
         if len(body) > limit_bytes:
             raise BodyTooLarge("body_too_large", detail, close=True)
-    request._read_bytes = bytes(body)  # where `BaseRequest.read` keeps what it has read
+        request._read_bytes = body  # where `BaseRequest.read` keeps what it has read
+        return
+    limits = limits_of(request)
+    began = clock.monotonic()
+    came = bytearray()
+    while piece := await _next_piece(request, limits, began, len(came)):
+        came += piece
+        if len(came) > limit_bytes:
+            raise BodyTooLarge("body_too_large", detail, close=True)
+    request._read_bytes = bytes(came)
 
 
 def limits_of(request: web.Request) -> ClientLimitsConfig:

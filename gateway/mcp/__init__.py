@@ -5,10 +5,10 @@
     tool_calls       from a tool's arguments to the request that it makes, and to the connection that it is for
     tool_results     an answer as a tool's result, cut to what a model can take; refusals in plain text
     kept_answers     whole answers behind links, for minutes and for one key
-    in_process_call  a call through the route and the chain of /proxy, without a socket
+    in_process_call  a call of /proxy without a socket: by the server's fast path, else through the route and the chain
     mcp_endpoint     POST /mcp: from the message to the calls and the result
     lazy_endpoint    its handlers, which load all this with the first message
 
-Always true: what is called is decided by the chain of /proxy on the bytes that leave, with the caller's own key, so nothing
+Always true: what is called is decided as a call of /proxy is, on the bytes that leave, with the caller's own key, so nothing
 gets through here that the same key could not do by HTTP; nothing is remembered between two messages but whole answers.
 """

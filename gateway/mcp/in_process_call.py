@@ -1,12 +1,12 @@
-"""A proxied call that begins in this process: through the route and the chain of ``/proxy``, without a socket.
+"""A proxied call that begins in this process, without a socket: by the fast path, else through the route and the chain.
 
 The request is one as the server would have made it of the same bytes; what is sent to its caller is collected. So rules, pace,
-budget, call log and refusals are those of ``/proxy``, and there is no second way to a provider.
+budget, call log and refusals are those of ``/proxy``, and there is no second way to a provider (ADR 61).
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from aiohttp import HttpVersion11, hdrs, web
@@ -19,23 +19,12 @@ from yarl import URL
 
 from gateway.middleware.facts import REQUEST_ID
 from gateway.observe.logs import trace_id_in_hand
+from gateway.proxy.attempts import Handed
+from gateway.proxy.collected_answer import CollectedAnswer, Room
 from gateway.records.trace import trace_in_hand
 
 READ_LIMIT: Final = 1 << 16
-
-Room = Callable[[int], Awaitable[None]]
-"""Waits until there is memory for an answer that has grown to so many bytes."""
-
-
-@dataclass(frozen=True, slots=True)
-class CollectedAnswer:
-    """What a caller of ``/proxy`` would have got. `whole`: to its end; else it broke off, or was `too_large` to be held."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-    whole: bool = True
-    too_large: bool = False
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class CallerEnd(asyncio.Transport):
@@ -67,9 +56,15 @@ class CallerProtocol:
     peername = None
     sockname = None
 
-    def __init__(self, outer: web.Request) -> None:
+    def __init__(self, outer: web.Request, handed: Handed | None) -> None:
         self._outer = outer
         self.transport = CallerEnd(outer)
+        self.handed = handed
+
+    def take_handed(self) -> Handed | None:
+        """Once: for the first attempt of a request that began on the fast path."""
+        handed, self.handed = self.handed, None
+        return handed
 
     @property
     def stopped(self) -> bool:
@@ -125,15 +120,18 @@ async def call_in_process(
 
     `fields`: its header fields, Host aside. The caller's leaving ends it as it ends any proxied call.
     """
-    loop = asyncio.get_running_loop()
     headers = CIMultiDict({hdrs.HOST: outer.headers.get(hdrs.HOST, "gateway"), **fields})
-    payload = EMPTY_PAYLOAD
     if body is not None:
         headers[hdrs.CONTENT_LENGTH] = str(len(body))
-        if body:
-            payload = StreamReader(BaseProtocol(loop), READ_LIMIT, loop=loop)
-            payload.feed_data(body)
-            payload.feed_eof()
+    fast = await _on_fast_path(outer, target, method, headers, body, limit_bytes, room)
+    if isinstance(fast, CollectedAnswer):
+        return fast
+    loop = asyncio.get_running_loop()
+    payload = EMPTY_PAYLOAD
+    if body:
+        payload = StreamReader(BaseProtocol(loop), READ_LIMIT, loop=loop)
+        payload.feed_data(body)
+        payload.feed_eof()
     raw = tuple((name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in headers.items())
     message = RawRequestMessage(
         method,
@@ -147,7 +145,7 @@ async def call_in_process(
         False,
         URL(target, encoded=True),
     )
-    protocol, collector = CallerProtocol(outer), AnswerCollector(limit_bytes, room)
+    protocol, collector = CallerProtocol(outer, fast), AnswerCollector(limit_bytes, room)
     task = asyncio.current_task()
     assert task is not None
     request = web.Request(message, payload, cast(Any, protocol), collector, task, loop, remote=outer.remote)
@@ -167,3 +165,24 @@ async def call_in_process(
         return CollectedAnswer(response.status, response.headers, given if isinstance(given, bytes) else b"")
     whole = not getattr(response, "cut", False) and not protocol.transport.cut
     return CollectedAnswer(response.status, response.headers, bytes(collector.body), whole, collector.too_large)
+
+
+async def _on_fast_path(
+    outer: web.Request,
+    target: str,
+    method: str,
+    headers: Mapping[str, str],
+    body: bytes | None,
+    limit_bytes: int,
+    room: Room,
+) -> CollectedAnswer | Handed | None:
+    """The answer where our server's fast path takes the call; what it hands over; None where the call is for the chain."""
+    call = getattr(outer.protocol, "call_in_process", None)
+    if call is None or _CONTROL.search("".join((target, *headers.values()))):
+        return None
+    head = "\r\n".join(
+        (f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", "")
+    )
+    message = head.encode("utf-8", "surrogateescape") + (body or b"")
+    answer: CollectedAnswer | Handed | None = await call(message, outer[REQUEST_ID], limit_bytes=limit_bytes, room=room)
+    return answer

@@ -33,7 +33,7 @@ from gateway.generation import Generation
 from gateway.http.json_select import UnfitExpression, parsed
 from gateway.http.shaped_body import is_dear
 from gateway.mcp import mcp_messages as rpc
-from gateway.mcp.in_process_call import CollectedAnswer, call_in_process
+from gateway.mcp.in_process_call import call_in_process
 from gateway.mcp.kept_answers import KEPT_S, KeptAnswers
 from gateway.mcp.mcp_messages import Reply, RpcError, RpcNotification, RpcRequest
 from gateway.mcp.tool_calls import ToolCall, UnfitArguments, chosen, of_api, of_rule
@@ -43,6 +43,7 @@ from gateway.middleware.error_shape import MARK
 from gateway.middleware.facts import CALLER, CAPABILITY, ENVIRONMENT, TRACE
 from gateway.middleware.scope import needs
 from gateway.off_loop import INLINE_BYTES, off_loop
+from gateway.proxy.collected_answer import CollectedAnswer
 from gateway.records.access import ANY_INTEGRATION
 from gateway.records.connection import ConnectionRef
 from gateway.runtime import RUNTIME, generation_of

@@ -6,7 +6,7 @@ Ordinary proxied requests go to the fast path (`FastPath.take`); everything else
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import structlog
 from aiohttp import HttpVersion11, StreamReader, hdrs, web
@@ -29,8 +29,10 @@ from gateway.middleware.facts import REQUEST_ID, TIMING, UPSTREAM
 from gateway.middleware.request_id import HEADER, new_id
 from gateway.part_by_part import PART_BYTES, PartByPart, is_dear
 from gateway.proxy.attempts import Handed
+from gateway.proxy.collected_answer import CollectedAnswer, Room
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.runtime import RUNTIME
+from gateway.server import in_process_exchange
 from gateway.server.fast_exchange import FastExchange
 from gateway.server.strict_framing import ChunkWatch, complaint, too_large
 
@@ -110,6 +112,7 @@ class ClientProtocol(RequestHandler):
         "stopped",
     )
 
+    exchange_type: ClassVar = FastExchange
     checks_heads = True  # so that `gateway.middleware.strict` need not
 
     def __init__(self, server: "GatewayServer", **options: Any) -> None:
@@ -353,6 +356,23 @@ class ClientProtocol(RequestHandler):
         else:
             self._read(data)
             self._deaf = True  # the rest of its body belongs to nothing that the parser knows
+
+    async def call_in_process(
+        self, message: bytes, request_id: str, *, limit_bytes: int, room: Room
+    ) -> CollectedAnswer | Handed | None:
+        """A call on behalf of the request in hand, by the fast path; see `in_process_exchange.call`."""
+        fast_path = self._server.fast_path
+        if fast_path is None:
+            return None
+        return await in_process_exchange.call(
+            fast_path,
+            message,
+            request_id,
+            limit_bytes=limit_bytes,
+            room=room,
+            has_left=lambda: self.transport is None or self.transport.is_closing(),
+            stopped=lambda: self.stopped,
+        )
 
     def take_handed(self) -> Handed | None:
         """Once: for the first attempt of the request that the chain has taken over."""

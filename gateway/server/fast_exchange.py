@@ -3,7 +3,7 @@
 What it does not know how to do it hands to the chain: a fault, or an answer that leads to more than passing it on.
 """
 
-from typing import TYPE_CHECKING, Final
+from typing import ClassVar, Final, Protocol
 
 from gateway import clock
 from gateway.config import ClientLimitsConfig
@@ -31,11 +31,32 @@ from gateway.server.body_framing import RequestBody
 from gateway.server.fast_answer_head import answer_head
 from gateway.server.fast_plan import FastPlan
 
-if TYPE_CHECKING:
-    from gateway.server.client_protocol import ClientProtocol
-
 LINGER_S: Final = 2.0  # for the rest of a body whose answer has left already
 LINGER_BYTES: Final = 256 * 1024
+
+
+class FastClient(Protocol):
+    """The caller's end of an exchange: `client_protocol`, or `in_process_exchange`."""
+
+    exchange_type: "ClassVar[type[FastExchange]]"
+
+    def depart_with(self, piece: bytes, departures: WriteBatch) -> None:
+        """Send a piece of the answer."""
+
+    def landed(self, *, last: bool) -> None:
+        """The answer has left; `last`: it said that the connection ends."""
+
+    def torn(self) -> None:
+        """The answer broke off: the caller must not see a clean end."""
+
+    def overtake(self, data: bytes, handed: Handed) -> None:
+        """The chain goes on with the request, and with what has come of it."""
+
+    def pause_upload(self) -> None:
+        """Send nothing more of the body for now."""
+
+    def resume_upload(self) -> None:
+        """The provider takes more of the body."""
 
 
 class FastExchange:
@@ -75,7 +96,7 @@ class FastExchange:
 
     def __init__(
         self,
-        client: "ClientProtocol",
+        client: FastClient,
         head: bytes,
         body: bytes,
         plan: FastPlan,

@@ -12,7 +12,7 @@ runs through both.
 
 import re
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -34,12 +34,9 @@ from gateway.records.trace import TRACE_FIELDS, TRACEPARENT
 from gateway.runtime import RUNTIME, Runtime
 from gateway.secret import digest
 from gateway.server.body_framing import RequestBody
-from gateway.server.fast_exchange import FastExchange
+from gateway.server.fast_exchange import FastClient, FastExchange
 from gateway.server.fast_plan import MOUNT, FastPlan, FastRoute
 from gateway.server.request_lines import LineReader, RequestLines
-
-if TYPE_CHECKING:
-    from gateway.server.client_protocol import ClientProtocol
 
 HEAD_BYTES: Final = 16_384
 HEAD_LINES: Final = 128
@@ -119,7 +116,7 @@ class FastPath:
         self.taken = 0
         self.handed_over = 0
 
-    def take(self, client: "ClientProtocol", data: bytes) -> tuple[FastExchange, bytes, bytes] | None:
+    def take(self, client: FastClient, data: bytes) -> tuple[FastExchange, bytes, bytes] | None:
         """The exchange, what it is to send first, and what came behind the request; None: it is for the chain.
 
         Where it is None, nothing has happened.
@@ -186,7 +183,8 @@ class FastPath:
         if connection is None:
             return None
         end = len(data) - len(behind)
-        exchange = FastExchange(client, data[:body_at], data[body_at:end], plan, connection, self.departures)
+        head_bytes, body_bytes = data[:body_at], data[body_at:end]
+        exchange = client.exchange_type(client, head_bytes, body_bytes, plan, connection, self.departures)
         exchange.last = known.lines.last
         return exchange, head + framed, behind
 

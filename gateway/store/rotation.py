@@ -234,7 +234,8 @@ class Rotation:
         counts = {"sealed": rotated.sealed, "new_keys": rotated.new_keys, "removed_keys": rotated.removed_keys}
         detail = {**counts, "left": rotated.left, "first_key": self._keys.keyring.first_id}
         outcome = "ok" if not rotated.left and not rotated.damaged else "failed"
-        await self._trail.write(AuditEntry.of(AuditAction.ENCRYPTION_KEYS_ROTATED, outcome=outcome, detail=detail))
+        entry = AuditEntry.of(AuditAction.ENCRYPTION_KEYS_ROTATED, outcome=outcome, detail=detail)
+        await self._write(lambda db: self._trail.note(db, entry))
         return rotated
 
     async def verify(self, step: Step) -> list[str]:

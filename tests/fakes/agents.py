@@ -106,7 +106,10 @@ class Agents:
 
 
 @asynccontextmanager
-async def agents(folder: Path, *, base: str = BASE, auth_mode: str = "API_KEY") -> AsyncIterator[Agents]:
+async def agents(
+    folder: Path, *, base: str = BASE, auth_mode: str = "API_KEY", fast_path: bool = True
+) -> AsyncIterator[Agents]:
+    """With a connection to the provider that is kept already, so that calls take the fast path unless it is off."""
     provider = RecordedProvider()
     runner = web.ServerRunner(web.Server(provider.answer))  # type: ignore[arg-type]
     await runner.setup()
@@ -121,12 +124,16 @@ async def agents(folder: Path, *, base: str = BASE, auth_mode: str = "API_KEY") 
     write_entry(folder, "lane", entry)
     configuration = document([f"127.0.0.1/32:{provider.port}"], lane={"provider": "lane"})
     del configuration["environments"]["dev"]["integrations"]["tracker"]
-    running = RunningGateway(folder, configuration)
+    running = RunningGateway(folder, configuration, fast_path=fast_path)
     await running.start()
     made = Agents(running, provider)
     try:
         for connection_id, team in (("c1", "red"), ("c2", "blue")):
             await made.connect(connection_id, tags={"team": team})
+        if fast_path:
+            async with running.proxied("c1", "/warm", integration="lane") as answer:
+                await answer.read()
+            provider.calls.clear()
         yield made
     finally:
         await running.stop()

@@ -54,8 +54,9 @@ class Receiver:
         return [one for one in self.got if 200 <= one.status < 300]
 
     def events(self) -> list[tuple[str, str]]:
-        """Connection and event of what was taken, in order."""
-        return [(one.event["connectionId"], one.event["event"]) for one in self.taken]
+        """Connection and event of what was taken, in order; each event once, though it may have come again."""
+        once = {one.headers.get("webhook-id", str(number)): one.event for number, one in enumerate(self.taken)}
+        return [(event["connectionId"], event["event"]) for event in once.values()]
 
     async def until(self, enough: Callable[[], Any], within_s: float = 20) -> None:
         """Wait for requests until `enough()` is true."""

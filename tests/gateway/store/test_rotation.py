@@ -1,6 +1,7 @@
 """Everything is sealed again under another master key, while others read and write, and nothing is lost on the way."""
 
 import asyncio
+import itertools
 import os
 import sys
 from datetime import timedelta
@@ -12,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway import clock
 from gateway.errors import Unavailable
+from gateway.records.audit import AuditAction, AuditFilter
 from gateway.records.connecting import ConnectSession, SessionTerms
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.integration import Integration
@@ -187,6 +189,27 @@ async def test_a_store_that_is_open_meanwhile_reads_and_writes_on(
         found = await one(fresh, nth(100 + n))
         assert fresh.open(found.credential)["apiKey"] == f"{n}/{count - 1}"
         assert found.version == count
+
+
+async def test_a_busy_neighbour_costs_no_step_of_it_nor_its_audit_record(
+    opener: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.store.rotation.NEXT_PASS_S", 0)
+    store = await opener()
+    await fill(store, 2)
+    write, waits = store._transactions.write, itertools.cycle((True, False))
+
+    async def locked_each_first_time(work: Any, **options: Any) -> Any:
+        if next(waits):
+            raise Unavailable("store_unavailable", "locked by another process")
+        return await write(work, **options)
+
+    monkeypatch.setattr(store._transactions, "write", locked_each_first_time)
+    done = await store.rotation.rotate(quietly, fresh=True)
+    assert (done.left, done.damaged) == (0, [])
+    monkeypatch.undo()
+    await store.audit.seal()
+    assert len(await store.audit.find(AuditFilter(action=AuditAction.ENCRYPTION_KEYS_ROTATED.value))) == 1
 
 
 async def test_a_value_that_is_being_sealed_as_its_key_is_replaced_is_not_lost(opener: Opener) -> None:

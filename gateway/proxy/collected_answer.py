@@ -1,0 +1,18 @@
+"""The answer to a call that begins in this process, held as a whole."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+Room = Callable[[int], Awaitable[None]]
+"""Waits until there is memory for an answer that has grown to so many bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectedAnswer:
+    """What a caller of ``/proxy`` would have got. `whole`: to its end; else it broke off, or was `too_large` to be held."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    whole: bool = True
+    too_large: bool = False

@@ -1,0 +1,176 @@
+"""A request on the fast path that begins in this process: its answer is collected instead of sent.
+
+Its bytes are those that a caller would have sent to ``/proxy``, so `FastPath.take` decides on them as on any others.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+from multidict import CIMultiDict
+
+from gateway import clock
+from gateway.egress.write_batch import WriteBatch
+from gateway.http.answer_head import AnswerHead
+from gateway.off_loop import INLINE_BYTES
+from gateway.proxy.attempts import Handed
+from gateway.proxy.collected_answer import CollectedAnswer, Room
+from gateway.server.fast_exchange import FastExchange
+from gateway.server.fast_path import FastPath
+
+LOOK_S: Final = 1.0  # so often it is asked whether its caller is there still, and whether anything moves
+
+
+class InProcessExchange(FastExchange):
+    """One whose caller takes the head and the body apart, and the body without framing."""
+
+    __slots__ = ()
+    _client: "InProcessClient"
+
+    def __init__(self, client: "InProcessClient", *of_request: Any) -> None:
+        super().__init__(client, *of_request)
+        self._plan.request_id = client.request_id
+
+    def sink_for(self, head: AnswerHead) -> FastExchange | None:
+        sink = super().sink_for(head)
+        if sink is not None and self._out:
+            self._client.head = self._out.pop()
+            self._chunked = False
+        return sink
+
+    def whole(self) -> None:
+        if self._client.too_large:
+            self.cut()
+        else:
+            super().whole()
+
+    def cut(self) -> None:
+        """End it where it is: more of the answer cannot be held."""
+        if not self._over:
+            self._tear()
+
+
+class InProcessClient:
+    """The caller's end. `limit_bytes`: of an answer's body; `handed`: the chain goes on with the request from there."""
+
+    exchange_type: ClassVar[type[FastExchange]] = InProcessExchange
+
+    def __init__(self, request_id: str, limit_bytes: int) -> None:
+        self.request_id = request_id
+        self.limit_bytes = limit_bytes
+        self.head = b""
+        self.body = bytearray()
+        self.whole = False
+        self.too_large = False
+        self.over = False
+        self.handed: Handed | None = None
+        self.exchange: InProcessExchange | None = None
+        self.needs_room = False
+        self._has_room = False
+        self._woken = asyncio.get_running_loop().create_future()
+
+    async def woken(self) -> None:
+        """Returns when there is something to decide, at the latest after `LOOK_S`."""
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(LOOK_S, self.wake)
+        try:
+            await self._woken
+        finally:
+            timer.cancel()
+            if not self.over:
+                self._woken = loop.create_future()
+
+    def wake(self) -> None:
+        if not self._woken.done():
+            self._woken.set_result(None)
+
+    def _end(self) -> None:
+        self.over = True
+        self.wake()
+
+    # ── what the exchange tells its caller ──────────────────────────────────────────────────────────────────────────
+
+    def depart_with(self, piece: bytes, _departures: WriteBatch) -> None:
+        """Take a piece of the body; past 64 KiB no more comes until there is memory for it."""
+        if self.too_large:
+            return
+        self.body += piece
+        if len(self.body) > self.limit_bytes:
+            self.too_large = True
+            self.wake()
+        elif len(self.body) > INLINE_BYTES and not self._has_room and self.exchange is not None:
+            self._has_room = self.needs_room = True
+            self.exchange.pause()
+            self.wake()
+
+    def landed(self, *, last: bool) -> None:  # noqa: ARG002  # FastClient's
+        self.whole = not self.too_large
+        self._end()
+
+    def torn(self) -> None:
+        self._end()
+
+    def overtake(self, _data: bytes, handed: Handed) -> None:
+        self.handed = handed
+        self._end()
+
+    def pause_upload(self) -> None:
+        """The body has left as a whole."""
+
+    def resume_upload(self) -> None:
+        """The body has left as a whole."""
+
+    def answer(self) -> CollectedAnswer:
+        """What has come of it."""
+        lines = self.head.decode("utf-8", "surrogateescape").split("\r\n")
+        headers = CIMultiDict[str]()
+        for line in lines[1:]:
+            name, colon, value = line.partition(": ")
+            if colon:
+                headers.add(name, value)
+        status = int(lines[0][9:12]) if self.head else 0
+        return CollectedAnswer(status, headers, bytes(self.body), self.whole, self.too_large)
+
+
+async def call(
+    fast_path: FastPath,
+    message: bytes,
+    request_id: str,
+    *,
+    limit_bytes: int,
+    room: Room,
+    has_left: Callable[[], bool],
+    stopped: Callable[[], bool],
+) -> CollectedAnswer | Handed | None:
+    """The answer to `message`, a whole request. None: it is for the chain, and nothing has happened; Handed: the chain goes on.
+
+    `room` is awaited before more than 64 KiB are held. `has_left`: whether the caller is gone; `stopped`: by our own doing.
+    """
+    client = InProcessClient(request_id, limit_bytes)
+    taken = fast_path.take(client, message)
+    if taken is None:
+        return None
+    exchange = taken[0]
+    assert isinstance(exchange, InProcessExchange)
+    client.exchange = exchange
+    exchange.depart(taken[1])
+    try:
+        while True:
+            await client.woken()
+            if client.too_large:
+                exchange.cut()
+            if client.over or has_left():
+                break
+            if client.needs_room:
+                await room(len(client.body))
+                client.needs_room = False
+                exchange.resume()
+            exchange.look(clock.monotonic())
+    finally:
+        if not client.over:
+            client.over = True
+            exchange.caller_left(stopped=stopped())
+    if client.handed is not None:
+        fast_path.handed_over += 1
+        return client.handed
+    return client.answer()

@@ -1,0 +1,203 @@
+"""Calls of the agent door on the fast path: the same results, refusals and records as through the chain."""
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from gateway.mcp.mcp_endpoint import MOST_ANSWER
+from gateway.off_loop import INLINE_BYTES
+from gateway.records.proxied_call import ExchangeRecord
+from tests.fakes.agents import Agents, agents, text_of
+from tests.fakes.patience import PATIENCE_S
+
+RULES = ("GET /base/v1/issue/*", "POST /base/v1/issue")
+Answering = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@pytest.fixture
+async def door(tmp_path: Path) -> AsyncIterator[Agents]:
+    async with agents(tmp_path) as made:
+        yield made
+
+
+async def plain(_: web.Request) -> web.StreamResponse:
+    return web.json_response({"items": [1, 2, 3]})
+
+
+async def in_pieces(request: web.Request) -> web.StreamResponse:
+    answer = web.StreamResponse(headers={"Content-Type": "application/json"})
+    answer.enable_chunked_encoding()
+    await answer.prepare(request)
+    for piece in (b'{"a": [1,', b" 2,", b" 3]}"):
+        await answer.write(piece)
+    return answer
+
+
+async def packed(_: web.Request) -> web.StreamResponse:
+    body = gzip.compress(json.dumps({"text": "é" * 50}).encode())
+    return web.Response(body=body, headers={"Content-Encoding": "gzip", "Content-Type": "application/json"})
+
+
+async def without_content(_: web.Request) -> web.StreamResponse:
+    return web.Response(status=204)
+
+
+async def moved(_: web.Request) -> web.StreamResponse:
+    return web.Response(status=302, headers={"Location": "https://elsewhere.example/x"})
+
+
+async def refused(_: web.Request) -> web.StreamResponse:
+    return web.json_response({"error": "no"}, status=422)
+
+
+async def as_if_ours(_: web.Request) -> web.StreamResponse:
+    return web.json_response({"error": {"code": "forbidden"}}, status=403, headers={"Gateway-Error": "forbidden"})
+
+
+async def large(_: web.Request) -> web.StreamResponse:
+    return web.Response(text="x" * (3 * INLINE_BYTES))
+
+
+async def too_large(_: web.Request) -> web.StreamResponse:
+    return web.Response(text="x" * (MOST_ANSWER + 1))
+
+
+async def broken_off(request: web.Request) -> web.StreamResponse:
+    answer = web.StreamResponse(headers={"Content-Length": "1000"})
+    await answer.prepare(request)
+    await answer.write(b"x" * 10)
+    assert request.transport is not None
+    request.transport.close()
+    return answer
+
+
+async def rejected(_: web.Request) -> web.StreamResponse:
+    return web.json_response({"error": "token"}, status=401)
+
+
+ANSWERS: list[Answering] = [
+    plain,
+    in_pieces,
+    packed,
+    without_content,
+    moved,
+    refused,
+    as_if_ours,
+    large,
+    too_large,
+    broken_off,
+    rejected,
+]
+
+
+@pytest.mark.parametrize("answering", ANSWERS, ids=lambda answering: answering.__name__)
+async def test_a_call_ends_and_is_recorded_as_through_the_chain(tmp_path: Path, answering: Answering) -> None:
+    seen = []
+    for fast in (True, False):
+        folder = tmp_path / ("fast" if fast else "chain")
+        folder.mkdir()
+        async with agents(folder, fast_path=fast) as door:
+            key = await door.key(*RULES)
+            taken = door.running.fast_path.taken if fast else 0
+            noted: list[ExchangeRecord] = []
+            door.running.runtime.call_queue.note = noted.append  # type: ignore[method-assign]
+            door.provider.answering = answering
+            results = [
+                await door.call(key, "get_issue", {"issue": "A-1"}),
+                await door.call(key, "post_issue", {"body": {"text": "hé"}}),
+            ]
+            assert not fast or door.running.fast_path.taken > taken
+            seen.append((list(map(masked, results)), [as_noted(one) for one in noted], door.provider.calls))
+    assert seen[0] == seen[1]
+
+
+def masked(result: Any) -> Any:
+    """Without the sealed address of a whole answer, and the name of a request, which differ each time."""
+    text = json.dumps(result)
+    for block in result["content"]:
+        text = text.replace(block.get("uri", "\0"), "URI")
+    return text.partition("request_id")[0]
+
+
+def as_noted(record: ExchangeRecord) -> tuple[object, ...]:
+    return (
+        record.method,
+        record.path,
+        record.status,
+        record.error_code,
+        record.bytes_in,
+        record.connection_id,
+        record.rule,
+        record.attempts,
+    )
+
+
+async def test_it_counts_as_one_call_with_the_requests_own_name(door: Agents) -> None:
+    key = await door.key(*RULES)
+    noted: list[ExchangeRecord] = []
+    door.running.runtime.call_queue.note = noted.append  # type: ignore[method-assign]
+    taken = door.running.fast_path.taken
+    await door.call(key, "get_issue", {"issue": "A-1"})
+    assert door.running.fast_path.taken == taken + 1
+    inner, outer = noted
+    assert (inner.path, outer.path) == ("/issue/A-1", "/mcp")
+    assert inner.request_id == outer.request_id
+
+
+async def test_a_rate_is_held(door: Agents) -> None:
+    key = await door.key(*RULES, limits={"rate": 2})
+    results = [await door.call(key, "get_issue", {"issue": "A-1"}) for _ in range(3)]
+    assert [result["isError"] for result in results] == [False, False, True]
+    assert results[2]["structuredContent"]["error"]["status"] == 429
+
+
+@pytest.mark.parametrize("odd", ["lane/c1\r\nX-Evil: 1", "lane/c1\nX-Evil: 1", "lane/c1\0"])
+async def test_a_name_that_would_end_its_line_reaches_nobody(door: Agents, odd: str) -> None:
+    key = await door.key(*RULES, limits={"connections": None})
+    taken = door.running.fast_path.taken
+    result = await door.call(key, "get_issue", {"issue": "A-1", "connection": odd})
+    assert result["isError"] is True
+    assert door.provider.calls == []
+    assert door.running.fast_path.taken == taken
+
+
+async def test_an_answer_that_stands_still_is_given_up(door: Agents) -> None:
+    silent = asyncio.Event()
+
+    async def wait(_: web.Request) -> web.StreamResponse:
+        await silent.wait()
+        return web.Response()
+
+    egress = door.running.runtime.current.generation.egress
+    object.__setattr__(egress.timeouts, "first_byte_s", 0.2)
+    key = await door.key(*RULES)
+    door.provider.answering = wait
+    async with asyncio.timeout(PATIENCE_S):
+        result = await door.call(key, "get_issue", {"issue": "A-1"})
+    silent.set()
+    assert result["isError"] is True
+    assert "did not answer within 0.2 s" in text_of(result)
+
+
+async def test_a_large_answer_waits_for_memory(door: Agents, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = door.running.runtime.page_memory
+    asked: list[int] = []
+    reserve = memory.reserve
+
+    async def counting(share: Any, size: int, wait_s: float) -> Any:
+        asked.append(size)
+        await asyncio.sleep(0)
+        return await reserve(share, size, wait_s)
+
+    monkeypatch.setattr(memory, "reserve", counting)
+    door.provider.answering = large
+    key = await door.key(*RULES)
+    result = await door.call(key, "get_issue", {"issue": "A-1", "max_bytes": 1000})
+    assert result["isError"] is False
+    assert len(asked) == 1
