@@ -17,6 +17,18 @@ def is_registered(name: str) -> bool:
     return len(labels) > 2 or (len(labels) == 2 and not (labels[0] in _SHARED and len(labels[1]) == 2))
 
 
+def not_ascii(text: str) -> str | None:
+    """What is wrong with a typed host that is not ASCII, to follow its name; None where it is. A slash, a dot or a letter of
+    another script may look like ours and lead elsewhere."""
+    if text.isascii():
+        return None
+    import unicodedata  # for a fault, not for each start
+
+    wrong = next(char for char in text if not char.isascii())
+    named = f"U+{ord(wrong):04X}, {unicodedata.name(wrong, 'a character without a name')}"
+    return f"holds a character that host names do not have ({named}); type ASCII letters, other scripts as xn--…"
+
+
 def bracketed(host: str) -> str:
     """The host as a URL has it: IPv6 in brackets (RFC 3986 §3.2.2)."""
     return f"[{host}]" if ":" in host else host

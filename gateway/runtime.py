@@ -13,6 +13,7 @@ from aiohttp import web
 from gateway.access.invalid_keys import InvalidKeys
 from gateway.access.issue_keys import Issuer
 from gateway.access.known_keys import Minted
+from gateway.access.refusal_log import RefusalLog
 from gateway.authorization.connect_sessions import ConnectSessions
 from gateway.authorization.flows import Flows
 from gateway.authorization.outcomes import Outcomes
@@ -64,6 +65,7 @@ class Runtime:
     tracing: Tracing | None
     loop_lag: LoopLag
     invalid_keys: InvalidKeys
+    refusal_log: RefusalLog
     journals: Journals
     exchange: TokenExchange
     refresher: Refresher

@@ -158,6 +158,8 @@ def _ambiguous_escapes(path: str) -> str | None:
         return "is not UTF-8 once it is decoded"
     if any(segment != segment.strip() for segment in text.split("/")):
         return "has a segment that begins or ends with a space"
+    if not _LOOKALIKES.isdisjoint(text):
+        return "holds a character that some readers take for a delimiter"
     folded = unicodedata.normalize("NFKC", text)
     if sum(map(folded.count, _PUNCTUATION)) != sum(map(text.count, _PUNCTUATION)):
         return "holds a character that some readers take for a delimiter"
@@ -184,6 +186,8 @@ OVERRIDES: Final = frozenset(
         "x-override-url",
     }
 )
+# Windows writes these as a slash or a backslash where its code page lacks them ("best fit").
+_LOOKALIKES: Final = frozenset("\u2044\u2215\u29f8\u2216\u29f5\u00a5\u20a9")
 QUERY_OVERRIDES: Final = frozenset(
     {"_method", "_httpmethod", "$httpmethod", "httpmethod", "$method", "x-http-method-override", "x-http-method"}
 )
@@ -351,6 +355,12 @@ def _override_in(query: str) -> str | None:
     for pair in re.split("[&;?]", query):
         name, _, value = pair.partition("=")
         name, value = unquote_plus(name).strip().lower(), unquote_plus(value).strip().lower()
-        if name in QUERY_OVERRIDES or (name == _METHOD_PARAMETER and value in _METHODS):
-            return name
+        for read in (name, _as_php(name)):
+            if read in QUERY_OVERRIDES or (read == _METHOD_PARAMETER and value in _METHODS):
+                return read
     return None
+
+
+def _as_php(name: str) -> str:
+    """The variable that PHP makes of a parameter: ``.method``, ``_method[]`` and ``_method%00x`` are ``_method``."""
+    return name.partition("\0")[0].partition("[")[0].lstrip(" ").replace(".", "_").replace(" ", "_")

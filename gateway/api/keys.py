@@ -1,10 +1,10 @@
 """Keys of the environment: mint, list, revoke (docs/compatibility.md#environment)."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final
 
 from aiohttp import web
-from pydantic import AwareDatetime, Field
+from pydantic import AfterValidator, AwareDatetime, Field
 
 from gateway import clock
 from gateway.access.key_forms import MOST_RULES, OVERLAP, RequestedKey
@@ -36,6 +36,13 @@ class LimitsBody(Strict):
     budget: int | None = None
 
 
+def _in_utc(when: datetime) -> datetime:
+    try:
+        return when.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("must be a time of the years 1 to 9999 in UTC") from None
+
+
 class NewKeyBody(Strict):
     """`environment_id` is what published clients send; the key that asks says which environment it is."""
 
@@ -44,7 +51,7 @@ class NewKeyBody(Strict):
     kind: Kind = "key"
     scopes: list[str] | None = None
     limits: LimitsBody = Field(default_factory=LimitsBody)
-    expires_at: AwareDatetime | None = Field(default=None, strict=False)
+    expires_at: Annotated[AwareDatetime, AfterValidator(_in_utc)] | None = Field(default=None, strict=False)
     expires_in_s: int | None = Field(default=None, ge=1, le=MOST_S)
     replaces: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     overlap_s: int | None = Field(default=None, ge=0, le=MOST_S)

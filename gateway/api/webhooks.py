@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-import structlog
 from aiohttp import web
 
 from gateway import clock
@@ -30,8 +29,6 @@ def webhook_address(public_url: str, environment: str, integration_id: str) -> s
 
 NO_CHALLENGE: Final = "Webhooks are sent here by POST; no challenge is answered for what was asked."
 
-log = structlog.get_logger(__name__)
-
 
 async def take_webhook(request: web.Request) -> web.Response:
     """200 once it is on the disk; 204 where nobody listens to this provider's; 401 in the contract's own shape.
@@ -47,11 +44,11 @@ async def take_webhook(request: web.Request) -> web.Response:
     limits = generation.config.webhooks
     await read_within(request, limits.body_bytes, f"A webhook has at most {limits.body_bytes} bytes.")
     if environment not in generation.config.environments:
-        return _refused(request, "unknown environment")
+        return _refused(request, "unknown environment", known=False)
     try:
         integration = generation.integrations.get(environment, key)
     except NotFound:
-        return _refused(request, "unknown integration")
+        return _refused(request, "unknown integration", known=False)
     message = IncomingWebhook(
         request.method,
         webhook_address(generation.public_url, environment, key),
@@ -127,11 +124,14 @@ def _operation(request: web.Request, status: int, code: "Code | None", what: str
     )
 
 
-def _refused(request: web.Request, why: str) -> web.Response:
-    """The same answer whatever is wrong: a stranger who tries signatures or names learns nothing. The log says why."""
+def _refused(request: web.Request, why: str, *, known: bool = True) -> web.Response:
+    """The same answer whatever is wrong: a stranger who tries signatures or names learns nothing. The log says why, a few times a
+    minute for each client and integration; all unknown ones count as one."""
     names = {"environment": "environment", "integration": "unique_key"}
     whose = {label: request.match_info[name][:64] for label, name in names.items()}
-    log.info("webhook_refused", **whose, reason=why, request_id=request[REQUEST_ID])
+    subject = "/".join(whose.values()) if known else ""
+    fields = {**whose, "reason": why, "request_id": request[REQUEST_ID]}
+    request.app[RUNTIME].refusal_log.info("webhook_refused", request.remote, subject, **fields)
     code: Code = "invalid_webhook_signature"
     headers = {MARK: code, "Cache-Control": "no-store", "WWW-Authenticate": 'Signature realm="webhook"'}
     return web.json_response({"error": "Invalid webhook signature"}, status=401, headers=headers)

@@ -11,6 +11,7 @@ from gateway import clock
 from gateway.access.invalid_keys import InvalidKeys
 from gateway.access.issue_keys import Issuer
 from gateway.access.known_keys import Minted
+from gateway.access.refusal_log import RefusalLog
 from gateway.app.generations import Checked, concurrency_settings, generation
 from gateway.authorization.connect_sessions import ConnectSessions
 from gateway.authorization.flows import Flows
@@ -124,6 +125,7 @@ def assembled(
         tracing=tracing,
         loop_lag=LoopLag(),
         invalid_keys=InvalidKeys(lambda: metrics.add(INVALID_KEYS)),
+        refusal_log=RefusalLog(),
         journals=journals,
         exchange=exchange,
         refresher=refresher,

@@ -11,13 +11,14 @@ whole    a template may begin with a setting of `format: uri`, which is then the
 
 import re
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 from urllib.parse import quote
 
 from gateway import clock
+from gateway.authority import not_ascii
 from gateway.catalog.address import Piece, is_port, parse_address
 from gateway.catalog.auth_modes import REQUEST
 from gateway.catalog.provider_parts import Setting
@@ -63,7 +64,12 @@ def carries_credential(template: str, *, secret_settings: Collection[str] = ()) 
 
     `secret_settings` are the names in ``connectionConfig`` that the entry calls secret.
     """
-    return any(_is_credential(name, secret_settings) for name in placeholders(template))
+    return any(credential_names(template, secret_settings=secret_settings))
+
+
+def credential_names(template: str, *, secret_settings: Collection[str] = ()) -> Iterator[str]:
+    """Names of the values in `template` that are a credential or one of `secret_settings`."""
+    return (name for name in placeholders(template) if _is_credential(name, secret_settings))
 
 
 def _is_credential(name: str, secret_settings: Collection[str]) -> bool:
@@ -132,6 +138,10 @@ class _Known:
     def folded(self, name: str) -> str:
         """The value in lower case, as hosts compare; its setting's rules may be written for either case."""
         value = self._find(name) or ""
+        if wrong := not_ascii(value):
+            setting = self.setting(name)
+            is_typed = name.startswith("connectionConfig.") and not (setting is not None and setting.secret)
+            raise BadValue(_bare(name), wrong if is_typed else "must have ASCII letters, digits and hyphens alone")
         try:
             self._check(name, value.lower())
         except BadValue:

@@ -7,10 +7,12 @@ from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from gateway.authority import not_ascii
 from gateway.catalog.provider_parts import Setting
 
 LONGEST: Final = 255  # a pattern is only ever matched against this much text
 LONGEST_SECRET: Final = 8192
+_OF_HOSTS: Final = frozenset({"hostname", "uri"})
 
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
@@ -38,6 +40,8 @@ def check_value(name: str, value: str, setting: Setting) -> None:
         raise BadValue(name, f"is longer than {limit} characters")
     if _CONTROL.search(value):
         raise BadValue(name, "holds a control character")
+    if setting.format in _OF_HOSTS and not setting.secret and (wrong := not_ascii(value)):
+        raise BadValue(name, wrong)
     if setting.enum is not None and value not in setting.enum:
         raise BadValue(name, f"must be one of {', '.join(setting.enum)}")
     if setting.pattern is not None and not compiled(setting.pattern).fullmatch(value):
@@ -118,7 +122,7 @@ def _such_as(setting: Setting) -> str:
 def _has_format(value: str, format_: str) -> bool:
     match format_:
         case "hostname":
-            return is_hostname(value.lower())
+            return value.isascii() and is_hostname(value.lower())  # the lower case of U+212A is a k
         case "uuid":
             return _UUID.fullmatch(value) is not None
         case "email":

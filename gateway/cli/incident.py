@@ -9,6 +9,7 @@ import click
 
 from gateway.cli.options import as_json, config_file, environment
 from gateway.cli.run_command import environment_of, run, table
+from gateway.cli.terminal import one_line
 from gateway.text import counted
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def incident(
         rows = [[str(one[name]) for name in names] for one in found["connections"]]
         table(("INTEGRATION", "CONNECTION", "STATE", "CALLS", "FAILED"), rows)
         for line in done:
-            print(line)
+            print(one_line(line))
         if not done and found["connections"]:
             print("\nNothing was ended: add --revoke-keys or --delete-connections.", file=sys.stderr)
         return 0

@@ -10,6 +10,7 @@ import click
 
 from gateway.cli.options import as_json, config_file, environment
 from gateway.cli.run_command import environment_of, run, table
+from gateway.cli.terminal import one_line
 from gateway.records.operation import KINDS
 
 if TYPE_CHECKING:
@@ -134,7 +135,9 @@ async def _follow(runtime: "Runtime", wanted: "OperationFilter", *, as_json: boo
                 continue
             seen[one.id] = None
             after = max(after, one.id)
-            print(json.dumps(shown(one), ensure_ascii=False) if as_json else "  ".join(_cells(one)), flush=True)
+            print(
+                json.dumps(shown(one), ensure_ascii=False) if as_json else one_line("  ".join(_cells(one))), flush=True
+            )
         for old in list(seen)[:-REMEMBERED]:
             del seen[old]
         await clock.sleep(POLL_S)

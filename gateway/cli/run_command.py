@@ -7,7 +7,7 @@ from contextvars import copy_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from gateway.cli.terminal import faults_end_the_command
+from gateway.cli.terminal import faults_end_the_command, one_line
 
 if TYPE_CHECKING:
     from gateway.config import Config
@@ -196,5 +196,5 @@ def table(columns: Iterable[str], rows: Iterable[Sequence[str]]) -> None:
 
     shown = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in rows:
-        shown.add_row(*row)
+        shown.add_row(*map(one_line, row))
     Console(width=None if sys.stdout.isatty() else 400, markup=False).print(shown)

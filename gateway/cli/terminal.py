@@ -67,6 +67,19 @@ def _lines(what: str) -> Step:
     return step
 
 
+# ── Text of others on the terminal: a name that an end user chose may hold orders to it.
+
+
+def harmless(text: str) -> str:
+    """`text` without control characters and without marks that turn the direction of writing; line ends and tabs stay."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def one_line(text: str) -> str:
+    """The same for a cell or a line, which no line end may split."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
 # ── How a command ends on faults in files: a line each on stderr, in the form that editors and CI jump to, and exit
 # code 1.
 

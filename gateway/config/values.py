@@ -11,7 +11,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from gateway.authority import ANY_ADDRESS, DEFAULT_PORTS, bracketed, is_registered
+from gateway.authority import ANY_ADDRESS, DEFAULT_PORTS, bracketed, is_registered, not_ascii
 from gateway.config.model import AllowedNetwork
 from gateway.secret import Secret
 from gateway.text import counted
@@ -72,6 +72,8 @@ def origin(text: str) -> str:
 
 def allowed_host(text: str) -> str:
     """``git.example.com``, ``git.example.com:8443``, or ``*.example.com`` for all names below; in lower case."""
+    if wrong := not_ascii(text):
+        raise ValueError(wrong)
     wild = text.startswith("*.")
     rest = text[2:] if wild else text
     rule = "must be a host such as git.example.com, git.example.com:8443 or *.example.com, without https:// and path"

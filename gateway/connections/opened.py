@@ -10,14 +10,24 @@ from gateway.auth.context import Context, chosen, filled, filled_json, revealed
 from gateway.auth.mode import AuthMode, Signer
 from gateway.auth.request_templates import RequestTemplates, Signers
 from gateway.catalog.provider import Provider
-from gateway.catalog.render import Moment, Unresolved, carries_credential, differs_each_time, needs_request, render_text
+from gateway.catalog.render import (
+    Moment,
+    Unresolved,
+    carries_credential,
+    credential_names,
+    differs_each_time,
+    find,
+    needs_request,
+    render_text,
+)
 from gateway.catalog.value import BadValue
 from gateway.errors import InvalidRequest
 from gateway.http.body_members import BodyMembers
 from gateway.http.origin import Address, parse_address
+from gateway.http.references import MASK, without
 from gateway.records.connection import Connection
 from gateway.records.integration import Integration
-from gateway.records.provider_call import ClientIdentity
+from gateway.records.provider_call import SHORTEST, ClientIdentity
 
 # ── A connection made ready for use: its records, its provider, and the templates filled in. What the proxy path
 # reads.
@@ -74,16 +84,18 @@ class Opened:
     for_one_request: bool = False
     secret_base: str | None = field(default=None, repr=False)
     """The template of `base` where a credential or a secret setting stands in it: shown in its place."""
+    url_secrets: tuple[str, ...] = field(default=(), repr=False)
+    """What of the credential stands in the address of each request, decoded."""
     fast_route: list[Any] = field(default_factory=list, repr=False, compare=False)
     """The fast path's way to the provider with this credential, if it has one: at most one item, gone when this is."""
 
     def without_secrets(self, reference: str) -> str:
-        """An address that a provider sent back, without what is secret in our base address, in either spelling."""
+        """An address that a provider sent back, without what is secret in the one that it was asked for."""
         path = self.base.path
-        if self.secret_base is None or not path:
-            return reference
-        instead = "/" + _PLACEHOLDER.sub("***", self.secret_base.partition("://")[2].partition("/")[2])
-        return reference.replace(path, instead).replace(unquote(path), instead)
+        if self.secret_base is not None and path:  # also a credential that is too short to be looked for by itself
+            instead = "/" + _PLACEHOLDER.sub(MASK, self.secret_base.partition("://")[2].partition("/")[2])
+            reference = reference.replace(path, instead).replace(unquote(path), instead)
+        return without(reference, self.url_secrets) if self.url_secrets else reference
 
 
 def ready(
@@ -101,15 +113,18 @@ def ready(
     origins = frozenset(_origins(base, integration, provider, config))
     # The operator chose the integration's own origins; what else a setting may lead to is asked about.
     context = context.toward(*(origins - {*integration.allowed_origins}))
+    place = placement(mode, held, context)
+    secret_base = _secret_base(provider, config)
     return Opened(
         connection=connection,
         integration=integration,
         provider=provider,
         base=base,
         allowed_origins=origins,
-        placement=placement(mode, held, context),
+        placement=place,
         identity=mode.identity(held),
-        secret_base=_secret_base(provider, config),
+        secret_base=secret_base,
+        url_secrets=tuple(_url_secrets(provider, secret_base, place, revealed(context.values(mode.values(held))))),
         for_one_request=mode.momentary
         or any(map(differs_each_time, (*provider.proxy.headers.values(), *provider.proxy.query.values()))),
     )
@@ -131,6 +146,17 @@ def _secret_base(provider: Provider, config: Mapping[str, Any]) -> str | None:
         return None
     secret = {name for name, setting in provider.connection_config.items() if setting.secret}
     return template.rstrip("/") if carries_credential(template, secret_settings=secret) else None
+
+
+def _url_secrets(
+    provider: Provider, secret_base: str | None, place: Placement, values: Mapping[str, str]
+) -> Iterator[str]:
+    found = [unquote(text) for _, text in place.query_slots]
+    if secret_base is not None:
+        secret = {name for name, setting in provider.connection_config.items() if setting.secret}
+        names = credential_names(secret_base, secret_settings=secret)
+        found += [text for name in names if (text := find(values, name)) is not None]
+    yield from (text for text in dict.fromkeys(found) if len(text) >= SHORTEST)
 
 
 def _address(provider: Provider, url: str) -> Address:

@@ -93,12 +93,13 @@ def _is_trusted(remote: str | None, config: ConsoleConfig) -> bool:
 
 
 async def _with_headers(request: web.Request, session: ConsoleSession, token: Secret) -> SignedIn:
-    """The cookie proves nothing then, but that a form is of this browser."""
+    """The cookie proves nothing then, but that a form is of this browser. A sign-in is recorded once in `session_hours`."""
+    by = "identity_headers"
+    if await request.app[RUNTIME].store.console_sessions.seen(session, by=by, now=clock.now()):
+        log.info("console_signed_in", name=session.name, role=session.role, address=request.remote, by=by)
     if token:
         return SignedIn(session, _form_value(token))
     fresh = Secret(secrets.token_urlsafe(32))
-    await request.app[RUNTIME].store.console_sessions.seen(session, by="identity_headers", now=clock.now())
-    log.info("console_signed_in", name=session.name, role=session.role, address=request.remote, by="identity_headers")
     return SignedIn(session, _form_value(fresh), fresh)
 
 
@@ -133,7 +134,7 @@ async def _begin(request: web.Request, link: Secret) -> web.StreamResponse:
     )
     if session is None:
         fault = "This link was used before or has expired. `gateway console` prints a new one."
-        log.warning("console_sign_in_refused", address=request.remote)
+        runtime.refusal_log.warning("console_sign_in_refused", request.remote, address=request.remote)
         return render(request, None, _sign_in_view(request, fault=fault), status=403)
     log.info("console_signed_in", name=session.name, role=session.role, address=request.remote)
     answer = see_other(console_path(request))
@@ -172,7 +173,13 @@ async def from_identity_provider(request: web.Request) -> web.StreamResponse:
         )
         role = role_of(config, claims.get(config.oidc.groups_claim))
         if role is None:
-            log.warning("console_sign_in_refused", reason="no_group", name=name_in(claims), address=request.remote)
+            request.app[RUNTIME].refusal_log.warning(
+                "console_sign_in_refused",
+                request.remote,
+                reason="no_group",
+                name=name_in(claims),
+                address=request.remote,
+            )
             raise Forbidden("forbidden", "You are in none of the groups of console.operators and console.viewers.")
         answer = await _session_of(request, name_in(claims), role)
     except GatewayError as fault:

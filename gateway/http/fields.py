@@ -72,13 +72,13 @@ SITE_WIDE: Final = frozenset(
 )
 """What a provider says about its own site, and a browser would believe about ours."""
 
-FRONT_SERVER_PREFIXES: Final = ("x-accel-", "x-sendfile", "x-lighttpd-")
+FRONT_SERVER_PREFIXES: Final = ("x-accel-", "x-sendfile", "x-lighttpd-", "x-litespeed-", "x-reproxy-")
 """Orders to the web server in front of us, such as nginx's ``X-Accel-Redirect``; a provider must not give them."""
 
 SNIFFING: Final = "x-content-type-options"
 """Replaced by ours on every answer of a provider: `browser`."""
 
-REFERENCES: Final = frozenset({"link", "location", "content-location"})
+REFERENCES: Final = frozenset({"link", "location", "content-location", "refresh"})
 
 
 def plain(name: str) -> str:

@@ -138,7 +138,8 @@ def response_fields(
             name, value = field
             kept.append((name, rewrite(plain(name), value)) if rewrite else field)
         elif kind == _COOKIE:
-            if set_cookie and not field[1].lstrip().lower().startswith(OWN_COOKIES):
+            # Browsers send the cookie `=gw-x=y`, which has no name, back as `gw-x=y`.
+            if set_cookie and not field[1].lstrip("= \t").lower().startswith(OWN_COOKIES):
                 kept.append(field)
         elif kind == _CONNECTION and field[1].lower() not in _USUAL_OPTIONS:
             hop_by_hop |= {plain(token.strip()) for token in field[1].split(",")}

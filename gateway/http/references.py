@@ -4,7 +4,7 @@ Clients that page by absolute links would otherwise send our secret key to the p
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -60,7 +60,9 @@ class Rewriter:
     injected: frozenset[str] = frozenset()
 
     def __call__(self, name: str, value: str) -> str:
-        """The field's value to send. `name` is ``link``, ``location`` or ``content-location``."""
+        """The field's value to send. `name` is ``link``, ``location``, ``content-location`` or ``refresh``, which stays."""
+        if name == "refresh":
+            return value
         return self.in_links(value) if name == "link" else self.reference(value)
 
     def in_links(self, value: str) -> str:
@@ -108,3 +110,52 @@ class Rewriter:
         if len(kept) == len(pairs):
             return reference
         return f"{path}?{'&'.join(kept)}{hash_sign}{fragment}" if kept else f"{path}{hash_sign}{fragment}"
+
+
+# ── The credential in what a provider sends back: redirects to another host or to a login page repeat the address that was
+# asked for, and with it what we put there.
+
+MASK: Final = "***"
+_ESCAPED: Final = re.compile(rb"%(?:25)*([0-9A-Fa-f]{2})")  # %2541 is an A that was encoded twice
+
+
+def without(reference: str, secrets: Collection[str]) -> str:
+    """`reference` with `secrets` masked, in whichever percent-encoding, also an address encoded within an address."""
+    seen, starts = _read(reference)
+    wanted = {form for one in secrets for form in (_read(one)[0], _alike(one.encode(errors="surrogateescape")))}
+    spans = sorted((starts[at], starts[at + len(one)]) for one in wanted for at in _places(seen, one))
+    if not spans:
+        return reference
+    raw, masked, done = reference.encode(errors="surrogateescape"), bytearray(), 0
+    for start, end in spans:
+        if start >= done:
+            masked += raw[done:start] + MASK.encode()
+        done = max(done, end)
+    return bytes(masked + raw[done:]).decode(errors="surrogateescape")
+
+
+def _read(text: str) -> tuple[bytes, list[int]]:
+    """`text` decoded, for comparing; and where each byte of that begins in it, and its end."""
+    raw = text.encode(errors="surrogateescape")
+    seen = bytearray()
+    starts: list[int] = []
+    at = 0
+    for found in _ESCAPED.finditer(raw):
+        seen += raw[at : found.start()]
+        starts += range(at, found.start() + 1)
+        seen.append(int(found[1], 16))
+        at = found.end()
+    starts += range(at, len(raw) + 1)
+    return _alike(bytes(seen + raw[at:])), starts
+
+
+def _alike(raw: bytes) -> bytes:
+    """In lower case, as hosts are, and with a plus as a space, as forms have it."""
+    return raw.lower().replace(b"+", b" ")
+
+
+def _places(text: bytes, part: bytes) -> Iterator[int]:
+    at = text.find(part) if part else -1
+    while at >= 0:
+        yield at
+        at = text.find(part, at + len(part))

@@ -14,12 +14,14 @@ from gateway.records.console import ROLES, ConsoleRole, ConsoleSession
 from gateway.secret import Secret, digest
 from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.tables import console_sessions
-from gateway.store.transactions import Transactions
+from gateway.store.transactions import Transactions, insert_if_absent
 
 CONSOLE: Final = "console"
 """In the audit trail: by which command an operator at the console acts."""
 LINK: Final = "link"
 SESSION: Final = "session"
+SEEN: Final = "seen"
+"""Somebody whom a trusted proxy has named: no session, but until when they need no further record."""
 COLUMNS: Final = (console_sessions.c.name, console_sessions.c.role, console_sessions.c.expires_at)
 
 
@@ -65,10 +67,28 @@ class ConsoleSessionStore:
 
         await self._transactions.write(write)
 
-    async def seen(self, session: ConsoleSession, *, by: str, now: datetime) -> None:
-        """Somebody without a session of ours has come, named by ``identity_headers``: recorded."""
+    async def seen(self, session: ConsoleSession, *, by: str, now: datetime) -> bool:
+        """Somebody without a session of ours has come, named by ``identity_headers``. Recorded once until
+        `session.expires_at` for each name and role, whatever the browser sends; True where it was."""
+        table = console_sessions.c
+        key = digest(f"{by} {session.role} {session.name}")
+        wanted = select(table.digest).where(table.digest == key, table.kind == SEEN, table.expires_at > now)
+        async with self._transactions.read() as db:
+            if (await db.execute(wanted)).first() is not None:
+                return False
         entry = AuditEntry.of(AuditAction.OPERATOR_SIGNED_IN, at=now)
-        await self._transactions.write(lambda db: self._note(db, entry, session, by))
+        over = delete(console_sessions).where(table.digest == key, table.expires_at <= now)
+        row = {"digest": key, "kind": SEEN, "name": session.name, "role": session.role}
+
+        async def write(db: AsyncConnection) -> bool:
+            await db.execute(over)
+            values = {**row, "expires_at": session.expires_at}
+            if not await insert_if_absent(db, console_sessions, values, key=("digest",)):
+                return False
+            await self._note(db, entry, session, by)
+            return True
+
+        return await self._transactions.write(write)
 
     async def _note(self, db: AsyncConnection, entry: AuditEntry, session: ConsoleSession, by: str) -> None:
         actor = AuditActor("operator", name=session.name, command=CONSOLE, address=entry.actor.address)
@@ -88,7 +108,7 @@ class ConsoleSessionStore:
 
     async def end_all(self) -> int:
         """Every session and every unused link; how many."""
-        gone = delete(console_sessions).returning(console_sessions.c.digest)
+        gone = delete(console_sessions).where(console_sessions.c.kind != SEEN).returning(console_sessions.c.digest)
 
         async def write(db: AsyncConnection) -> int:
             return len((await db.execute(gone)).all())

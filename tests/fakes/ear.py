@@ -11,12 +11,13 @@ from aiohttp.test_utils import TestServer
 @dataclass
 class Ear:
     """`heard`: request lines, header fields and bodies, in the order in which they came. `refuse`: the next token requests.
-    `location`: where it redirects all others to."""
+    `location`: where it redirects all others to. `fields`: header fields of its answers to all others."""
 
     url: str = ""
     heard: list[str] = field(default_factory=list)
     refuse: bool = False
     location: str = ""
+    fields: dict[str, str] = field(default_factory=dict)
     rotated: int = 0
 
     @property
@@ -27,8 +28,9 @@ class Ear:
         body = (await request.read()).decode("utf-8", "replace")
         fields = "\n".join(f"{name}: {value}" for name, value in request.headers.items())
         self.heard.append(f"{request.method} {request.raw_path}\n{fields}\n\n{body}")
-        if self.location:
-            return web.Response(status=302, headers={"Location": self.location})
+        if self.location or self.fields:
+            location = {"Location": self.location} if self.location else {}
+            return web.Response(status=302, headers={**location, **self.fields})
         if request.path.startswith("/.well-known/oauth-protected-resource"):
             return web.json_response({"resource": f"{self.url}/mcp", "authorization_servers": [self.url]})
         if request.path.startswith("/.well-known/"):

@@ -173,6 +173,53 @@ async def test_a_redirect_that_repeats_the_base_address_does_not_either(
             assert "/y" in answer.headers["Location"]
 
 
+@pytest.mark.parametrize("field", ["Location", "Content-Location", "Link", "Refresh"])
+@pytest.mark.parametrize(
+    "written",
+    [
+        "/login?next=%2Fbot{encoded}%2Fy",
+        "/login?next=%252Fbot{twice}%252Fy",
+        "http://elsewhere.example/?u=bot{lower}",
+        "bot{plain}/y",
+        "?from={encoded}",
+        "#{form}",
+    ],
+)
+async def test_a_credential_is_masked_however_a_redirect_spells_it(
+    bots: tuple[RunningGateway, Ear], written: str, field: str
+) -> None:
+    gateway, api = bots
+    once = quote(BOT, safe="")
+    spelt = written.format(plain=BOT, encoded=once, twice=quote(once), lower=once.lower(), form=quote(BOT, safe="+"))
+    api.fields = {field: {"Link": f"<{spelt}>; rel=next", "Refresh": f"0; url={spelt}"}.get(field, spelt)}
+    async with gateway.proxied("c1", "/x", integration="bots", allow_redirects=False) as answer:
+        sent = answer.headers[field]
+    assert "very" not in sent
+    assert "***" in sent
+
+
+@pytest.mark.parametrize("start", ["http://elsewhere.example/x?a=1&key=", "/login?next=%2Fx%3Fkey%3D", "?key="])
+async def test_a_redirect_shows_no_credential_of_the_query_either(tmp_path: Path, start: str) -> None:
+    async with listening() as api:
+        entry = {"display_name": "Bots", "categories": ["communication"], "docs": "https://docs.example.com"}
+        proxy = {"base_url": api.url, "query": {"key": "${apiKey}"}}
+        write_entry(tmp_path, "bots", {**entry, "auth_mode": "API_KEY", "proxy": proxy})
+        gateway = RunningGateway(tmp_path, document([f"127.0.0.1/32:{api.url.rpartition(':')[2]}"], bots={}))
+        del gateway.document["environments"]["dev"]["integrations"]["tracker"]
+        await gateway.start()
+        try:
+            credentials = {"type": "API_KEY", "apiKey": BOT}
+            body = {"provider_config_key": "bots", "connection_id": "c1", "credentials": credentials}
+            await gateway.json("POST", "/connections", json=body, expect=201)
+            for spelt in (quote(BOT, safe=""), BOT):
+                api.location = start + spelt
+                async with gateway.proxied("c1", "/x", integration="bots", allow_redirects=False) as answer:
+                    assert answer.status == 302
+                    assert "very" not in answer.headers["Location"]
+        finally:
+            await gateway.stop()
+
+
 async def test_a_caller_learns_nothing_by_guessing(bots: tuple[RunningGateway, Ear]) -> None:
     gateway, _ = bots
     async with gateway.proxied("c1", f"/x/{BOT}", integration="bots", headers={**DRY, "X-Guess": BOT}) as answer:

@@ -10,6 +10,7 @@ import click
 
 from gateway.cli.options import as_json, config_file, environment, perhaps_integration
 from gateway.cli.run_command import check_integration, environment_of, run, table
+from gateway.cli.terminal import harmless, one_line
 from gateway.text import did_you_mean
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def show(file: Path, environment: str | None, integration: str | None, connectio
         width = max(map(len, shown))
         for name, value in shown.items():
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            print(f"{name:<{width}}  {text}")
+            print(f"{name:<{width}}  {one_line(text)}")
         return 0
 
     run(file, work, as_json=as_json)
@@ -201,7 +202,7 @@ def why(file: Path, environment: str | None, integration: str | None, connection
             return 1
         story = await state_and_story(runtime, runtime.generation, row)
         body = {"connection_id": connection_id, "provider_config_key": row.ref.integration_id, **story}
-        print(json.dumps(body, indent=2) if as_json else _text(body))
+        print(json.dumps(body, indent=2) if as_json else harmless(_text(body)))
         return 0
 
     run(file, work, as_json=as_json)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.access.key_policy import ambiguous, parse
+from gateway.access.key_policy import Breach, Policy, SentRequest, ambiguous, parse
+from gateway.records.access import KeyLimits
 
 SEARCH = "GET /ex/*/rest/api/3/search*"
 
@@ -104,6 +105,11 @@ def test_a_rule_that_could_never_fit_is_refused_in_words(text: str) -> None:
         "/%20a",
         "/a%c0%afb",
         "/a%ef%bc%8fb",
+        "/a%c2%a5b",
+        "/a%e2%88%96b",
+        "/a%e2%a7%b8b",
+        "/a%e2%88%95b",
+        "/a%e2%81%84b",
         "/a%ff",
         "/" + "a" * 2048,
     ],
@@ -217,3 +223,26 @@ def test_braces_of_a_rule_without_a_name_are_themselves() -> None:
 def test_a_name_is_a_plain_word_and_each_place_is_told_apart(text: str) -> None:
     with pytest.raises(ValueError, match=r"name|places|holds"):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "_method",
+        ".method",
+        "_method[]",
+        "_method%00x",
+        "%20_method",
+        "+_method",
+        "_Method",
+        "_method[a]",
+        "x-http-method",
+        "method",
+    ],
+)
+def test_a_query_parameter_that_some_framework_takes_for_the_method_is_refused(name: str) -> None:
+    policy = Policy(("environment:proxy",), [KeyLimits(rules=("POST /v1/**",))])
+    for query in (f"?{name}=DELETE", f"?a=1&{name}=delete", f"?a=1;{name}=PUT"):
+        breach = policy.decision(SentRequest("POST", "api.example.com", "/v1/x", query, frozenset()))
+        assert isinstance(breach, Breach), query
+        assert breach.broken == "ambiguous_query"

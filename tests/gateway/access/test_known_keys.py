@@ -92,6 +92,13 @@ async def test_every_fault_of_a_wish_is_reported_at_once(gateway: Keyed) -> None
     assert code(await gateway.running.json("POST", KEYS, json=two, expect=400)) == "invalid_body"
 
 
+@pytest.mark.parametrize("moment", ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00"])
+async def test_an_end_outside_the_calendar_is_a_fault_of_the_wish(gateway: Keyed, moment: str) -> None:
+    body = {"display_name": "x", "scopes": ["environment:proxy"], "expires_at": moment}
+    answer = await gateway.running.json("POST", KEYS, json=body, expect=400)
+    assert [issue["path"] for issue in answer["error"]["errors"]] == [["expires_at"]]
+
+
 CALLS = {
     "environment:connections:list": ("GET", "/connections", None),
     "environment:connections:read": ("GET", C1, None),

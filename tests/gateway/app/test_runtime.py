@@ -18,6 +18,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from gateway import clock
 from gateway.access.invalid_keys import MOST as MOST_INVALID_KEYS
+from gateway.access.refusal_log import MOST_LINES
 from gateway.app.reload import reload
 from gateway.connections.delete import Revoker
 from gateway.egress.egress_errors import TurnedAway
@@ -406,6 +407,14 @@ async def test_invalid_keys_stay_counted(telling: RunningGateway) -> None:
     assert await guessed() == 429
 
 
+async def test_refusals_stay_counted(telling: RunningGateway) -> None:
+    refusals = telling.runtime.refusal_log
+    for _ in range(MOST_LINES):
+        assert refusals._counted("refused", "192.0.2.1", "")
+    await reloaded(telling)
+    assert not telling.runtime.refusal_log._counted("refused", "192.0.2.1", "")
+
+
 async def test_the_lag_of_the_loop_stays_known(telling: RunningGateway) -> None:
     lag = telling.runtime.loop_lag
     lag._late.append(7.5)
@@ -477,6 +486,7 @@ SURVIVES: Final[dict[str, Test]] = {
     "tracing": test_spans_that_wait_are_exported,
     "loop_lag": test_the_lag_of_the_loop_stays_known,
     "invalid_keys": test_invalid_keys_stay_counted,
+    "refusal_log": test_refusals_stay_counted,
     "journals": test_a_refresh_under_way_ends_once_and_is_stored,
     "refresher": test_a_refresh_in_the_queue_keeps_its_turn,
     "live": test_an_opened_connection_stays_in_memory,

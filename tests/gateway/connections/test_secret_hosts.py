@@ -239,3 +239,51 @@ async def test_a_key_that_may_not_read_the_secret_cannot_send_it_elsewhere(gatew
     wider = await gateway.json("PATCH", "/integrations/made", json={"allowed_hosts": ["*.example.com"]}, expect=200)
     assert wider["data"]["allowed_hosts"] == ["*.example.com"]
     assert SECRET_KEY not in evil.everything
+
+
+LOOK_ALIKE = ["\u2044", "\u2215", "\uff0f", "\u29f8", "\u3002", "\uff0e", "\u212a", "\u0456", "\u200b"]
+
+
+@pytest.mark.parametrize("char", LOOK_ALIKE)
+async def test_a_typed_host_that_looks_like_another_is_refused_in_plain_words(
+    tmp_path: Path, ours: Ear, char: str
+) -> None:
+    """Wherever hosts are typed: with the format `hostname` or `uri`, with none, and in allowed_hosts."""
+    host = {"title": "Host", "any_host": True}
+    addresses = {
+        "revocation_url": "https://${connectionConfig.host}/revoke",
+        "authorization_url": "https://${connectionConfig.host}/authorize",
+        "token_url": "https://${connectionConfig.host}/token",
+        "proxy": {"base_url": "https://${connectionConfig.host}/api"},
+    }
+    write_entry(
+        tmp_path, "hosts", {**SELF_HOSTED, **addresses, "connection_config": {"host": {**host, "format": "hostname"}}}
+    )
+    labels = {name: text.replace("}", "}.example.com") for name, text in addresses.items() if isinstance(text, str)}
+    labels["proxy"] = {"base_url": "https://${connectionConfig.host}.example.com/api"}  # type: ignore[assignment]
+    write_entry(tmp_path, "labels", {**SELF_HOSTED, **labels, "connection_config": {"host": {"title": "Host"}}})
+    write_entry(tmp_path, "forge", SELF_HOSTED)
+    client = {"client_id": "client-1", "client_secret": SECRET}
+    made = document(["127.0.0.1/32"], forge=client, hosts=client, labels=client)
+    del made["environments"]["dev"]["integrations"]["tracker"]
+    gateway = RunningGateway(tmp_path, made)
+    await gateway.start()
+    typed = f"git{char}example"
+    named = f"U+{ord(char):04X}"
+    try:
+        for integration, config in (
+            ("hosts", {"host": f"{typed}.com"}),
+            ("labels", {"host": typed}),
+            ("forge", {"server": f"https://{typed}.com"}),
+        ):
+            status, answer = await imported(gateway, "", provider_config_key=integration, connection_config=config)
+            assert (status, named in answer["error"]["message"]) == (400, True), answer
+            token = await gateway.session_token()
+            query = f"connect_session_token={token}&params[{next(iter(config))}]={quote(next(iter(config.values())))}"
+            async with gateway.http.get(f"{gateway.url}/oauth/connect/{integration}?{query}") as page:
+                assert (page.status, named in await page.text()) == (400, True)
+        body = {"unique_key": "n", "provider": "forge", "allowed_hosts": [f"{typed}.com"]}
+        answer = await gateway.json("POST", "/integrations", json=body, expect=400)
+        assert named in answer["error"]["message"]
+    finally:
+        await gateway.stop()

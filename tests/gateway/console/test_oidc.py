@@ -1,8 +1,10 @@
 """Sign-in by an identity provider and by a proxy's header fields: who gets in, as what, and what is tried in vain."""
 
+import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import OctKey, RSAKey
 
+from gateway import clock
 from gateway.config.model import AllowedNetwork, ConsoleConfig, ConsoleOidcConfig, IdentityHeadersConfig
 from gateway.records.audit import AuditFilter
 from gateway.secret import Secret
@@ -275,8 +278,36 @@ async def test_a_trusted_proxy_says_who_asks(running: RunningGateway, browser: a
     async with browser.post(f"{running.url}/console{REVOKE}", data=fields, headers=named("platform")) as answer:
         assert (answer.status, "are over" in await answer.text()) == (200, True)
     await running.runtime.audit_keeper.once()
-    (record,) = await running.runtime.store.audit.find(AuditFilter(action="operator.signed_in"))
-    assert record.as_json()["detail"] == {"role": "operator", "by": "identity_headers"}
+    found = await running.runtime.store.audit.find(AuditFilter(action="operator.signed_in"))
+    details = [one.as_json()["detail"] for one in reversed(found)]
+    assert details == [{"role": role, "by": "identity_headers"} for role in ("operator", "viewer")]
+
+
+async def test_somebody_whom_a_proxy_names_is_recorded_once_while_a_session_would_last(
+    running: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever cookies the requests bring: a page that is polled without any, and one that brings a made-up one."""
+
+    async def asked(name: str, group: str, **more: str) -> None:
+        headers = {**named(group, name), **more}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"{running.url}/console/dev", headers=headers) as answer,
+        ):
+            assert answer.status == 200
+
+    behind_proxy(running, "127.0.0.0/8")
+    await asked("eve", "platform", Cookie="gw-console=made-up")
+    await asyncio.gather(*(asked("ada", "platform") for _ in range(20)))
+    await asked("ada", "support")
+    now = clock.now()
+    monkeypatch.setattr("gateway.clock.now", lambda: now + timedelta(hours=12, seconds=1))
+    await asked("ada", "platform")
+    await running.runtime.audit_keeper.once()
+    found = await running.runtime.store.audit.find(AuditFilter(action="operator.signed_in"))
+    names = sorted((one.as_json()["actor"]["name"], one.as_json()["detail"]["role"]) for one in found)
+    assert names == [("ada", "operator"), ("ada", "operator"), ("ada", "viewer"), ("eve", "operator")]
+    assert await running.runtime.store.console_sessions.end_all() == 0
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,9 @@ from dataclasses import replace
 
 import aiohttp
 import pytest
+from structlog.testing import capture_logs
 
+from gateway.access.refusal_log import MOST_LINES
 from gateway.store.console_sessions import new_link
 from tests.fakes.console import AtConsole, at_console, form_in, switch_on
 from tests.fakes.gateways import RunningGateway
@@ -169,3 +171,14 @@ async def test_all_can_be_signed_out_at_once(running: RunningGateway) -> None:
     async with at_console(running) as console:
         assert await running.runtime.store.console_sessions.end_all() == 1
         await console.page("/dev", expect=401)
+
+
+async def test_tried_links_fill_no_log(running: RunningGateway) -> None:
+    switch_on(running)
+    address, headers = f"{running.url}/console/sign-in", {"Origin": running.url}
+    with capture_logs() as logs:
+        for _ in range(MOST_LINES + 5):
+            async with running.http.post(address, data={"link": "x"}, headers=headers) as answer:
+                assert answer.status == 403
+    events = [line["event"] for line in logs if line["log_level"] == "warning"]
+    assert events == [*["console_sign_in_refused"] * MOST_LINES, "refusals_not_logged"]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from gateway.access.refusal_log import MOST_LINES
 from tests.fakes.gateways import RunningGateway, tracker_entry, write_entry
 from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
@@ -343,3 +344,17 @@ async def test_what_was_received_lies_sealed_on_the_disk(hooked: RunningGateway,
     ] == 200
     for file in hooked.folder.glob("gateway.db*"):
         assert b"a-marker-" not in file.read_bytes()
+
+
+async def test_refused_webhooks_fill_no_log(hooked: RunningGateway) -> None:
+    """Ten a minute for each client and integration; made-up names count as one."""
+    with capture_logs() as logs:
+        for number in range(MOST_LINES + 5):
+            await post(hooked, ADDRESS, b"{}")
+            await post(hooked, f"/webhook/dev/nothing-{number}", b"{}")
+            await post(hooked, f"/webhook/nowhere-{number}/tracker", b"{}")
+    reasons = [line["reason"] for line in logs if line["event"] == "webhook_refused"]
+    assert reasons.count("no signature") == MOST_LINES
+    assert reasons.count("unknown integration") + reasons.count("unknown environment") == MOST_LINES
+    throttled = [(line["refused"], line["client"]) for line in logs if line["event"] == "refusals_not_logged"]
+    assert throttled == [("webhook_refused", "127.0.0.1")] * 2

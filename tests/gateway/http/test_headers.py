@@ -98,3 +98,16 @@ def test_a_word_too_short_for_a_key_takes_nothing_along() -> None:
     assert request_fields([("Authorization", "Bearer a"), ("Accept", "application/json")]) == [
         ("Accept", "application/json")
     ]
+
+
+def test_no_cookie_of_ours_is_set_by_a_provider_not_even_without_a_name() -> None:
+    values = ("gw-console=x", "=gw-console=x", "= gw-x", "\t=__Host-gw-connect=x", "a=gw-x")
+    received = [("Set-Cookie", value) for value in values]
+    assert response_fields(received, set_cookie=True) == [("Set-Cookie", "a=gw-x")]
+
+
+@pytest.mark.parametrize(
+    "name", ["X-Accel-Redirect", "X-Sendfile", "X-Lighttpd-Send-Tempfile", "X-LiteSpeed-Location", "X-Reproxy-URL"]
+)
+def test_a_provider_gives_no_orders_to_the_server_in_front(name: str) -> None:
+    assert response_fields([(name, "/internal"), ("ETag", "x")]) == [("ETag", "x")]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from gateway.http.origin import Address
-from gateway.http.references import Rewriter
+from gateway.http.references import Rewriter, without
 from tests.fakes.scaling import assert_linear
 
 INTO = Rewriter(Address("https", "api.example.com", 443, "/v1"), "https://gw.example.com/proxy")
@@ -76,3 +76,38 @@ def test_a_link_field_costs_time_in_proportion_to_its_length(piece: str) -> None
 def test_targets_behind_a_quote_without_an_end_are_rewritten() -> None:
     shown = INTO.in_links('<https://api.example.com/v1/a>; title="x <https://api.example.com/v1/b>; rel=next')
     assert shown == '<https://gw.example.com/proxy/a>; title="x <https://gw.example.com/proxy/b>; rel=next'
+
+
+@pytest.mark.parametrize(
+    ("reference", "shown"),
+    [
+        ("/bot42:a+b/x", "/bot***/x"),
+        ("/bot42%3Aa%2Bb/x", "/bot***/x"),
+        ("/bot42%3aa%2bb/x%2F", "/bot***/x%2F"),
+        ("/l?n=%2Fbot42%253Aa%252Bb%2F", "/l?n=%2Fbot***%2F"),
+        ("https://42:A+B.example.com/", "https://***.example.com/"),
+        ("/bot42%3Aa+b42:a+b", "/bot******"),
+        ("/bot42:a/x%", "/bot42:a/x%"),
+        ("/\udce9/42:a+b/\udce9", "/\udce9/***/\udce9"),
+        ("", ""),
+    ],
+)
+def test_a_secret_is_masked_in_every_spelling(reference: str, shown: str) -> None:
+    assert without(reference, ["42:a+b"]) == shown
+
+
+def test_a_secret_with_percent_signs_is_found_as_it_is_and_encoded() -> None:
+    for spelt in ("50%25x", "50%2525x", "50%252525x"):
+        assert without(f"/{spelt}/y", ["50%25x"]) == "/***/y"
+
+
+def test_secrets_that_overlap_are_masked_once() -> None:
+    assert without("/abcdef/", ["abcd", "cdef"]) == "/***/"
+
+
+def test_masking_costs_time_in_proportion() -> None:
+    def work(size: int) -> Callable[[], object]:
+        reference = "%25" * (size // 8) + "%41a" * (size // 8)
+        return lambda: without(reference, ["a" * 40])
+
+    assert_linear(work, 65_536)

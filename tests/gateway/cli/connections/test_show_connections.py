@@ -71,3 +71,15 @@ async def test_a_refresh_that_fails_while_the_token_is_valid_is_a_failure(
     assert (body.exit_code, json.loads(body.stdout)["connections"][0]["outcome"]) == (1, "failed")
     tracker.answer = None
     assert (await connections(examined, "refresh", "--integration", "tracker", "c1")).exit_code == 0
+
+
+async def test_a_name_gives_no_orders_to_the_terminal_and_adds_no_row(
+    running: RunningGateway, tracker: Tracker, examined: Examined
+) -> None:
+    name = "Eve\x1b]52;c;ZXZpbA==\x07\u202e\x9b2J\nc2  tracker  Bob  active"
+    await running.imported(tracker.grant(), end_user={"id": "u1", "display_name": name}, tags={"team": name})
+    for words in (("list",), ("show", "c1"), ("why", "c1")):
+        printed = (await connections(examined, *words)).stdout
+        assert printed.replace("\n", "").isprintable(), words
+        assert not any(line.startswith("c2") for line in printed.splitlines())
+    assert "Eve" in (await connections(examined, "list")).stdout
