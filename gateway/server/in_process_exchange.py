@@ -164,8 +164,9 @@ async def call(
             if client.needs_room:
                 await room(len(client.body))
                 client.needs_room = False
-                exchange.resume()
-            exchange.look(clock.monotonic())
+                exchange.resume()  # it may have ended meanwhile: then the next turn says so at once
+            else:
+                exchange.look(clock.monotonic())
     finally:
         if not client.over:
             client.over = True

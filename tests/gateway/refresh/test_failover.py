@@ -92,9 +92,9 @@ async def events(store: Store, connection_id: str) -> list[str]:
 async def test_newer_tokens_in_memory_are_written_back_before_anybody_refreshes(
     data_key_is_lost: bool, cluster: Cluster, start: Start, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "gateway.store.cluster.RECONCILE_S", 15.0
-    )  # three nodes in one process, on a machine at its limit
+    # The shipped bound is 5 s, by time: what a node cannot write back within it is lost. Three nodes in one process on a
+    # loaded machine may need longer, and this is about the order.
+    monkeypatch.setattr("gateway.store.cluster.RECONCILE_S", 15.0)
     one, other = await start(), await start()
     await connected([one, other], tracker)
     await cluster.replicate()
