@@ -21,6 +21,7 @@ is an argument, since every process of the machine can read arguments.
 import click
 
 from gateway.cli.lazy_group import Command, LazyGroup
+from gateway.startup.collector import collect_rarely
 
 COMMANDS = {
     "demo": Command("gateway.cli.demo.demo_command:demo", "run with a built-in fake provider and a ready connection"),
@@ -51,3 +52,4 @@ def main() -> None:
 
     `gateway demo` shows it at work; `gateway init` then `gateway serve` runs it for real.
     """
+    collect_rarely()

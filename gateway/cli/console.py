@@ -12,6 +12,7 @@ from gateway.cli.run_command import on_store
 
 if TYPE_CHECKING:
     from gateway.config import Config
+    from gateway.records.console import ConsoleSession
     from gateway.store import Store
 
 
@@ -40,17 +41,24 @@ def console(file: Path, name: str, viewer: bool, sign_out_all: bool, as_json: bo
 
 
 async def _print_link(store: "Store", config: "Config", name: str, *, viewer: bool, as_json: bool) -> int:
-    from gateway.store.console_sessions import new_link
-
     if not config.console.enabled:
         place = config.where("console", "enabled")
         print(f"gateway: the console is off; set console.enabled: true ({place})", file=sys.stderr)
         return 1
-    token, link = await new_link(store.console_sessions, name, "viewer" if viewer else "operator")
-    url = f"{config.server.public_url}/console/sign-in?link={token.reveal()}"
+    url, link = await sign_in_link(store, config, name, viewer=viewer)
     if as_json:
         print(json.dumps({"url": url, "name": link.name, "role": link.role, "expires_at": link.expires_at.isoformat()}))
         return 0
     print(url)
     print(f"\nSigns in once, until {link.expires_at:%H:%M} UTC, as {link.name} ({link.role}).", file=sys.stderr)
     return 0
+
+
+async def sign_in_link(
+    store: "Store", config: "Config", name: str, *, viewer: bool = False
+) -> "tuple[str, ConsoleSession]":
+    """The address, which holds a secret, and what is stored of it."""
+    from gateway.store.console_sessions import new_link
+
+    token, link = await new_link(store.console_sessions, name, "viewer" if viewer else "operator")
+    return f"{config.server.public_url}/console/sign-in?link={token.reveal()}", link

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 def on_store(file: Path, work: "Callable[[Store, Config], Awaitable[int]]", *, as_json: bool = False) -> None:
     """Open the store of `file`, do `work`, close it and exit with what `work` returned; 1 for a fault, in one line."""
     with faults_end_the_command(as_json, file):
-        config = _ready(file)
-        code = asyncio.run(_opened_store(config, work))
+        code = asyncio.run(on_opened_store(file, work))
     sys.exit(code)
 
 
@@ -37,7 +36,9 @@ def _ready(file: Path) -> "Config":
     return config
 
 
-async def _opened_store(config: "Config", work: "Callable[[Store, Config], Awaitable[int]]") -> int:
+async def on_opened_store(file: Path, work: "Callable[[Store, Config], Awaitable[int]]") -> int:
+    """The same within a loop, for a command that does more; what `work` returned. Raises Faults and StartRefused."""
+    config = _ready(file)
     import os
 
     from gateway.errors import GatewayError

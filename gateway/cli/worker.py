@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gateway.startup.collector import collect_rarely
+
 if TYPE_CHECKING:
     from gateway.config import Config
     from gateway.process.handshake import Message
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 def main(descriptor: int) -> int:
     """The exit code."""
+    collect_rarely()  # until it serves
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the parent's, which says over the channel what it means
     # In a process group of its own it is not in the terminal's foreground: `stty tostop` would stop it when it logs.
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)

@@ -418,12 +418,16 @@ class ConnectionCache:
             self._put(Kept(row, used_at=kept.used_at))
 
     async def refresh_integration(self, ref: ConnectionRef) -> None:
-        try:
-            made = await self._store.integrations.get(*ref[:2])
-        except VaultError as fault:
-            log.error("integration_cannot_be_opened", integration=ref.integration_id, detail=str(fault))
-            made = None
-        self.integration_is(*ref[:2], made)
+        """What is stored under that key; read again where it was changed here meanwhile, so that no deleted one comes back."""
+        while True:
+            changes = self._managed.changes
+            try:
+                made = await self._store.integrations.get(*ref[:2])
+            except VaultError as fault:
+                log.error("integration_cannot_be_opened", integration=ref.integration_id, detail=str(fault))
+                made = None
+            if changes == self._managed.changes:
+                return self.integration_is(*ref[:2], made)
 
     def sweep(self) -> None:
         now = clock.monotonic()

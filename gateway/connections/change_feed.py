@@ -139,8 +139,11 @@ class ChangeFeed:
                 position = await self._store.changes.end()
                 self._cache.forget_all()
             if self._integrations_missed:
-                self._managed.learn(await self._store.integrations.all())
-                self._integrations_missed = False
+                changes = self._managed.changes
+                made = await self._store.integrations.all()
+                if changes == self._managed.changes:  # else at the next look
+                    self._managed.learn(made)
+                    self._integrations_missed = False
             seen = await self._store.changes.version()
             newest, changed = position, dict[ConnectionRef, Mark | None]()
             if seen != version or position.missing:

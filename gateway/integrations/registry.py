@@ -10,21 +10,27 @@ Key = tuple[str, str]
 
 
 class ManagedIntegrations:
-    """Those made through the API, as this process knows them. They outlive a configuration."""
+    """Those made through the API, as this process knows them. They outlive a configuration.
+
+    `changes` counts them, so that who read the store can see whether a newer state has been put here meanwhile.
+    """
 
     def __init__(self, made: Iterable[Integration] = ()) -> None:
+        self.changes = 0
         self._made = _by_key(made)
         self.get = self._made.get
 
     def learn(self, made: Iterable[Integration]) -> None:
         """These and no others have been made through the API."""
         found = _by_key(made)
+        self.changes += 1
         self._made.clear()
         self._made.update(found)
 
     def put(self, environment: str, integration_id: str, made: Integration | None) -> bool:
         """What was made under that key, None for nothing; whether that is news."""
         key = environment, integration_id
+        self.changes += 1
         before = self._made.get(key)
         if made is None:
             self._made.pop(key, None)

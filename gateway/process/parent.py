@@ -1,7 +1,6 @@
 """The parent of `gateway serve`: opens the sockets, keeps its workers alive, exchanges tokens for them, passes signals on."""
 
 import asyncio
-import gc
 import os
 import signal
 import socket
@@ -26,6 +25,7 @@ from gateway.process.sockets import listening
 from gateway.process.start import ENDING, Started
 from gateway.process.workers import ORDERLY, WorkerProcess, Workers
 from gateway.refresh.for_workers import ExchangesForWorkers
+from gateway.startup.collector import collect_as_usual
 from gateway.startup.hardening import harden
 from gateway.startup.imports import give_back_memory, small_web
 
@@ -101,7 +101,7 @@ class Parent:
             code = await self._all_ready()
             if code is not None:
                 return await self._stop(code)
-            gc.collect()
+            collect_as_usual()
             give_back_memory()
             self._announce()
             self._beside(self._reloads.run())

@@ -1,6 +1,7 @@
 """What a process of ours does to itself before anything else runs.
 
     hardening   no core dumps, no debugger: the secrets in memory stay there
+    collector   the garbage collector, which looks rarely while a process starts
     imports     parts of libraries that a server never uses are not loaded, so that a worker stays small
 
 `imports` has the figure behind each part that it leaves out.

@@ -148,28 +148,25 @@ def test_the_dashboard_names_series_and_labels_that_exist() -> None:
 
 
 def proved(tmp_path: Path, quiet: bool) -> subprocess.CompletedProcess[str]:
-    """What promtool says of all alerts on their series; `quiet`: on none."""
-    tests = []
+    """What promtool says of each alert on its series; `quiet`: on none. Each has a file of its own, so that promtool works out
+    no other one on them."""
+    files = list[Path]()
     for name, (series, labels) in FIRES.items():
         rule = RULES[name]
         values = "0x90" if quiet else None
         fired = {"exp_labels": {**rule["labels"], **labels}}
-        tests.append(
-            {
-                "interval": "1m",
-                "input_series": [{"series": one, "values": values or text} for one, text in series.items()],
-                "alert_rule_test": [{"eval_time": "80m", "alertname": name, "exp_alerts": [] if quiet else [fired]}],
-            }
-        )
-    rules = yaml.safe_load(FILE.read_text())
-    for group in rules["groups"]:
-        for rule in group["rules"]:
-            del rule["annotations"]  # they hold values
-    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rules))
-    file = tmp_path / "tests.yaml"
-    file.write_text(yaml.safe_dump({"rule_files": ["rules.yaml"], "tests": tests}))
+        test = {
+            "interval": "1m",
+            "input_series": [{"series": one, "values": values or text} for one, text in series.items()],
+            "alert_rule_test": [{"eval_time": "80m", "alertname": name, "exp_alerts": [] if quiet else [fired]}],
+        }
+        alone = {part: value for part, value in rule.items() if part != "annotations"}  # they hold values
+        rules = {"groups": [{"name": name, "rules": [alone]}]}
+        (tmp_path / f"{name}.rules.yaml").write_text(json.dumps(rules))
+        files.append(tmp_path / f"{name}.yaml")
+        files[-1].write_text(json.dumps({"rule_files": [f"{name}.rules.yaml"], "tests": [test]}))
     assert PROMTOOL is not None
-    return subprocess.run([PROMTOOL, "test", "rules", file], capture_output=True, text=True, check=False)
+    return subprocess.run([PROMTOOL, "test", "rules", *files], capture_output=True, text=True, check=False)
 
 
 @pytest.mark.skipif(PROMTOOL is None, reason="needs promtool, of the Debian package prometheus")

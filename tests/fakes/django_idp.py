@@ -37,7 +37,7 @@ class DjangoIdp:
             async with session.get(f"{self.url}/api/whoami", headers=headers) as response:
                 if response.status == 403:
                     return
-            await sleep(0.05)
+            await sleep(0.1)
 
 
 @asynccontextmanager

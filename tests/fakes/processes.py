@@ -18,6 +18,7 @@ import aiohttp
 import yaml
 
 from tests.fakes.gateways import SECRET_KEY, document, write_entry
+from tests.fakes.migrated import lay
 from tests.fakes.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +41,7 @@ def head(path: str, key: str = SECRET_KEY) -> bytes:
 
 
 class Files:
-    """`document` is what `write` writes."""
+    """`document` is what `write` writes. Beside it lies an empty database, unless there is one."""
 
     def __init__(self, folder: Path, upstream_port: int, **server: Any) -> None:
         self.path = folder / "gateway.yaml"
@@ -55,6 +56,7 @@ class Files:
             "proxy": {"base_url": f"http://127.0.0.1:{upstream_port}", "headers": {"x-api-key": "${apiKey}"}},
         }
         write_entry(folder, "up", entry)
+        lay(folder / "gateway.db")
         self.write()
 
     def write(self) -> None:

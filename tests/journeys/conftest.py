@@ -18,6 +18,7 @@ from yarl import URL
 from gateway.cli.demo.child import started
 from gateway.sandbox.visitor import browser
 from tests.fakes.django_idp import DjangoIdp, serving
+from tests.fakes.migrated import lay
 
 SECRET_KEY = "journey-secret-key-0123456789"
 
@@ -56,6 +57,7 @@ class GatewayServer:
             "egress": {"allow": allow},
         }
         (self.folder / "gateway.yaml").write_text(json.dumps(document))
+        lay(self.folder / "gateway.db")
 
     async def start(self) -> None:
         """Returns once it serves."""

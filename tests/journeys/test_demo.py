@@ -75,14 +75,14 @@ async def ended(process: Process, ready: dict[str, Any], number: signal.Signals)
     return code
 
 
-async def test_the_curl_line_works_at_once_and_after_a_second_start(tmp_path: Path) -> None:
+async def test_the_curl_line_works_at_once_after_a_second_start_and_with_a_state_in_part(tmp_path: Path) -> None:
     state = tmp_path / "state"
     async with demo(state) as (process, first):
         assert first["curl"].startswith("curl ")
         assert shlex.split(first["curl"])[-1].startswith(f"{first['url']}/proxy/ex/sandbox/")
         assert await issues_of(first) == 2
         assert await found_by_an_agent(first) == 2
-        await health_ready_and_the_connect_link_answer(first)
+        await health_ready_and_the_links_answer(first)
         the_keys_and_the_database_are_their_owners_alone(state)
         await commands_beside_it_find_both_ports(state, first)
         assert await ended(process, first, signal.SIGTERM) == 0
@@ -92,11 +92,18 @@ async def test_the_curl_line_works_at_once_and_after_a_second_start(tmp_path: Pa
         assert await issues_of(second) == 2
         assert await found_by_an_agent(second) == 2
         assert await ended(process, second, signal.SIGINT) == 0
+    (state / "sandbox.json").unlink()
+    async with demo(state) as (process, third):
+        assert await issues_of(third) == 2, "a connection whose grant is gone is made again"
+        await the_death_of_the_gateway_ends_the_demo_with_its_last_words(process)
+    (state / "encryption_key").write_text("A" * 43 + "=\n")
+    await a_wrong_encryption_key_is_told_in_the_gateways_own_words(state)
 
 
-async def health_ready_and_the_connect_link_answer(ready: dict[str, Any]) -> None:
+async def health_ready_and_the_links_answer(ready: dict[str, Any]) -> None:
     async with aiohttp.ClientSession() as session:
-        for address in (f"{ready['url']}/health", f"{ready['url']}/ready", ready["connect_link"]):
+        links = (ready["connect_link"], ready["console_link"])
+        for address in (f"{ready['url']}/health", f"{ready['url']}/ready", *links):
             async with session.get(address) as response:
                 assert response.status == 200, address
 
@@ -127,22 +134,11 @@ async def test_a_signal_during_the_start_leaves_nothing_behind(tmp_path: Path) -
     assert [child for child, _ in children if _lives(child)] == []
 
 
-async def test_the_death_of_the_gateway_ends_the_demo_with_its_last_words(tmp_path: Path) -> None:
-    async with demo(tmp_path) as (process, _):
-        os.kill(_child(process.pid, "serve"), signal.SIGKILL)
-        assert await asyncio.wait_for(process.wait(), PATIENCE_S) == 1
-        assert process.stderr is not None
-        assert "the gateway ended (signal 9)" in (await process.stderr.read()).decode()
-
-
-async def test_a_state_in_part_is_mended_where_that_loses_nothing(tmp_path: Path) -> None:
-    async with demo(tmp_path):
-        pass
-    (tmp_path / "sandbox.json").unlink()
-    async with demo(tmp_path) as (_, ready):
-        assert await issues_of(ready) == 2, "a connection whose grant is gone is made again"
-    (tmp_path / "encryption_key").write_text("A" * 43 + "=\n")
-    await a_wrong_encryption_key_is_told_in_the_gateways_own_words(tmp_path)
+async def the_death_of_the_gateway_ends_the_demo_with_its_last_words(process: Process) -> None:
+    os.kill(_child(process.pid, "serve"), signal.SIGKILL)
+    assert await asyncio.wait_for(process.wait(), PATIENCE_S) == 1
+    assert process.stderr is not None
+    assert "the gateway ended (signal 9)" in (await process.stderr.read()).decode()
 
 
 async def a_wrong_encryption_key_is_told_in_the_gateways_own_words(state: Path) -> None:

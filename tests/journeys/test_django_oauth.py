@@ -72,9 +72,16 @@ async def test_many_calls_at_expiry_share_one_token_request(
     assert after["refresh_token"] - before.get("refresh_token", 0) == 1
 
 
-async def test_a_grant_that_its_user_withdrew_is_reported_as_reconnect_needed(
-    gateway_server: GatewayServer, django_idp: DjangoIdp, connected: str
+async def test_who_refuses_consent_gets_a_page_that_says_so_and_a_withdrawn_grant_is_reported_as_reconnect_needed(
+    gateway_server: GatewayServer, django_idp: DjangoIdp, connected: str, end_user: aiohttp.ClientSession
 ) -> None:
+    page = await walk_consent(end_user, await gateway_server.connect_url("accounts"), allow=False)
+    assert page.url.startswith(gateway_server.callback)
+    assert page.status == 400
+    _, listed = await gateway_server.call("GET", "/connections")
+    assert [one["connection_id"] for one in listed["connections"]] == [connected]
+    assert (await django_idp.token_requests(gateway_server.session))["authorization_code"] == 1
+
     path = f"/connections/{connected}?provider_config_key=accounts&refresh_token=true"
     _, shown = await gateway_server.call("GET", path)
     form = {
@@ -112,18 +119,6 @@ async def test_an_authorization_with_openid_has_its_nonce_in_the_id_token(
         found.add(json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["nonce"])
     assert found == nonces
     assert len(nonces) == 2
-
-
-async def test_who_refuses_consent_gets_a_page_that_says_so_and_no_connection(
-    gateway_server: GatewayServer, django_idp: DjangoIdp, end_user: aiohttp.ClientSession
-) -> None:
-    await _serve(gateway_server, django_idp)
-    page = await walk_consent(end_user, await gateway_server.connect_url("accounts"), allow=False)
-    assert page.url.startswith(gateway_server.callback)
-    assert page.status == 400
-    _, listed = await gateway_server.call("GET", "/connections")
-    assert listed["connections"] == []
-    assert await django_idp.token_requests(gateway_server.session) == {}
 
 
 async def test_no_secret_of_the_journey_lies_in_the_clear(gateway_server: GatewayServer, django_idp: DjangoIdp) -> None:

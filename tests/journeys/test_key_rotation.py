@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import sqlite3
-import sys
 import time
 from collections import Counter
 from contextlib import closing
@@ -19,9 +18,9 @@ import aiohttp
 import pytest
 import yaml
 
+from tests.fakes.commands import said
 from tests.fakes.gateways import ENCRYPTION_KEY
 from tests.fakes.nodes import Nodes, nodes
-from tests.fakes.processes import ROOT
 from tests.fakes.tracker import Tracker
 
 RATE: Final = float(os.environ.get("ROTATION_RATE", "40"))
@@ -33,14 +32,9 @@ NEXT: Final = "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="
 
 async def gateway(folder: Path, *words: str) -> dict[str, Any]:
     """What a command of the command line tells."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gateway", *words, "-c", str(folder / "gateway.yaml"), "--json"),
-        stdout=asyncio.subprocess.PIPE,
-        cwd=ROOT,
-    )
-    out, _ = await process.communicate()
-    assert process.returncode == 0, out
-    body: dict[str, Any] = json.loads(out)
+    output = await said(*words, "-c", str(folder / "gateway.yaml"), "--json")
+    assert output.code == 0, output
+    body: dict[str, Any] = json.loads(output.out)
     return body
 
 

@@ -6,7 +6,7 @@ import os
 import signal
 import sqlite3
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,15 +19,15 @@ from gateway.records.connection import ConnectionRef
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.processes import ROOT, Serving
 from tests.fakes.tracker import Tracker
-from tests.selftest.points import POINTS
+from tests.selftest.points import OFTEN, POINTS, order
 
 REF: Final = ConnectionRef("dev", "tracker", "c1")
 AT_PROVIDER: Final = "at the provider, before it rotates"
 ROTATING: Final = "at the provider, after it rotated"
-PARENT: Final = "there too, the parent alone"
+PARENT_ALONE: Final = "there too, the parent alone"
 ALONE: Final = "there too, the parent with its worker"
-HELD: Final = (AT_PROVIDER, ROTATING, PARENT, ALONE)
-ALL: Final = (*(point for point in POINTS if point != "never"), *HELD)
+HELD: Final = (AT_PROVIDER, ROTATING, PARENT_ALONE, ALONE)
+ALL: Final = (*POINTS, *HELD)
 LIMIT_S: Final = 30.0
 DISTANCE_S: Final = 0.05
 
@@ -77,76 +77,108 @@ class Forgiving(Distant):
 
 async def crash(point: str, folder: Path, *, forgiving: bool = False, url: str | None = None) -> Outcome:
     """Kill a worker at `point`; at some points its parent. `url`: of another store."""
+    return (await crashes([point], folder, forgiving=forgiving, url=url))[point]
+
+
+async def crashes(
+    points: Sequence[str], folder: Path, *, forgiving: bool = False, url: str | None = None
+) -> dict[str, Outcome]:
+    """The same at each of `points` in turn, amid the refresh of a connection of its own, in one gateway whose workers are
+    replaced. Where its parent is killed, that is the last one."""
     tracker = Forgiving() if forgiving else Distant()
     server = await tracker.serve()
     tracker.url = f"http://127.0.0.1:{server.port}"
     write_entry(folder, "tracker", tracker_entry(tracker.url))
     config = document([f"127.0.0.1/32:{server.port}"])
     config["store"]["url"] = url or config["store"]["url"]
+    names = {point: f"c{number}" for number, point in enumerate(points, 1)}
     try:
-        await expired(folder, config, tracker)
-        killed = await _killed(point, folder, config, tracker)
-        return await _seen(folder, config, tracker, killed)
+        await expired(folder, config, tracker, names.values())
+        killed, requests = dict[str, bool](), dict[str, int]()
+        async with process(OFTEN, written(folder, config)) as serving:
+            for deaths, (point, name) in enumerate(names.items(), 1):
+                before = tracker.calls["refresh_token"]
+                if point in (PARENT_ALONE, ALONE):
+                    killed[point] = await _parent_killed(point, name, serving, tracker)
+                else:
+                    killed[point] = await _worker_killed(point, name, folder, serving, tracker, deaths)
+                requests[point] = tracker.calls["refresh_token"] - before
+            if serving.process.returncode is None:
+                serving.signal(signal.SIGTERM)
+                await serving.ended()
+        return await _seen(folder, config, tracker, names, killed, requests)
     finally:
         await server.close()
 
 
-async def expired(folder: Path, config: dict[str, Any], tracker: Tracker) -> None:
-    """Leave a connection in the database whose token has ended, so that the next call refreshes it."""
+async def expired(folder: Path, config: dict[str, Any], tracker: Tracker, names: Iterable[str] = ("c1",)) -> None:
+    """Leave connections in the database whose token has ended, so that the next call refreshes it."""
     before = RunningGateway(folder, config)
     await before.start()
     try:
-        ended = {name: value for name, value in tracker.grant().items() if name != "expires_in"}
-        await before.imported({**ended, "expires_at": "2020-01-01T00:00:00Z"})
+        for name in names:
+            ended = {part: value for part, value in tracker.grant().items() if part != "expires_in"}
+            await before.imported({**ended, "expires_at": "2020-01-01T00:00:00Z"}, name)
     finally:
         await before.stop()
 
 
-async def _killed(point: str, folder: Path, config: dict[str, Any], tracker: Tracker) -> bool:
-    """Whether it died there. A worker is replaced and serves on; a parent is gone, and its workers end too."""
-    file = written(folder, config)
-    async with process("never" if point in HELD else point, file) as serving:
-        if point in HELD:
-            (tracker.hold if point == AT_PROVIDER else tracker.hold_answer).clear()
-        calling = asyncio.create_task(call(serving.port))
-        if point in HELD:
-            await asked(tracker)
-        if point == ALONE:
-            serving.kill_all()
-        elif point == PARENT:
-            serving.signal(signal.SIGKILL)
-        elif point in HELD:
-            for pid in serving.workers():
-                os.kill(pid, signal.SIGKILL)
-        if point in (PARENT, ALONE):
-            code = await serving.ended()  # before the reply could come
+async def _worker_killed(point: str, name: str, folder: Path, serving: Serving, tracker: Tracker, deaths: int) -> bool:
+    """Whether it died there. It is replaced, and the gateway serves on."""
+    if point in HELD:
+        (tracker.hold if point == AT_PROVIDER else tracker.hold_answer).clear()
+        before = tracker.calls["refresh_token"]
+        calling = asyncio.create_task(call(serving.port, name))
+        await asked(tracker, before)
+        for pid in serving.workers():
+            os.kill(pid, signal.SIGKILL)
         if point == AT_PROVIDER:
             tracker.answer = web.Response(status=503)
-        tracker.hold.set()
-        tracker.hold_answer.set()
-        if point in HELD:
-            await asyncio.sleep(0.1)
-        tracker.answer = None
-        await asyncio.gather(calling, return_exceptions=True)
-        if point in (PARENT, ALONE):
-            return code == -signal.SIGKILL
-        died = await serving.logged("worker_died")
-        await _served(serving)
-        serving.signal(signal.SIGTERM)
-        await serving.ended()
-        return bool(died[0]["exit"] == -signal.SIGKILL)
+        await _let_go(tracker)
+    else:
+        order(point, folder)
+        calling = asyncio.create_task(call(serving.port, name))
+    await asyncio.gather(calling, return_exceptions=True)
+    died = await serving.logged("worker_died", deaths)
+    await _served(serving, name)
+    return bool(died[deaths - 1]["exit"] == -signal.SIGKILL)
 
 
-async def _served(serving: Serving) -> None:
-    """By the worker that replaced the dead one: it takes the refresh up, and a call waits for it."""
+async def _parent_killed(point: str, name: str, serving: Serving, tracker: Tracker) -> bool:
+    """Whether it died. Its workers end too."""
+    tracker.hold_answer.clear()
+    before = tracker.calls["refresh_token"]
+    calling = asyncio.create_task(call(serving.port, name))
+    await asked(tracker, before)
+    if point == ALONE:
+        serving.kill_all()
+    else:
+        serving.signal(signal.SIGKILL)
+    code = await serving.ended()  # before the reply could come
+    await _let_go(tracker)
+    await asyncio.gather(calling, return_exceptions=True)
+    return code == -signal.SIGKILL
+
+
+async def _let_go(tracker: Tracker) -> None:
+    tracker.hold.set()
+    tracker.hold_answer.set()
+    await asyncio.sleep(0.1)
+    tracker.answer = None
+
+
+async def _served(serving: Serving, name: str) -> None:
+    """By the worker that replaced the dead one: it takes the refresh up, and a call waits for it, or comes again where the
+    token endpoint has refused to answer."""
     async with asyncio.timeout(LIMIT_S):
-        await call(serving.port)
+        while await call(serving.port, name) == 503:
+            await asyncio.sleep(0.05)
 
 
-async def asked(tracker: Tracker) -> None:
-    """Wait until the token endpoint has a request."""
+async def asked(tracker: Tracker, before: int = 0) -> None:
+    """Wait until the token endpoint has one request more than `before`."""
     async with asyncio.timeout(LIMIT_S):
-        while not tracker.calls["refresh_token"]:
+        while tracker.calls["refresh_token"] <= before:
             await asyncio.sleep(0.001)
 
 
@@ -158,9 +190,9 @@ def written(folder: Path, config: dict[str, Any]) -> Path:
 
 
 @asynccontextmanager
-async def process(point: str, file: Path) -> AsyncIterator[Serving]:
+async def process(how: str, file: Path) -> AsyncIterator[Serving]:
     started = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.selftest.points", point, "serve", "-c", str(file)),
+        *(sys.executable, "-m", "tests.selftest.points", how, "serve", "-c", str(file)),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         cwd=ROOT,
@@ -175,39 +207,53 @@ async def process(point: str, file: Path) -> AsyncIterator[Serving]:
         await started.wait()
 
 
-async def call(port: int) -> int:
+async def call(port: int, name: str = "c1") -> int:
     gateway = RunningGateway(Path(), {})
-    headers = {**gateway.headers, "Provider-Config-Key": "tracker", "Connection-Id": "c1"}
+    headers = {**gateway.headers, "Provider-Config-Key": "tracker", "Connection-Id": name}
     async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}/proxy/x", headers=headers) as answer:
         return answer.status
 
 
-async def _seen(folder: Path, config: dict[str, Any], tracker: Tracker, killed: bool) -> Outcome:
+async def _seen(
+    folder: Path,
+    config: dict[str, Any],
+    tracker: Tracker,
+    names: Mapping[str, str],
+    killed: Mapping[str, bool],
+    requests: Mapping[str, int],
+) -> dict[str, Outcome]:
+    """What the next start finds. `requests`: token requests so far."""
     sound = _is_sound(folder / "gateway.db")
     after = RunningGateway(folder, config)
     await after.start()
     try:
-        status = await _status(after)
-        if (
-            status == 503
-        ):  # a worker noted that its parent had gone, before it ended too: the next attempt is to come later
-            await after.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true")
-            status = await _status(after)
-        async with after.proxied("c1") as answer:
-            assert answer.status == status
-        row = await after.runtime.store.connections.get(REF)
-        assert row is not None
-        history = await after.runtime.store.history.of(row.id)
-        entries = tuple(f"{change.state.value}: {change.reason}" for change in history)
-        return Outcome(
-            killed, tracker.calls["refresh_token"], status, row.state.value, row.state_reason, entries, sound
-        )
+        return {
+            point: await _outcome(after, tracker, name, killed[point], requests[point], sound)
+            for point, name in names.items()
+        }
     finally:
         await after.stop()
 
 
-async def _status(gateway: RunningGateway) -> int:
-    async with gateway.proxied("c1") as answer:
+async def _outcome(
+    after: RunningGateway, tracker: Tracker, name: str, killed: bool, requests: int, sound: bool
+) -> Outcome:
+    before = tracker.calls["refresh_token"]
+    status = await _status(after, name)
+    if status == 503:  # a worker noted that its parent had gone, before it ended too: the next attempt is to come later
+        await after.json("GET", f"/connections/{name}?provider_config_key=tracker&force_refresh=true")
+        status = await _status(after, name)
+    assert await _status(after, name) == status
+    row = await after.runtime.store.connections.get(REF._replace(connection_id=name))
+    assert row is not None
+    history = await after.runtime.store.history.of(row.id)
+    entries = tuple(f"{change.state.value}: {change.reason}" for change in history)
+    requests += tracker.calls["refresh_token"] - before
+    return Outcome(killed, requests, status, row.state.value, row.state_reason, entries, sound)
+
+
+async def _status(gateway: RunningGateway, name: str) -> int:
+    async with gateway.proxied(name) as answer:
         return answer.status
 
 

@@ -12,6 +12,7 @@ from aiohttp import web
 from tests.fakes.gateways import document, tracker_entry, write_entry
 from tests.fakes.tracker import Tracker
 from tests.selftest.crash import LIMIT_S, call, expired, process, written
+from tests.selftest.points import USUAL
 from tests.selftest.seen import Seen
 
 BEFORE, AFTER, INSIDE = "before the provider acts", "after it rotated, before the answer", "in the middle of the answer"
@@ -58,7 +59,7 @@ async def cut(place: str, folder: Path, *, forgiving: bool) -> Seen:
     config = document([f"127.0.0.1/32:{server.port}"])
     try:
         await expired(folder, config, tracker)
-        async with process("never", written(folder, config)) as serving:
+        async with process(USUAL, written(folder, config)) as serving:
             status, end = 503, time.monotonic() + LIMIT_S
             while status == 503 and time.monotonic() < end:
                 status = await call(serving.port)

@@ -1,14 +1,14 @@
-"""``python -m tests.selftest.points POINT serve …``: the gateway's command line whose first worker kills itself at POINT.
+"""``python -m tests.selftest.points HOW serve …``: the gateway's command line whose workers kill themselves when ordered.
 
-SIGKILL, so that nothing is tidied up. Leases are short, so that nobody waits half a minute for them to run out. With OFTEN
-the test kills, and the parent replaces workers at once, however short they live.
+SIGKILL, so that nothing is tidied up. Leases are short, so that nobody waits half a minute for them to run out. HOW is USUAL
+or OFTEN: then the parent replaces workers at once, however short they live.
 """
 
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Final
 
 LEASE: Final = timedelta(seconds=1.5)
@@ -19,9 +19,10 @@ POINTS: Final = (
     "before the commit",
     "inside the commit",
     "after the commit",
-    "never",
 )
+USUAL: Final = "usual"
 OFTEN: Final = "often"
+ORDER: Final = "die-at"  # the name of the file that holds the point
 
 
 def shorten() -> None:
@@ -36,51 +37,50 @@ def shorten() -> None:
     journal_recovery.WAIT_S = 3.0  # type: ignore[misc]
 
 
-def die(*_: Any, **__: Any) -> Any:
-    os.kill(os.getpid(), signal.SIGKILL)
+def order(point: str, folder: Path) -> None:
+    """Let the worker of a gateway in `folder` that comes to `point` next kill itself there."""
+    (folder / ORDER).write_text(point)
 
 
-def arm(point: str) -> None:
-    """Put the kill in its place."""
+def die_if_ordered(point: str) -> None:
+    order = Path(os.environ["TMPDIR"], ORDER)
+    if order.exists() and order.read_text() == point:
+        order.unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def arm() -> None:
+    """Put the kills in their places."""
     from gateway.refresh import protocol
     from gateway.refresh.auth_exchange import Attempt
     from gateway.store import refreshes
     from gateway.store.refreshes import RefreshStore
 
-    def after(name: str, of: Any = RefreshStore) -> Callable[..., Any]:
+    def put(of: Any, name: str, *, before: str = "", after: str = "") -> None:
         did = getattr(of, name)
 
-        async def then_die(*args: Any, **options: Any) -> Any:
-            await did(*args, **options)
-            die()
+        async def or_die(*args: Any, **options: Any) -> Any:
+            if before:
+                die_if_ordered(before)
+            result = await did(*args, **options)
+            if after:
+                die_if_ordered(after)
+            return result
 
-        return then_die
+        setattr(of, name, or_die)
 
-    if point == "before the claim":
-        RefreshStore.lease_refresh = die  # type: ignore[method-assign]
-    elif point == "after the intent":
-        RefreshStore.lease_refresh = after("lease_refresh")  # type: ignore[method-assign]
-    elif point == "answer in memory":
-        Attempt.ask = after("ask", Attempt)  # type: ignore[method-assign]
-    elif point == "before the commit":
-        protocol.commit = die
-    elif point == "inside the commit":
-        refreshes.note_change = die  # type: ignore[attr-defined]
-    elif point == "after the commit":
-        RefreshStore.save_refreshed = after("save_refreshed")  # type: ignore[method-assign]
+    put(RefreshStore, "lease_refresh", before="before the claim", after="after the intent")
+    put(Attempt, "ask", after="answer in memory")
+    put(protocol, "commit", before="before the commit")
+    put(refreshes, "note_change", before="inside the commit")
+    put(RefreshStore, "save_refreshed", after="after the commit")
 
 
-def arm_first_worker(point: str) -> None:
-    """In the parent: its first worker is armed, and who replaces that is not."""
+def arm_workers() -> None:
+    """In the parent."""
     from gateway.process import start
 
-    spawn, points = start.spawn, [point]
-
-    def spawned(descriptors: Sequence[int]) -> start.Started:
-        start.WORKER = ("-m", "tests.selftest.points", points.pop() if points else "never", "worker")
-        return spawn(descriptors)
-
-    start.spawn = spawned
+    start.WORKER = ("-m", "tests.selftest.points", "worker")
 
 
 def replace_at_once() -> None:
@@ -99,16 +99,20 @@ def replace_at_once() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[2] == "worker":
+    if sys.argv[1] == "worker":
         from gateway.cli.worker import main as work
+        from gateway.startup.imports import leave_out_the_unused
 
+        leave_out_the_unused()
         shorten()
-        arm(sys.argv[1])
-        sys.exit(work(int(sys.argv[3])))
+        arm()
+        sys.exit(work(int(sys.argv[2])))
     from gateway.cli import main
+    from gateway.startup.imports import stay_small
 
-    arm_first_worker(sys.argv[1])
+    arm_workers()
     if sys.argv[1] == OFTEN:
+        stay_small()
         replace_at_once()
     sys.argv = ["gateway", *sys.argv[2:]]
     main()

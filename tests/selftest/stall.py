@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.fakes.gateways import document, tracker_entry, write_entry
 from tests.selftest.crash import LIMIT_S, Forgiving, call, expired, process, written
+from tests.selftest.points import USUAL
 from tests.selftest.seen import Seen
 
 
@@ -23,7 +24,7 @@ async def stalled_holder(folder: Path, *, parent: bool = False) -> Seen:
     try:
         await expired(folder, config, tracker)
         file = written(folder, config)
-        async with process("never", file) as sleeper, process("never", file) as second:
+        async with process(USUAL, file) as sleeper, process(USUAL, file) as second:
             tracker.hold.clear()
             waiting = asyncio.create_task(call(sleeper.port))
             async with asyncio.timeout(LIMIT_S):

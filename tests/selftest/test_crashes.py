@@ -1,13 +1,13 @@
 """Killed at every step of a refresh, a gateway loses a token nowhere but where nobody could know it, and says so."""
 
 import random
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from tests.selftest import crash as crashes
-from tests.selftest.crash import ALONE, AT_PROVIDER, ROTATING, crash
+from tests.selftest.crash import ALONE, AT_PROVIDER, PARENT_ALONE, ROTATING, Outcome, crash, crashes
 from tests.selftest.refreshes import BOTH, PARENT, WORKER, RefreshTally, kills_during_refreshes
 
 # What was not asked can be asked, and the parent journals the reply to what was. How many requests the provider gets in all.
@@ -21,24 +21,27 @@ KEPT = {
     "inside the commit": 1,
     "after the commit": 1,
 }
-LOST = (crashes.PARENT, ALONE)
+LOST = (PARENT_ALONE, ALONE)
 
 
-@pytest.mark.parametrize("point", KEPT)
-async def test_a_worker_killed_there_loses_nothing(point: str, tmp_path: Path) -> None:
-    seen = await crash(point, tmp_path)
-    assert seen.killed
-    assert (seen.status, seen.state, seen.requests, seen.sound) == (200, "active", KEPT[point], True), seen
+async def test_a_worker_killed_anywhere_loses_nothing(tmp_path: Path) -> None:
+    seen = await crashes(list(KEPT), tmp_path)
+    assert all(outcome.killed and outcome.sound for outcome in seen.values()), seen
+    assert {point: (200, "active", requests) for point, requests in KEPT.items()} == _ends(seen), seen
 
 
-@pytest.mark.parametrize("point", ["after the intent", ROTATING, "before the commit"])
 async def test_on_postgresql_neither_where_a_node_of_the_same_machine_takes_it_up(
-    point: str, tmp_path: Path, empty_database: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, empty_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    seen = await crash(point, tmp_path, url=empty_database)
-    assert seen.killed
-    assert (seen.status, seen.state, seen.requests) == (200, "active", 1), seen
+    points = ["after the intent", ROTATING, "before the commit"]
+    seen = await crashes(points, tmp_path, url=empty_database)
+    assert all(outcome.killed for outcome in seen.values()), seen
+    assert dict.fromkeys(points, (200, "active", 1)) == _ends(seen), seen
+
+
+def _ends(seen: Mapping[str, Outcome]) -> dict[str, tuple[int, str, int]]:
+    return {point: (outcome.status, outcome.state, outcome.requests) for point, outcome in seen.items()}
 
 
 @pytest.mark.parametrize("point", LOST)
@@ -48,7 +51,7 @@ async def test_a_reply_that_no_parent_is_left_to_journal_is_reported_as_a_lost_r
     seen = await crash(point, tmp_path)
     assert seen.killed
     assert (seen.status, seen.state, seen.requests, seen.sound) == (424, "needs_reauth", 2, True), seen
-    between = ("degraded: token_endpoint_unavailable",) if point == crashes.PARENT else ()  # as its worker saw it
+    between = ("degraded: token_endpoint_unavailable",) if point == PARENT_ALONE else ()  # as its worker saw it
     assert seen.entries == ("active: authorized", *between, "needs_reauth: rotation_lost")
     assert not seen.silent
 

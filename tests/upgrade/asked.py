@@ -1,6 +1,5 @@
 """What is asked of a deployment, by the script that records the answers and by the test that compares them."""
 
-import asyncio
 import json
 import re
 from collections.abc import Mapping
@@ -44,12 +43,7 @@ async def answers(deployment: Deployment, client: Client, known: Mapping[str, An
             await ask(path, name=f"{environment} {path}", key=key)
         for path in ("/environment/api-keys?include=ended", "/environment-variables"):
             await ask(path, name=f"{environment} {path}", key=key)
-    words = [("events", "list", "--environment", name, "--json") for name in KEYS]
-    *events, found["signing key"] = await asyncio.gather(
-        *(deployment.command(*one) for one in words),
-        deployment.command("events", "key", "--environment", "production"),
-    )
-    found |= {f"{name} events": json.loads(text) for name, text in zip(KEYS, events, strict=True)}
+    found |= await _listed_by_commands(deployment)
     for name, session in known["sessions"].items():
         path = f"/connect/sessions/{session['session_id']}"
         await ask(path, name=f"result of session {name}", key=KEYS[session["environment"]])
@@ -69,6 +63,14 @@ async def answers(deployment: Deployment, client: Client, known: Mapping[str, An
     path = known["capability"]
     await ask(f"{path}/things/2", name="capability", key="")
     return found
+
+
+async def _listed_by_commands(deployment: Deployment) -> dict[str, Any]:
+    found = dict[str, Any]()
+    for name in KEYS:
+        text = await deployment.command("events", "list", "--environment", name, "--json")
+        found[f"{name} events"] = json.loads(text)
+    return found | {"signing key": await deployment.command("events", "key", "--environment", "production")}
 
 
 def _lasting(answer: Answer) -> dict[str, Any]:

@@ -7,15 +7,17 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, chdir, closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import aiohttp
 import asyncpg
 
+from tests.fakes.commands import said
 from tests.fakes.patience import PATIENCE_S
 from tests.upgrade.provider import Provider
 
@@ -51,18 +53,12 @@ class Deployment:
         }
 
     async def command(self, *words: str, expect: int = 0, stdin: str = "") -> str:
-        """What `gateway …` prints."""
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "gateway", *words),
-            cwd=self.folder,
-            env={**self.environ, "PASSPHRASE": "a passphrase for tests"},
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await process.communicate(stdin.encode())
-        assert process.returncode == expect, (words, process.returncode, out.decode(), err.decode())
-        return out.decode()
+        """What `gateway …` prints, run in this process: one at a time."""
+        environ = {**self.environ, "PASSPHRASE": "a passphrase for tests"}
+        with patch.dict(os.environ, environ), chdir(self.folder):
+            output = await said(*words, stdin=stdin)
+        assert output.code == expect, (words, output)
+        return output.out
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator["Client"]:

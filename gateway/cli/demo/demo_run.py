@@ -2,20 +2,25 @@
 
 import asyncio
 import errno
-import json
 import signal
 import socket
-import sys
-from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from gateway.cli.console import sign_in_link
 from gateway.cli.demo import DemoFailed, customer
 from gateway.cli.demo.child import Child, started
 from gateway.cli.demo.demo_folder import CLIENT_ID, PORT_VARIABLE, SANDBOX_PORT_VARIABLE, DemoFolder
+from gateway.cli.run_command import on_opened_store
+from gateway.config import Faults
+from gateway.errors import StartRefused
 from gateway.sandbox.app import HOST
+
+if TYPE_CHECKING:
+    from gateway.config import Config
+    from gateway.store import Store
 
 # ── Ports of the loopback address: whether one is free, and which one is.
 
@@ -162,7 +167,13 @@ async def _ready(url: str, folder: DemoFolder) -> Ready:
 
 async def _console_link(folder: DemoFolder) -> str:
     """Signs in once, for ten minutes. Empty where the demo's configuration has no console, as one of an earlier release."""
-    words = (sys.executable, "-m", "gateway", "console", "-c", str(folder.configuration), "--json")
-    process = await asyncio.create_subprocess_exec(*words, stdout=PIPE, stderr=DEVNULL)
-    said, _ = await process.communicate()
-    return str(json.loads(said)["url"]) if process.returncode == 0 else ""
+    links = list[str]()
+
+    async def make(store: "Store", config: "Config") -> int:
+        if config.console.enabled:
+            links.append((await sign_in_link(store, config, "operator"))[0])
+        return 0
+
+    with suppress(Faults, StartRefused):
+        await on_opened_store(folder.configuration, make)
+    return "".join(links)

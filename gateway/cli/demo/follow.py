@@ -10,6 +10,8 @@ import runpy
 import signal
 import sys
 
+from gateway.startup.collector import collect_rarely
+
 _PR_SET_PDEATHSIG = 1
 
 
@@ -20,6 +22,7 @@ def main() -> None:
         if os.getppid() != parent:
             sys.exit(1)
     sys.argv = sys.argv[2:]
+    collect_rarely()
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 

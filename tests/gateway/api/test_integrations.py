@@ -245,6 +245,34 @@ async def test_a_deletion_that_broke_off_is_gone_on_with(running: RunningGateway
     await made(running)
 
 
+async def test_a_look_at_the_store_from_before_a_deletion_does_not_bring_it_back(
+    running: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored, there = running.runtime.store.integrations, running.runtime.current.generation.integrations
+    read, seen, goes_on = type(stored).get, asyncio.Event(), asyncio.Event()
+
+    async def slow(store: Any, environment: str, integration_id: str) -> Any:
+        found = await read(store, environment, integration_id)
+        if not seen.is_set():
+            seen.set()
+            await goes_on.wait()
+        return found
+
+    monkeypatch.setattr(type(stored), "get", slow)
+    await made(running)
+    async with asyncio.timeout(PATIENCE_S):
+        await seen.wait()  # the change feed has it in its hands
+    await running.json("DELETE", "/integrations/made", expect=200)
+    assert not there.has("dev", "made")
+    put = list[Any]()
+    monkeypatch.setattr(type(running.runtime.live), "integration_is", lambda _live, *what: put.append(what))
+    goes_on.set()
+    async with asyncio.timeout(PATIENCE_S):
+        while not put:
+            await asyncio.sleep(0.01)
+    assert put[0] == ("dev", "made", None)
+
+
 async def test_another_node_learns_of_every_change(
     running: RunningGateway, twin: RunningGateway, tracker: Tracker
 ) -> None:

@@ -43,9 +43,8 @@ async def exceeds(gateway: Serving, name: str, least: float) -> None:
             await asyncio.sleep(0.05)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-async def test_requests_are_summed_over_workers_and_outlive_them(tmp_path: Path, workers: int) -> None:
-    upstream = Upstream()
+async def test_requests_are_summed_over_workers_and_outlive_them(tmp_path: Path) -> None:
+    upstream, workers = Upstream(), 2
     async with upstream.serving(), serving(Files(tmp_path, upstream.port, workers=workers, admin_port=0)) as gateway:
         await gateway.connect()
         load = Load(gateway.port, head("/short"), 4)
@@ -62,8 +61,6 @@ async def test_requests_are_summed_over_workers_and_outlive_them(tmp_path: Path,
         await exceeds(gateway, "process_open_fds", workers * 5)
         await exceeds(gateway, "process_max_fds", workers * 5)
         assert await total(gateway, "gateway_workers_wanted") == workers
-        if workers == 1:
-            return
         os.kill(gateway.workers()[0], signal.SIGKILL)
         await gateway.logged("worker_died")
         assert await total(gateway, "gateway_proxy_requests_total") == load.total
@@ -83,20 +80,14 @@ async def reaches_workers(gateway: Serving, wanted: int) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_the_answer_may_be_compressed(tmp_path: Path) -> None:
+async def test_metrics_may_be_compressed_and_are_not_on_the_public_port(tmp_path: Path) -> None:
     async with serving(Files(tmp_path, 1, admin_port=0)) as gateway:
         admin = int(gateway.metrics_url.rpartition(":")[2].partition("/")[0])
         request = b"GET /metrics HTTP/1.1\r\nHost: gw\r\nAccept-Encoding: gzip\r\nConnection: close\r\n\r\n"
         answer = parsed(await exchange(admin, request))
-    assert answer.headers["content-encoding"] == "gzip"
-    assert b"gateway_build_info" in gzip.decompress(answer.body)
-
-
-async def test_metrics_are_not_on_the_public_port(tmp_path: Path) -> None:
-    async with serving(Files(tmp_path, 1, admin_port=0)) as gateway:
-        request = b"GET /metrics HTTP/1.1\r\nHost: gw\r\nConnection: close\r\n\r\n"
+        assert answer.headers["content-encoding"] == "gzip"
+        assert b"gateway_build_info" in gzip.decompress(answer.body)
         assert parsed(await exchange(gateway.port, request)).status == 404
-        admin = int(gateway.metrics_url.rpartition(":")[2].partition("/")[0])
         answer = parsed(await exchange(admin, request.replace(b"/metrics", b"/providers")))
         assert (answer.status, answer.error["code"]) == (404, "not_found")
 

@@ -11,6 +11,7 @@ from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 from tests.selftest.crash import REF, call, expired, process, written
+from tests.selftest.points import USUAL
 
 # The loop of the test itself does not matter here.
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
@@ -22,7 +23,7 @@ async def test_a_stop_amid_a_refresh_waits_for_it(tracker: Tracker, tmp_path: Pa
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
     config = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"])
     await expired(tmp_path, config, tracker)
-    async with process("never", written(tmp_path, config)) as serving:
+    async with process(USUAL, written(tmp_path, config)) as serving:
         tracker.hold_answer.clear()
         calling = asyncio.create_task(call(serving.port))
         async with asyncio.timeout(PATIENCE_S):

@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from tests.fakes.gateways import document
+from tests.fakes.migrated import lay
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw import exchange, parsed
 
@@ -64,6 +65,7 @@ async def serve(folder: Path, **server: Any) -> AsyncIterator[Process]:
     config_text["catalog"] = []
     config_text["server"].update(server)
     (folder / "gateway.yaml").write_text(yaml.safe_dump(config_text))
+    lay(folder / "gateway.db")
     process = await asyncio.create_subprocess_exec(
         *PYTHON,
         *("serve", "-c", str(folder / "gateway.yaml")),
@@ -79,52 +81,36 @@ async def serve(folder: Path, **server: Any) -> AsyncIterator[Process]:
         await process.communicate()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_it_says_when_it_serves_and_ends_in_order(tmp_path: Path, number: signal.Signals) -> None:
-    async with serve(tmp_path) as gateway:
+async def test_it_says_when_it_serves_and_ends_in_order_and_an_idle_one_at_once(tmp_path: Path) -> None:
+    async with serve(tmp_path, admin_port=0, drain_s=10 * PATIENCE_S) as gateway:
         await gateway.ready()
         assert await gateway.ask("/ready") == 200
         assert await gateway.ask("/health") == 200
         limits = Path(f"/proc/{gateway.process.pid}/limits").read_text()
         assert re.search(r"Max core file size\s+0\s+0\s", limits)
-        gateway.process.send_signal(number)
+        gateway.process.send_signal(signal.SIGINT)
         code, out, err = await gateway.ended()
     assert code == 0
     assert out == ""  # nothing but the one line
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-async def test_an_idle_one_does_not_use_up_its_time_to_drain(tmp_path: Path, workers: int) -> None:
-    async with serve(tmp_path, workers=workers, admin_port=0, drain_s=10 * PATIENCE_S) as gateway:
-        await gateway.ready()
-        gateway.process.send_signal(signal.SIGTERM)
-        assert (await gateway.ended())[0] == 0
-
-
-async def test_from_the_signal_on_it_is_not_ready_and_still_answers(tmp_path: Path) -> None:
-    async with serve(tmp_path) as gateway:
-        await gateway.ready()
-        gateway.process.send_signal(signal.SIGTERM)
-        statuses = []
-        with contextlib.suppress(OSError, AssertionError):  # until it takes no connection any more
-            while True:
-                statuses.append(await gateway.ask("/ready"))
-        assert statuses
-        assert set(statuses[1:]) == {503}
-        assert (await gateway.ended())[0] == 0
-
-
-async def test_its_notice_is_as_long_as_the_load_balancer_needs(tmp_path: Path) -> None:
-    async with serve(tmp_path, notice_s=2.5, drain_s=10 * PATIENCE_S) as gateway:
+async def test_from_the_signal_on_it_is_not_ready_and_answers_for_as_long_as_the_load_balancer_needs(
+    tmp_path: Path,
+) -> None:
+    async with serve(tmp_path, notice_s=2, drain_s=10 * PATIENCE_S) as gateway:
         await gateway.ready()
         began = time.monotonic()
         gateway.process.send_signal(signal.SIGTERM)
+        statuses = []
         async with asyncio.timeout(PATIENCE_S):
-            with contextlib.suppress(OSError, AssertionError):
+            with contextlib.suppress(OSError, AssertionError):  # until it takes no connection any more
                 while True:
-                    await gateway.ask("/ready")
-        assert time.monotonic() - began >= 2.5
+                    statuses.append(await gateway.ask("/ready"))
+                    await asyncio.sleep(0.02)
+        assert time.monotonic() - began >= 2
+        assert statuses
+        assert set(statuses[1:]) == {503}
         assert (await gateway.ended())[0] == 0
 
 
@@ -149,7 +135,7 @@ async def test_a_busy_port_is_one_line_that_names_the_key(tmp_path: Path) -> Non
 
 
 async def test_several_workers_share_the_port_and_replace_the_dead(tmp_path: Path) -> None:
-    async with serve(tmp_path, workers=2) as gateway:
+    async with serve(tmp_path, workers=2, drain_s=10 * PATIENCE_S) as gateway:
         await gateway.ready()
         first = gateway.workers()
         assert len(first) == 2

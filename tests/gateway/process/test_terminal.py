@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from tests.fakes.gateways import document
+from tests.fakes.migrated import lay
 from tests.fakes.patience import PATIENCE_S
 
 # The loop of the test itself does not matter here.
@@ -32,7 +33,7 @@ async def shown(terminal: int, words: str) -> None:
             screen += await asyncio.to_thread(os.read, terminal, 4096)
 
 
-@pytest.mark.parametrize(("workers", "tostop"), [(1, False), (1, True), (2, False)])
+@pytest.mark.parametrize(("workers", "tostop"), [(1, False), (2, True)])
 async def test_it_reloads_at_a_signal_and_ends_with_its_terminal(tmp_path: Path, workers: int, tostop: bool) -> None:
     """`tostop`: the terminal stops processes outside its foreground group that write to it, as workers do (`stty tostop`)."""
     config_text = document([])
@@ -40,6 +41,7 @@ async def test_it_reloads_at_a_signal_and_ends_with_its_terminal(tmp_path: Path,
     config_text["catalog"] = []
     config_text["server"]["workers"] = workers
     (tmp_path / "gateway.yaml").write_text(yaml.safe_dump(config_text))
+    lay(tmp_path / "gateway.db")
     terminal, inside = pty.openpty()
     if tostop:
         flags = termios.tcgetattr(inside)

@@ -32,9 +32,8 @@ async def asked(gateway: Serving, request: bytes) -> int:
         return (await client.answer()).status
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-async def test_no_request_fails_by_a_reload(tmp_path: Path, workers: int) -> None:
-    upstream = Upstream()
+async def test_no_request_fails_by_a_reload(tmp_path: Path) -> None:
+    upstream, workers = Upstream(), 2
     async with upstream.serving():
         files = Files(tmp_path, upstream.port, workers=workers)
         async with serving(files) as gateway:
@@ -61,9 +60,8 @@ async def test_no_request_fails_by_a_reload(tmp_path: Path, workers: int) -> Non
             assert set(load.done) == {200}
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-async def test_no_request_fails_when_a_new_process_takes_over_the_socket(tmp_path: Path, workers: int) -> None:
-    upstream = Upstream()
+async def test_no_request_fails_when_a_new_process_takes_over_the_socket(tmp_path: Path) -> None:
+    upstream, workers = Upstream(), 2
     async with upstream.serving():
         with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
             files = Files(tmp_path, upstream.port, workers=workers)
@@ -82,7 +80,7 @@ async def test_no_request_fails_when_a_new_process_takes_over_the_socket(tmp_pat
     assert load.closed > 0  # the old one has said that it leaves
 
 
-@pytest.mark.parametrize(("workers", "everyone"), [(1, False), (2, False), (2, True)])
+@pytest.mark.parametrize(("workers", "everyone"), [(1, False), (2, True)])
 async def test_streams_under_way_are_whole(tmp_path: Path, workers: int, everyone: bool) -> None:
     """`everyone`: a service manager may tell the workers to end, whom their parent then tells once more."""
     upstream = Upstream()

@@ -8,8 +8,10 @@ import pytest
 
 import gateway
 from tests.fakes.gateways import ENCRYPTION_KEY
+from tests.fakes.migrated import lay
 
 START = "from gateway.startup.imports import leave_out_the_unused; leave_out_the_unused(); "
+WEB = "from gateway.startup.imports import small_web, stay_small; stay_small(); small_web(); "
 
 
 def printed_by(code: str) -> str:
@@ -65,7 +67,7 @@ def test_a_gateway_that_waits_for_requests_has_loaded_nothing_of_what_it_does_no
         'environments: {dev: {secret_keys: ["gwdev_0123456789abcdef0123456789abcdef"]}}\n'
     )
     command = [sys.executable, "-c", SERVING, str(tmp_path / "gateway.yaml")]
-    subprocess.run(command, check=True, timeout=60)  # makes the tables, for which Alembic is loaded
+    lay(tmp_path / "gateway.db")  # making the tables takes Alembic, which takes much along
     ran = subprocess.run([*command, *UNUSED], capture_output=True, text=True, check=False, timeout=60)
     assert (ran.stdout, ran.stderr) == ("[]\n", "")
 
@@ -125,7 +127,7 @@ def test_a_worker_loads_only_the_driver_of_its_store(
 ) -> None:
     url = f"sqlite:///{tmp_path}/gateway.db" if kind == "sqlite" else request.getfixturevalue("database")
     if kind == "sqlite":  # making the tables takes Alembic, which takes much along
-        subprocess.run([sys.executable, "-c", STORE, url], check=True, timeout=60)
+        lay(tmp_path / "gateway.db")
     command = [sys.executable, "-c", START + STORE, url, *unused]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (ran.stdout, ran.stderr) == ("[]\n", "")
@@ -153,7 +155,7 @@ def test_what_the_package_does_not_have_it_still_does_not_have() -> None:
     ],
 )
 def test_who_asks_for_the_client_gets_it(use: str) -> None:
-    assert printed_by(START + use) == "aiohttp.client"
+    assert printed_by(WEB + use) == "aiohttp.client"
 
 
 def test_an_uploads_type_and_a_file_are_still_understood(tmp_path: Path) -> None:
@@ -164,15 +166,15 @@ def test_an_uploads_type_and_a_file_are_still_understood(tmp_path: Path) -> None
         "print(parse_content_type('Text/HTML; charset=\"Latin-1\"'), type(file).__module__, isinstance(file, web.FileResponse))"
     )
     expected = "('text/html', mappingproxy({'charset': 'Latin-1'})) aiohttp.web_fileresponse True"
-    assert printed_by(START + use) == expected
+    assert printed_by(WEB + use) == expected
 
 
 def test_entities_can_be_undone() -> None:
-    assert printed_by(f"{START}import html; print(html.unescape('&auml;&lt;&notit;'))") == "ä<¬it;"
+    assert printed_by(f"{WEB}import html; print(html.unescape('&auml;&lt;&notit;'))") == "ä<¬it;"
 
 
 def test_rich_can_be_loaded_afterwards() -> None:
-    assert printed_by(f"{START}import rich; print(rich.__name__)") == "rich"
+    assert printed_by(f"{WEB}import rich; print(rich.__name__)") == "rich"
 
 
 def test_only_the_command_that_serves_leaves_anything_out() -> None:
