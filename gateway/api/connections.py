@@ -124,11 +124,11 @@ class _Page:
             await clock.give_way()
 
     def answer(self, *, goes_on: bool) -> web.Response:
-        # The shape is answers.ConnectionList, put together of rows that are JSON already.
-        end = b"]"
+        around: answers.ConnectionList = {"connections": []}
         if goes_on and self._last is not None:
-            end += b', "next_cursor": ' + json.dumps(cursor_after(self._last)).encode()
-        body = b'{"connections": [' + b", ".join(self._rows) + end + b"}"
+            around["next_cursor"] = cursor_after(self._last)
+        before, after = json.dumps(around).encode().split(b"[]", 1)  # the rows are JSON already
+        body = before + b"[" + b", ".join(self._rows) + b"]" + after
         return web.Response(body=body, content_type="application/json", charset="utf-8")
 
 
