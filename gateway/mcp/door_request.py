@@ -8,7 +8,8 @@ from gateway.access.caller import Caller
 from gateway.access.key_policy import Policy
 from gateway.generation import Generation
 from gateway.mcp.mcp_messages import RpcRequest
-from gateway.middleware.facts import CALLER, ENVIRONMENT
+from gateway.middleware.facts import CALLER, ENVIRONMENT, TRACE
+from gateway.records.trace import CallTrace
 from gateway.runtime import RUNTIME, Runtime
 from gateway.vault import Tokens
 
@@ -36,6 +37,11 @@ class DoorRequest:
     @property
     def runtime(self) -> Runtime:
         return self.outer.app[RUNTIME]
+
+    @property
+    def trace(self) -> CallTrace | None:
+        """None where the message is not sampled."""
+        return self.outer.get(TRACE)
 
     @property
     def seals(self) -> Tokens:

@@ -20,6 +20,7 @@ from gateway.mcp.tool_run import ToolRun
 from gateway.mcp.whole_answers import WholeAnswers
 from gateway.middleware.facts import CALLER
 from gateway.middleware.scope import needs
+from gateway.records.trace import TOOL_ERROR, McpTrace
 from gateway.runtime import generation_of
 
 TOOLS_HOLD_MS: Final = 60_000
@@ -86,6 +87,24 @@ CAPABILITIES: Final[dict[str, Any]] = {"tools": {}, "resources": {}}
 
 
 async def _result(asked: DoorRequest) -> tuple[dict[str, Any], int | None]:
+    """As `_answered`; the message's span says what was asked and how it ended. Raises RpcError."""
+    trace = asked.trace
+    if trace is None:
+        return await _answered(asked)
+    message = asked.message
+    method = message.method if message.method in rpc.METHODS else "_OTHER"
+    mcp = trace.mcp = McpTrace(method, message.revision, str(message.id))
+    try:
+        result, ttl_ms = await _answered(asked)
+    except RpcError as fault:
+        mcp.error = str(fault.code)
+        raise
+    if result.get("isError"):
+        mcp.error = TOOL_ERROR
+    return result, ttl_ms
+
+
+async def _answered(asked: DoorRequest) -> tuple[dict[str, Any], int | None]:
     """The result, and how many milliseconds it may be cached where it is a list. Raises RpcError."""
     method, params = asked.message.method, asked.message.params
     if method == "tools/call":

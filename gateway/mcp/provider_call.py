@@ -23,11 +23,12 @@ _PASSED_ON: Final = (hdrs.AUTHORIZATION, hdrs.USER_AGENT, "traceparent", "traces
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A call as it left, by which it can be made again."""
+    """A call as it left, by which it can be made again. `tool`: by which it was made."""
 
     method: str
     target: str
     connection: str
+    tool: str | None = None
 
 
 class Held:
@@ -76,5 +77,12 @@ async def proxied(
     if content_type is not None:
         fields[hdrs.CONTENT_TYPE] = content_type
     return await call_in_process(
-        request, mount + sent.target, sent.method, fields, body, limit_bytes=MOST_ANSWER, room=held.room
+        request,
+        mount + sent.target,
+        sent.method,
+        fields,
+        body,
+        tool=sent.tool,
+        limit_bytes=MOST_ANSWER,
+        room=held.room,
     )

@@ -58,6 +58,8 @@ class ToolRun:
                 self._asked.count()
                 return failure(f"There is no tool '{name[:64]}'. find_tools searches those that there are.")
             raise RpcError(rpc.INVALID_PARAMS, f"Unknown tool: {name[:64]}")
+        if self._asked.trace is not None and self._asked.trace.mcp is not None:
+            self._asked.trace.mcp.tool = name
         try:
             call = of_api(arguments) if tool is None else of_rule(tool, arguments)
             select = None if call.select is None else parsed(call.select)
@@ -67,7 +69,7 @@ class ToolRun:
         except (UnfitArguments, UnfitExpression) as fault:
             self._asked.count()
             return failure(str(fault))
-        return await self._called(call, connection, select)
+        return await self._called(call, Sent(call.method, call.target, connection, name), select)
 
     def _of_list(self, name: str, arguments: Mapping[str, Any], tools: Mapping[str, RuleTool]) -> dict[str, Any] | None:
         """The result of a tool that is about tools; None: another tool is called by it."""
@@ -119,8 +121,7 @@ class ToolRun:
         rest = {name: value for name, value in arguments.items() if name not in named}
         return of_rule(replace(tool, path=path), rest)
 
-    async def _called(self, call: ToolCall, connection: str, select: Any) -> dict[str, Any]:
-        sent = Sent(call.method, call.target, connection)
+    async def _called(self, call: ToolCall, sent: Sent, select: Any) -> dict[str, Any]:
         declined = self._refusals.declined(call)
         if declined is not None:
             self._asked.count()
