@@ -9,6 +9,7 @@
     references, paging                           links that lead into the provider; pages of a list
     json_select, shaped_body                     JMESPath at a cost known before; an answer cut to so many bytes
     retry, proxy_options                         whether and when to send again; our control headers
+    scope_challenge                              the scopes that a 403 asks for
     redacted_request                             a request with its credential masked
     abort, websocket                             cuts a torn answer; recognizes an upgrade
 
