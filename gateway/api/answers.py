@@ -182,12 +182,22 @@ class ConnectionList(TypedDict):
     """Stands for the place where the list goes on; absent at its end."""
 
 
+class ScopesRefused(TypedDict):
+    """What the provider's API asked for with 403 since the last authorization, and the path of the last such call."""
+
+    scopes: list[str]
+    at: Moment
+    path: str
+
+
 class Scopes(TypedDict):
-    """Granted against needed scopes: null where the provider did not say what it granted."""
+    """Granted against needed scopes: null where the provider did not say what it granted. `missing`: those that the integration
+    asks for, and those that the provider's API asked for."""
 
     granted: list[str] | None
     needed: list[str]
     missing: list[str]
+    refused: NotRequired[ScopesRefused]
 
 
 class History(TypedDict):

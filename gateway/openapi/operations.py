@@ -122,6 +122,10 @@ LIST: Final = (
         "page", "Which page of that size, from 0; or use `cursor`.", {"type": "integer", "minimum": 0, "maximum": 10**9}
     ),
     CURSOR,
+    Param(
+        "missingScopes",
+        "true: those that lack scopes which their integration, or the provider's API, asks for. Up to 10,000 connections are looked at; go on at `next_cursor`.",
+    ),
 )
 READ: Final = (
     OF,
