@@ -30,6 +30,7 @@ from gateway.connections.opened import Opened
 from gateway.egress.page_memory import NoPageMemory, Reservation
 from gateway.errors import Forbidden, GatewayError, InvalidRequest
 from gateway.generation import Generation
+from gateway.http.added_fields import CONNECT_URL_FIELD
 from gateway.http.json_select import UnfitExpression, parsed
 from gateway.http.shaped_body import is_dear
 from gateway.mcp import mcp_messages as rpc
@@ -38,7 +39,7 @@ from gateway.mcp.kept_answers import KEPT_S, KeptAnswers
 from gateway.mcp.mcp_messages import Reply, RpcError, RpcNotification, RpcRequest
 from gateway.mcp.tool_calls import ToolCall, UnfitArguments, chosen, of_api, of_rule
 from gateway.mcp.tool_list import OperationPlace, RuleTool, below_base, found, listed, shown, tools_of
-from gateway.mcp.tool_results import failure, link_block, provider_result, refusal, text_block
+from gateway.mcp.tool_results import CALL_AGAIN, failure, link_block, provider_result, refusal, text_block
 from gateway.middleware.error_shape import MARK
 from gateway.middleware.facts import CALLER, CAPABILITY, ENVIRONMENT, TRACE
 from gateway.middleware.scope import needs
@@ -422,6 +423,8 @@ class Door:
             shaped = await off_loop(self._caller.share, provider_result, *arguments)
         else:
             shaped = provider_result(*arguments)
+        if (link := answer.headers.get(CONNECT_URL_FIELD)) is not None:
+            shaped.result["content"].append(text_block(f"It lacks scopes. Ask the user to open {link} {CALL_AGAIN}"))
         if shaped.keep:
             uri = self._kept_at(sent, media_type, answer.body)
             shaped.result["content"].append(link_block(uri, media_type or "application/octet-stream", len(answer.body)))
