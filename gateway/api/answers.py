@@ -435,6 +435,8 @@ class LoggedOperation(TypedDict):
     """A code of ours, or `client_left`, `cut`, `stopped`."""
     rule: str | None
     """Of the key's rules the one that allowed the call, or the word for what refused it."""
+    tool: str | None
+    """By which an agent made the call: at the agent door, or of the provider's own MCP server."""
     duration_ms: float
     gateway_ms: float | None
     token_ms: float | None

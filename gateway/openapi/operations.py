@@ -197,6 +197,7 @@ SEARCH_LOGS: Final = (
     Param(
         "text", "With this in path, code or detail, in any case.", {"type": "string", "minLength": 2, "maxLength": 200}
     ),
+    Param("tool", "Made by an agent with this tool."),
     Param("requestId", "Under this request id."),
     Param("traceId", "Of this trace."),
     Param("limit", "How many at most; 100 if left out.", {"type": "integer", "minimum": 1, "maximum": 1000}),
