@@ -18,6 +18,7 @@ DAMAGED: Final = "damaged"
 OFF: Final = "off"
 REFUSED: Final = "refused"
 UNWRITABLE: Final = "unwritable"
+RECONCILING: Final = "reconciling"
 
 
 async def health(request: web.Request) -> web.Response:
@@ -35,7 +36,8 @@ async def ready(request: web.Request) -> web.Response:
     as ``"store": "damaged"`` in the same way: what can still be read is served. A clock that differs from the database's
     by seconds is shown as ``"clock": "off"``, and by so much that this node refreshes no token as ``"clock": "refused"``,
     which with ``store=required`` is a 503 too; ``clock_offset_seconds`` is how far the database's is ahead.
-    ``"journal": "unwritable"`` where token endpoints' replies cannot be journalled; the status stays. The body is that of
+    ``"journal": "unwritable"`` where token endpoints' replies cannot be journalled, and ``"failover": "reconciling"`` while
+    no token is refreshed after a failover of the database (ADR 64); the status stays. The body is that of
     docs/compatibility.md#requests; ``Gateway-Error`` tells this 503 from one of whatever stands before us.
     """
     status, body = await readiness(request.app[RUNTIME], required=request.query.get("store") == "required")
@@ -53,6 +55,8 @@ async def readiness(runtime: Runtime, *, required: bool) -> tuple[int, dict[str,
     body |= _clock()
     if runtime.serving and not runtime.journal_writable:
         body["journal"] = UNWRITABLE
+    if runtime.serving and runtime.store.failover.pending:
+        body["failover"] = RECONCILING
     serves = runtime.serving and (not away or (shared(runtime) and runtime.live.feed.serves))
     if serves and not (required and (away or damaged or body.get("clock") == REFUSED)):
         return 200, {"result": "ok", **body}
