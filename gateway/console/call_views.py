@@ -22,7 +22,7 @@ ROWS: Final = 50
 LIVE_S: Final = 3
 FIELDS: Final = (
     *("since", "until", "kind", "integration", "connection", "end_user", "key", "status"),
-    *("failed", "code", "path", "text", "request", "trace", "before", "live"),
+    *("failed", "code", "path", "text", "tool", "request", "trace", "before", "live"),
 )
 ANY_TIME_APART: Final = timedelta(hours=1)
 
@@ -75,6 +75,7 @@ async def _wanted(request: web.Request, environment: str, asked: dict[str, str])
         error_code=asked["code"] or None,
         path=asked["path"] or None,
         text=asked["text"] or None,
+        tool=asked["tool"] or None,
         request_id=asked["request"] or None,
         trace_id=asked["trace"] or None,
         before=asked_number(asked, "before"),

@@ -122,6 +122,10 @@ LIST: Final = (
         "page", "Which page of that size, from 0; or use `cursor`.", {"type": "integer", "minimum": 0, "maximum": 10**9}
     ),
     CURSOR,
+    Param(
+        "missingScopes",
+        "true: those that lack scopes which their integration, or the provider's API, asks for. Up to 10,000 connections are looked at; go on at `next_cursor`.",
+    ),
 )
 READ: Final = (
     OF,
@@ -193,6 +197,7 @@ SEARCH_LOGS: Final = (
     Param(
         "text", "With this in path, code or detail, in any case.", {"type": "string", "minLength": 2, "maxLength": 200}
     ),
+    Param("tool", "Made by an agent with this tool."),
     Param("requestId", "Under this request id."),
     Param("traceId", "Of this trace."),
     Param("limit", "How many at most; 100 if left out.", {"type": "integer", "minimum": 1, "maximum": 1000}),

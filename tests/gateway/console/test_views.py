@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from gateway.records.audit import AuditFilter
+from gateway.records.connection import RefusedScopes
 from gateway.records.operation import Operation
+from gateway.store import ListFilter
 from tests.fakes.console import at_console, form_in
 from tests.fakes.gateways import SECRET_KEY, RunningGateway
 from tests.fakes.tracker import Tracker
@@ -235,3 +237,15 @@ async def test_a_day_is_drawn_from_its_sums(running: RunningGateway) -> None:
         assert traffic["milliseconds"] == {"gateway": 1.0, "token": 2.0, "provider": 40.0}
         assert sum(int(bar["text"].split(": ")[1].split(",")[0]) for bar in traffic["chart"]["bars"]) == 200
         assert len(await console.page("/dev")) <= 40_000
+
+
+async def test_connections_that_lack_scopes_are_found(running: RunningGateway, tracker: Tracker) -> None:
+    for name in ("c1", "c2"):
+        await running.imported(tracker.grant(), name)
+    store = running.runtime.store
+    row = (await store.connections.list("dev", ListFilter(connection_id="c2")))[0]
+    await store.rejections.note_scopes(row, RefusedScopes(("admin",), datetime.now(UTC), "/x"))
+    async with at_console(running) as console:
+        found = await console.data("/dev/connections.json?scopes=1")
+        assert [one["connection_id"] for one in found["connections"]] == ["c2"]
+        assert "admin" in await console.page("/dev/connection?integration=tracker&id=c2")

@@ -10,7 +10,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from gateway import create_app
 from gateway.config import parse
 from gateway.mcp import mcp_messages as mcp
-from gateway.mcp.mcp_endpoint import MOST_ANSWER
+from gateway.mcp.provider_call import MOST_ANSWER
 from gateway.records.proxied_call import ExchangeRecord
 from tests.fakes.agents import CONNECT, Agents, text_of
 
