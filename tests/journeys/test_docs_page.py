@@ -11,7 +11,6 @@ from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_
 from tests.journeys.connect_page.browser import launched, violations
 from tests.journeys.console.test_in_chromium import SHOTS, shot
 
-
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
