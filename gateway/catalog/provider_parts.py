@@ -456,6 +456,8 @@ class Setup(Shape):
     """Which kind of app to register, as the console calls it."""
     steps: list[str] = Field(min_length=1)
     """What to do there, in order."""
+    scopes: list[str] = Field(default_factory=list)
+    """Scopes for a first call, to begin with."""
     blocks_production: list[str] = Field(default_factory=list)
     """What keeps other people than the app's owner from connecting, until something is done."""
     date: str = Field(pattern=r"[0-9]{4}-[0-9]{2}-[0-9]{2}")

@@ -125,6 +125,20 @@ async def test_a_missing_connection_gives_its_link_as_text(door: Agents) -> None
     assert (await door.call(key, "get_me"))["isError"] is False
 
 
+async def test_a_call_that_lacks_scopes_gives_the_link_that_grants_them(door: Agents) -> None:
+    async def refusing(_: web.Request) -> web.Response:
+        challenge = 'Bearer error="insufficient_scope", scope="admin"'
+        return web.json_response({"error": "no"}, status=403, headers={"WWW-Authenticate": challenge})
+
+    door.provider.answering = refusing
+    key = await door.key("GET /base/v1/me", scopes=["environment:proxy", CONNECT])
+    result = await door.call(key, "get_me")
+    assert (result["isError"], result["structuredContent"]["status"]) == (True, 403)
+    assert "Ask the user to open http" in text_of(result)
+    narrow = await door.key("GET /base/v1/me")
+    assert "Ask the user" not in text_of(await door.call(narrow, "get_me"))
+
+
 async def test_a_client_that_opens_addresses_is_asked_to_and_calls_again(door: Agents) -> None:
     key = await door.key("GET /base/v1/me", limits={"connections": ["lane/c9"]}, scopes=["environment:proxy", CONNECT])
     able: dict[str, Any] = {"capabilities": {"elicitation": {"url": {}}}}
