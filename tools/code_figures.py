@@ -2,8 +2,8 @@
 
 Files, lines, names that repeat, modules with one importer; and, with ``--paths``, which files and functions of gateway/ and
 middleware/ run for a proxied request, a refresh, a connect flow and a reload. These run in a real gateway with the fake
-provider of the tests, once to load what is loaded late, and once with `sys.setprofile`. Not counted: tasks that ran before,
-code of imports, and what other threads do.
+provider of the tests, once to load what is loaded late, and once with `sys.setprofile`. Not counted: tasks and
+threads that ran before, and code of imports. A refresh is one without a parent, in the worker's own process.
 """
 
 import argparse
@@ -14,9 +14,11 @@ import io
 import logging
 import sys
 import tempfile
+import threading
 import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final
@@ -124,10 +126,9 @@ class Touched:
 
     def _in_the_background(self) -> bool:
         try:
-            task = asyncio.current_task()
-        except RuntimeError:
-            return True
-        return task in self._before
+            return asyncio.current_task() in self._before
+        except RuntimeError:  # a thread that began since
+            return False
 
     def files(self) -> dict[str, list[str]]:
         by: dict[str, set[str]] = defaultdict(set)
@@ -141,11 +142,14 @@ async def traced(path: Callable[[], Awaitable[object]]) -> Touched:
     await path()  # loads what is loaded late
     await asyncio.sleep(0.05)
     touched = Touched()
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor())  # its threads begin under the profile
+    threading.setprofile(touched)
     sys.setprofile(touched)
     try:
         await path()
     finally:
         sys.setprofile(None)
+        threading.setprofile(None)
     return touched
 
 

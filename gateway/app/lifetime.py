@@ -78,32 +78,16 @@ def assembled(
     """
     minted = Minted(store)
     current = Current(generation(given, minted, managed))
-    config = given.config
 
     def known(environment: str, integration_id: str) -> bool:
         return current.generation.integrations.has(environment, integration_id)
 
     metrics = Metrics(known, page)
     calls = CallQueue(observe=metrics.observe, tracing=tracing)
-    _log_calls(config.call_log, calls, store)
-    store.trail.all_refreshes = config.audit.refreshes == "all"
-    egress_limits, retired = EgressLimits(concurrency_settings(config.egress)), RetiredEgress()
-
-    def replaced(before: Generation, after: Generation) -> None:
-        metrics.ask_again()
-        _log_calls(after.config.call_log, calls, store)
-        store.trail.all_refreshes = after.config.audit.refreshes == "all"
-        egress_limits.limit(concurrency_settings(after.config.egress))
-        if after.egress is not before.egress:
-            retired.add(before.egress)
-
-    current.follow(replaced)
+    egress_limits, retired = EgressLimits(concurrency_settings(given.config.egress)), RetiredEgress()
+    _set_by_each_generation(current, metrics, calls, store, egress_limits, retired)
     journals = Journals()
-    exchange: TokenExchange
-    if parent is None:
-        exchange = InProcess(journals, lambda: current.generation.egress)
-    else:
-        exchange = ThroughParent(parent, lambda: _route(current.generation.config.egress))
+    exchange = _exchange(current, journals, parent)
     dialogues = Dialogues(current, exchange)
     deliverer = Deliverer(store, current, metrics, calls.note_operation)
     sessions = ConnectSessions(store, current)
@@ -148,6 +132,37 @@ def assembled(
         audit_keeper=AuditKeeper(store, current),
         keeper=Keeper(store, lambda: current.generation.config.environments, deliverer.wake),
     )
+
+
+def _set_by_each_generation(
+    current: Current,
+    metrics: Metrics,
+    calls: CallQueue,
+    store: Store,
+    egress_limits: EgressLimits,
+    retired: RetiredEgress,
+) -> None:
+    """What the hot path reads at every request: now, and at each replacement."""
+
+    def set_(config: Config) -> None:
+        _log_calls(config.call_log, calls, store)
+        store.trail.all_refreshes = config.audit.refreshes == "all"
+
+    def replaced(before: Generation, after: Generation) -> None:
+        metrics.ask_again()
+        set_(after.config)
+        egress_limits.limit(concurrency_settings(after.config.egress))
+        if after.egress is not before.egress:
+            retired.add(before.egress)
+
+    set_(current.generation.config)
+    current.follow(replaced)
+
+
+def _exchange(current: Current, journals: Journals, parent: ParentLink | None) -> TokenExchange:
+    if parent is None:
+        return InProcess(journals, lambda: current.generation.egress)
+    return ThroughParent(parent, lambda: _route(current.generation.config.egress))
 
 
 def _route(egress: EgressConfig) -> EgressRoute:

@@ -14,6 +14,7 @@ from sqlalchemy import (
     ColumnElement,
     DateTime,
     Interval,
+    Row,
     Text,
     Update,
     and_,
@@ -217,10 +218,9 @@ class RefreshStore:
     ) -> Connection | None:
         """Replace the credential of `version`, end lease and intent. When this returns, it is on the disk.
 
-        `previous`: the refresh token that was sent, kept sealed until `previous_until`. `rotates`: the provider
-        has replaced the refresh token, now or earlier. `uid`: of the row that was seen,
-        which spares a question. None: fenced off, since the row is gone or another, has another credential by now, or
-        another holds the lease.
+        `previous`: the refresh token that was sent, kept sealed until `previous_until`. `rotates`: the provider has
+        replaced the refresh token, now or earlier. `uid`: of the row that was seen, which spares a question. None: fenced
+        off, since the row is gone or another, has another credential by now, or another holds the lease.
         """
         mine = {**place(ref), "seen_version": version, "owner": owner}
         new, entry = version + 1, _recorded(ref, now)
@@ -251,16 +251,7 @@ class RefreshStore:
             held = (await db.execute(HELD, mine)).one_or_none()
             if held is None or (uid is not None and held.uid != uid):
                 return None
-            happening, reason, columns = Happening.RENEWED, "renewed", changed(held.uid)
-            if held.failure_code == REJECTED:  # only a call shows whether the API takes the new one
-                happening, reason = Happening.REPLACED, held.state_reason
-                columns = {name: value for name, value in columns.items() if name not in NO_FAILURE}
-            written = await note_happening(db, self._outbox, held, happening, columns, now=now, reason=reason)
-            saved = connection_of({**held._mapping, **written})
-            entry_of = replace(entry, detail={"now": saved.state.value, "before": held.state})
-            await self._trail.note_refresh(db, entry_of, news="state" in written)
-            await note_change(db, ref, now, ends=True)
-            return saved, None
+            return await self._save_with_state(db, ref, held, changed(held.uid), now, entry), None
 
         done = await self._transactions.write(
             write, before=lambda: self._rows.keys.allow(ref.environment), at_once=at_once
@@ -270,6 +261,27 @@ class RefreshStore:
         saved, unheard = done
         if unheard is not None:
             self._own.note(unheard, saved.mark)
+        return saved
+
+    async def _save_with_state(
+        self,
+        db: AsyncConnection,
+        ref: ConnectionRef,
+        held: Row[Any],
+        columns: dict[str, Any],
+        now: datetime,
+        entry: AuditEntry,
+    ) -> Connection:
+        """`columns` into the row `held`, whose state may change by it, with its event."""
+        happening, reason = Happening.RENEWED, "renewed"
+        if held.failure_code == REJECTED:  # only a call shows whether the API takes the new one
+            happening, reason = Happening.REPLACED, held.state_reason
+            columns = {name: value for name, value in columns.items() if name not in NO_FAILURE}
+        written = await note_happening(db, self._outbox, held, happening, columns, now=now, reason=reason)
+        saved = connection_of({**held._mapping, **written})
+        entry_of = replace(entry, detail={"now": saved.state.value, "before": held.state})
+        await self._trail.note_refresh(db, entry_of, news="state" in written)
+        await note_change(db, ref, now, ends=True)
         return saved
 
     async def record_failure(

@@ -320,7 +320,7 @@ def import_connections(
     else:
         secret_inputs.secret_of(
             "key", "--key", key_env, key_file
-        )  # of no use here, but a wrong one is reported all the same
+        )  # of no use, but a wrong one is reported all the same
         passphrase = (passphrase_env, passphrase_file)
         feed = Reading(str(source), kind, into, _pairs(columns, "--column"), passphrase, only)
 
