@@ -210,7 +210,7 @@ class ConnectionCache:
         """The row as the store has it, refreshed when it is in its margin, has expired, or by `force`.
 
         A refresh that fails leaves a token that is still valid in place: the fault then stands beside the row, which
-        tells of it too. It is raised where the token is not valid any more, and by `force` where the no is final.
+        is raised too. It is raised where the token is not valid any more, and by `force` where the no is final.
         """
         connection = await self._loads.row(ref)
         provider = self.provider_of(connection)
@@ -315,6 +315,11 @@ class ConnectionCache:
         """How many connections are in memory."""
         return len(self._kept)
 
+    @property
+    def unsealed(self) -> int:
+        """How many credentials are open in memory."""
+        return sum(kept.opened is not None for kept in self._kept.values())
+
     def replace(self, connection: Connection) -> None:
         """Take over a row that was just written; the credential is opened at its next use."""
         kept = self._kept.get(connection.ref)
@@ -378,7 +383,7 @@ class ConnectionCache:
     async def refresh_entries(self, refs: Mapping[ConnectionRef, Mark | None]) -> None:
         """One question about all that may be others than they were, and one more about each that is.
 
-        What could not be read is asked for again at the next look, and `sweep` sees for how long.
+        What could not be read is requested again at the next look, and `sweep` sees for how long.
         """
         left: dict[ConnectionRef, None] = {}
         for ref, mark in refs.items():

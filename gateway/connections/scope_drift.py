@@ -18,14 +18,14 @@ ALL_REGISTERED: Final = "/.default"  # Microsoft: whatever the app is registered
 
 @dataclass(frozen=True, slots=True)
 class ScopeDrift:
-    """`granted` None: the provider did not say, which by RFC 6749 §5.1 means all that was asked for then."""
+    """`granted` None: the provider did not say, which by RFC 6749 §5.1 means all that was requested then."""
 
     granted: tuple[str, ...] | None
     needed: tuple[str, ...]
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Of those that are needed. An end user is asked for these by authorizing again."""
+        """Of those that are needed. The end user grants these by authorizing again."""
         if self.granted is None:
             return ()
         have = {scope.lower() for scope in self.granted}

@@ -35,7 +35,7 @@ from gateway.http.shaped_body import is_dear
 from gateway.mcp import mcp_messages as rpc
 from gateway.mcp.in_process_call import call_in_process
 from gateway.mcp.kept_answers import KEPT_S, KeptAnswers
-from gateway.mcp.mcp_messages import Reply, RpcError, RpcNotification, RpcRequest
+from gateway.mcp.mcp_messages import McpReply, RpcError, RpcNotification, RpcRequest
 from gateway.mcp.tool_calls import ToolCall, UnfitArguments, chosen, of_api, of_rule
 from gateway.mcp.tool_list import OperationPlace, RuleTool, below_base, found, listed, shown, tools_of
 from gateway.mcp.tool_results import failure, link_block, provider_result, refusal, text_block
@@ -100,7 +100,7 @@ async def answer_mcp(request: web.Request) -> web.StreamResponse:
     return _response(reply)
 
 
-def _response(reply: Reply) -> web.Response:
+def _response(reply: McpReply) -> web.Response:
     if reply.body is None:
         return web.Response(status=reply.status)
     text = json.dumps(reply.body, ensure_ascii=False, separators=(",", ":"))

@@ -93,7 +93,7 @@ class Lifespan:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Who authorized, as the provider tells: `id` never changes for one account, `label` is for people."""
+    """Who authorized, as the provider reports: `id` never changes for one account, `label` is for people."""
 
     id: str | None = None
     label: str | None = None

@@ -58,6 +58,12 @@ TAKEN_UP: Final = frozenset({Holder.HERE_DEAD, Holder.HERE_ENDED})
 CLAIMING: Final = frozenset({RefreshStep.CLAIM, RefreshStep.TAKE_UP, RefreshStep.SEND_AGAIN})
 
 
+def intent_digest(row: Connection, credential: Mapping[str, Any]) -> str:
+    """Identifies the refresh token in use and reveals nothing of it; without a refresh token, the whole credential."""
+    token = credential.get("refresh_token")
+    return digest(f"{row.uid} {token if isinstance(token, str) else row.credential.ciphertext.hex()}")
+
+
 class Standing:
     """Reads files of this machine where an intent is open, and nothing else."""
 
@@ -180,7 +186,7 @@ def _nothing() -> None:
 class RefreshProtocol:
     """Holds what a refresh needs; each call of `refresh` is one refresh.
 
-    Settings are read once its turn has come and the lease is there: what is not declared any more is not asked for.
+    Settings are read once its turn has come and the lease is there: what is not declared any more is not requested.
     """
 
     def __init__(
@@ -228,7 +234,7 @@ class RefreshProtocol:
             noted, now = row.failure, clock.now()
             if noted is not None and not backoff.may_try(row, now) and (not force or noted != seen.failure):
                 raise backoff.refusal(row, noted, now)  # refused before; with force only if just now, by another
-            intent = self._digest(row)
+            intent = intent_digest(row, self._store.open(row.credential))
             facts = await self.standing.facts(row)
             step = next_step(facts)
             if step in CLAIMING:
@@ -264,7 +270,7 @@ class RefreshProtocol:
             await self._noted(row, row.lease.owner, lost, now, still_open=True)
 
     async def _asked(self, row: Connection, owner: str) -> Connection | None:
-        """What came of the call, stored; None where we were fenced off. Raises what the caller shall hear."""
+        """What came of the call, stored; None where we were fenced off. Raises the error for the caller."""
         async with held(self._store, row.ref, owner):
             started = clock.monotonic()
             if (trace := refresh_in_hand.get()) is not None:
@@ -303,7 +309,11 @@ class RefreshProtocol:
     async def _failed(self, row: Connection, owner: str, fault: TokenRefused | TokenUnavailable) -> Connection | None:
         """Judged by the row as it is now: another credential in it, or another holder of the lease, overrules us."""
         now = clock.now()
-        lost_at = row.intent.at if row.intent is not None and row.intent.digest == self._digest(row) else None
+        lost_at = (
+            row.intent.at
+            if row.intent is not None and row.intent.digest == intent_digest(row, self._store.open(row.credential))
+            else None
+        )
         noted = backoff.failure(fault, row.failure, now, lost_at=lost_at, since=row.state_since)
         held = self._store.open(row.credential)
         known = tuple(text for name, text in held.items() if name.endswith("_token") and isinstance(text, str))
@@ -351,7 +361,7 @@ class RefreshProtocol:
         raise backoff.refusal(after, failure, now)
 
     def _note(self, row: Connection, code: str | None, detail: Mapping[str, Any], took_ms: float = 0.0) -> None:
-        """Into the call log, under the request that first asked for this refresh."""
+        """Into the call log, under the request that first requested this refresh."""
         trace = refresh_in_hand.get()
         if trace is not None:
             trace.end()
@@ -395,11 +405,6 @@ class RefreshProtocol:
             former=row.lease,
             happening=Happening.UNFINISHED,
         )
-
-    def _digest(self, row: Connection) -> str:
-        """Names the refresh token in use without telling anything about it; where there is none, the whole credential."""
-        token = self._store.open(row.credential).get("refresh_token")
-        return digest(f"{row.uid} {token if isinstance(token, str) else row.credential.ciphertext.hex()}")
 
     async def _read(self, ref: ConnectionRef) -> Connection:
         row = await self._store.connections.get(ref)

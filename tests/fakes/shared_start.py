@@ -21,7 +21,7 @@ from gateway.pages.templates import Templates
 def share(monkeypatch: pytest.MonkeyPatch) -> None:
     """The shipped catalog is read once, each SQL statement and each page template is compiled once, and no certificates
     of the system are read, since no test calls a public host."""
-    shipped, read, list_files = resources.folder("catalog"), load_catalog._read, load_catalog.files_in
+    shipped, read, list_files = resources.folder("catalog"), load_catalog.rows_of_folder, load_catalog.files_in
     shipped_files = list_files(shipped)
     known: dict[tuple[object, object], tuple[list[load_catalog.Row], list[str]]] = {}
 
@@ -47,7 +47,7 @@ def share(monkeypatch: pytest.MonkeyPatch) -> None:
         if "SSL_CERT_FILE" in os.environ:  # the test's own
             load_all(self, purpose)
 
-    monkeypatch.setattr(load_catalog, "_read", read_once)
+    monkeypatch.setattr(load_catalog, "rows_of_folder", read_once)
     monkeypatch.setattr(load_catalog, "files_in", files_once)
     configure = structlog.configure
     # A logger that remembers its first set-up would keep it for the tests that follow.

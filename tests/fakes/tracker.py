@@ -73,7 +73,7 @@ class Tracker:
         app.router.add_get("/authorize", self._authorize)
         app.router.add_post("/token", self._token)
         app.router.add_get("/oauth/token/accessible-resources", self._accessible)
-        app.router.add_route("*", "/{path:.*}", self._api)
+        app.router.add_route("*", "/{path:.*}", self.api)
         return app
 
     async def serve(self) -> TestServer:
@@ -117,11 +117,11 @@ class Tracker:
             if self._codes.pop(form.get("code", ""), None) is None:
                 return web.json_response({"error": "invalid_grant"}, status=400)
             return web.json_response(self.grant())
-        answer = self._refreshed(form.get("refresh_token", ""))
+        answer = self.refreshed(form.get("refresh_token", ""))
         await self.hold_answer.wait()
         return answer
 
-    def _refreshed(self, token: str) -> web.Response:
+    def refreshed(self, token: str) -> web.Response:
         for grant in self.grants:
             if token in grant.spent:
                 grant.revoked = True
@@ -145,7 +145,7 @@ class Tracker:
             return web.json_response({"code": 401}, status=401)
         return web.json_response(self.sites)
 
-    async def _api(self, request: web.Request) -> web.Response:
+    async def api(self, request: web.Request) -> web.Response:
         self.calls["api"] += 1
         self.seen.append(request)
         await self.hold_api.wait()

@@ -49,9 +49,9 @@ class Asking:
 
 @pytest.fixture
 def crowd() -> WriteBatch:
-    departures = WriteBatch()
-    departures.aboard = 2
-    return departures
+    write_batch = WriteBatch()
+    write_batch.in_flight = 2
+    return write_batch
 
 
 @pytest.fixture
@@ -72,9 +72,9 @@ async def turn() -> None:
 
 async def test_what_is_alone_does_not_wait() -> None:
     seen: list[str] = []
-    departures = WriteBatch()
-    departures.aboard = 1
-    departures.add(lambda: seen.append("a"))
+    write_batch = WriteBatch()
+    write_batch.in_flight = 1
+    write_batch.add(lambda: seen.append("a"))
     assert seen == ["a"]
 
 

@@ -20,7 +20,7 @@ from gateway import clock
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.provider_call import ProviderCall, Reply
 from gateway.records.states import State
-from gateway.refresh.protocol import FENCE
+from gateway.refresh.protocol import FENCE, intent_digest
 from gateway.refresh.recovery import unfinished
 from gateway.refresh.save_tokens import LEASE, Pair, rescue
 from gateway.refresh.token_exchange import ExchangeLost, InProcess
@@ -73,7 +73,7 @@ class Killed:
 
     def rotated(self, tracker: Tracker) -> dict[str, Any]:
         """The credential that the provider gave it."""
-        answer: Any = tracker._refreshed(self.store.open(self.row.credential)["refresh_token"])
+        answer: Any = tracker.refreshed(self.store.open(self.row.credential)["refresh_token"])
         shown = json.loads(answer.body)
         return {"type": "OAUTH2", "access_token": shown["access_token"], "refresh_token": shown["refresh_token"]}
 
@@ -89,9 +89,9 @@ class Killed:
 
     def dies(self) -> None:
         """As the system does it: its lock goes, its file stays."""
-        marker = self.store.journal._marker
+        marker = self.store.journal.marker
         assert marker is not None
-        marker._close()
+        marker.release()
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ async def killed(
     store = await open_store(database, Keyring([base64.b64decode(ENCRYPTION_KEY)]), environments={"dev"})
     row = await store.connections.get(REF)
     assert row is not None
-    owner, digest = await store.holders.new_owner(), first.runtime.refresher._protocol._digest(row)
+    owner, digest = await store.holders.new_owner(), intent_digest(row, store.open(row.credential))
     assert await store.refreshes.lease_refresh(REF, owner=owner, ttl=LEASE, seen=row, intent=digest)
     await store.journal.prepare("dev")
     await first.stop()
