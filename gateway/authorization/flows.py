@@ -189,7 +189,7 @@ class Flows:
 
     async def begin(self, session: ConnectSession, integration_id: str, asked: FlowOptions) -> Departure:
         """Raises NotFound, Forbidden where the session does not offer this integration or has made all its connections,
-        InvalidRequest on its settings; who waits for the outcome then hears of that.
+        InvalidRequest on its settings; the window that waits for the outcome gets it.
         """
         try:
             return await self._begin(session, integration_id, asked)

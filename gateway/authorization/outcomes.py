@@ -1,6 +1,6 @@
 """Reports the outcome of an authorization: to the window that waits, to other nodes, to the application, to the log.
 
-Tells what came of an attempt to connect: to the window that waits here for it, and through the store to all other nodes.
+Reports the outcome of an attempt to connect: to the window that waits here for it, and through the store to all other nodes.
 
 The browser's WebSocket may hang on another node, or in another worker, than the one that its callback comes to. So an
 outcome is stored first; waiting windows are woken by the change feed and read it there (ADR 25).
@@ -150,7 +150,7 @@ class Outcomes:
 
     @contextmanager
     def waiting(self, key: str) -> Iterator[WaitingWindow]:
-        """Hear of the next outcome for `key`: the digest of a `ws_client_id`, or of a session's token."""
+        """Wait for the next outcome for `key`: the digest of a `ws_client_id`, or of a session's token."""
         one = WaitingWindow(key)
         self._waiting.setdefault(key, set()).add(one)
         self._count += 1
@@ -224,7 +224,7 @@ def client_digest(ws_client_id: str | None) -> str | None:
     return digest(ws_client_id) if ws_client_id else None
 
 
-# ── Tells the customer's application of a connection that did not come about (docs/compatibility.md#events).
+# ── Notifies the customer's application of a connection that was not made (docs/compatibility.md#events).
 
 
 async def tell_failure(store: Store, flow: Flow, pending: PendingAuthorization, fault: GatewayError) -> None:
@@ -254,7 +254,7 @@ async def tell_failure(store: Store, flow: Flow, pending: PendingAuthorization, 
         log.warning("failed_creation_not_told", connection_id=ref.connection_id, detail=trouble.message)
 
 
-# ── Tells all who wait for an authorization what became of it: before the browser hears of it, since that may have
+# ── Sends the outcome of an authorization to all that wait for it, before the browser gets it, since that may have
 # left.
 
 

@@ -45,7 +45,7 @@ class TypedIn:
     ) -> Connection | PendingConnection:
         """The connection, pending where the session has a code challenge. `typed`: the credential's fields; `params`: the
         settings; `browser`: the digest by which the browser that confirmed is known. Raises what making a connection
-        raises, with the paths of issues beginning at the field's own name, or at ``params``. Who polls the session hears of
+        raises, with the paths of issues beginning at the field's own name, or at ``params``. A poll of the session returns
         either.
         """
         outcome = Outcome(

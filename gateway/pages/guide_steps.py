@@ -89,7 +89,7 @@ def _in_console(name: str, setup: Setup, notes: tuple[str, ...]) -> GuideStep:
 
 def _on_scopes(provider: Provider) -> Iterator[str]:
     if provider.default_scopes:
-        yield f"Asked for unless the integration names others: {', '.join(provider.default_scopes)}."
+        yield f"Requested unless the integration names others: {', '.join(provider.default_scopes)}."
     if provider.refresh is not None and (needed := provider.refresh.requires_scope):
         yield f"Without {needed} there is no refresh token, and every connection ends with its first access token."
 

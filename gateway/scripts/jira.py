@@ -32,9 +32,9 @@ CLOUD_ID: Final = "${connectionConfig.cloudId}"
 
 
 async def jira_post_connection(context: ScriptContext) -> None:
-    """Store `cloudId`, `subdomain` and `baseUrl` of the chosen site, and `accountId` where the provider tells it.
+    """Store `cloudId`, `subdomain` and `baseUrl` of the chosen site, and `accountId` where the provider returns it.
 
-    Raises Refused where the token reaches no site, or not the one that was asked for, and SiteOpen.
+    Raises Refused where the token reaches no site, or not the one that was requested, and SiteOpen.
     """
     sites = _sites(await context.get_json(SITES))
     if not sites:

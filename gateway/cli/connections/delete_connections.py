@@ -88,7 +88,7 @@ class Record:
         self._out: IO[str] | None = None
         if report is not None:
             try:
-                # Of its own owner alone: it tells who was connected to what.
+                # Of its own owner alone: it lists who was connected to what.
                 self._out = os.fdopen(os.open(report, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", newline="")
             except FileExistsError:
                 raise click.UsageError(f"{report} is there already; name another file.") from None

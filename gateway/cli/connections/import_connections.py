@@ -193,7 +193,7 @@ def intake_of(
 
 
 def _report(file: Path) -> IO[str]:
-    """Of its owner alone: it tells who is connected to what. One that is there is another run's, and is not touched."""
+    """Of its owner alone: it lists who is connected to what. One that is there is another run's, and is not touched."""
     try:
         return os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w")
     except FileExistsError:
