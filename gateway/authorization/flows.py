@@ -213,7 +213,7 @@ class Flows:
             request_id=request_id,
             connection_id=session.connection_id,
         )
-        await self._outcomes.tell(
+        await self._outcomes.publish(
             Outcome(
                 environment=session.environment,
                 session_digest=session.digest,

@@ -167,7 +167,7 @@ class Outcomes:
             if not self._waiting:
                 self._looked_at = None
 
-    async def tell(self, outcome: Outcome, failure: Mapping[str, str] | None = None) -> None:
+    async def publish(self, outcome: Outcome, failure: Mapping[str, str] | None = None) -> None:
         """Store it and wake those that wait. A store that fails costs the other nodes the news, never the connection.
 
         `failure`: what the log says of an authorization that failed.
@@ -236,7 +236,7 @@ async def tell_failure(store: Store, flow: Flow, pending: PendingAuthorization, 
         there = await store.connections.get(ref)
         user = pending.end_user or (there.end_user if there else None)
         override = pending.webhook_url_override
-        await store.outbox.tell(
+        await store.outbox.add_failure(
             ref,
             pending.provider,
             Event.CREATION_FAILED,
@@ -276,7 +276,9 @@ class Telling:
             raise
         if isinstance(came, Arrived):
             connection_id = came.connection.ref.connection_id
-            await self._outcomes.tell(_outcome(flow, pending, connection_id=connection_id, is_pending=came.is_pending))
+            await self._outcomes.publish(
+                _outcome(flow, pending, connection_id=connection_id, is_pending=came.is_pending)
+            )
         return came
 
     async def failure(self, flow: Flow, pending: PendingAuthorization, fault: Exception, back: Back) -> None:
@@ -297,7 +299,7 @@ class Telling:
             error_desc=known.message if known else "The gateway failed. Its log has the details.",
             code=known.code if known else "generic_error_support",
         )
-        await self._outcomes.tell(outcome, said)
+        await self._outcomes.publish(outcome, said)
 
 
 def _outcome(flow: Flow, pending: PendingAuthorization, **what: Any) -> Outcome:

@@ -66,11 +66,11 @@ class TypedIn:
                 request_id=request_id,
                 connection_id=session.connection_id,
             )
-            await self._outcomes.tell(failed, said)
+            await self._outcomes.publish(failed, said)
             raise
         is_pending = isinstance(connection, PendingConnection)
         made = replace(outcome, connection_id=connection.ref.connection_id, is_pending=is_pending, at=clock.now())
-        await self._outcomes.tell(made)
+        await self._outcomes.publish(made)
         return connection
 
     async def _connected(

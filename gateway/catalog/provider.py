@@ -252,7 +252,7 @@ def json_schema() -> dict[str, Any]:
         for name, mode in sorted(AUTH_MODES.items())
         if mode.needs
     ]
-    # An heir may leave out whatever its base has.
+    # An entry that inherits may leave out what its base has.
     required, rules = schema.pop("required"), schema.pop("allOf")
     schema["if"], schema["then"] = {"not": {"required": ["alias"]}}, {"required": required, "allOf": rules}
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "A provider of the integration gateway"}

@@ -354,7 +354,7 @@ class Proxy(Shape):
     paginate_alternatives: list[Paginate] | None = None
     """Other ways of paging that some of its resources use."""
     retry: Retry | None = None
-    """Where it says when to come back."""
+    """The field that says when to retry."""
     verification: Verification | None = None
     """A cheap call that proves a credential."""
     allowed_origins: list[str] = Field(default_factory=list)

@@ -440,7 +440,7 @@ class ConnectionCache:
             for kept in self._kept.values():
                 self._put_away(kept)
             self._kept.clear()
-            self.feed.tell_missed()
+            self.feed.announce_missed()
         for ref in [ref for ref, at in self.feed.unread.items() if now - at >= self._limits.trust_s]:
             del self.feed.unread[ref]
             if (unread := self._kept.get(ref)) is not None:

@@ -119,7 +119,7 @@ class ChangeFeed:
                 self._store.failover.begin()
                 position, version = None, None
                 self._missed = self._integrations_missed = True
-                self.tell_missed()
+                self.announce_missed()
             except Exception as fault:  # noqa: BLE001 (this task must not end: it is what makes a delete effective)
                 if not self._lost:
                     self._lost, lost_at = True, clock.monotonic()
@@ -163,7 +163,7 @@ class ChangeFeed:
             self.synced_at = clock.monotonic()
             return newest, seen
 
-    def tell_missed(self) -> None:
+    def announce_missed(self) -> None:
         """What followers keep may be stale."""
         for follower in self._followers:
             follower.missed()

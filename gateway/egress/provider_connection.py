@@ -233,13 +233,13 @@ class ProviderConnection(asyncio.Protocol):
                 waiter.result().close()
             raise
 
-    def tell(self, message: bytes, taker: Taker, write_batch: WriteBatch, *, method: str) -> None:
+    def send_nowait(self, message: bytes, taker: Taker, write_batch: WriteBatch, *, method: str) -> None:
         """Send a whole request; `taker` gets what comes of it. The way of `ask` without a task or a future."""
         self._expect(taker, method)
         write_batch.add(partial(self._depart, message))
 
     def begin(self, message: bytes, taker: Taker, listener: UploadListener, *, method: str) -> PushedUpload:
-        """As `tell`, with a request whose body has not come to its end: what is returned takes the rest."""
+        """As `send_nowait`, with a request whose body has not come to its end: what is returned takes the rest."""
         self._expect(taker, method)
         upload = self._upload = PushedUpload(self, listener)
         upload.paused = self._writing_paused  # by the request before: the transport does not say so again

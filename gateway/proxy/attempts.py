@@ -244,7 +244,7 @@ class Attempts:
             close = getattr(handed.outcome, "close", None)
             if close is not None:
                 close()
-            return None  # the new place is asked
+            return None  # the request goes to the new address
         self._sent_with = handed.opened
         return handed.outcome
 

@@ -140,7 +140,7 @@ class FastExchange:
             if self._upload.paused:  # by what has just been written, before there was an upload to pause
                 self._client.pause_upload()
         else:
-            self._connection.tell(message, self, self._write_batch, method=method)
+            self._connection.send_nowait(message, self, self._write_batch, method=method)
 
     # ── the rest of the request ─────────────────────────────────────────────────────────────────────────────────────
 

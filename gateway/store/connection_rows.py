@@ -159,7 +159,7 @@ def _after(cursor: str) -> ColumnElement[bool]:
     if created_at.tzinfo is None or type(row_id) is not int or not 0 <= row_id < 2**63:
         _refuse_cursor()
     table = connections.c
-    # The first condition says nothing new, but it is the one that lets the index skip to the place.
+    # The first condition is implied by the others; it lets the database skip to the place in the index.
     earlier = or_(table.created_at < created_at, table.id < row_id)
     return and_(table.created_at <= created_at, earlier)
 

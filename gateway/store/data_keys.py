@@ -46,7 +46,7 @@ class MissingKeys:
         self._pauses = Pauses()
         self._logged_at: dict[str, float] = {}  # data key id ▸ when (monotonic)
 
-    def tell(self, locked: Iterable[WrappedKey]) -> None:
+    def report(self, locked: Iterable[WrappedKey]) -> None:
         """Log which data keys do not open, since they are wrapped under master keys that are missing."""
         now = clock.monotonic()
         for one in locked:
@@ -187,14 +187,14 @@ class DataKeys:
         newest, missing = await self._load()
         if missing and await self._came(missing):
             newest, missing = await self._load()
-            self.missing.tell(missing)
+            self.missing.report(missing)
         return newest
 
     async def _came(self, missing: Sequence[WrappedKey]) -> bool:
         """Whether the configuration was read again meanwhile, so that it is worth while to look again."""
         came = await self.missing.asked_for({one.master_key_id for one in missing})
         if not came:
-            self.missing.tell(missing)
+            self.missing.report(missing)
         return came
 
     async def _load(self) -> tuple[dict[str, DataKey | None], list[WrappedKey]]:
@@ -238,7 +238,7 @@ class DataKeys:
         if any(self._vault.sealing_key(name) is None for name in names):
             await self._transactions.write(make)
             _, missing = await self._load()  # asks nobody: a reload that is requested makes environments itself
-            self.missing.tell(missing)
+            self.missing.report(missing)
 
     @property
     def enough(self) -> int:

@@ -69,7 +69,7 @@ class Outbox:
         override = row.webhook_url_override
         await self.add(db, ref, row.provider, event, facts, now=now, reason=reason, detail=detail, override=override)
 
-    async def tell(
+    async def add_failure(
         self,
         ref: ConnectionRef,
         provider: str,

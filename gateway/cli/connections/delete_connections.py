@@ -72,7 +72,7 @@ def delete(
             await each(refs, one, "deleting")
         finally:
             record.close()
-        return record.tell(as_json=as_json)
+        return record.print_result(as_json=as_json)
 
     run(file, work, as_json=as_json)
 
@@ -119,7 +119,7 @@ class Record:
         if self._out is not None:
             self._out.close()
 
-    def tell(self, *, as_json: bool) -> int:
+    def print_result(self, *, as_json: bool) -> int:
         """Print it; the exit code."""
         if as_json:
             counts = {"deleted": self.deleted, "not_found": self.missing, "tokens_that_may_live_on": self.alive}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # ── How an import ends on a terminal, and what is state_and_story before it begins.
 
 
-def tell_ahead(runtime: "Runtime", environment: str) -> None:
+def print_preview(runtime: "Runtime", environment: str) -> None:
     """What a test refresh does to the system that the tokens come from."""
     from gateway.moving.importer import rotating
 
@@ -41,7 +41,7 @@ def tell_ahead(runtime: "Runtime", environment: str) -> None:
     )
 
 
-def tell(intake: "Importer", *, as_json: bool) -> int:
+def print_result(intake: "Importer", *, as_json: bool) -> int:
     """Print what became of all; the exit code."""
     tally, dry = intake.tally, intake.wish.dry_run
     faults = [one for one in intake.made if one.fault]
@@ -337,9 +337,9 @@ def import_connections(
             intake.create_integrations, intake.test_refresh = create_integrations, test_refresh
             intake.refresh_rate = refresh_rate
             if test_refresh:
-                tell_ahead(runtime, name)
+                print_preview(runtime, name)
             await feed.into(intake)
-        return tell(intake, as_json=as_json)
+        return print_result(intake, as_json=as_json)
 
     run(file, work, as_json=as_json)
 

@@ -144,7 +144,7 @@ async def test_a_window_that_waits_gets_its_result(telling: RunningGateway) -> N
         outcome = Outcome(
             environment="dev", session_digest="s", integration_id="tracker", client_digest="window", at=clock.now()
         )
-        await outcomes.tell(outcome)
+        await outcomes.publish(outcome)
         assert await asyncio.wait_for(window.outcome, PATIENCE_S) == outcome
 
 

@@ -82,10 +82,10 @@ async def test_what_ended_by_a_refusal_is_settled_without_news(store: Store) -> 
 async def test_a_token_of_an_hour_is_not_announced_to_end_on_the_day_it_was_made(store: Store) -> None:
     store.outbox.targets_of = lambda _: ("https://app.test/events",)
     await put(store, 1, HOUR)
-    assert await store.expiring.tell("dev", 3, now=NOW, limit=9) == 0
+    assert await store.expiring.report("dev", 3, now=NOW, limit=9) == 0
     long = timedelta(days=60)
     await store.connections.put(new(ref(2), expires_at=NOW + long, life=Lifespan(NOW + long)), now=NOW)
-    assert await store.expiring.tell("dev", 14, now=NOW + timedelta(days=50), limit=9) == 1
+    assert await store.expiring.report("dev", 14, now=NOW + timedelta(days=50), limit=9) == 1
 
 
 @sqlite_only
