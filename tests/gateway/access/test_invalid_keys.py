@@ -6,7 +6,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway import clock
-from gateway.access.invalid_keys import MOST, MOST_CLIENTS, WINDOW_S, InvalidKeys
+from gateway.access.client_window import MOST_CLIENTS, WINDOW_S
+from gateway.access.invalid_keys import MOST, InvalidKeys
 from gateway.access.key_forms import mint
 from gateway.errors import Unauthorized
 from tests.fakes.gateways import SECRET_KEY, RunningGateway

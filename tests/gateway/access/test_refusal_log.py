@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.access.invalid_keys import MOST_CLIENTS, WINDOW_S
+from gateway.access.client_window import MOST_CLIENTS, WINDOW_S
 from gateway.access.refusal_log import MOST_LINES, RefusalLog
 from tests.fakes.clock import Clock
 
