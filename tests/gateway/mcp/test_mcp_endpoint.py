@@ -10,7 +10,7 @@ from pytest_aiohttp.plugin import AiohttpClient
 from gateway import create_app
 from gateway.config import parse
 from gateway.mcp import mcp_messages as mcp
-from gateway.mcp.provider_call import MOST_ANSWER
+from gateway.mcp.tool_provider_call import MOST_ANSWER
 from gateway.records.proxied_call import ExchangeRecord
 from tests.fakes.agents import CONNECT, Agents, text_of
 
