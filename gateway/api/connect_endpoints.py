@@ -166,7 +166,7 @@ Overrides = Annotated[dict[str, Override], Field(max_length=MOST_NAMED), SmallAs
 
 
 class NewSession(SessionOptions):
-    """`end_user` may be left out where `tags` tell whose connection it will be."""
+    """`end_user` may be left out where `tags` name the owner of the connection."""
 
     end_user: EndUserBody | None = None
     organization: OrganizationBody | None = None
@@ -179,7 +179,7 @@ class NewSession(SessionOptions):
     @model_validator(mode="after")
     def _somebody(self) -> "NewSession":
         if self.end_user is None and self.tags is None:
-            raise ValueError("end_user is missing; without it, give tags that tell whose connection it will be")
+            raise ValueError("end_user is missing; without it, give tags that name its owner")
         return self
 
 
@@ -292,7 +292,7 @@ def _fixed(body: NewSession | Reconnect) -> dict[str, Any]:
     }
 
 
-def shown(generation: Generation, token: str, session: ConnectSession) -> answers.ConnectSession:
+def shown(generation: Generation, token: str, session: ConnectSession) -> answers.ConnectSessionJson:
     """What its maker is given of a new session."""
     public_url = generation.public_url
     return {
@@ -349,7 +349,7 @@ def _check_integrations(
         raise InvalidRequest("invalid_body", issues[0].message, errors=issues)
 
 
-# ── What a connect session tells of itself: to the page that its end user has open, and to the back end that made it.
+# ── What a connect session returns: to the page that its end user has open, and to the back end that made it.
 
 LONGEST_WAIT_S: Final = 30
 MASK: Final = "********"

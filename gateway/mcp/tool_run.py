@@ -21,10 +21,10 @@ from gateway.mcp import mcp_messages as rpc
 from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.key_tools import KeyTools
 from gateway.mcp.mcp_messages import RpcError
-from gateway.mcp.provider_call import LONGEST_S, MOST_ANSWER, Held, Sent, proxied
 from gateway.mcp.refused_calls import RefusedCalls
 from gateway.mcp.tool_calls import ToolCall, UnfitArguments, chosen, of_api, of_rule
 from gateway.mcp.tool_list import RuleTool, below_base, found
+from gateway.mcp.tool_provider_call import LONGEST_S, MOST_ANSWER, Held, Sent, proxied
 from gateway.mcp.tool_results import CALL_AGAIN, failure, link_block, provider_result, text_block
 from gateway.mcp.whole_answers import WholeAnswers
 from gateway.middleware.error_shape import MARK

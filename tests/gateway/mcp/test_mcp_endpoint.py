@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
+from pytest_aiohttp.plugin import AiohttpClient
 
 from gateway import create_app
 from gateway.config import parse
 from gateway.mcp import mcp_messages as mcp
-from gateway.mcp.provider_call import MOST_ANSWER
+from gateway.mcp.tool_provider_call import MOST_ANSWER
 from gateway.records.proxied_call import ExchangeRecord
 from tests.fakes.agents import CONNECT, Agents, text_of
 
@@ -331,14 +331,14 @@ async def test_a_path_that_no_request_line_could_have_is_refused(door: Agents, p
     assert door.provider.calls == []
 
 
-async def test_a_plugin_below_a_prefix_has_the_door_as_well(door: Agents) -> None:
+async def test_a_plugin_below_a_prefix_has_the_door_as_well(door: Agents, aiohttp_client: AiohttpClient) -> None:
     key = await door.key(*RULES)
     host = web.Application()
     host.add_subapp("/gateway", create_app(parse(door.running.document, base=door.running.folder, environ={})))
-    async with TestClient(TestServer(host)) as client:
-        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "search_issues", "arguments": {}}}
-        async with client.post("/gateway/mcp", json=call, headers={"Authorization": f"Bearer {key}"}) as answer:
-            result = (await answer.json())["result"]
+    client = await aiohttp_client(host)
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "search_issues", "arguments": {}}}
+    async with client.post("/gateway/mcp", json=call, headers={"Authorization": f"Bearer {key}"}) as answer:
+        result = (await answer.json())["result"]
     assert result["structuredContent"]["path"] == "/base/v1/search"
 
 

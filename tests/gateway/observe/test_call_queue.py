@@ -377,22 +377,24 @@ async def test_what_could_not_be_stored_is_counted_with_what_comes_later(monkeyp
     now = datetime(2026, 1, 2, 3, 59, 59, tzinfo=UTC)
     monkeypatch.setattr(clock, "now", lambda: now)
     queue, uses = CallQueue(bound=1), Uses()
-    queue._use_sink = uses
+    writing = asyncio.create_task(queue.write_to(Kept(), 3600, uses=uses))
+    await asyncio.sleep(0)
     for _ in range(3):  # the queue drops two of the records, and no count
         queue.note(sent(key_id=7))
     uses.away = True
-    await queue._try_uses()
+    await queue.flush()
     now += timedelta(seconds=2)
-    queue._turn_hour()
+    await queue.flush()
     queue.note(sent(key_id=7, status=502))
     queue.note(sent(key_id=None))
     queue.note(sent(key_id=7, attempts=0))  # nothing was sent
     uses.away = False
-    await queue._try_uses()
+    await queue.flush()
     assert [(one.hour.hour, one.use.key_id, one.calls, one.failed) for one in uses.got] == [
         (3, 7, 3, 0),
         (4, 7, 1, 1),
         (4, 0, 1, 0),
     ]
-    await queue._try_uses()
+    await queue.flush()
     assert len(uses.got) == 3
+    writing.cancel()
