@@ -33,6 +33,21 @@ class Result(TypedDict):
     result: str
 
 
+class Readiness(TypedDict):
+    """A node that lacks nothing says its result alone."""
+
+    result: Literal["ok", "not ready"]
+    store: NotRequired[Literal["away", "damaged"]]
+    clock: NotRequired[Literal["off", "refused"]]
+    """How it differs from the database's: by seconds, or by so much that no token is refreshed."""
+    clock_offset_seconds: NotRequired[float]
+    """How far the database's is ahead."""
+    journal: NotRequired[Literal["unwritable"]]
+    """Replies of token endpoints cannot be journalled."""
+    failover: NotRequired[Literal["reconciling"]]
+    """No token is refreshed yet after a failover of the database."""
+
+
 AnyJson = TypeAliasType("AnyJson", Annotated[dict[str, Any], Field(description="A JSON object.")])
 
 

@@ -81,6 +81,9 @@ SITE_WIDE: Final = frozenset(
 FRONT_SERVER_PREFIXES: Final = ("x-accel-", "x-sendfile", "x-lighttpd-", "x-litespeed-", "x-reproxy-")
 """Orders to the web server in front of us, such as nginx's ``X-Accel-Redirect``; a provider must not give them."""
 
+RANGES: Final = ("Range", "If-Range")
+"""Ask for a part of a body, which is no JSON; dropped where the gateway has to read the whole."""
+
 SNIFFING: Final = "x-content-type-options"
 """Replaced by ours on every answer of a provider: `browser`."""
 

@@ -354,7 +354,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("*", "/c/{capability}/mcp", "Send such a message by a capability address", AGENTS, errors=(*PROXIED, "unknown_account", "forbidden", "too_many_request"), who="open", content="*/*", more="`POST` alone. Where the provider is an MCP server itself, any method goes to it."),
 
     Operation("GET", "/health", "Whether the process lives", HEALTH, answers.Result, who="open"),
-    Operation("GET", "/ready", "Whether it serves", HEALTH, answers.Result, who="open", errors=(), more="503 with the same shape before it does, and from the moment a stop begins."),
+    Operation("GET", "/ready", "Whether it serves", HEALTH, answers.Readiness, who="open", errors=(), more="503 with the same shape before it does, and from the moment a stop begins."),
     Operation("GET", "/openapi.json", "This description", HEALTH, answers.AnyJson, answer_example={"openapi": "3.1.0", "info": {"title": "Integration gateway"}, "paths": {}}, who="open"),
     Operation("GET", "/docs", "The same as a page", HEALTH, who="open", content=HTML),
     Operation("GET", "/console", "The console, for operators", HEALTH, who="open", errors=("not_found",), status=303, content=HTML),
