@@ -37,7 +37,7 @@ async def reconcile(store: Store) -> None:
 async def _restore_claims(store: Store) -> None:
     for owner, claim in list(store.failover.claims.items()):
         await _restore_claim(store, owner, claim)
-    while await _restore_recorded(store) and store.failover.pending_s < decision.SILENT_S:
+    while await _restore_recorded(store) and 0 < store.failover.pending_s < decision.SILENT_S:
         await clock.sleep(LOOK_AGAIN_S)
 
 
@@ -63,7 +63,8 @@ async def _restore_recorded(store: Store) -> bool:
         if row is None or row.uid != uid:
             continue
         early = early or version > row.version
-        if version == row.version and (uid, version) not in ours and await _is_lost(store, row, answered):
+        lost = version == row.version and (uid, version) not in ours and await _is_lost(store, row, answered)
+        if lost and await _is_open(store, uid, version):
             owner = await store.holders.new_owner()
             await _claimed(store, row, owner, timedelta(0))
     return early
@@ -74,6 +75,11 @@ async def _is_lost(store: Store, row: Connection, answered: bool) -> bool:
     if row.failure is not None and row.failure.final:
         return False
     return row.intent is None or (answered and await store.holders.of(row.lease) not in HERE)
+
+
+async def _is_open(store: Store, uid: str, version: int) -> bool:
+    """Whether it is recorded still, now that the row was read: a process that was refused releases its record first."""
+    return any((row, of) == (uid, version) for _, row, of, _ in await store.journal.calls())
 
 
 async def _claimed(store: Store, row: Connection, owner: str, ttl: timedelta) -> bool:
