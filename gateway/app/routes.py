@@ -95,7 +95,7 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/console/sign-in/oidc", OPEN(lazy_console.to_identity_provider)),
     ("GET", "/console/callback", OPEN(lazy_console.from_identity_provider)),
     ("POST", "/console/sign-out", OPEN(lazy_console.sign_out)),
-    ("GET", "/console/console.css", OPEN(lazy_console.style)),
+    ("GET", "/console/assets/{name}", OPEN(lazy_console.asset)),
     ("GET", "/console/{tail:.+}", OPEN(lazy_console.view)),
     ("POST", "/console/{tail:.+}", OPEN(lazy_console.act)),
     ("GET", "/providers", SHOWN(providers.list_providers)),

@@ -360,7 +360,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("GET", "/console/sign-in/oidc", "On to the identity provider", HEALTH, who="open", errors=("not_found",), status=303, content=HTML, internal=True),
     Operation("GET", "/console/callback", "Back from it, with a session", HEALTH, who="open", errors=("not_found",), status=303, content=HTML, internal=True),
     Operation("POST", "/console/sign-out", "The end of a session at the console", HEALTH, who="open", errors=("not_found",), status=303, content=HTML, internal=True),
-    Operation("GET", "/console/console.css", "Its style", HEALTH, who="open", errors=("not_found",), content="text/css", internal=True),
+    Operation("GET", "/console/assets/{name}", "Its style, script and icon", HEALTH, who="open", errors=("not_found",), content="*/*", internal=True),
     Operation("GET", "/providers/{provider}/guide", "How to set a provider up, as a page", PROVIDERS, who="open", content=HTML, errors=("not_found",)),
     Operation("GET", "/guides", "The catalog as a page, with a guide for each provider", PROVIDERS, query=(FIND[0], FIND[1], CURSOR), who="open", content=HTML),
     Operation("GET", "/images/template-logos/{name}.svg", "A neutral logo", PROVIDERS, who="open", content="image/svg+xml", errors=("not_found",), internal=True),
