@@ -9,8 +9,7 @@
     failure_causes                what a failure means and what helps, by its reason
     provider_views                calls and failures of each provider, and open circuit breakers
     connection_views              connections and one of them: its story, refresh, reconnect link, delete
-    call_views                    the call log, and one request with all that happened under it
-    dry_run_act                   a call once more, as a dry run
+    call_views, dry_run_act       the call log, one request with all that happened under it, and a call again as a dry run
     key_views, event_views        keys and what they may do, revoke; deliveries and sending again
     incident_views, incident_report   what an integration or a key did within a time span; revokes and deletes
     asked_query                   the parameters of a page's address
