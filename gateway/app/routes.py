@@ -96,6 +96,7 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/console/callback", OPEN(lazy_console.from_identity_provider)),
     ("POST", "/console/sign-out", OPEN(lazy_console.sign_out)),
     ("GET", "/console/assets/{name}", OPEN(lazy_console.asset)),
+    ("GET", "/console/logos/{name}.svg", OPEN(lazy_console.logo)),
     ("GET", "/console/{tail:.+}", OPEN(lazy_console.view)),
     ("POST", "/console/{tail:.+}", OPEN(lazy_console.act)),
     ("GET", "/providers", SHOWN(providers.list_providers)),

@@ -21,6 +21,7 @@ from gateway.config import LiveConfig
 from gateway.connections.cache_entries import CacheEntries, Kept
 from gateway.connections.change_feed import ChangeFeed, Follower
 from gateway.connections.opened import Opened, ready
+from gateway.connections.refused_scopes import ScopeRefusals
 from gateway.connections.rejected_credentials import Refusals, Rejections
 from gateway.errors import GatewayError, InvalidRequest, NotFound, ReconnectNeeded, Unavailable
 from gateway.generation import Current, Generation
@@ -129,6 +130,7 @@ class ConnectionCache:
         self.provider_at: dict[str, str] = {}
         self.refusals = Refusals(store, refresher, self)
         self.rejections = Rejections(store, refresher.metrics, self.replace, self._leave_fast_path)
+        self.scope_refusals = ScopeRefusals(store, self.replace)
         current.follow(self._replaced)
 
     @property

@@ -18,12 +18,13 @@ from gateway.console.failure_causes import cause_of
 from gateway.errors import InvalidRequest, NotFound
 from gateway.records.operation import KINDS, OperationFilter, StoredOperation, status_range
 from gateway.runtime import RUNTIME, generation_of
+from gateway.text import whole_number
 
 ROWS: Final = 50
 LIVE_S: Final = 2
 FIELDS: Final = (
     *("since", "until", "kind", "integration", "connection", "end_user", "key", "status"),
-    *("failed", "code", "path", "text", "request", "trace", "before", "live", "seen"),
+    *("failed", "code", "path", "text", "tool", "request", "trace", "before", "live", "seen"),
 )
 NEWEST: Final = (1 << 63) - 1
 ANY_TIME_APART: Final = timedelta(hours=1)
@@ -86,6 +87,7 @@ async def _wanted(request: web.Request, environment: str, asked: dict[str, str])
         error_code=asked["code"] or None,
         path=asked["path"] or None,
         text=asked["text"] or None,
+        tool=asked["tool"] or None,
         request_id=asked["request"] or None,
         trace_id=asked["trace"] or None,
         before=asked_number(asked, "before"),
@@ -101,10 +103,11 @@ async def _wanted(request: web.Request, environment: str, asked: dict[str, str])
 
 async def operation_of(request: web.Request, environment: str, text: str) -> StoredOperation:
     """The one of this id. Raises NotFound."""
-    if not (text.isascii() and text.isdigit() and 0 < len(text) < 19):
+    id_ = whole_number(text)
+    if id_ is None:
         raise NotFound("not_found", "An operation's id is a whole number.")
     log = request.app[RUNTIME].store.call_log
-    found = await log.find(OperationFilter(environment, before=int(text) + 1, after=int(text) - 1, limit=1))
+    found = await log.find(OperationFilter(environment, before=id_ + 1, after=id_ - 1, limit=1))
     if not found.operations:
         raise NotFound("not_found", f"The call log has no operation {text} any more, or never had one.")
     return found.operations[0]

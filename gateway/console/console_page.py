@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from aiohttp import hdrs, web
 
 from gateway import clock, resources
+from gateway.api import providers
 from gateway.console.lazy_console import OWN_PORT
 from gateway.errors import NotFound
 from gateway.pages.frame import File, file_answer, read_file
@@ -163,3 +164,9 @@ def asset(request: web.Request) -> web.Response:
     if name not in ASSETS:
         raise NotFound("not_found", "There is no such file.")
     return file_answer(request, _read_asset(name), ASSETS[name][1])
+
+
+async def logo(request: web.Request) -> web.Response:
+    """GET /console/logos/{name}.svg: of a provider, from the console's own origin, which may differ. Raises NotFound."""
+    check_enabled(request)
+    return await providers.logo(request)

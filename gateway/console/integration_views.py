@@ -60,6 +60,7 @@ def _shown(generation: Generation, one: Integration) -> dict[str, Any]:
         "trust": TRUST.get(provider.trust() or "", "not known") if provider else None,
         "evidence": in_words(provider.evidence) if provider else [],
         "faults": [],
+        "logo": f"{generation.config.console_url}/console/logos/{one.provider}.svg" if provider else None,
         "guide": f"{generation.public_url}/providers/{one.provider}/guide" if provider else None,
     }
     if provider is None:

@@ -62,6 +62,12 @@ async def asset(request: web.Request) -> web.StreamResponse:
     return console_page.asset(request)
 
 
+async def logo(request: web.Request) -> web.StreamResponse:
+    from gateway.console import console_page
+
+    return await console_page.logo(request)
+
+
 async def view(request: web.Request) -> web.StreamResponse:
     from gateway.console import view_table
 

@@ -196,7 +196,7 @@ async def _slices(db: AsyncConnection, day: date, wanted: OperationFilter) -> li
         return []
     low = max(ends[0], 0 if wanted.after is None else wanted.after + 1)
     high = ends[1] if wanted.before is None else min(ends[1], wanted.before - 1)
-    if wanted.text is None and wanted.path is None:
+    if wanted.text is None and wanted.path is None and wanted.tool is None:
         return [(low, high)] if low <= high else []
     return [(max(low, top - SLICE + 1), top) for top in range(high, low - 1, -SLICE)]
 
@@ -280,6 +280,7 @@ def _conditions(wanted: OperationFilter, since: datetime) -> tuple[str, dict[str
         ("request_id", "request_id = :request_id", wanted.request_id),
         ("trace_id", "trace_id = :trace_id", wanted.trace_id),
         ("path", "starts_with(path, :path)", wanted.path),
+        ("tool", "detail IS NOT NULL AND CAST(detail AS jsonb) ->> 'tool' = :tool", wanted.tool),
         (
             "words",
             "strpos(lower(concat_ws(' ', path, error_code, detail)), :words) > 0",

@@ -57,5 +57,7 @@ async def test_the_console_answers_on_its_own_port_and_nothing_else_does(tmp_pat
         assert status == 200
         assert f"{url}/console/assets/console.css" in text
         assert public not in text
+        status, text, _ = await asked(http, f"{url}/console/logos/up.svg")
+        assert (status, "<svg" in text) == (200, True)
         status, text, _ = await asked(http, f"{public}/", headers={"Accept": "text/html"})
         assert f'href="{url}/console"' in text

@@ -10,9 +10,11 @@ import pytest
 
 from gateway.integrations.client_mistakes import client_mistakes
 from gateway.records.audit import AuditFilter
+from gateway.records.connection import RefusedScopes
 from gateway.records.integration import Integration
 from gateway.records.operation import Operation
 from gateway.secret import Secret
+from gateway.store import ListFilter
 from tests.fakes.console import at_console, form_in
 from tests.fakes.gateways import SECRET_KEY, RunningGateway
 from tests.fakes.processes import ROOT
@@ -347,3 +349,15 @@ def test_htmx_is_the_file_that_npm_has() -> None:
     assert sha256(file.read_bytes()).hexdigest() == "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717"
     assert 'version:"2.0.11"' in file.read_text()
     assert "(2.0.11," in (ROOT / "docs" / "adr" / "0052-a-console-of-pages.md").read_text()
+
+
+async def test_connections_that_lack_scopes_are_found(running: RunningGateway, tracker: Tracker) -> None:
+    for name in ("c1", "c2"):
+        await running.imported(tracker.grant(), name)
+    store = running.runtime.store
+    row = (await store.connections.list("dev", ListFilter(connection_id="c2")))[0]
+    await store.rejections.note_scopes(row, RefusedScopes(("admin",), datetime.now(UTC), "/x"))
+    async with at_console(running) as console:
+        found = await console.data("/dev/connections.json?scopes=1")
+        assert [one["connection_id"] for one in found["connections"]] == ["c2"]
+        assert "admin" in await console.page("/dev/connection?integration=tracker&id=c2")
