@@ -44,6 +44,8 @@ class Readiness(TypedDict):
     """How far the database's is ahead."""
     journal: NotRequired[Literal["unwritable"]]
     """Replies of token endpoints cannot be journalled."""
+    failover: NotRequired[Literal["reconciling"]]
+    """No token is refreshed yet after a failover of the database."""
 
 
 AnyJson = TypeAliasType("AnyJson", Annotated[dict[str, Any], Field(description="A JSON object.")])

@@ -30,7 +30,8 @@ async def ready(request: web.Request) -> web.Response:
     as ``"store": "damaged"`` in the same way: what can still be read is served. A clock that differs from the database's
     by seconds is shown as ``"clock": "off"``, and by so much that this node refreshes no token as ``"clock": "refused"``,
     which with ``store=required`` is a 503 too; ``clock_offset_seconds`` is how far the database's is ahead.
-    ``"journal": "unwritable"`` where token endpoints' replies cannot be journalled; the status stays. The body is that of
+    ``"journal": "unwritable"`` where token endpoints' replies cannot be journalled, and ``"failover": "reconciling"`` while
+    no token is refreshed after a failover of the database (ADR 64); the status stays. The body is that of
     docs/compatibility.md#requests; ``Gateway-Error`` tells this 503 from one of whatever stands before us.
     """
     status, body = await readiness(request.app[RUNTIME], required=request.query.get("store") == "required")
@@ -56,6 +57,8 @@ async def readiness(runtime: Runtime, *, required: bool) -> tuple[int, answers.R
         body["clock_offset_seconds"] = round(offset.seconds, 3)
     if runtime.serving and not runtime.journal_writable:
         body["journal"] = "unwritable"
+    if runtime.serving and runtime.store.failover.pending:
+        body["failover"] = "reconciling"
     return (200 if serves else 503), body
 
 

@@ -69,6 +69,7 @@ REVISIONS: Final = (
     "0016",
     "0017",
     "0018",
+    "0019",
 )  # oldest first; the last is the one this version needs
 
 VERSION_TABLE: Final = "alembic_version"

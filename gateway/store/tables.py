@@ -546,3 +546,13 @@ timelines = Table(
     Column("timeline", Text, primary_key=True),
     Column("since", UtcTime, nullable=False),
 )
+
+# PostgreSQL only: each process that may have newer tokens than a database that failed over, when it last said that it lives,
+# and the timeline by which it has written back what it had.
+processes = Table(
+    "processes",
+    metadata,
+    Column("process", Text, primary_key=True),
+    Column("beat_at", UtcTime, nullable=False),
+    Column("timeline", Text),
+)

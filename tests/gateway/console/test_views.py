@@ -91,8 +91,9 @@ async def test_one_call_with_all_that_happened_under_it(running: RunningGateway)
 
 
 @pytest.mark.parametrize("query", ["since=x", "status=9xx", "key=x", "before=-1", "kind=dance", "text=x"])
-async def test_a_wrong_filter_is_named(running: RunningGateway, query: str) -> None:
-    async with at_console(running) as console:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_wrong_filter_is_named(shared: RunningGateway, query: str) -> None:
+    async with at_console(shared) as console:
         assert f"'{query.partition('=')[0]}' " in await console.page(f"/dev/calls?{query}", expect=400)
 
 
@@ -160,8 +161,9 @@ async def test_keys_stand_under_their_makers_and_can_be_asked_and_revoked(runnin
 @pytest.mark.parametrize(
     "path", ["/nowhere", "/dev/nothing", "/dev/connection?integration=tracker&id=no", "/dev/key?id=x"]
 )
-async def test_what_is_not_there_is_said_on_a_page(running: RunningGateway, path: str) -> None:
-    async with at_console(running) as console:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_what_is_not_there_is_said_on_a_page(shared: RunningGateway, path: str) -> None:
+    async with at_console(shared) as console:
         assert "There is no such page" in await console.page(path, expect=404)
 
 
