@@ -39,11 +39,14 @@ class ToolCall:
     integrations: tuple[str, ...] | None
     select: str | None
     max_bytes: int
+    cursor: str | None = None
 
 
 def of_rule(tool: RuleTool, arguments: Mapping[str, Any]) -> ToolCall:
     """Raises UnfitArguments."""
     allowed = {one.name for one in tool.arguments} | _COMMON | {"query", "method"}
+    if tool.pages:
+        allowed |= {"cursor"}
     _no_others(arguments, allowed | (_WITH_BODY if not set(tool.methods) <= BODILESS else set()))
     method = arguments.get("method", tool.methods[0] if len(tool.methods) == 1 else None)
     if method not in tool.methods:
@@ -101,7 +104,10 @@ def _call(method: str, path: str, arguments: Mapping[str, Any], integrations: tu
     max_bytes = arguments.get("max_bytes", USUAL_BYTES)
     if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or not 100 <= max_bytes <= MOST_BYTES:
         raise UnfitArguments(f"'max_bytes' must be a whole number from 100 to {MOST_BYTES}.")
-    return ToolCall(method, target, body, content_type, connection, integrations, select or None, max_bytes)
+    cursor = arguments.get("cursor") or None
+    if cursor is not None and not isinstance(cursor, str):
+        raise UnfitArguments("'cursor' must be a text, as the page before gave it.")
+    return ToolCall(method, target, body, content_type, connection, integrations, select or None, max_bytes, cursor)
 
 
 def _query(given: Any) -> str:
