@@ -130,13 +130,16 @@ class KeyTools:
                     found[f"{one}/{connection}"] = None
         return list(found)
 
-    async def candidates(self) -> list[str] | None:
-        """Those that a call may go to; None where the key names none and may not list them."""
-        named = self.named()
-        if named is not None and (not self._asked.policy.of_tags or len(named) == 1):
-            return named
-        if not self._asked.policy.allows(LIST_SCOPE):
-            return named
-        wanted = ListFilter(within=self._asked.policy.limits, limit=MOST_CANDIDATES)
+    async def candidates(self, *, labelled: bool) -> dict[str, str] | None:
+        """Those that a call may go to, in order; None where the key names none and may not list them. `labelled`: each with
+        what its provider calls the account, where the key may list connections."""
+        named, policy = self.named(), self._asked.policy
+        may_list = policy.allows(LIST_SCOPE)
+        if named is not None and (not may_list or len(named) == 1 or not (labelled or policy.of_tags)):
+            return dict.fromkeys(named, "")
+        if not may_list:
+            return None
+        wanted = ListFilter(within=policy.limits, limit=MOST_CANDIDATES)
         rows = await self._asked.runtime.store.connections.list(self._asked.environment, wanted)
-        return [f"{row.ref.integration_id}/{row.ref.connection_id}" for row in rows]
+        found = {f"{row.ref.integration_id}/{row.ref.connection_id}": row.account.label or "" for row in rows}
+        return found if named is None or policy.of_tags else {one: found.get(one, "") for one in named}

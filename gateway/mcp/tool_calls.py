@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
@@ -13,6 +13,7 @@ LONGEST_TARGET: Final = 8190  # as of a request line
 USUAL_BYTES: Final = 20_000
 MOST_BYTES: Final = 1 << 20
 LONGEST_SELECT: Final = 512
+LONGEST_LABEL: Final = 100
 _METHOD: Final = re.compile(r"[A-Z]{1,16}(?:-[A-Z]{1,16})?")
 _TARGET: Final = re.compile(r"(?:[/?][!\"$-\[\]-~]*)?")
 _PATH_SAFE: Final = "!$&'()*+,:=@"  # RFC 3986 §3.3, without ``;``, which readers take apart
@@ -144,9 +145,9 @@ def _body(arguments: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(), "application/json"
 
 
-def chosen(call: ToolCall, candidates: Sequence[str] | None) -> str:
-    """The connection of a call, ``INTEGRATION/CONNECTION``; `candidates`: those that the key may use, None where it is not
-    known. Never a guess: raises UnfitArguments where there is more than one and none is named."""
+def chosen(call: ToolCall, candidates: Mapping[str, str] | None) -> str:
+    """The connection of a call, ``INTEGRATION/CONNECTION``; `candidates`: those that the key may use, with the account of each,
+    None where it is not known. Never a guess: raises UnfitArguments where there is more than one and none is named."""
     fitting = [
         one for one in candidates or () if call.integrations is None or one.partition("/")[0] in call.integrations
     ]
@@ -158,7 +159,10 @@ def chosen(call: ToolCall, candidates: Sequence[str] | None) -> str:
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise UnfitArguments(f"Say which 'connection': {', '.join(fitting[:50])}.")
+        named = [
+            f"{one} ({candidates[one][:LONGEST_LABEL]})" if candidates and candidates[one] else one for one in fitting
+        ]
+        raise UnfitArguments(f"Say which 'connection': {', '.join(named[:50])}.")
     if candidates is None:
         raise UnfitArguments(
             "Say which 'connection': INTEGRATION/CONNECTION. This key names none, and may not list them: that takes the scope "

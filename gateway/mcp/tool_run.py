@@ -65,7 +65,7 @@ class ToolRun:
         try:
             call = of_api(arguments) if tool is None else of_rule(tool, arguments)
             select = None if call.select is None else parsed(call.select)
-            connection = chosen(call, await self._tools.candidates())
+            connection = chosen(call, await self._tools.candidates(labelled=call.connection is None))
             if tool is not None:
                 call = await self._placed(tool, call, arguments, connection)
         except (UnfitArguments, UnfitExpression) as fault:
