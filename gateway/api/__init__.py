@@ -13,7 +13,7 @@
     keys, environment, providers        keys; variables and the signing key; the catalog and its logos
     provider_operations                 what a provider's API can do
     agent_sessions                      `POST /sessions`: a key for one tenant's connections, as Nango's clients ask for it
-    logs, audit                         `GET /logs`; `GET /audit` and `GET /audit/uses`
+    logs_endpoints, audit_endpoints     `GET /logs`; `GET /audit` and `GET /audit/uses`
     webhooks, health                    providers' webhooks; `/health` and `/ready`
 
 Always true: all faults of a request are reported at once; unknown members are refused; the shapes are those of

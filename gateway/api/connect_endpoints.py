@@ -161,7 +161,7 @@ Overrides = Annotated[dict[str, Override], Field(max_length=MOST_NAMED), SmallAs
 
 
 class NewSession(SessionOptions):
-    """`end_user` may be left out where `tags` tell whose connection it will be."""
+    """`end_user` may be left out where `tags` name the owner of the connection."""
 
     end_user: EndUserBody | None = None
     organization: OrganizationBody | None = None
@@ -174,7 +174,7 @@ class NewSession(SessionOptions):
     @model_validator(mode="after")
     def _somebody(self) -> "NewSession":
         if self.end_user is None and self.tags is None:
-            raise ValueError("end_user is missing; without it, give tags that tell whose connection it will be")
+            raise ValueError("end_user is missing; without it, give tags that name its owner")
         return self
 
 
@@ -287,7 +287,7 @@ def _fixed(body: NewSession | Reconnect) -> dict[str, Any]:
     }
 
 
-def shown(generation: Generation, token: str, session: ConnectSession) -> answers.ConnectSession:
+def shown(generation: Generation, token: str, session: ConnectSession) -> answers.ConnectSessionJson:
     """What its maker is given of a new session."""
     public_url = generation.public_url
     return {

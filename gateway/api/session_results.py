@@ -1,4 +1,4 @@
-"""What a connect session tells of itself: to the page that its end user has open, and to the back end that made it."""
+"""What a connect session returns: to the page that its end user has open, and to the back end that made it."""
 
 import asyncio
 import re

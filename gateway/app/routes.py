@@ -7,7 +7,7 @@ from aiohttp import hdrs, web
 
 from gateway.api import (
     agent_sessions,
-    audit,
+    audit_endpoints,
     client_metadata,
     connect_endpoints,
     connect_socket,
@@ -17,7 +17,7 @@ from gateway.api import (
     health,
     integrations,
     keys,
-    logs,
+    logs_endpoints,
     provider_operations,
     providers,
     session_results,
@@ -57,7 +57,7 @@ REST: Final = r"{path:(?s:.*)}"
 async def options(request: web.Request) -> web.Response:
     """``OPTIONS`` on our own API: 204 with Allow (RFC 9110 §9.3.7). A browser's preflight is answered before this.
 
-    No key is asked for, since it shows nothing that docs/http-api.md does not.
+    No key is needed, since it shows nothing that docs/http-api.md does not.
     """
     resource = request.match_info.route.resource
     methods = [] if resource is None else sorted({route.method for route in resource})
@@ -96,7 +96,8 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/console/sign-in/oidc", OPEN(lazy_console.to_identity_provider)),
     ("GET", "/console/callback", OPEN(lazy_console.from_identity_provider)),
     ("POST", "/console/sign-out", OPEN(lazy_console.sign_out)),
-    ("GET", "/console/console.css", OPEN(lazy_console.style)),
+    ("GET", "/console/assets/{name}", OPEN(lazy_console.asset)),
+    ("GET", "/console/logos/{name}.svg", OPEN(lazy_console.logo)),
     ("GET", "/console/{tail:.+}", OPEN(lazy_console.view)),
     ("POST", "/console/{tail:.+}", OPEN(lazy_console.act)),
     ("GET", "/providers", SHOWN(providers.list_providers)),
@@ -154,11 +155,11 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("OPTIONS", f"/connection/{ID}", CALLED(options)),
     ("GET", "/environment-variables", API(environment.list_variables)),
     ("OPTIONS", "/environment-variables", CALLED(options)),
-    ("GET", "/logs", API(logs.list_operations)),
+    ("GET", "/logs", API(logs_endpoints.list_operations)),
     ("OPTIONS", "/logs", CALLED(options)),
-    ("GET", "/audit", API(audit.list_records)),
+    ("GET", "/audit", API(audit_endpoints.list_records)),
     ("OPTIONS", "/audit", CALLED(options)),
-    ("GET", "/audit/uses", API(audit.list_uses)),
+    ("GET", "/audit/uses", API(audit_endpoints.list_uses)),
     ("OPTIONS", "/audit/uses", CALLED(options)),
     ("GET", "/environment/api-keys", API(keys.list_keys)),
     ("POST", "/environment/api-keys", API(keys.create_key)),
