@@ -12,7 +12,7 @@ import pytest
 
 from gateway.api import answers
 from gateway.app.routes import ROUTES
-from gateway.openapi.operations import OPERATIONS, Operation
+from gateway.openapi.operations import OPERATIONS, Endpoint
 from tests.gateway.openapi.test_openapi_document import plain
 
 HANDLERS: Final = {(method, plain(path)): handler for method, path, handler in ROUTES}
@@ -47,13 +47,13 @@ def shapes_named(code: Any, seen: set[Any]) -> Iterator[str]:
             yield from shapes_named(named, seen)
 
 
-def described() -> list[Operation]:
+def described() -> list[Endpoint]:
     return [
         one for one in OPERATIONS if one.answer is not None and one.answer not in FREE and one.path not in ELSEWHERE
     ]
 
 
 @pytest.mark.parametrize("one", described(), ids=lambda one: one.id)
-def test_a_handler_names_the_shape_that_is_documented(one: Operation) -> None:
+def test_a_handler_names_the_shape_that_is_documented(one: Endpoint) -> None:
     named = set(shapes_named(HANDLERS[one.method, one.path], set()))
     assert SHAPES[id(one.answer)] in named, f"documented is {one.answer}; the handler names {sorted(named)}"
