@@ -138,13 +138,13 @@ class _Page:
 
     def answer(self, *, goes_on: bool, cursor: str | None = None) -> web.Response:
         """`cursor`: where it goes on, if not behind the last row."""
-        # The shape is answers.ConnectionList, put together of rows that are JSON already.
-        end = b"]"
         if cursor is None and self._last is not None:
             cursor = cursor_after(self._last)
+        around: answers.ConnectionList = {"connections": []}
         if goes_on and cursor is not None:
-            end += b', "next_cursor": ' + json.dumps(cursor).encode()
-        body = b'{"connections": [' + b", ".join(self._rows) + end + b"}"
+            around["next_cursor"] = cursor
+        before, after = json.dumps(around).encode().split(b"[]", 1)  # the rows are JSON already
+        body = before + b"[" + b", ".join(self._rows) + b"]" + after
         return web.Response(body=body, content_type="application/json", charset="utf-8")
 
 

@@ -57,6 +57,15 @@ class Line:
         return not (self.running or self.urgent or self.behind)
 
 
+def pause_s(waiting: int, left_s: float, pace_s: float) -> float:
+    """How long to wait before the next background refresh, where `waiting` of them are queued.
+
+    `left_s`: until the last token in the queue expires. A token that has expired already is no reason to hurry.
+    """
+    in_time_s = left_s * PART / waiting
+    return max(min(pace_s, in_time_s), min(pace_s, HURRY_S)) if in_time_s > 0 else pace_s
+
+
 class RefreshQueue:
     """One line an integration; the pace is of all together."""
 
@@ -100,8 +109,13 @@ class RefreshQueue:
         if line.idle:
             self._lines.pop(ref[:2], None)
 
+    @property
+    def idle(self) -> bool:
+        """Nothing runs and nothing waits."""
+        return not self._lines
+
     def close(self) -> None:
-        """Send those home whose turn has not come and for whom nobody waits: they have begun nothing."""
+        """Cancel the background refreshes in the queue: they have not started, and no call waits for them."""
         self._closed = True
         for line in self._lines.values():
             for turn in line.behind.values():
@@ -118,15 +132,10 @@ class RefreshQueue:
                     line.paced = True
                     asyncio.get_running_loop().call_later(self._next_behind - now, self._go_on, line)
                 return
-            self._next_behind = now + self._pause_s(line, now)
+            waiting = sum(len(one.behind) for one in self._lines.values())
+            last = next(reversed(line.behind.values()))
+            self._next_behind = now + pause_s(waiting, last.ends_at - now, self._pace_s)
             line.running_behind.add(self._begin(line, line.behind))
-
-    def _pause_s(self, line: Line, now: float) -> float:
-        """Until the next one that nobody waits for. What has ended already is no reason to hurry: nothing is saved by it."""
-        last = next(reversed(line.behind.values()))
-        waiting = sum(len(one.behind) for one in self._lines.values())
-        in_time_s = (last.ends_at - now) * PART / waiting
-        return max(min(self._pace_s, in_time_s), min(self._pace_s, HURRY_S)) if in_time_s > 0 else self._pace_s
 
     def _go_on(self, line: Line) -> None:
         line.paced = False

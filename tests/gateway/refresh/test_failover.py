@@ -187,7 +187,7 @@ async def test_a_row_that_is_older_than_in_memory_is_noticed_without_a_failover(
     await running.imported(tracker.grant())
     assert await called(running, "c1") == 200
     store = running.runtime.store
-    async with store._transactions.read() as db:
+    async with store.transactions.read() as db:
         former = dict((await db.execute(select(connections))).mappings().one())
     assert "error" not in await refreshed(running, "c1")
 
@@ -195,7 +195,7 @@ async def test_a_row_that_is_older_than_in_memory_is_noticed_without_a_failover(
         await db.execute(update(connections).values(former))
         await note_change(db, REF, clock.now())
 
-    await store._transactions.write(put_back)
+    await store.transactions.write(put_back)
     async with asyncio.timeout(PATIENCE_S):
         while not running.runtime.live.written_back:
             await asyncio.sleep(0.02)

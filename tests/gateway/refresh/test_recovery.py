@@ -74,7 +74,7 @@ class Killed:
 
     def rotated(self, tracker: Tracker) -> dict[str, Any]:
         """The credential that the provider gave it."""
-        answer: Any = tracker._refreshed(self.store.open(self.row.credential)["refresh_token"])
+        answer: Any = tracker.refreshed(self.store.open(self.row.credential)["refresh_token"])
         shown = json.loads(answer.body)
         return {"type": "OAUTH2", "access_token": shown["access_token"], "refresh_token": shown["refresh_token"]}
 
@@ -90,9 +90,9 @@ class Killed:
 
     def dies(self) -> None:
         """As the system does it: its lock goes, its file stays."""
-        marker = self.store.journal._marker
+        marker = self.store.journal.marker
         assert marker is not None
-        marker._close()
+        marker.release()
 
 
 @pytest.fixture
