@@ -427,12 +427,16 @@ class ConnectionCache:
             raise first
 
     async def _refresh_entry(self, ref: ConnectionRef, kept: Kept) -> None:
+        known = kept.connection
         row = await self._store.connections.get(ref)
+        now = self._kept.get(ref) or kept
         if row is None:
             self.forget(ref)
-        elif row.uid == kept.connection.uid and row.version < kept.connection.version:
+        elif row.uid == known.uid and row.version < known.version:
             raise ChangesMissed  # the database has lost what it had committed
-        elif row.mark != kept.connection.mark:
+        elif row.uid == now.connection.uid and row.version < now.connection.version:
+            return  # it was refreshed here while that was read
+        elif row.mark != now.connection.mark:
             self._put(Kept(row, used_at=kept.used_at))
 
     async def refresh_integration(self, ref: ConnectionRef) -> None:

@@ -235,3 +235,26 @@ async def test_a_token_that_no_call_has_used_is_written_back_if_it_was_refreshed
     assert {one.ref.connection_id for one in running.runtime.refresher.recent} == {"c1", "c2"}
     monkeypatch.setattr("gateway.refresh.refresher.RECENT_S", -1.0)
     assert running.runtime.refresher.recent == []
+
+
+async def test_a_row_that_was_read_just_before_a_refresh_is_no_sign_of_lost_commits(
+    running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await running.imported(tracker.grant())
+    assert await called(running, "c1") == 200
+    store, live = running.runtime.store, running.runtime.live
+    read, kept = store.connections.get, live._kept.get(REF)
+    assert kept is not None
+    before = await read(REF)
+
+    async def slow(_ref: ConnectionRef) -> Any:
+        monkeypatch.setattr(store.connections, "get", read)
+        await running.runtime.refresher.refreshed(kept.connection, force=True)
+        live.replace(running.runtime.refresher.recent[-1])
+        return before
+
+    monkeypatch.setattr(store.connections, "get", slow)
+    await live._refresh_entry(REF, kept)
+    now = live._kept.get(REF)
+    assert now is not None
+    assert now.connection.version == 2
