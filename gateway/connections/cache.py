@@ -372,7 +372,7 @@ class ConnectionCache:
         """The newest version that this process knows of each connection."""
         rows = {kept.connection.ref: kept.connection for kept in self._kept.values()}
         claimed = (claim.row for claim in self._store.failover.claims.values())
-        for row in (*self._set_aside.values(), *claimed):
+        for row in (*self._set_aside.values(), *claimed, *self._refresher.recent):
             known = rows.get(row.ref)
             if known is None or known.version < row.version:
                 rows[row.ref] = row

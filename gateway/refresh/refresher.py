@@ -153,6 +153,8 @@ class RefreshQueue:
 # ── Refreshes a credential: one task a node for all who ask, in their turn, and no leaving client can cancel it.
 
 WAIT_S: Final = 45.0
+RECENT_S: Final = 60.0  # longer than an asynchronous standby lags
+MOST_RECENT: Final = 10_000
 
 log = structlog.get_logger(__name__)
 
@@ -173,6 +175,13 @@ class Refresher:
         self._turns = RefreshQueue()
         self._running: dict[ConnectionRef, asyncio.Task[Connection]] = {}
         self._traces: dict[ConnectionRef, RefreshTrace] = {}
+        self._recent: OrderedDict[ConnectionRef, tuple[float, Connection]] = OrderedDict()
+
+    @property
+    def recent(self) -> list[Connection]:
+        """What was refreshed here a moment ago, whether or not a call uses it: a standby that takes over may lack it."""
+        since = clock.monotonic() - RECENT_S
+        return [row for at, row in self._recent.values() if at >= since]
 
     async def refreshed(self, connection: Connection, *, force: bool = False) -> Connection:
         """The connection with a newer credential than `connection` holds.
@@ -230,9 +239,18 @@ class Refresher:
         if task.cancelled():
             return
         fault = task.exception()
+        if fault is None:
+            self._remember(task.result())
         if fault is not None and not isinstance(fault, GatewayError):
             self.metrics.add(REFRESHES, *ref[:2], "failed")
             log.error("refresh_crashed", connection_id=ref.connection_id, exc_info=fault)
+
+    def _remember(self, row: Connection) -> None:
+        now = clock.monotonic()
+        self._recent[row.ref] = now, row
+        self._recent.move_to_end(row.ref)
+        while len(self._recent) > MOST_RECENT or next(iter(self._recent.values()))[0] < now - RECENT_S:
+            self._recent.popitem(last=False)
 
     async def _refresh(self, seen: Connection, force: bool, urgent: bool, trace: RefreshTrace) -> Connection:
         refresh_in_hand.set(trace)

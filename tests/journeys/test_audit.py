@@ -39,8 +39,14 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 
 @pytest.fixture
-async def audited(running: RunningGateway) -> RunningGateway:
-    """A gateway whose configuration is also a file, for commands beside it; a keeper of its own is called by the tests."""
+async def audited(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> RunningGateway:
+    """A gateway whose configuration is also a file, for commands beside it. The tests call its keeper, which does nothing by
+    itself: on a loaded machine it came in between."""
+
+    async def idle(_: AuditKeeper) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(AuditKeeper, "run", idle)
     running.document["environments"]["dev"]["webhook_url"] = "http://127.0.0.1:9/hook"
     await running.restart()
     (running.folder / "gateway.yaml").write_text(yaml.safe_dump(running.document))

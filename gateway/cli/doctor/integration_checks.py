@@ -1,21 +1,13 @@
 """An integration as declared: what to paste at the provider, its scopes, and the client that was copied from its console."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 from gateway import resources
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.lint import warnings
 from gateway.cli.doctor.findings import Declared, DoctorFinding, Patient, ok
-
-# Only what nobody would choose: some providers let their operator name a client, "my-app" or "test-client".
-PLACEHOLDER: Final = re.compile(
-    r"""<.*> | \[.*\] | \{.*\} | x{3,} | \.{3,} | \*{3,} | change[-_ ]?me | todo | fixme | tbd | none | null | undefined
-    | secret | client[-_ ]?(id|secret) | your[-_ ].* | .*[-_ ]here""",
-    re.IGNORECASE | re.VERBOSE,
-)
+from gateway.integrations.client_mistakes import client_mistakes, client_values
 
 
 def integrations(patient: Patient) -> Iterator[DoctorFinding]:
@@ -48,16 +40,7 @@ def scopes(one: Declared) -> Iterator[DoctorFinding]:
 
 def client(patient: Patient, one: Declared) -> Iterator[DoctorFinding]:
     """The shapes of mistakes in copying; a value is never shown."""
-    secret = one.config.client_secret
-    values = {
-        "client_id": one.config.client_id,
-        "client_secret": secret.reveal() if secret else None,
-        "app_id": one.config.app_id,
-    }
-    given = {key: value for key, value in values.items() if value is not None}
-    found = [(key, trouble) for key, value in given.items() if (trouble := _trouble(value)) is not None]
-    if given.get("client_id") and given.get("client_id") == given.get("client_secret"):
-        found.append(("client_secret", "is the same as client_id"))
+    given, found = client_values(one.config), client_mistakes(one.config)
     for key, trouble in found:
         yield DoctorFinding(
             "fail",
@@ -69,23 +52,6 @@ def client(patient: Patient, one: Declared) -> Iterator[DoctorFinding]:
         )
     if given and not found:
         yield ok("client", f"{' and '.join(given)} look like what a console gives out", integration=one.name)
-
-
-def _trouble(value: str) -> str | None:
-    """What is wrong with a value that was copied, without showing it."""
-    if value != value.strip() or any(character.isspace() for character in value):
-        return "holds a space or a newline"
-    if value[0] in "\"'`“‘" or value[-1] in "\"'`”’":
-        return "has quotes around it"
-    if PLACEHOLDER.fullmatch(value):
-        return "is a placeholder that was left in"
-    if "•" in value or re.search(r"\*{4,}|\.{3,}|…", value):
-        return "is the masked or shortened form that a console shows"
-    if value.startswith(("http://", "https://")):
-        return "is an address"
-    if value.startswith(("Bearer ", "Basic ")):
-        return "is a header, not the value alone"
-    return None
 
 
 def entries(patient: Patient) -> Iterator[DoctorFinding]:
