@@ -123,6 +123,14 @@ class Shown:
     sent: str | None
     answered: str | None
 
+    @property
+    def body_name(self) -> str:
+        return "" if self.operation.body is None else component_name(self.operation.body)
+
+    @property
+    def answer_name(self) -> str:
+        return "" if self.operation.answer is None else component_name(self.operation.answer)
+
 
 @lru_cache(maxsize=4)
 def groups(public_url: str) -> list[tuple[str, list[Shown]]]:
