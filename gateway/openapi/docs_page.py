@@ -122,14 +122,8 @@ class Shown:
     samples: list[tuple[str, str]]
     sent: str | None
     answered: str | None
-
-    @property
-    def body_name(self) -> str:
-        return "" if self.operation.body is None else component_name(self.operation.body)
-
-    @property
-    def answer_name(self) -> str:
-        return "" if self.operation.answer is None else component_name(self.operation.answer)
+    body_name: str
+    answer_name: str
 
 
 @lru_cache(maxsize=4)
@@ -161,6 +155,8 @@ def _shown(operation: Endpoint, public_url: str, definitions: Mapping[str, Any])
         samples(operation, public_url),
         None if operation.body is None else _json(operation.example),
         None if operation.answer is None else _json(_answered(operation, definitions)),
+        "" if operation.body is None else component_name(operation.body),
+        "" if operation.answer is None else component_name(operation.answer),
     )
 
 
