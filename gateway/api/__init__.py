@@ -7,7 +7,8 @@
     connections, connection_json        list, read, change, delete; a connection as JSON
     connection_import, narrow           `POST /connections`; what minted keys may not set for a connection
     integrations, integration_shapes    integrations; what may be sent to make one, and how one is shown
-    connect_endpoints, connect_socket   connect sessions; the WebSocket on which a browser learns the outcome
+    connect_endpoints                   connect sessions, made by the customer's back end
+    session_results, connect_socket     what becomes of them: asked for, and on the WebSocket of a browser
     typed_in, client_metadata           connecting by a form; our OAuth client metadata document
     keys, environment, providers        keys; variables and the signing key; the catalog and its logos
     provider_operations                 what a provider's API can do

@@ -8,11 +8,12 @@ from typing_extensions import TypeAliasType
 
 from gateway.api import answers, typed_in
 from gateway.api.agent_sessions import NewAgentSession
-from gateway.api.connect_endpoints import Completion, NewSession, Reconnect, Telemetry
+from gateway.api.connect_endpoints import NewSession, Reconnect
 from gateway.api.connection_import import Import
 from gateway.api.connections import MOST, ConnectionChanges, NewMetadata
 from gateway.api.integration_shapes import IntegrationChanges, NewIntegration
 from gateway.api.keys import GoneKeyBody, NewKeyBody
+from gateway.api.session_results import Completion, Telemetry
 from gateway.catalog.api_operations import RISKS
 from gateway.errors import Code
 from gateway.openapi.codes import MAKING, PROXIED, SESSION_REFUSED, WEBHOOK_SIGNATURE

@@ -1,6 +1,8 @@
 """``POST /mcp`` from end to end: what a key's rules list, and what its calls do at the provider."""
 
 import json
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -111,6 +113,19 @@ async def test_connections_are_named_to_keys_that_may_list_them_alone(door: Agen
     )
     assert (await door.call(seeing, "get_me"))["isError"] is False
     assert door.provider.calls[0][2] == "Bearer key-of-c1"
+
+
+async def test_several_connections_are_named_with_their_accounts(door: Agents) -> None:
+    with closing(sqlite3.connect(door.running.folder / "gateway.db")) as db:
+        db.execute("UPDATE connections SET account_label = 'ada@example.com' WHERE connection_id = 'c2'")
+        db.commit()
+    limits = {"connections": ["lane/c1", "lane/c2"]}
+    scopes = ["environment:proxy", "environment:connections:list"]
+    seeing = await door.key("GET /base/v1/me", limits=limits, scopes=scopes)
+    assert "lane/c1, lane/c2 (ada@example.com)." in text_of(await door.call(seeing, "get_me"))
+    blind = await door.key("GET /base/v1/me", limits=limits)
+    assert "ada" not in text_of(await door.call(blind, "get_me"))
+    assert door.provider.calls == []
 
 
 async def test_a_missing_connection_gives_its_link_as_text(door: Agents) -> None:
