@@ -97,7 +97,7 @@ CONFIRMED_WITHIN: Final = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Departure:
+class AuthorizationStart:
     """Where the browser goes next, and the cookie that shows on return that it is the same browser. `flow`: the digest of
     its `state`, by which the flow is known where `state` must not be."""
 
@@ -190,7 +190,7 @@ class Flows:
         kept = self._opened(flow) if flow is not None else None
         return kept if isinstance(kept, PendingAuthorization) else None
 
-    async def begin(self, session: ConnectSession, integration_id: str, asked: FlowOptions) -> Departure:
+    async def begin(self, session: ConnectSession, integration_id: str, asked: FlowOptions) -> AuthorizationStart:
         """Raises NotFound, Forbidden where the session does not offer this integration or has made all its connections,
         InvalidRequest on its settings; the window that waits for the outcome gets it.
         """
@@ -230,7 +230,7 @@ class Flows:
             said,
         )
 
-    async def _begin(self, session: ConnectSession, integration_id: str, asked: FlowOptions) -> Departure:
+    async def _begin(self, session: ConnectSession, integration_id: str, asked: FlowOptions) -> AuthorizationStart:
         ready = await self._prepared(session, integration_id, asked)
         defaults = session.defaults.get(integration_id, {})
         state, browser = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
@@ -271,7 +271,7 @@ class Flows:
                 ),
             )
         )
-        return Departure(way.url, digest(state), self.cookie_name(state), Secret(browser))
+        return AuthorizationStart(way.url, digest(state), self.cookie_name(state), Secret(browser))
 
     async def _prepared(self, session: ConnectSession, integration_id: str, asked: FlowOptions) -> _Prepared:
         integration = self._current.generation.integrations.get(session.environment, integration_id)

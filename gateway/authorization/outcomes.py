@@ -180,7 +180,7 @@ class Outcomes:
         self._deliver(outcome)
 
     async def look(self, serving: bool = True) -> None:
-        """Called after each change in the store, and now and then besides. `serving` false: nobody shall wait any longer."""
+        """Called after each change in the store, and regularly. `serving` false: nobody shall wait any longer."""
         if not self._waiting:
             return
         if not serving:

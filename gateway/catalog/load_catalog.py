@@ -211,7 +211,7 @@ def rows_of_folder(
     try:
         keys.append(compiled.key_of(files, tuple(keys)))
     except OSError:
-        large = False  # a file cannot be read: reading it as an entry says so
+        large = False  # a file cannot be read, which is reported when it is read as an entry
     known = compiled.load(folder, keys[-1], words) if large else None
     if known is not None and set(known) == {path.stem for path in files}:
         yield from ((path.stem, str(path), known[path.stem], ()) for path in files)

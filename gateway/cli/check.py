@@ -44,7 +44,7 @@ def unusable(config: "Config") -> Iterator[Fault]:
         yield Fault(config.where("store", "url"), str(refusal))
 
 
-def doubtful(config: "Config", catalog: "Catalog") -> Iterator[Fault]:
+def warnings_of(config: "Config", catalog: "Catalog") -> Iterator[Fault]:
     """What is allowed and hardly meant, or not acted on yet."""
     from gateway.config.exposed import open_to_network
     from gateway.config.store_url import unguarded
@@ -215,7 +215,7 @@ def examine(file: Path) -> "tuple[Config | None, Sequence[ReportedFault], Sequen
     faults = [*known, *unusable(config), *found.faults]
     if faults:
         return None, faults, found.warnings
-    return config, (), [*found.warnings, *doubtful(config, found.catalog)]
+    return config, (), [*found.warnings, *warnings_of(config, found.catalog)]
 
 
 def _summary(config: "Config", file: Path, warnings: int) -> Iterator[str]:

@@ -122,6 +122,8 @@ class Shown:
     samples: list[tuple[str, str]]
     sent: str | None
     answered: str | None
+    body_name: str
+    answer_name: str
 
 
 @lru_cache(maxsize=4)
@@ -153,6 +155,8 @@ def _shown(operation: Endpoint, public_url: str, definitions: Mapping[str, Any])
         samples(operation, public_url),
         None if operation.body is None else _json(operation.example),
         None if operation.answer is None else _json(_answered(operation, definitions)),
+        "" if operation.body is None else component_name(operation.body),
+        "" if operation.answer is None else component_name(operation.answer),
     )
 
 

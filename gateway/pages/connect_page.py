@@ -165,11 +165,11 @@ async def _depart(
     request: web.Request, session: ConnectSession, one: Offer, words: PageWords, asked: FlowOptions, browser: str
 ) -> web.Response:
     lang = words.lang if words.asked else asked.lang
-    departure = await request.app[RUNTIME].flows.begin(
+    authorization = await request.app[RUNTIME].flows.begin(
         session, one.key, replace(asked, lang=lang, request_id=request[REQUEST_ID], browser=browser)
     )
-    answer = see_other(address_of(request, session.digest, words, f"/leave/{departure.flow}", window=True))
-    bind(answer, departure)
+    answer = see_other(address_of(request, session.digest, words, f"/leave/{authorization.flow}", window=True))
+    bind(answer, authorization)
     return answer
 
 

@@ -6,7 +6,7 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from gateway import clock
-from gateway.authorization.flows import Departure, state_in
+from gateway.authorization.flows import AuthorizationStart, state_in
 from gateway.authorization.results import LIFETIME, Arrived, CallbackFailed, Choice
 from gateway.errors import GatewayError, InvalidRequest, Issue, Unauthorized
 from gateway.http.url import members
@@ -50,7 +50,7 @@ async def begin(request: web.Request) -> web.StreamResponse:
             return await _to_confirmation(request, session, integration_id, asked)
         browser = Browser(request, session)
         await claim(request, browser, session)
-        departure = await runtime.flows.begin(session, integration_id, replace(asked, browser=browser.digest))
+        authorization = await runtime.flows.begin(session, integration_id, replace(asked, browser=browser.digest))
     except Unauthorized:
         raise
     except GatewayError as fault:
@@ -60,20 +60,20 @@ async def begin(request: web.Request) -> web.StreamResponse:
     answer = web.Response(
         status=302,
         headers={
-            hdrs.LOCATION: departure.url,
+            hdrs.LOCATION: authorization.url,
             hdrs.CACHE_CONTROL: "no-store",
             "Referrer-Policy": "no-referrer",  # the address we come from holds the session's token
         },
     )
-    bind(answer, departure)
+    bind(answer, authorization)
     if session.for_one_browser:
         browser.keep(answer)
     return answer
 
 
-def bind(answer: web.Response, departure: Departure) -> None:
+def bind(answer: web.Response, authorization: AuthorizationStart) -> None:
     """The cookie that shows on return that it is the same browser."""
-    set_flow_cookie(answer, departure.cookie_name, departure.cookie_value.reveal())
+    set_flow_cookie(answer, authorization.cookie_name, authorization.cookie_value.reveal())
 
 
 def set_flow_cookie(answer: web.Response, name: str, value: str) -> None:

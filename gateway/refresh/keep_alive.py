@@ -134,7 +134,7 @@ class KeepAlive:
             try:
                 credential = self._store.open(row.credential)
             except GatewayError:
-                continue  # the store has logged it; the others are not to suffer from it
+                continue  # the store has logged it; the others go on
             life = lifespan(
                 provider,
                 credential,

@@ -28,6 +28,9 @@ class SandboxClient:
         return cls(client_id, name, hashlib.sha256(secret.encode()).hexdigest(), redirect_uris)
 
 
+Client = SandboxClient  # the name in 0.2
+
+
 @dataclass(frozen=True, slots=True)
 class Sandbox:
     """`issuer` is the server's own origin, such as ``http://127.0.0.1:3004``; `counts` feed ``GET /sandbox/stats``."""

@@ -68,7 +68,7 @@ class RefreshJournal:
         return None if self.marker is None else await self.marker.name() or None
 
     async def recorded(self, row: Connection) -> bool:
-        """Whether there is a readable reply for the credential that `row` has still. Waits for nothing."""
+        """Whether there is a readable reply for the credential that `row` has still. Does not wait."""
         if self.folder is None:
             return False
         for one in await asyncio.to_thread(open_records, self.folder):

@@ -216,7 +216,7 @@ def _at(environment: str, integration_id: str) -> ColumnElement[bool]:
 
 
 async def _barred(db: AsyncConnection, before: Integration, after: Integration) -> bool:
-    """Whether a rename may not be: connections are addressed by the key."""
+    """Whether a rename is refused: connections are addressed by the key."""
     taken = select(integrations.c.uid).where(_at(after.environment, after.integration_id))
     used = _connections_of(before.environment, before.integration_id)
     return (await db.execute(taken)).first() is not None or (await db.execute(used)).first() is not None

@@ -103,8 +103,8 @@ async def test_an_authorization_with_openid_has_its_nonce_in_the_id_token(
     await _serve(gateway_server, django_idp, scopes=["openid", "read"])
     nonces = set()
     for _ in range(2):
-        departure = await gateway_server.connect_url("accounts")
-        async with end_user.get(departure, allow_redirects=False) as answer:
+        authorization = await gateway_server.connect_url("accounts")
+        async with end_user.get(authorization, allow_redirects=False) as answer:
             provider_page = answer.headers["Location"]
         (nonce,) = parse_qs(urlsplit(provider_page).query)["nonce"]
         page = await walk_consent(end_user, provider_page)
@@ -124,8 +124,8 @@ async def test_an_authorization_with_openid_has_its_nonce_in_the_id_token(
 async def test_no_secret_of_the_journey_lies_in_the_clear(gateway_server: GatewayServer, django_idp: DjangoIdp) -> None:
     await _serve(gateway_server, django_idp)
     seen: set[str] = {gateway_server.secret_key, django_idp.client_secret}
-    departure = await gateway_server.connect_url("accounts")
-    seen.add(departure.partition("connect_session_token=")[2])
+    authorization = await gateway_server.connect_url("accounts")
+    seen.add(authorization.partition("connect_session_token=")[2])
     trace = aiohttp.TraceConfig()
 
     async def note(_session: object, _context: object, params: aiohttp.TraceRequestRedirectParams) -> None:
@@ -136,7 +136,7 @@ async def test_no_secret_of_the_journey_lies_in_the_clear(gateway_server: Gatewa
     trace.on_request_redirect.append(note)
     jar = aiohttp.CookieJar(unsafe=True)
     async with aiohttp.ClientSession(cookie_jar=jar, trace_configs=[trace]) as end_user:
-        page = await walk_consent(end_user, departure)
+        page = await walk_consent(end_user, authorization)
     assert page.status == 200
     _, listed = await gateway_server.call("GET", "/connections")
     connected = listed["connections"][0]["connection_id"]

@@ -140,7 +140,7 @@ async def test_a_session_that_the_back_end_makes_asks_for_it_too_unless_it_fixes
     assert tracker.authorize_query["scope"].split() == ["read", "admin"]
 
 
-async def test_a_scope_that_the_app_may_not_ask_for_is_not_asked_for_again(
+async def test_a_scope_that_the_app_may_not_ask_for_is_not_requested_again(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     _, _, link = await called(running, "/admin")
@@ -155,7 +155,7 @@ async def test_a_scope_that_the_app_may_not_ask_for_is_not_asked_for_again(
     assert tracker.authorize_query["scope"] == "read"
 
 
-async def test_where_any_of_several_scopes_suffices_none_is_asked_for_until_the_integration_names_one(
+async def test_where_any_of_several_scopes_suffices_none_is_requested_until_the_integration_names_one(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     entry = tracker_entry(tracker.url) | {"default_scopes": ["read"], "available_scopes": ["read", "extra", "admin"]}

@@ -45,7 +45,7 @@ def _ends(seen: Mapping[str, Outcome]) -> dict[str, tuple[int, str, int]]:
 
 
 @pytest.mark.parametrize("point", LOST)
-async def test_a_reply_that_no_parent_is_left_to_journal_is_reported_as_a_lost_rotation_and_asked_for_once(
+async def test_a_reply_that_no_parent_is_left_to_journal_is_reported_as_a_lost_rotation_and_requested_once(
     point: str, tmp_path: Path
 ) -> None:
     seen = await crash(point, tmp_path)

@@ -145,7 +145,7 @@ async def test_nobody_listening_is_a_502(bench: Bench) -> None:
     assert bench.recorder.heard == []
 
 
-async def test_an_answer_before_it_was_asked_for_is_nobodys(bench: Bench) -> None:
+async def test_an_answer_before_it_was_requested_is_nobodys(bench: Bench) -> None:
     """The provider speaks on a kept connection between two calls."""
     await bench.answered(says(ok(b"one")))
     await bench.answered(says(ok(b"two"), EVIL))

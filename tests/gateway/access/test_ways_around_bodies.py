@@ -224,7 +224,7 @@ GRAPHQL_WAYS: tuple[tuple[str, bytes, Any, str], ...] = (
 )
 
 
-async def test_no_other_field_is_asked_for(door: Agents) -> None:
+async def test_no_other_field_is_requested(door: Agents) -> None:
     key = await door.key(QUERY, MUTATION)
     assert len(GRAPHQL_WAYS) >= 40
     for name, body, headers, end in GRAPHQL_WAYS:

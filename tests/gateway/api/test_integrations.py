@@ -65,7 +65,7 @@ async def test_the_secret_is_sealed_on_the_disk(running: RunningGateway) -> None
     await running.start()
 
 
-async def test_include_adds_what_is_asked_for(running: RunningGateway) -> None:
+async def test_include_adds_what_is_requested(running: RunningGateway) -> None:
     await made(running, credentials={**CLIENT, "webhook_secret": "hook"})
     both = await running.json("GET", "/integrations/made?include=webhook&include=credentials", expect=200)
     assert both["data"]["credentials"] == {**CLIENT, "webhook_secret": "hook"}

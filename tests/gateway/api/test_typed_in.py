@@ -272,8 +272,8 @@ async def test_a_session_that_ends_during_consent_still_tells_whose_connection_i
     running: RunningGateway, tracker: Tracker
 ) -> None:
     token = await running.session_token(end_user={"id": "u7"}, tags={"team": "x"})
-    departure = await depart(running, token)
-    async with running.http.get(departure.headers["Location"], allow_redirects=False) as consent:
+    authorization = await depart(running, token)
+    async with running.http.get(authorization.headers["Location"], allow_redirects=False) as consent:
         address = consent.headers["Location"]
     await running.runtime.sessions.end(await running.runtime.sessions.find(token))
     async with running.http.get(address) as answer:

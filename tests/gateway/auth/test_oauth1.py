@@ -111,7 +111,7 @@ def test_whatever_query_can_be_proxied_can_be_signed(target: str) -> None:
     assert len(base64.b64decode(unquote(found[1]))) == 20
 
 
-def test_a_form_is_signed_and_any_other_body_is_not_asked_for() -> None:
+def test_a_form_is_signed_and_any_other_body_is_not_requested() -> None:
     signer = OAuth1Signer(keys("t", "s"))
     form = UpstreamRequest("POST", "https", "h", 443, "/")
     form.headers["Content-Type"] = "application/x-www-form-urlencoded; charset=utf-8"

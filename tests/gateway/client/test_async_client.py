@@ -145,7 +145,7 @@ async def test_the_catalog_is_searched(call: Call) -> None:
     assert len(await call("list_providers")) > 1000
 
 
-async def test_the_story_of_a_connection_is_reported_when_asked_for(call: Call) -> None:
+async def test_the_story_of_a_connection_is_reported_when_requested(call: Call) -> None:
     assert "history" not in await call("get_connection")
     assert "history" in await call("get_connection", history=True)
 

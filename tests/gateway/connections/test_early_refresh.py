@@ -58,7 +58,7 @@ async def test_a_token_that_a_401_has_just_renewed_is_not_renewed_again(
     assert tracker.calls["refresh_token"] == 2
 
 
-async def test_a_grant_that_is_gone_is_asked_for_once_and_the_401_passes(
+async def test_a_grant_that_is_gone_is_requested_once_and_the_401_passes(
     running: RunningGateway, tracker: Tracker
 ) -> None:
     await revoked(running, tracker)

@@ -72,7 +72,7 @@ def refused(raw: Any, *scopes: str, provider: Provider = PROVIDER) -> ScopeDrift
     return scope_drift({"raw": raw}, provider, None, refused=RefusedScopes(scopes, datetime.now(UTC), "/x"))
 
 
-def test_what_the_api_asked_for_is_missing_unless_it_is_granted_by_now() -> None:
+def test_what_the_api_requested_is_missing_unless_it_is_granted_by_now() -> None:
     assert refused({"scope": "read"}, "admin", "READ").missing == ("write", "admin")
     assert refused({}, "admin").missing == ("admin",)
     assert refused({"scope": "read write admin"}, "admin").missing == ()

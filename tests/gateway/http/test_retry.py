@@ -111,7 +111,7 @@ def test_no_text_of_a_provider_raises_or_leads_back_in_time(text: str) -> None:
 
 
 @given(st.none() | st.floats(0, 1e6), st.integers(1, MAX_RETRIES), st.floats(0, 1), st.floats(0, ALL_WAITS_S))
-def test_every_wait_is_bounded_and_never_shorter_than_asked_for(
+def test_every_wait_is_bounded_and_never_shorter_than_requested(
     asked_s: float | None, retry: int, chance: float, waited: float
 ) -> None:
     wait = wait_s(asked_s, retry, chance, waited_s=waited)

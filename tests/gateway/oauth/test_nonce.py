@@ -39,7 +39,7 @@ def test_another_nonce_is_refused_and_none_at_all_is_not(token: object, is_accep
     assert accepted("mine", {"access_token": "a"})
 
 
-def test_an_id_token_is_asked_for_by_the_scope_openid() -> None:
+def test_an_id_token_is_requested_by_the_scope_openid() -> None:
     assert wanted(("openid", "email"), {})
     assert wanted((), {"scope": "email openid"})
     assert wanted((), {"scope": "email,openid"})

@@ -9,10 +9,10 @@ from pydantic import TypeAdapter
 
 from gateway.openapi.answer_examples import example
 from gateway.openapi.docs_page import Shown, groups
-from gateway.openapi.openapi_document import components
+from gateway.openapi.openapi_document import component_name, components
 from gateway.openapi.operations import OPERATIONS, Endpoint
 
-SHAPES = sorted({one.answer.__name__: one.answer for one in OPERATIONS if one.answer is not None}.items())
+SHAPES = sorted({component_name(one.answer): one.answer for one in OPERATIONS if one.answer is not None}.items())
 
 
 @cache

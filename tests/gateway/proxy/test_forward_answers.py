@@ -98,7 +98,7 @@ async def test_links_into_the_providers_base_lead_through_us() -> None:
     ) in lines
 
 
-async def test_a_link_that_repeats_the_address_asked_for_does_not_hand_the_credential_out() -> None:
+async def test_a_link_that_repeats_the_address_requested_does_not_hand_the_credential_out() -> None:
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head, _ = await read_message(reader)
         target = head.split(b" ")[1]

@@ -188,7 +188,7 @@ async def test_a_provider_that_refuses_has_its_answer_passed_on_and_the_connecti
         ASK.replace(b"keep-alive, Upgrade", b"close"),
     ],
 )
-async def test_no_other_upgrade_is_asked_for(asked: bytes) -> None:
+async def test_no_other_upgrade_is_requested(asked: bytes) -> None:
     async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
         reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
         writer.write(asked)
@@ -206,7 +206,7 @@ async def test_a_provider_that_switches_to_something_else_is_a_502(switch: bytes
     assert (answer.status, answer.error["code"]) == (502, "upstream_protocol")
 
 
-async def test_a_switch_that_nobody_asked_for_is_a_502() -> None:
+async def test_a_switch_that_nobody_requested_is_a_502() -> None:
     async with raw_provider(SWITCH) as provider, gateway_to(opened_at(provider.port)) as gateway:
         answer = parsed(await gateway.call())
     assert (answer.status, answer.error["code"]) == (502, "upstream_protocol")

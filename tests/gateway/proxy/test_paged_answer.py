@@ -191,7 +191,7 @@ async def test_an_http_1_0_client_gets_the_lines_too(tmp_path: Path) -> None:
     assert [json.loads(line) for line in body.splitlines()[:4]] == [{"n": number} for number in range(1, 5)]
 
 
-async def test_a_dry_run_shows_the_first_page_that_would_be_asked_for(tmp_path: Path) -> None:
+async def test_a_dry_run_shows_the_first_page_that_would_be_requested(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(2)) as list_:
         answer = await list_.call("all; limit=7", headers={"Gateway-Dry-Run": "true"})
         assert json.loads(answer.body)["url"].endswith("/v1/list?limit=7")

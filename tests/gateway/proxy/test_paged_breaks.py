@@ -209,7 +209,7 @@ async def test_a_wait_that_is_too_long_is_left_to_the_caller(tmp_path: Path, wai
 
 
 @pytest.mark.parametrize("at", [0, 1])
-async def test_a_page_that_is_cut_short_is_asked_for_again(tmp_path: Path, at: int, waits: list[float]) -> None:
+async def test_a_page_that_is_cut_short_is_requested_again(tmp_path: Path, at: int, waits: list[float]) -> None:
     cut = iter([True, True])
 
     async def page(request: web.Request) -> web.StreamResponse:
@@ -239,7 +239,7 @@ async def then_silent(request: web.Request) -> web.StreamResponse:
     return answer
 
 
-async def test_a_page_that_is_silent_is_asked_for_again_and_then_given_up(tmp_path: Path, waits: list[float]) -> None:
+async def test_a_page_that_is_silent_is_requested_again_and_then_given_up(tmp_path: Path, waits: list[float]) -> None:
     async with paged(tmp_path, then_silent) as list_:
         answer = await list_.call(headers={"Gateway-Timeout": "1", "Retries": "1"})
     assert answer.trailer["error"]["code"] == "upstream_timeout"

@@ -95,7 +95,7 @@ async def test_a_reply_that_was_stored_is_released(running: RunningGateway, trac
     await running.start()
 
 
-async def test_a_reply_in_the_journal_is_not_asked_for_again(
+async def test_a_reply_in_the_journal_is_not_requested_again(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())

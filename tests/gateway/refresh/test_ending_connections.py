@@ -286,7 +286,7 @@ def entry_with(**changes: Any) -> Provider:
         ({}, [], "See Tracker's documentation"),
     ],
 )
-def test_the_advice_knows_what_was_asked_for(entry: dict[str, Any], asked: list[str], words: str) -> None:
+def test_the_advice_knows_what_was_requested(entry: dict[str, Any], asked: list[str], words: str) -> None:
     assert what_brings_one(entry_with(**entry), asked).startswith(words)
 
 

@@ -217,14 +217,14 @@ async def test_a_token_that_no_call_has_used_is_written_back_if_it_was_refreshed
     former = {}
     for connection_id in ("c2", "c1"):
         ref = REF._replace(connection_id=connection_id)
-        async with store._transactions.read() as db:
+        async with store.transactions.read() as db:
             found = await db.execute(select(connections).where(connections.c.connection_id == connection_id))
             former = dict(found.mappings().one())
         row = await store.connections.get(ref)
         assert row is not None
         await running.runtime.refresher.start(row)
     assert live.kept == 0
-    await store._transactions.write(
+    await store.transactions.write(
         lambda db: db.execute(update(connections).where(connections.c.connection_id == "c1").values(former))
     )
     await live.write_back()

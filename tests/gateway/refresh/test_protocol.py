@@ -300,7 +300,7 @@ async def test_a_journal_that_cannot_be_swept_does_not_end_the_recovery(
     recovering.cancel()
 
 
-async def test_a_rotation_that_died_with_its_process_is_reported_once_and_never_asked_for_again(
+async def test_a_rotation_that_died_with_its_process_is_reported_once_and_never_requested_again(
     running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
     await running.imported(tracker.grant())

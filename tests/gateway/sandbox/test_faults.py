@@ -82,7 +82,7 @@ async def test_a_slow_body_comes_whole_and_in_pieces(application: Application) -
     assert time.monotonic() - began >= 0.9 * 0.2  # a timer may be early by its resolution
 
 
-async def test_an_error_is_the_status_asked_for_and_nothing_is_done(application: Application) -> None:
+async def test_an_error_is_the_status_requested_and_nothing_is_done(application: Application) -> None:
     token = (await application.connect())["access_token"]
     assert (await application.get(SEARCH, token, **{"Sandbox-Fault": "error"}))[0] == 503
     assert (await application.get(SEARCH, token, **{"Sandbox-Fault": "error; status=401"}))[0] == 401

@@ -120,7 +120,7 @@ def test_an_id_that_stays_away_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
     assert set(at.read([9]).missing) == {7}
 
 
-def test_an_id_is_asked_for_as_long_as_its_transaction_can_still_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_id_is_requested_as_long_as_its_transaction_can_still_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr("gateway.clock.monotonic", clock.monotonic)
     slowest_s = 600  # store.pool.statement_s at its limit: the insert, the idle time behind it and the commit

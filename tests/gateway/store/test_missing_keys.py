@@ -36,7 +36,7 @@ async def test_what_was_sealed_meanwhile_opens_once_the_key_is_there(opener: Ope
     assert len(asked) == 1
 
 
-async def test_a_key_that_does_not_come_is_a_503_and_not_asked_for_each_time(opener: Opener) -> None:
+async def test_a_key_that_does_not_come_is_a_503_and_not_requested_each_time(opener: Opener) -> None:
     here, there = await opener(KEY), await opener(OTHER, KEY)
     await there.rotation.rotate(lambda _done, _all: None)
     asked: list[None] = []
@@ -52,7 +52,7 @@ async def test_a_key_that_does_not_come_is_a_503_and_not_asked_for_each_time(ope
     assert len(asked) == 1
 
 
-async def test_nobody_else_waits_while_a_key_is_asked_for(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nobody_else_waits_while_a_key_is_requested(opener: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gateway.store.data_keys.ANSWER_S", 4 * PATIENCE_S)
     here, there = await opener(KEY), await opener(OTHER, KEY)
     await there.rotation.rotate(lambda _done, _all: None)
@@ -85,7 +85,7 @@ async def test_a_data_key_that_does_not_open_is_reported_of_once_a_minute(
     assert sorted(Counter(result).values()) == [2, 2], "of each environment's key, in each minute"
 
 
-async def test_it_is_asked_for_ever_more_rarely_and_another_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_is_requested_ever_more_rarely_and_another_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     now, asked = 1000.0, list[float]()
     monkeypatch.setattr(clock, "monotonic", lambda: now)
     missing = MissingKeys()

@@ -95,7 +95,7 @@ async def test_a_key_that_cannot_sign_is_refused_when_it_is_given(far: Far, star
     assert text not in answer["error"]["message"]
 
 
-async def test_what_the_entry_asks_for_is_asked_for_by_name(far: Far, start: Any) -> None:
+async def test_what_the_entry_asks_for_is_requested_by_name(far: Far, start: Any) -> None:
     gateway = await start(**entry("RS256"))
     answer = await imported(gateway, credentials={"type": "JWT", "other": "x"}, expect=400)
     assert {issue["path"][-1] for issue in answer["error"]["errors"]} == {"issuerId", "keyId", "privateKey", "other"}

@@ -188,7 +188,7 @@ async def test_where_a_wrong_key_gets_a_200_the_answer_decides(far: Far, start: 
     assert len(await connections(gateway)) == 1
 
 
-async def test_the_account_may_be_asked_for_by_post(far: Far, start: Any) -> None:
+async def test_the_account_may_be_requested_by_post(far: Far, start: Any) -> None:
     async def graph(request: web.Request) -> web.Response:
         assert await request.json() == {"query": "{ me { id name } }"}
         assert request.headers["X-Api-Key"] == "right-key"

@@ -354,7 +354,7 @@ async def test_paging_that_cannot_go_on_is_a_failure() -> None:
     assert ("page", ("proxy", "paginate")) in [(name, at) for name, _, at, _ in failures(found)]
 
 
-async def test_a_setting_without_any_fitting_value_is_asked_for_by_its_place() -> None:
+async def test_a_setting_without_any_fitting_value_is_requested_by_its_place() -> None:
     setting = {"description": "Odd.", "pattern": "zq[0-9]{3}-[a-f]{2}"}
     entry = {
         **ENTRIES["API_KEY"],

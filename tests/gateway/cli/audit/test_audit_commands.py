@@ -75,7 +75,7 @@ async def test_a_file_without_a_checkpoint_is_refused(filled: Examined, tmp_path
     assert (done.code, "has no checkpoint" in done.err) == (2, True)
 
 
-async def test_the_public_key_stays_until_a_new_one_is_asked_for(filled: Examined) -> None:
+async def test_the_public_key_stays_until_a_new_one_is_requested(filled: Examined) -> None:
     first = (await audit(filled, "key")).out
     assert (await audit(filled, "key")).out == first
     newer = (await audit(filled, "key", "--new")).out

@@ -48,7 +48,7 @@ def test_a_header_from_the_request_may_be_empty(mine: Path) -> None:
     assert [check for check in checks if not check["ok"]] == []
 
 
-def test_a_setting_that_needs_a_value_is_asked_for(mine: Path) -> None:
+def test_a_setting_that_needs_a_value_is_requested(mine: Path) -> None:
     form = "connection_config:\n  odd: {description: Odd., pattern: 'zq[0-9]{3}'}\n"
     (mine.parent / "mine" / "tracker.yaml").write_text(TRACKER + form)
     ran = catalog("test", "tracker", "-c", str(mine))

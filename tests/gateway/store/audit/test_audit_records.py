@@ -413,7 +413,7 @@ async def test_secrets_in_details_are_masked_and_long_ones_cut(store: Store) -> 
 
 
 @sqlite_only
-async def test_each_refresh_is_recorded_only_where_that_is_asked_for(store: Store) -> None:
+async def test_each_refresh_is_recorded_only_where_that_is_requested(store: Store) -> None:
     await refreshed(store, 1)
     store.trail.all_refreshes = True
     await refreshed(store, 2)
