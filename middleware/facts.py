@@ -33,6 +33,9 @@ CONNECTION = web.RequestKey("connection", Opened)  # connection
 UPSTREAM = web.RequestKey("upstream", UpstreamRequest)  # upstream, then credentials writes into it
 PAGING = web.RequestKey("paging", Paging)  # paginate; absent: one answer is passed on as it is
 SHAPE = web.RequestKey("shape", AnswerShape)  # shape; absent: all of the answer is wanted
+CONNECT_URL = web.RequestKey(
+    "connect_url", str
+)  # forward; absent: the answer asks for no scopes, or the key gets no link
 DECODER = web.RequestKey("decoder", Decoder)  # decompress; absent: bytes pass as they are
 
 

@@ -15,6 +15,7 @@ from gateway.catalog.value import BadValue
 from gateway.connections.opened import Opened
 from gateway.egress.page_memory import NoPageMemory
 from gateway.errors import GatewayError
+from gateway.http.added_fields import CONNECT_URL_FIELD
 from gateway.http.json_select import UnfitExpression, parsed
 from gateway.http.shaped_body import is_dear
 from gateway.mcp import mcp_messages as rpc
@@ -22,11 +23,11 @@ from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.key_tools import KeyTools
 from gateway.mcp.mcp_messages import RpcError
 from gateway.mcp.next_page import NextPage, items_at, opened_cursor, page_behind, sealed, without_shown
-from gateway.mcp.provider_call import LONGEST_S, MOST_ANSWER, Held, Sent, proxied
 from gateway.mcp.refused_calls import RefusedCalls
 from gateway.mcp.tool_calls import ToolCall, UnfitArguments, chosen, of_api, of_rule
 from gateway.mcp.tool_list import RuleTool, below_base, found
-from gateway.mcp.tool_results import ShapedResult, failure, link_block, provider_result, text_block
+from gateway.mcp.tool_provider_call import LONGEST_S, MOST_ANSWER, Held, Sent, proxied
+from gateway.mcp.tool_results import CALL_AGAIN, ShapedResult, failure, link_block, provider_result, text_block
 from gateway.mcp.whole_answers import WholeAnswers
 from gateway.middleware.error_shape import MARK
 from gateway.off_loop import off_loop
@@ -179,6 +180,8 @@ class ToolRun:
         shaped = await off_loop(share, provider_result, *arguments) if dear else provider_result(*arguments)
         if behind is not None:
             self._note_next(shaped, sent, behind, selected=select is not None, lists=lists)
+        if (link := answer.headers.get(CONNECT_URL_FIELD)) is not None:
+            shaped.result["content"].append(text_block(f"It lacks scopes. Ask the user to open {link} {CALL_AGAIN}"))
         if shaped.keep:
             uri = self._wholes.kept_at(sent, media_type, answer.body)
             shaped.result["content"].append(link_block(uri, media_type or "application/octet-stream", len(answer.body)))

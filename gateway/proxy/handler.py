@@ -29,6 +29,7 @@ from gateway.proxy.page_fetch import PageAttempts
 from gateway.proxy.paged_answer import page_stream, pass_pages
 from gateway.proxy.passed_answer import AnswerBody, PassedAnswer, answer_of, body_of, signed, switched
 from gateway.proxy.posted_list import posted_list
+from gateway.proxy.refused_for_scope import note_refused_scopes
 from gateway.proxy.shaped_answer import is_shaped, shaped_answer
 from gateway.proxy.upgrade_tunnel import Tunnel
 from gateway.runtime import generation_of
@@ -55,6 +56,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
             upload.exchange = exchange = await attempts.answer()
             watch.moved()
             watch.limit_s = timeouts.idle_s
+            await note_refused_scopes(request, exchange, watch, at_home=attempts.at_home)
             if upgrade is not None and exchange.status == 101:
                 answer = signed(switched(request, exchange, upgrade), request, attempts.count)
                 await _relay(exchange, answer, request, watch)

@@ -100,8 +100,9 @@ async def test_integrations_that_a_session_does_not_offer_are_not_listed(running
         ("GET", "/proxy/x"),
     ],
 )
-async def test_a_session_s_token_opens_nothing_else(running: RunningGateway, method: str, path: str) -> None:
-    status, answer = await call(running, method, path, (await made(running))["token"])
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_session_s_token_opens_nothing_else(shared: RunningGateway, method: str, path: str) -> None:
+    status, answer = await call(shared, method, path, (await made(shared))["token"])
     assert (status, answer["error"]["code"]) == (401, "unknown_account")
 
 
@@ -113,10 +114,11 @@ async def test_a_session_s_token_opens_nothing_else(running: RunningGateway, met
     ],
 )
 @pytest.mark.parametrize("path", ["/connect/session", "/providers", "/integrations", "/connect/session/result"])
+@pytest.mark.asyncio(loop_scope="module")
 async def test_what_looks_like_a_token_is_never_tried_as_a_key(
-    running: RunningGateway, path: str, sent: str, code: str
+    shared: RunningGateway, path: str, sent: str, code: str
 ) -> None:
-    status, answer = await call(running, "GET", path, sent)
+    status, answer = await call(shared, "GET", path, sent)
     assert (status, answer["error"]["code"]) == (401, code)
 
 
@@ -185,7 +187,7 @@ async def test_what_was_typed_in_wrong_is_reported_to_who_polls(running: Running
     session = await made(running)
     path = session["poll_url"].removeprefix(running.url)
     waiting = asyncio.create_task(running.json("GET", f"{path}?wait_s=30"))
-    while not running.runtime.outcomes._waiting:
+    while not running.runtime.outcomes.crowded(1):
         await asyncio.sleep(0)
     address = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
     async with running.http.post(address, json={"apiKey": "a-wrong-key"}) as answer:
@@ -228,7 +230,7 @@ async def test_who_waits_is_answered_as_soon_as_there_is_an_outcome(running: Run
     answer = await made(running)
     path = answer["poll_url"].removeprefix(running.url)
     waiting = asyncio.create_task(running.json("GET", f"{path}?wait_s=30"))
-    while not running.runtime.outcomes._waiting:
+    while not running.runtime.outcomes.crowded(1):
         await asyncio.sleep(0)
     await arrive(running, answer["token"])
     async with asyncio.timeout(PATIENCE_S):
@@ -291,10 +293,11 @@ async def test_a_reconnect_is_for_its_own_integration_alone(running: RunningGate
         ({"integration_id": "tracker"}, ["connection_id"]),
     ],
 )
+@pytest.mark.asyncio(loop_scope="module")
 async def test_an_unknown_connection_cannot_be_reconnected(
-    running: RunningGateway, named: dict[str, str], path: list[str]
+    shared: RunningGateway, named: dict[str, str], path: list[str]
 ) -> None:
-    body = await running.json("POST", "/connect/sessions/reconnect", json=named, expect=400)
+    body = await shared.json("POST", "/connect/sessions/reconnect", json=named, expect=400)
     assert (body["error"]["code"], body["error"]["errors"][0]["path"]) == ("invalid_body", path)
 
 
