@@ -9,7 +9,7 @@ import pytest
 from gateway.observe import call_queue
 from tests.fakes.agents import Agents, agents
 from tests.fakes.collector import collecting
-from tests.gateway.api.test_logs import logged
+from tests.gateway.api.test_logs_endpoints import logged
 
 GET = "GET /base/v1/issue/{issue} as get_issue"
 VENDOR = "POST /base/v1/mcp with tools search_*"
