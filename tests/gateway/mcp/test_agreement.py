@@ -125,7 +125,7 @@ async def test_the_list_the_calls_and_the_proxy_agree(door: Agents) -> None:
         tools = await door.tools(key)
         for _ in range(PAIRS // KEYS // 2):
             method, path = draw.choice(METHODS), random_path(draw, rules)
-            if draw.random() < 0.1 and " with " in rules[-1]:
+            if draw.random() < 0.3 and " with " in rules[-1]:
                 method, path = "POST", rules[-1].split(" ")[1].removeprefix(BASE)
             wire = quote(path, safe="/?%;:@&=+$,{}") if draw.random() < 0.5 else path
             if wire.isascii() and wire.isprintable() and not {" ", "#", "\\"} & set(wire):
