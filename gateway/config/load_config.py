@@ -11,8 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.config import model, store_url
-from gateway.config.document import ConfigDocument, Faults, Finding, Readable, from_mapping, read_file
-from gateway.config.shape import (
+from gateway.config.config_shape import (
     SECTIONS,
     ConsoleShape,
     EnvironmentShape,
@@ -20,6 +19,7 @@ from gateway.config.shape import (
     Section,
     ServerShape,
 )
+from gateway.config.document import ConfigDocument, Faults, Finding, Readable, from_mapping, read_file
 from gateway.config.substitution import Substitution, substitute
 from gateway.config.values import is_loopback
 from gateway.documents.pydantic_messages import pydantic_message
@@ -110,7 +110,7 @@ LOGO_BYTES: Final = 256 << 10
 
 
 def broken_rules(shape: GatewayShape, base: Path, faulty: set[Place]) -> Iterator[Finding]:
-    """Faults between values that are each right. What is in `faulty` is not asked for again."""
+    """Faults between values that are each right. What is in `faulty` is not requested again."""
     yield from _server(shape.server, faulty)
     yield from _store(shape, faulty)
     yield from _catalog(shape, base)

@@ -315,7 +315,7 @@ def default_public_url(host: str, port: int) -> str:
 
 # ── What a running gateway cannot change: it was used up at the start, for a socket, a process or the store.
 
-# Asked for by 0, a port is whatever the system gave out; that is no wish to change it.
+# With 0, a port is whatever the system gave out; that is no wish to change it.
 FIXED: Final[Mapping[Place, Any]] = {
     ("server", "host"): None,
     ("server", "port"): 0,

@@ -8,7 +8,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from gateway import clock
-from gateway.api.logs import shown
+from gateway.api.logs_endpoints import shown
 from gateway.api.request_body import wrong_query
 from gateway.connections.operation_search import NARROWER, connections_of
 from gateway.console.asked_query import asked_moment, asked_number, asked_of

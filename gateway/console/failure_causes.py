@@ -27,7 +27,7 @@ _DOWN: Final = FailureCause(
     "Look at its status page. The gateway tries again by itself; calls that fail meanwhile may be sent again.",
 )
 _RULES: Final = FailureCause(
-    "A key asked for what its scopes, connections or rules do not allow: a mistake, or a key in wrong hands.",
+    "A key requested what its scopes, connections or rules do not allow: a mistake, or a key in wrong hands.",
     "Open a call of this list: it names key and rule. Revoke the key if nobody knows this use; else mint one with that rule.",
 )
 

@@ -8,7 +8,7 @@ from gateway.access.caller import Caller
 from gateway.access.key_policy import Policy
 from gateway.generation import Generation
 from gateway.mcp.mcp_messages import RpcRequest
-from gateway.middleware.facts import CALLER, ENVIRONMENT, TRACE
+from gateway.middleware.facts import CALLER, CAPABILITY, ENVIRONMENT, TRACE
 from gateway.records.trace import CallTrace
 from gateway.runtime import RUNTIME, Runtime
 from gateway.vault import Tokens
@@ -37,6 +37,13 @@ class DoorRequest:
     @property
     def runtime(self) -> Runtime:
         return self.outer.app[RUNTIME]
+
+    @property
+    def shown_at(self) -> str:
+        """How links of a provider's answer begin, which lead through the gateway."""
+        called_by = self.outer.get(CAPABILITY)
+        at = "proxy" if called_by is None else f"c/{called_by.token.reveal()}"
+        return f"{self.generation.public_url}/{at}"
 
     @property
     def trace(self) -> CallTrace | None:

@@ -201,12 +201,17 @@ class CallQueue:
             counts[0] += calls
             counts[1] += failed
 
+    async def flush(self) -> None:
+        """Write the counts and the records that wait. Raises what the store raises for records."""
+        self._turn_hour()
+        await self._try_uses()
+        while self._rows and self._sink is not None:
+            await self._write_rows(whole=1)
+
     async def close(self) -> None:
         """Write what is left; a store that cannot take it any more loses records, never requests."""
-        await self._try_uses()
         try:
-            while self._rows and self._sink is not None:
-                await self._write_rows(whole=1)
+            await self.flush()
         except GatewayError as fault:
             log.warning("call_log_lost", records=len(self._rows), detail=fault.message)
         while self._lines:

@@ -111,7 +111,7 @@ class FastPath:
         self._known_bytes = 0
         self._seen: set[bytes] = set()
         self._swept_at = 0.0
-        self.departures = WriteBatch()
+        self.write_batch = WriteBatch()
         self.taken = 0
         self.handed_over = 0
 
@@ -183,7 +183,7 @@ class FastPath:
             return None
         end = len(data) - len(behind)
         head_bytes, body_bytes = data[:body_at], data[body_at:end]
-        exchange = client.exchange_type(client, head_bytes, body_bytes, plan, connection, self.departures)
+        exchange = client.exchange_type(client, head_bytes, body_bytes, plan, connection, self.write_batch)
         exchange.last = known.lines.last
         return exchange, head + framed, behind
 
@@ -206,7 +206,7 @@ class FastPath:
                 gate.release("unknown", probe=False)
                 return None
         self.taken += 1
-        self.departures.aboard += 1
+        self.write_batch.in_flight += 1
         return connection
 
     def _opened(self, known: KnownHead, caller: Caller, now: float) -> Opened | None:
@@ -285,6 +285,11 @@ class FastPath:
             self._known_bytes = len(block)
         known.head_id = head_id
         self._known[head_id] = known
+
+    @property
+    def remembered(self) -> int:
+        """How many heads it knows the meaning of."""
+        return len(self._known)
 
     def sweep(self, now: float) -> None:
         """Forget what was learned a minute ago; to be called about once a second, with monotonic seconds."""

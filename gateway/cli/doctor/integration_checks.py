@@ -29,12 +29,12 @@ def redirect(patient: Patient, one: Declared) -> Iterator[DoctorFinding]:
 
 
 def scopes(one: Declared) -> Iterator[DoctorFinding]:
-    """What is asked for; that a scope is missing which refresh needs is reported where the configuration is looked at."""
+    """What is requested; that a scope is missing which refresh needs is reported where the configuration is looked at."""
     asked = one.config.scopes if one.config.scopes is not None else one.provider.default_scopes
     needed = one.provider.refresh.requires_scope if one.provider.refresh else None
     if needed and asked and needed in asked:
         yield ok(
-            "scopes", f"'{needed}' is asked for, without which tokens could not be refreshed", integration=one.name
+            "scopes", f"'{needed}' is requested, without which tokens could not be refreshed", integration=one.name
         )
 
 
@@ -65,7 +65,7 @@ def entries(patient: Patient) -> Iterator[DoctorFinding]:
             doubts = list(warnings(one.provider))
         for place, message in doubts:
             where = patient.catalog.where(name, *place)
-            yield DoctorFinding("warn", "catalog", message, where, "see what `gateway catalog lint` tells", one.name)
+            yield DoctorFinding("warn", "catalog", message, where, "see `gateway catalog lint`", one.name)
         if not doubts:
             fine.append(name)
     if fine:

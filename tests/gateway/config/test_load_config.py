@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.config import AllowedNetwork, Config, load, parse
-from gateway.config.shape import IntegrationShape
+from gateway.config.config_shape import IntegrationShape
 from gateway.records.integration import Integration
 from gateway.secret import Secret
 

@@ -65,7 +65,7 @@ async def one_click(console: AtConsole, *words: str) -> None:
 
 
 async def flushed(running: RunningGateway) -> None:
-    await running.runtime.call_queue._write_rows(whole=1)
+    await running.runtime.call_queue.flush()
 
 
 async def test_an_expired_client_secret(running: RunningGateway, tracker: Tracker) -> None:

@@ -197,7 +197,7 @@ async def test_what_a_key_did_is_counted(running: RunningGateway, tracker: Track
     for _ in range(3):
         async with running.proxied("c1") as answer:
             await answer.read()
-    await running.runtime.call_queue._write_uses()
+    await running.runtime.call_queue.flush()
     async with at_console(running) as console:
         uses = (await console.data("/dev/audit.json"))["uses"]
         assert (uses["calls"], uses["data"][0]["connection_id"]) == (3, "c1")

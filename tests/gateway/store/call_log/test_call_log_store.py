@@ -271,7 +271,7 @@ async def test_a_search_that_ends_goes_on_behind_a_day_without_rows(
     monkeypatch.setattr(clock, "now", lambda: START + timedelta(hours=31))
     await store.call_log.add_many(late)
     if store.call_log.__class__.__name__ == "PostgresCallLog":
-        await store.former_log._transactions.write(lambda db: db.exec_driver_sql("DELETE FROM call_log WHERE id > 1"))
+        await store.transactions.write(lambda db: db.exec_driver_sql("DELETE FROM call_log WHERE id > 1"))
     monkeypatch.setattr(sqlite_search, "SEARCH_S", -1.0)
     monkeypatch.setattr("gateway.store.call_log.postgres_call_log.SEARCH_S", -1.0)
     ids: list[str] = []
