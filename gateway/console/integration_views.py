@@ -14,6 +14,7 @@ from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.evidence import in_words
 from gateway.catalog.hosts import open_secret_addresses
 from gateway.catalog.refresh_tokens import refresh_scope, what_brings_one
+from gateway.console.asked_query import asked, asked_number
 from gateway.console.connection_views import summary
 from gateway.console.console_page import WITHIN, SignedIn, View, console_path
 from gateway.console.failure_causes import group
@@ -25,6 +26,7 @@ from gateway.records.integration import Integration
 from gateway.runtime import RUNTIME, generation_of
 from gateway.store import ListFilter
 
+LISTED: Final = 50
 ROWS: Final = 10
 TEST_USER: Final = "console-test"
 
@@ -37,10 +39,13 @@ TRUST: Final = {
 
 async def integrations(request: web.Request, environment: str) -> View:
     generation = generation_of(request)
+    first = asked_number(asked(request, ("from",)), "from") or 0
+    every = generation.integrations.of(environment)
     data = {
         "title": "Integrations",
         "callback_url": generation.config.callback_url,
-        "integrations": [_shown(generation, one) for one in generation.integrations.of(environment)],
+        "integrations": [_shown(generation, one) for one in every[first : first + LISTED]],
+        "following": first + LISTED if len(every) > first + LISTED else None,
     }
     return View("integrations.html", data, "integrations")
 

@@ -19,7 +19,7 @@ from gateway.records.operation import OperationFilter
 from gateway.runtime import RUNTIME, generation_of
 from gateway.text import whole_number
 
-MOST: Final = 500
+ROWS: Final = 80
 RECENT: Final = 20
 MINTED: Final = ("name", "kind", "scopes", "rules", "integrations", "connections", "hosts", "rate", "budget", "days")
 FIELD_CHARS: Final = 20_000
@@ -29,14 +29,18 @@ async def keys(request: web.Request, environment: str) -> View:
     """Those of gateway.yaml by name alone, minted ones as a tree of who minted whom."""
     ended = bool(request.query.get("ended"))
     runtime, now = request.app[RUNTIME], clock.now()
-    found = await runtime.store.keys.list(environment, alive_at=None if ended else now, limit=MOST)
+    before = asked_number(asked_of(request.query, ("before",)), "before")
+    found = await runtime.store.keys.list(
+        environment, alive_at=None if ended else now, before_id=before, limit=ROWS + 1
+    )
+    found, more = found[:ROWS], len(found) > ROWS
     declared = generation_of(request).config.environments[environment]
     data = {
         "title": "Keys",
         "ended": ended,
         "declared": len(declared.secret_keys),
         "keys": [{**_shown(key), "depth": depth} for key, depth in tree(found)],
-        "more": len(found) == MOST,
+        "following": found[-1].id if more else None,
         "parents": [{"id": key.id, "name": key.name} for key in found if key.alive(now)],
         "integrations": [one.integration_id for one in generation_of(request).integrations.of(environment)],
     }

@@ -8,11 +8,13 @@ from aiohttp import web
 from gateway import clock
 from gateway.api.connection_json import stamp
 from gateway.catalog.provider import Provider
+from gateway.console.asked_query import asked, asked_number
 from gateway.console.console_page import WITHIN, View
 from gateway.console.integration_views import TRUST
 from gateway.records.traffic import PlaceTotal, quantile_ms
 from gateway.runtime import RUNTIME, Runtime, generation_of
 
+ROWS: Final = 40
 CLASSES: Final = (
     "rejected",
     "throttled",
@@ -43,10 +45,12 @@ async def providers(request: web.Request, environment: str) -> View:
         for name, keys in used.items()
     ]
     rows.sort(key=lambda row: (not row["left_alone"], -row["failed"], row["name"]))
+    first = asked_number(asked(request, ("from",)), "from") or 0
     data = {
         "title": "Providers",
         "classes": list(CLASSES),
-        "providers": rows,
+        "providers": rows[first : first + ROWS],
+        "following": first + ROWS if len(rows) > first + ROWS else None,
         "left_alone": sorted(open_hosts.values()),
         "guides": f"{generation.public_url}/guides",
         "public_url": generation.public_url,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gateway.console import integration_views, key_views, provider_views
 from gateway.integrations.client_mistakes import client_mistakes
 from gateway.records.audit import AuditFilter
 from gateway.records.connection import RefusedScopes
@@ -363,3 +364,24 @@ async def test_connections_that_lack_scopes_are_found(running: RunningGateway, t
         found = await console.data("/dev/connections.json?scopes=1")
         assert [one["connection_id"] for one in found["connections"]] == ["c2"]
         assert "admin" in await console.page("/dev/connection?integration=tracker&id=c2")
+
+
+async def test_long_lists_have_pages(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in ((integration_views, "LISTED"), (key_views, "ROWS"), (provider_views, "ROWS")):
+        monkeypatch.setattr(module, name, 1)
+    for name in ("a", "b"):
+        await running.json("POST", "/environment/api-keys", json={"display_name": name}, expect=200)
+        await running.json("POST", "/integrations", json={"unique_key": name, "provider": "ably"}, expect=200)
+    async with at_console(running) as console:
+        keys = await console.data("/dev/keys.json")
+        assert ([one["display_name"] for one in keys["keys"]], keys["following"]) == (["b"], 2)
+        older = await console.data("/dev/keys.json?before=2")
+        assert ([one["display_name"] for one in older["keys"]], older["following"]) == (["a"], None)
+        for view, number in (("integrations", 3), ("providers", 2)):
+            seen, place = [], 0
+            for _ in range(number):
+                data = await console.data(f"/dev/{view}.json?from={place}")
+                seen += [one.get("key", one["name"]) for one in data[view]]
+                place = data["following"]
+            assert (len(set(seen)), place) == (number, None)
+        assert "from=1" in await console.page("/dev/integrations")

@@ -3,10 +3,13 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from sqlalchemy import Engine, event
+from sqlalchemy.dialects import sqlite
 
 from gateway.records.connection import ConnectionRef
-from gateway.store import LogPosition, Store
+from gateway.store import ListFilter, LogPosition, Store
+from gateway.store.connection_rows import listed
 from tests.gateway.store.conftest import NOW, REF, new, sqlite_only
 
 
@@ -40,3 +43,15 @@ async def test_no_renewal_and_no_look_reads_a_whole_table(store: Store) -> None:
                 plans.append((statement, [step[3] for step in plan]))
     assert len(plans) > 6
     assert [one for one in plans if any(step.startswith(("SCAN connections", "SCAN changes")) for step in one[1])] == []
+
+
+@sqlite_only
+@pytest.mark.parametrize("of_one", [False, True])
+async def test_connections_in_trouble_are_found_by_the_index_of_those(store: Store, of_one: bool) -> None:
+    """A million active ones beside them are not read, nor those of the integration that is asked about."""
+    await store.connections.put(new(), now=NOW)
+    wanted = ListFilter(in_trouble=True, integration_ids=("github",) if of_one else ())
+    statement = str(listed("dev", wanted).compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True}))
+    async with store.transactions.read() as db:
+        plan = (await db.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}")).all()
+    assert ["connections_by_trouble" in step[3] for step in plan] == [True]
