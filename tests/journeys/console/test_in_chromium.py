@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from gateway.records.operation import Operation
 from gateway.store.console_sessions import new_link
 from tests.fakes.console import switch_on
-from tests.fakes.gateways import RunningGateway
+from tests.fakes.gateways import RunningGateway, in_front_of
 from tests.fakes.tracker import Tracker
 from tests.journeys.connect_page.browser import launched, violations
 
@@ -36,9 +37,18 @@ VIEWS = {
 SHOTS = os.environ.get("GATEWAY_SCREENSHOTS")
 
 
-@pytest.fixture
-async def busy(running: RunningGateway, tracker: Tracker) -> RunningGateway:
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def busy(shared_tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGateway]:
     """A gateway with something of everything."""
+    async with in_front_of(shared_tracker.url, tmp_path) as running:
+        await fill(running, shared_tracker)
+        yield running
+
+
+async def fill(running: RunningGateway, tracker: Tracker) -> None:
     switch_on(running)
     await running.imported(tracker.grant(), "anna", end_user={"id": "u1", "display_name": "Anna"})
     await running.imported({**tracker.grant(), "refresh_token": "unknown"}, "ben", end_user={"id": "u2"})
@@ -61,7 +71,6 @@ async def busy(running: RunningGateway, tracker: Tracker) -> RunningGateway:
     rows.append(Operation("refresh", now - timedelta(seconds=3), "r0", "dev", "tracker", "anna", duration_ms=41.0))
     await running.runtime.store.call_log.add_many(rows)
     await running.runtime.audit_keeper.once()
-    return running
 
 
 async def signed_in(context: Any, running: RunningGateway) -> Any:
@@ -75,10 +84,18 @@ async def signed_in(context: Any, running: RunningGateway) -> Any:
     return page
 
 
-@pytest.fixture
-async def browser() -> AsyncIterator[Any]:
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def chromium() -> AsyncIterator[Any]:
     async with launched() as found:
         yield found
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def browser(chromium: Any) -> AsyncIterator[Any]:
+    """What a test opens in it is closed at the test's end."""
+    yield chromium
+    for context in chromium.contexts:
+        await context.close()
 
 
 async def address(running: RunningGateway, path: str) -> str:
