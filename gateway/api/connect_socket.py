@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from aiohttp import WSMsgType, hdrs, web
 
-from gateway.access.invalid_keys import client_network
+from gateway.access.client_window import client_network
 from gateway.authorization.outcomes import Outcomes, client_digest
 from gateway.errors import Unavailable
 from gateway.records.connecting import Outcome
 from gateway.runtime import RUNTIME, generation_of
 
-# ── An address for WebSockets alone: whatever else is asked for there belongs to others, a host's own page for
+# ── An address for WebSockets alone: any other request there belongs to others, a host's own page for
 # example.
 
 

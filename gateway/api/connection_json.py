@@ -46,7 +46,7 @@ def whole(
     credentials: bool = True,
     with_refresh_token: bool = False,
     zulu: bool = False,
-) -> answers.Connection:
+) -> answers.ConnectionJson:
     """The connection with its settings and, unless `credentials` is false, with its credential.
 
     Without `with_refresh_token` every member that is one, in any spelling and at any depth, is left out. `zulu`: times
@@ -95,7 +95,7 @@ def stamp(when: datetime) -> str:
     return when.isoformat(timespec="milliseconds")
 
 
-def end_user_json(user: EndUser | None) -> answers.EndUser | None:
+def end_user_json(user: EndUser | None) -> answers.EndUserJson | None:
     """As lists of connections and connect sessions show one."""
     if user is None:
         return None
@@ -126,7 +126,7 @@ def _without_refresh_tokens(value: Any) -> Any:
 # ── The story of a connection as our API and the command line show it.
 
 
-async def add_history(shown: answers.Connection, runtime: Runtime, generation: Generation, row: Connection) -> None:
+async def add_history(shown: answers.ConnectionJson, runtime: Runtime, generation: Generation, row: Connection) -> None:
     """What ``include=history`` adds to `shown`."""
     story = await state_and_story(runtime, generation, row)
     shown["history"], shown["diagnosis"], shown["scopes"] = story["history"], story["diagnosis"], story["scopes"]
@@ -141,7 +141,11 @@ async def state_and_story(runtime: Runtime, generation: Generation, row: Connect
     provider, now = generation.catalog.get(row.provider), clock.now()
     opens, readable = _opened(runtime, row)
     integration = generation.integrations.find(*row.ref[:2])
-    drift = scope_drift(opens, provider, integration) if provider is not None else ScopeDrift(None, ())
+    drift = (
+        scope_drift(opens, provider, integration, refused=row.refused_scopes)
+        if provider is not None
+        else ScopeDrift(None, ())
+    )
     found = story(
         row,
         changes,
@@ -158,6 +162,12 @@ async def state_and_story(runtime: Runtime, generation: Generation, row: Connect
         "needed": list(drift.needed),
         "missing": list(drift.missing),
     }
+    if row.refused_scopes is not None:
+        scopes["refused"] = {
+            "scopes": list(row.refused_scopes.scopes),
+            "at": stamp(row.refused_scopes.at),
+            "path": row.refused_scopes.path,
+        }
     return {"history": [_change(one) for one in changes], "diagnosis": _diagnosis(row, found), "scopes": scopes}
 
 
@@ -173,7 +183,7 @@ def _opened(runtime: Runtime, row: Connection) -> tuple[Mapping[str, Any] | None
     return held, True
 
 
-def _change(one: Change) -> answers.Change:
+def _change(one: Change) -> answers.ChangeJson:
     return {
         "at": stamp(one.at),
         "state": one.state.value,

@@ -9,7 +9,7 @@ import structlog
 
 from gateway import clock
 from gateway.access.invalid_keys import InvalidKeys
-from gateway.access.issue_keys import Issuer
+from gateway.access.issue_keys import KeyIssuer
 from gateway.access.known_keys import Minted
 from gateway.access.refusal_log import RefusalLog
 from gateway.app.generations import Checked, concurrency_settings, generation
@@ -45,6 +45,7 @@ from gateway.records.audit import AuditAction, AuditEntry
 from gateway.refresh.auth_exchange import Dialogues
 from gateway.refresh.exchange_message import EgressRoute
 from gateway.refresh.keep_alive import KeepAlive
+from gateway.refresh.reconcile import reconcile
 from gateway.refresh.recovery import recover
 from gateway.refresh.refresher import Refresher
 from gateway.refresh.through_parent import ParentLink, ThroughParent
@@ -137,7 +138,7 @@ def assembled(
         outcomes=outcomes,
         flows=Flows(store, current, creator, session_connections, dialogues, outcomes),
         links=links,
-        issuer=Issuer(store, minted, lambda: current.generation.catalog),
+        issuer=KeyIssuer(store, minted, lambda: current.generation.catalog),
         session_connections=session_connections,
         typed_in=TypedIn(store, creator, session_connections, outcomes),
         deleter=deleter,
@@ -180,6 +181,8 @@ async def opened(
     tracing = start_tracing(connection_ids=config.tracing.connection_ids) if background else None
     runtime = assembled(given, store, managed, parent, page, tracing)
     if background:
+        await store.failover.join()
+        await reconcile(store)
         await note_configuration(store, config, "start")
     tasks = _background(runtime, since) if background else []
     try:
@@ -205,6 +208,7 @@ def _background(runtime: Runtime, since: LogPosition) -> list["asyncio.Task[None
     store, current, refresher = runtime.store, runtime.current, runtime.refresher
     work: dict[str, Coroutine[Any, Any, None]] = {
         "follow_changes": runtime.live.feed.follow(since, lambda: runtime.outcomes.look(runtime.serving)),
+        "stay_alive": store.failover.stay(),
         "recover_refreshes": recover(store, refresher, runtime.exchange.released),
         "keep_alive": _later(KeepAlive(store, refresher, current).run),
         "deliver_events": runtime.deliverer.run(),
@@ -229,6 +233,7 @@ async def _later(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 async def _closed(runtime: Runtime, tasks: Sequence["asyncio.Task[None]"]) -> None:
     async with AsyncExitStack() as end:  # from the bottom up, each whatever became of the one before
         end.push_async_callback(runtime.store.close)
+        end.push_async_callback(runtime.store.failover.leave)
         end.push_async_callback(runtime.retired.close)
         end.push_async_callback(runtime.generation.egress.close)
         if runtime.tracing is not None:

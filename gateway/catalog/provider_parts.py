@@ -121,7 +121,7 @@ def title_from(name: str) -> str:
     return " ".join([shown[0] if shown[0].isupper() else shown[0].capitalize(), *shown[1:]]) if shown else name
 
 
-# ── Where an entry's provider tells whose account a credential belongs to.
+# ── Where an entry's provider returns the account of a credential.
 
 
 class AccountForm(Shape):
@@ -132,6 +132,10 @@ class AccountForm(Shape):
     token answer holds it."""
     headers: dict[str, str] = Field(default_factory=dict)
     """Header fields of that call, templates allowed; they replace those of `proxy.headers`."""
+    method: Literal["GET", "POST"] | None = None
+    """The call's method, `GET` if absent."""
+    data: dict[str, Any] | None = None
+    """With POST: its JSON body, such as a GraphQL query."""
     id: str | None = None
     """Dotted path to what never changes for one account. A reconnect with another one is refused. Absent: the subject of an
     `id_token`."""
@@ -139,7 +143,7 @@ class AccountForm(Shape):
     """Dotted paths to what people know the account by; the first that is there is taken."""
     settings: dict[str, str] = Field(default_factory=dict)
     """Setting ▸ dotted path to its value in the same answer, kept with a connection that does not have it yet. Where the
-    provider cannot be asked for it, nothing is stored. `[name=value]` in a path takes the item of a list with that member."""
+    provider does not return it, nothing is stored. `[name=value]` in a path takes the item of a list with that member."""
 
 
 # ── What is signed, and with which key: JWTs, signed tokens, signed requests.
@@ -184,7 +188,7 @@ class RequestSigning(Shape):
     """Service in the credential scope. Templates allowed."""
 
 
-# ── How tokens are asked for, refreshed and ended where the entry's flat fields do not say it all.
+# ── How tokens are requested, refreshed and ended where the entry's flat fields do not say it all.
 
 Encoding = Literal["form", "json", "query"]
 ClientAuth = Literal["basic", "body", "private_key_jwt", "custom", "none"]
@@ -321,6 +325,10 @@ class Retry(Shape):
     """Statuses that mean it: `429`, `5xx`, `500-502`. They replace the usual ones."""
 
 
+ANYTHING: Final = "*"  # of `expect`
+NOTHING: Final = "-"
+
+
 class Verification(Shape):
     """A cheap call that proves a credential."""
 
@@ -334,6 +342,9 @@ class Verification(Shape):
     """Fields to add, templates allowed."""
     data: dict[str, Any] | str | None = None
     """Body: an object goes as JSON, or as a form where `headers` say so; text goes as it is. Templates allowed."""
+    expect: dict[str, str | bool | int | float] | None = None
+    """What the JSON of a 2xx must hold besides, where a wrong credential is answered 2xx too: dotted path ▸ value. `"*"`:
+    any but null; `"-"`: absent or null. All must hold."""
 
 
 class Proxy(Shape):
@@ -354,12 +365,15 @@ class Proxy(Shape):
     paginate_alternatives: list[Paginate] | None = None
     """Other ways of paging that some of its resources use."""
     retry: Retry | None = None
-    """Where it says when to come back."""
+    """The field that says when to retry."""
     verification: Verification | None = None
     """A cheap call that proves a credential."""
     allowed_origins: list[str] = Field(default_factory=list)
     """Further origins that a `Base-Url-Override`, or the next page of a list, may name; the credential travels there.
     `https://*.example.com` names all hosts one label below."""
+    scope_challenge: Literal["all", "any"] | None = None
+    """Whether a token needs all scopes that a 403 with `error="insufficient_scope"` names (RFC 6750), which is the default, or
+    any one of them."""
     path_form: str | None = None
     """What a path on this provider looks like, for people: `/ex/jira/${connectionConfig.cloudId}/…`."""
 
@@ -442,6 +456,8 @@ class Setup(Shape):
     """Which kind of app to register, as the console calls it."""
     steps: list[str] = Field(min_length=1)
     """What to do there, in order."""
+    scopes: list[str] = Field(default_factory=list)
+    """Scopes for a first call, to begin with."""
     blocks_production: list[str] = Field(default_factory=list)
     """What keeps other people than the app's owner from connecting, until something is done."""
     date: str = Field(pattern=r"[0-9]{4}-[0-9]{2}-[0-9]{2}")

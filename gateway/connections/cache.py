@@ -21,6 +21,7 @@ from gateway.config import LiveConfig
 from gateway.connections.cache_entries import CacheEntries, Kept
 from gateway.connections.change_feed import ChangeFeed, Follower
 from gateway.connections.opened import Opened, ready
+from gateway.connections.refused_scopes import ScopeRefusals
 from gateway.connections.rejected_credentials import Refusals, Rejections
 from gateway.errors import GatewayError, InvalidRequest, NotFound, ReconnectNeeded, Unavailable
 from gateway.generation import Current, Generation
@@ -29,6 +30,7 @@ from gateway.records.connection import Connection, ConnectionRef, Mark
 from gateway.records.integration import Integration
 from gateway.refresh import backoff
 from gateway.refresh.auth_exchange import mode_for
+from gateway.refresh.reconcile import reconcile
 from gateway.refresh.refresher import Refresher
 from gateway.refresh.schedule import RefreshSlots, last_from, refresh_at, refresh_from, seconds_left
 from gateway.store import ChangesMissed, Store
@@ -129,6 +131,7 @@ class ConnectionCache:
         self.provider_at: dict[str, str] = {}
         self.refusals = Refusals(store, refresher, self)
         self.rejections = Rejections(store, refresher.metrics, self.replace, self._leave_fast_path)
+        self.scope_refusals = ScopeRefusals(store, self.replace)
         current.follow(self._replaced)
 
     @property
@@ -210,7 +213,7 @@ class ConnectionCache:
         """The row as the store has it, refreshed when it is in its margin, has expired, or by `force`.
 
         A refresh that fails leaves a token that is still valid in place: the fault then stands beside the row, which
-        tells of it too. It is raised where the token is not valid any more, and by `force` where the no is final.
+        is raised too. It is raised where the token is not valid any more, and by `force` where the no is final.
         """
         connection = await self._loads.row(ref)
         provider = self.provider_of(connection)
@@ -315,6 +318,11 @@ class ConnectionCache:
         """How many connections are in memory."""
         return len(self._kept)
 
+    @property
+    def unsealed(self) -> int:
+        """How many credentials are open in memory."""
+        return sum(kept.opened is not None for kept in self._kept.values())
+
     def replace(self, connection: Connection) -> None:
         """Take over a row that was just written; the credential is opened at its next use."""
         kept = self._kept.get(connection.ref)
@@ -344,7 +352,7 @@ class ConnectionCache:
 
     async def write_back(self) -> None:
         """Of all that is kept, and of what was put away while the database could not be read: what was refreshed last first."""
-        rows = {**self._set_aside, **{kept.connection.ref: kept.connection for kept in self._kept.values()}}
+        rows = self._newest()
         ordered = sorted(rows.values(), key=lambda row: row.last_refreshed_at or row.created_at, reverse=True)
         before = self.written_back.total()
         for begin in range(0, len(ordered), TOGETHER):
@@ -352,13 +360,23 @@ class ConnectionCache:
             marks = await self._store.connections.marks([row.ref for row in some])
             older = (row for row in some if row.ref in marks and marks[row.ref][0] < row.version)
             await asyncio.gather(*map(self._write_one_back, older))
-        await self._store.failover.end()
+        await reconcile(self._store)
         self._set_aside.clear()
         written_back = self.written_back.total() - before
         if written_back:
             log.error("database_lost_commits", written_back=written_back, kept=len(rows))
         else:
             log.info("changes_missed", kept=len(rows))
+
+    def _newest(self) -> dict[ConnectionRef, Connection]:
+        """The newest version that this process knows of each connection."""
+        rows = {kept.connection.ref: kept.connection for kept in self._kept.values()}
+        claimed = (claim.row for claim in self._store.failover.claims.values())
+        for row in (*self._set_aside.values(), *claimed, *self._refresher.recent):
+            known = rows.get(row.ref)
+            if known is None or known.version < row.version:
+                rows[row.ref] = row
+        return rows
 
     async def _write_one_back(self, row: Connection) -> None:
         where = {"environment": row.ref.environment, "integration": row.ref.integration_id}
@@ -378,7 +396,7 @@ class ConnectionCache:
     async def refresh_entries(self, refs: Mapping[ConnectionRef, Mark | None]) -> None:
         """One question about all that may be others than they were, and one more about each that is.
 
-        What could not be read is asked for again at the next look, and `sweep` sees for how long.
+        What could not be read is requested again at the next look, and `sweep` sees for how long.
         """
         left: dict[ConnectionRef, None] = {}
         for ref, mark in refs.items():
@@ -435,7 +453,7 @@ class ConnectionCache:
             for kept in self._kept.values():
                 self._put_away(kept)
             self._kept.clear()
-            self.feed.tell_missed()
+            self.feed.announce_missed()
         for ref in [ref for ref, at in self.feed.unread.items() if now - at >= self._limits.trust_s]:
             del self.feed.unread[ref]
             if (unread := self._kept.get(ref)) is not None:

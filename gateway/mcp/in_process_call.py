@@ -17,7 +17,7 @@ from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from gateway.middleware.facts import REQUEST_ID
+from gateway.middleware.facts import REQUEST_ID, TOOL
 from gateway.observe.logs import trace_id_in_hand
 from gateway.proxy.attempts import Handed
 from gateway.proxy.collected_answer import CollectedAnswer, Room
@@ -73,7 +73,7 @@ class CallerProtocol:
 
 
 class AnswerCollector(AbstractStreamWriter):
-    """Takes an answer's body, up to `limit` bytes; past it, the one who writes hears that its caller has left."""
+    """Takes an answer's body, up to `limit` bytes; past it, the writer sees that its caller has left."""
 
     def __init__(self, limit: int, room: Room) -> None:
         self.body = bytearray()
@@ -113,17 +113,19 @@ async def call_in_process(
     fields: Mapping[str, str],
     body: bytes | None,
     *,
+    tool: str | None,
     limit_bytes: int,
     room: Room,
 ) -> CollectedAnswer:
     """The answer to a request for `target`, an address of ours, on behalf of the caller of `outer`.
 
-    `fields`: its header fields, Host aside. The caller's leaving ends it as it ends any proxied call.
+    `fields`: its header fields, Host aside. `tool`: by which an agent made the call. The caller's leaving ends it as it
+    ends any proxied call.
     """
     headers = CIMultiDict({hdrs.HOST: outer.headers.get(hdrs.HOST, "gateway"), **fields})
     if body is not None:
         headers[hdrs.CONTENT_LENGTH] = str(len(body))
-    fast = await _on_fast_path(outer, target, method, headers, body, limit_bytes, room)
+    fast = await _on_fast_path(outer, target, method, headers, body, tool, limit_bytes, room)
     if isinstance(fast, CollectedAnswer):
         return fast
     loop = asyncio.get_running_loop()
@@ -154,6 +156,8 @@ async def call_in_process(
     found.freeze()
     request._match_info = found
     request[REQUEST_ID] = outer[REQUEST_ID]
+    if tool is not None:
+        request[TOOL] = tool
     trace, trace_id = trace_in_hand.get(None), trace_id_in_hand.get(None)
     try:
         response = await found.handler(request)
@@ -173,6 +177,7 @@ async def _on_fast_path(
     method: str,
     headers: Mapping[str, str],
     body: bytes | None,
+    tool: str | None,
     limit_bytes: int,
     room: Room,
 ) -> CollectedAnswer | Handed | None:
@@ -184,5 +189,7 @@ async def _on_fast_path(
         (f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", "")
     )
     message = head.encode("utf-8", "surrogateescape") + (body or b"")
-    answer: CollectedAnswer | Handed | None = await call(message, outer[REQUEST_ID], limit_bytes=limit_bytes, room=room)
+    answer: CollectedAnswer | Handed | None = await call(
+        message, outer[REQUEST_ID], tool=tool, limit_bytes=limit_bytes, room=room
+    )
     return answer

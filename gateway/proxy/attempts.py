@@ -1,6 +1,6 @@
 """The attempts of one exchange, each signed: sent until there is an answer to pass on.
 
-One attempt where nobody asked for more, whatever the answer, but for a 401 to a token that can be refreshed: the new one
+One attempt where nobody requested more, whatever the answer, but for a 401 to a token that can be refreshed: the new one
 gets its chance. `http.retry` says what may be repeated and when; here it is done, within the provider's budget.
 """
 
@@ -22,6 +22,7 @@ from gateway.errors import BodyTooLarge, GatewayError
 from gateway.generation import Generation
 from gateway.http.content_coding import CodingError
 from gateway.http.retry import Rules, may_lead_to_more, repeatable, wait_s
+from gateway.http.scope_challenge import refused_scopes
 from gateway.middleware.credentials import place, trace_headers
 from gateway.middleware.facts import ASKED, CALLER, CONNECTION, TIMING, TRACE, UPSTREAM
 from gateway.off_loop import INLINE_BYTES, off_loop
@@ -165,7 +166,8 @@ class Attempts:
                 continue
             more = may_lead_to_more(exchange.status, retries=self._retries_left)
             if not more or not await self._after_answer(exchange):
-                self._judge(exchange.status)
+                if refused_scopes(exchange.status, exchange.headers) is None:  # else the credential is well
+                    self._judge(exchange.status)
                 return exchange
 
     async def _send(self) -> ProviderExchange:
@@ -218,7 +220,7 @@ class Attempts:
         return before
 
     def _traced(self, trace: CallTrace, *, again: bool) -> AttemptTrace:
-        """The attempt that begins now; `again`: it is the one that the fast path has begun, on a new connection."""
+        """The attempt that begins now; `again`: the fast path has begun it, on a new connection."""
         upstream = self._request[UPSTREAM]
         attempt = trace.attempts[-1] if again and trace.attempts else trace.attempt(upstream.host, upstream.port)
         if trace_headers(self._request[CONNECTION], self._generation) == OWN:
@@ -244,7 +246,7 @@ class Attempts:
             close = getattr(handed.outcome, "close", None)
             if close is not None:
                 close()
-            return None  # the new place is asked
+            return None  # the request goes to the new address
         self._sent_with = handed.opened
         return handed.outcome
 
@@ -292,7 +294,7 @@ class Attempts:
         """Note whether the API takes the credential, from an answer that is passed on."""
         rejections = self._runtime.live.rejections
         if status in REFUSING:
-            if not self._judged and self._at_home:
+            if not self._judged and self.at_home:
                 path = self._request[UPSTREAM].target.partition("?")[0]
                 rejections.refused(self._request[CONNECTION], status, path)
         elif rejections.suspected and (200 <= status < 300 or status == 101):
@@ -302,7 +304,7 @@ class Attempts:
 
     def _judge_later(self, sent: Opened, refresh: "asyncio.Task[Opened | None]") -> None:
         """A 401 counts where the refresh that it led to brought nothing newer."""
-        if refresh.cancelled() or refresh.exception() is not None or not self._at_home:
+        if refresh.cancelled() or refresh.exception() is not None or not self.at_home:
             return
         newer = refresh.result()
         if newer is None or newer.connection.version <= sent.connection.version:
@@ -310,7 +312,7 @@ class Attempts:
             self._runtime.live.rejections.refused(sent, 401, path)
 
     @property
-    def _at_home(self) -> bool:
+    def at_home(self) -> bool:
         """Whether it goes to the connection's own API: another origin may know nothing of its credential."""
         base, upstream = self._request[CONNECTION].base, self._request[UPSTREAM]
         return (upstream.scheme, upstream.host, upstream.port) == (base.scheme, base.host, base.port)

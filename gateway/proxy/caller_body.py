@@ -16,6 +16,7 @@ from gateway import clock
 from gateway.config import ClientLimitsConfig
 from gateway.egress.provider_exchange import Body, ProviderExchange
 from gateway.errors import GatewayError, InvalidRequest
+from gateway.middleware.facts import READ_BODY
 from gateway.middleware.read_body import limits_of
 from gateway.proxy.exchange_watch import ExchangeWatch
 from gateway.text import counted
@@ -46,6 +47,9 @@ class CallerBody:
         self._length: int | None = None
         self._kept_pieces: list[bytes] = []
         self._kept_bytes = 0
+        if READ_BODY in request:  # what a rule has looked at is what is sent
+            self.keep_bytes = max(KEPT_BYTES, len(request[READ_BODY]))
+            self._keep(request[READ_BODY])
         self._turn: asyncio.Lock | None = None
         self._limits = limits_of(request)
         self._received = 0
@@ -158,7 +162,7 @@ def too_slow(limits: ClientLimitsConfig, received: int, waited_s: float) -> Gate
 def arrives_inflated(request: web.Request) -> bool:
     """Whether the runner has undone the body's coding although Content-Encoding still names it.
 
-    A runner's options decide that, and nothing in a request tells; so a parser of the same runner is shown a message.
+    A runner's options decide that, and no request shows it; so a parser of the same runner is shown a message.
     """
     if not request.body_exists or request.headers.get(hdrs.CONTENT_ENCODING, "").lower() not in _INFLATED_CODINGS:
         return False

@@ -12,7 +12,7 @@ from gateway import clock
 from gateway.connections.opened import Opened
 from gateway.egress.provider_exchange import ProviderExchange
 from gateway.http.abort import cut
-from gateway.http.added_fields import ATTEMPTS, SERVER_TIMING, guarded, server_timing
+from gateway.http.added_fields import ATTEMPTS, CONNECT_URL_FIELD, SERVER_TIMING, guarded, server_timing
 from gateway.http.content_coding import Decoder
 from gateway.http.fields import Fields
 from gateway.http.headers import MalformedAnswer, decoded_fields, response_fields
@@ -21,7 +21,7 @@ from gateway.http.passed_head import framing, head_bytes, printable
 from gateway.http.references import Rewriter
 from gateway.middleware.capability import REFERRER_POLICY, unreferred
 from gateway.middleware.cors import readable
-from gateway.middleware.facts import CAPABILITY, CONNECTION, DECODER, REQUEST_ID, TIMING, UPSTREAM
+from gateway.middleware.facts import CAPABILITY, CONNECT_URL, CONNECTION, DECODER, REQUEST_ID, TIMING, UPSTREAM
 from gateway.middleware.pace import paced
 from gateway.middleware.request_id import HEADER
 from gateway.runtime import generation_of
@@ -34,7 +34,7 @@ from gateway.runtime import generation_of
 class PassedAnswer(web.StreamResponse):
     """`length` is the body's, if known. `cut` says afterwards that the answer could not be passed on to its end.
 
-    `broke_off`: the code of an error that its last line tells of, the status being sent already.
+    `broke_off`: the code of an error that its last line reports, the status being sent already.
     """
 
     cut = False
@@ -131,7 +131,7 @@ class AnswerBody:
 
 
 async def body_of(request: web.Request, exchange: ProviderExchange) -> AnswerBody:
-    """Decoded if that is asked for and can be done; a body that is not what it says is then still a 502."""
+    """Decoded if that is requested and can be done; a body that is not what it says is then still a 502."""
     decoder = request.get(DECODER)
     coding = ",".join(values(exchange.headers, "content-encoding"))
     if (
@@ -194,6 +194,8 @@ def signed(answer: PassedAnswer, request: web.Request, attempts: int) -> PassedA
     if REQUEST_ID in request:
         answer.headers[HEADER] = request[REQUEST_ID]
     answer.headers[ATTEMPTS] = str(attempts)
+    if CONNECT_URL in request:
+        answer.headers[CONNECT_URL_FIELD] = request[CONNECT_URL]
     timing = request[TIMING]
     timing.head_at = now = clock.monotonic()
     durations = server_timing(timing.gateway_s(now) * 1000, timing.token_s * 1000, timing.upstream_s * 1000)
@@ -213,7 +215,7 @@ def _shown_at(request: web.Request) -> str:
 
 
 def unreferred_fields(fields: Fields) -> Fields:
-    """`fields`, with our Referrer-Policy in place of the provider's: the address that was asked for is a secret."""
+    """`fields`, with our Referrer-Policy in place of the provider's: the address that was requested is a secret."""
     return [*(field for field in fields if field[0].lower() != "referrer-policy"), REFERRER_POLICY]
 
 

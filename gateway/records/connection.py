@@ -93,10 +93,21 @@ class Lifespan:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Who authorized, as the provider tells: `id` never changes for one account, `label` is for people."""
+    """Who authorized, as the provider reports: `id` never changes for one account, `label` is for people."""
 
     id: str | None = None
     label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedScopes:
+    """Scopes that the provider's API requested, with 403, since the connection was last authorized. `path`: of the call that
+    was refused last, without its query.
+    """
+
+    scopes: tuple[str, ...]
+    at: datetime
+    path: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +147,7 @@ class Connection:
     granted_at: datetime | None = None
     life: Lifespan = Lifespan()
     account: Account = Account()
+    refused_scopes: RefusedScopes | None = None
     created_at: datetime
     updated_at: datetime
     last_fetched_at: datetime | None = None

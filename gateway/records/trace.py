@@ -18,12 +18,13 @@ CAUSE: Final = "traceparent"
 """Among the facts of a stored event: the span that led to it."""
 
 SAMPLED: Final = 1  # of the flags
+TOOL_ERROR: Final = "tool_error"  # the word of OpenTelemetry for a tool's result that says that it is an error
 _HEX: Final = frozenset("0123456789abcdef")
 _VERSION_00: Final = 55  # characters of a ``traceparent`` of version 00; later versions may append
 _SPAN_BITS: Final = 64
 
 
-class Parent(NamedTuple):
+class TraceParent(NamedTuple):
     """What a ``traceparent`` says: 32 and 16 hex digits, and eight flags."""
 
     trace_id: str
@@ -39,7 +40,7 @@ def trace_id_in(traceparent: str | None) -> str | None:
     return found if set(found) <= _HEX and found.strip("0") else None
 
 
-def parent_in(traceparent: str | None) -> Parent | None:
+def parent_in(traceparent: str | None) -> TraceParent | None:
     """The whole of a ``traceparent`` (§3.2); None where it is not one, and the trace begins here (§4.3)."""
     trace_id = trace_id_in(traceparent)
     if trace_id is None or traceparent is None or traceparent[52] != "-":
@@ -49,7 +50,7 @@ def parent_in(traceparent: str | None) -> Parent | None:
         return None
     if not (set(version + span_id + flags) <= _HEX and span_id.strip("0")):
         return None
-    return Parent(trace_id, span_id, int(flags, 16))
+    return TraceParent(trace_id, span_id, int(flags, 16))
 
 
 def new_span_id() -> str:
@@ -76,11 +77,24 @@ class AttemptTrace:
 
 
 @dataclass(slots=True)
+class McpTrace:
+    """A message of the Model Context Protocol. `tool`: of ``tools/call``, one that there is; `error`: a code of JSON-RPC, or
+    ``tool_error`` for a result that says so."""
+
+    method: str
+    revision: str
+    message_id: str
+    tool: str | None = None
+    error: str | None = None
+
+
+@dataclass(slots=True)
 class CallTrace:
     """Of one sampled request to the gateway.
 
     `parent_id`: the caller's span, None where the trace begins here. `began`: monotonic seconds. `route`: the path's
-    template, where the address has one. `waited_for`: refreshes that another call had begun and this one waited for.
+    template, where the address has one. `waited_for`: refreshes that another call had begun and this one waited for. `mcp`: of a
+    message to the agent door.
     """
 
     trace_id: str
@@ -91,6 +105,7 @@ class CallTrace:
     route: str | None = None
     attempts: list[AttemptTrace] = field(default_factory=list)
     waited_for: "list[RefreshTrace]" = field(default_factory=list)
+    mcp: McpTrace | None = None
 
     def attempt(self, host: str, port: int, began: float | None = None) -> AttemptTrace:
         """The next request to the provider, which leaves now."""
@@ -107,7 +122,7 @@ class CallTrace:
 class RefreshTrace:
     """Of one refresh in this process, sampled or not.
 
-    `under`: the sampled call that began it, or else the first sampled one that waits for it. `began`: when it was asked for,
+    `under`: the sampled call that began it, or else the first sampled one that waits for it. `began`: when it was requested,
     `asked`: when its turn had come; monotonic seconds. `exported`: its span has been made, so that others may link to it.
     """
 

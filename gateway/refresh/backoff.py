@@ -71,6 +71,7 @@ NOT_REFRESHABLE: Final = "no_refresh_token"
 REFUSED: Final = "token_endpoint_refused"
 INTERRUPTED: Final = "refresh_interrupted"
 CLOCK_RETRY_S: Final = 30
+FAILED_OVER_RETRY_S: Final = 5
 GONE: Final = GRANT_GONE | {ROTATION_LOST}
 MAYBE_GONE: Final = GONE | {REFUSED}
 
@@ -83,7 +84,7 @@ def failure(
     lost_at: datetime | None = None,
     since: datetime | None = None,
 ) -> RefreshFailure:
-    """The failure to note. A grant that is gone is never asked for again; all else is, ever more rarely.
+    """The failure to note. A grant that is gone is never requested again; all else is, ever more rarely.
 
     A refused client (``invalid_client`` …) is final for the caller, but the operator may correct it without the end user,
     so it has a `retry_at` too; and so has a refusal of unknown meaning, which is final where it repeats. `lost_at`: when this
@@ -157,6 +158,17 @@ def clock_off(offset_s: float) -> Unavailable:
     )
 
 
+def failed_over() -> Unavailable:
+    """The refresh token in the database may be spent, and another node may have the one that replaced it."""
+    return Unavailable(
+        "store_unavailable",
+        "The database failed over, and no token is refreshed until all nodes have written back what they have. Try again "
+        f"in {FAILED_OVER_RETRY_S} s.",
+        payload={"reason": "failover"},
+        retry_after_s=FAILED_OVER_RETRY_S,
+    )
+
+
 def may_try(connection: Connection, now: datetime) -> bool:
     """Whether the token endpoint may be asked again."""
     noted = connection.failure
@@ -164,7 +176,7 @@ def may_try(connection: Connection, now: datetime) -> bool:
 
 
 def refusal(connection: Connection, noted: RefreshFailure, now: datetime) -> GatewayError:
-    """What a caller hears whose connection has no usable token."""
+    """The error for a connection without a usable token."""
     if noted.code == NOT_REFRESHABLE:
         return no_way_to_refresh(connection)
     if connection.state is State.INCOMPLETE:

@@ -26,7 +26,7 @@ from gateway.errors import GatewayError
 from gateway.generation import Generation
 from gateway.http import passed_head, url
 from gateway.http.answer_head import Malformed
-from gateway.http.request_head import request_head
+from gateway.http.request_head import METHODS, TARGET_CHARS, request_head
 from gateway.middleware.credentials import default_fields, replaced_names, trace_headers
 from gateway.records.connection import ConnectionRef
 from gateway.records.integration import DROP, OWN
@@ -48,11 +48,10 @@ HEADS_A_CONNECTION: Final = 8
 LENGTH_EXPECTED: Final = frozenset({b"POST", b"PUT", b"PATCH"})  # RFC 9110 §8.6: none declared is said as
 NO_BODY: Final = b"Content-Length: 0\r\n"
 
-_METHOD: Final = rb"(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS) "
-_LINE: Final = re.compile(_METHOD + rb"(/proxy(?:[/?][!-\"$-\[\]-~]*)?) HTTP/1\.1\r\n")
-_CAPABILITY_LINE: Final = re.compile(
-    _METHOD + rb"((/c/gw_cap_[A-Za-z0-9_-]{49})(?!/mcp[? ])(?:[/?][!-\"$-\[\]-~]*)?) HTTP/1\.1\r\n"
-)
+_METHOD: Final = f"({'|'.join(METHODS)}) ".encode()
+_REST: Final = rf"(?:[/?][{TARGET_CHARS}]*)?) HTTP/1\.1\r\n".encode()
+_LINE: Final = re.compile(_METHOD + rb"(/proxy" + _REST)
+_CAPABILITY_LINE: Final = re.compile(_METHOD + rb"((/c/gw_cap_[A-Za-z0-9_-]{49})(?!/mcp[? ])" + _REST)
 _END: Final = b"\r\n\r\n"
 _TRACED: Final = b"\ntraceparent:"
 _NEVER_BY_US: Final = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade", "expect"})
@@ -112,7 +111,7 @@ class FastPath:
         self._known_bytes = 0
         self._seen: set[bytes] = set()
         self._swept_at = 0.0
-        self.departures = WriteBatch()
+        self.write_batch = WriteBatch()
         self.taken = 0
         self.handed_over = 0
 
@@ -184,7 +183,7 @@ class FastPath:
             return None
         end = len(data) - len(behind)
         head_bytes, body_bytes = data[:body_at], data[body_at:end]
-        exchange = client.exchange_type(client, head_bytes, body_bytes, plan, connection, self.departures)
+        exchange = client.exchange_type(client, head_bytes, body_bytes, plan, connection, self.write_batch)
         exchange.last = known.lines.last
         return exchange, head + framed, behind
 
@@ -207,7 +206,7 @@ class FastPath:
                 gate.release("unknown", probe=False)
                 return None
         self.taken += 1
-        self.departures.aboard += 1
+        self.write_batch.in_flight += 1
         return connection
 
     def _opened(self, known: KnownHead, caller: Caller, now: float) -> Opened | None:
@@ -286,6 +285,11 @@ class FastPath:
             self._known_bytes = len(block)
         known.head_id = head_id
         self._known[head_id] = known
+
+    @property
+    def remembered(self) -> int:
+        """How many heads it knows the meaning of."""
+        return len(self._known)
 
     def sweep(self, now: float) -> None:
         """Forget what was learned a minute ago; to be called about once a second, with monotonic seconds."""

@@ -36,6 +36,7 @@ from gateway.records.connection import (
     Lifespan,
     NewConnection,
     RefreshFailure,
+    RefusedScopes,
     Sealed,
 )
 from gateway.records.states import State
@@ -159,7 +160,7 @@ def _after(cursor: str) -> ColumnElement[bool]:
     if created_at.tzinfo is None or type(row_id) is not int or not 0 <= row_id < 2**63:
         _refuse_cursor()
     table = connections.c
-    # The first condition says nothing new, but it is the one that lets the index skip to the place.
+    # The first condition is implied by the others; it lets the database skip to the place in the index.
     earlier = or_(table.created_at < created_at, table.id < row_id)
     return and_(table.created_at <= created_at, earlier)
 
@@ -177,7 +178,7 @@ PREVIOUS: Final = "previous_refresh"
 NO_PREVIOUS: Final[dict[str, Any]] = {PREVIOUS: None, f"{PREVIOUS}_version": None, f"{PREVIOUS}_until": None}
 
 
-# What is asked for often is put together once: to make a statement again costs more than to run it.
+# What is requested often is put together once: to make a statement again costs more than to run it.
 AT: Final = and_(*(connections.c[name] == bindparam(f"at_{name}") for name in ConnectionRef._fields))
 """The row with the address that is among the parameters, as `place` gives it."""
 WHOLE_ROW: Final = select(connections).where(AT)
@@ -283,6 +284,7 @@ def connection_of(row: RowMapping | Mapping[str, Any]) -> Connection:
         granted_at=row["granted_at"],
         life=Lifespan(row["dies_at"], row["keep_alive_at"], bool(row["end_settled"])),
         account=Account(row["account_id"], row["account_label"]),
+        refused_scopes=_refused_scopes(row["refused_scopes"]),
         created_at=row["created_at"],
         updated_at=row["updated_at"],
         last_fetched_at=row["last_fetched_at"],
@@ -297,6 +299,16 @@ def sealed_in(one: Connection) -> list[Sealed]:
 
 def _sealed(row: RowMapping | Mapping[str, Any], column: str, version: int, ref: ConnectionRef) -> Sealed:
     return Sealed(row[column], ref.environment, "connections", row["uid"], column, version, ref)
+
+
+def refused_scopes_json(refused: RefusedScopes) -> dict[str, Any]:
+    return {"scopes": list(refused.scopes), "at": refused.at.isoformat(), "path": refused.path}
+
+
+def _refused_scopes(stored: Mapping[str, Any] | None) -> RefusedScopes | None:
+    if stored is None:
+        return None
+    return RefusedScopes(tuple(stored["scopes"]), datetime.fromisoformat(stored["at"]), stored["path"])
 
 
 def _failure(row: RowMapping | Mapping[str, Any]) -> RefreshFailure | None:

@@ -14,9 +14,10 @@ from urllib.parse import parse_qsl, unquote_plus
 
 from aiohttp import web
 
-from gateway.authoring.rehearsal.played_answers import page, step_answer, token_answer
+from gateway.authoring.rehearsal.played_answers import page, put, step_answer, token_answer
 from gateway.authoring.rehearsal.stage import ROLES, Stage, path_pattern, split
 from gateway.catalog.provider import Provider
+from gateway.catalog.provider_parts import ANYTHING, NOTHING
 from gateway.records.provider_call import scrubbed
 
 # ── A request as it reached the sandbox.
@@ -202,7 +203,7 @@ class Actor:
         )
 
     def _register(self, body: bytes) -> web.Response:
-        """RFC 7591 §3.2.1: the client with what it asked for; a secret unless it is a public one."""
+        """RFC 7591 §3.2.1: the client with what it requested; a secret unless it is a public one."""
         asked = json.loads(body)
         method = str(asked.get("token_endpoint_auth_method") or SDK_METHODS[0])
         client = {"client_id": f"registered-{secrets.token_hex(3)}", "token_endpoint_auth_method": method}
@@ -215,7 +216,7 @@ class Actor:
         return f"try-token-secret-{secrets.token_hex(8)}"
 
     def _discovery(self, arrival: Arrival, origin: str) -> web.Response | None:
-        """What an MCP server tells of itself (RFC 9728, RFC 8414)."""
+        """What an MCP server publishes (RFC 9728, RFC 8414)."""
         if not self.provider.auth_mode.startswith("MCP") or "/.well-known/" not in arrival.path:
             return None
         path = arrival.path.partition("/.well-known/")[2]
@@ -241,6 +242,10 @@ class Actor:
     def _api(self, arrival: Arrival, origin: str) -> web.Response:
         bearer = arrival.headers.get("Authorization", "")
         is_asked = self.provider.auth_mode == "MCP_OAUTH2_GENERIC" and not bearer
+        proof = self.provider.proxy.verification
+        expected = proof.expect if proof is not None else None
+        if self.refusing and expected:
+            return web.json_response({"message": "these credentials are wrong"})
         if self.refusing or is_asked:
             hint = {"WWW-Authenticate": "Bearer"}
             return web.json_response({"message": "these credentials are wrong"}, status=401, headers=hint)
@@ -252,7 +257,11 @@ class Actor:
         if arrival.path.endswith(LIST) and way is not None:
             body, headers = page(way, arrival.query, origin + arrival.path)
             return web.json_response(body, headers=headers)
-        return web.json_response({"ok": True, "accountId": "account-1"})
+        answer: dict[str, Any] = {"ok": True, "accountId": "account-1"}
+        for member, value in (expected or {}).items():
+            if value != NOTHING:
+                put(answer, member, "anything" if value == ANYTHING else value)
+        return web.json_response(answer)
 
 
 def _form(**params: str) -> web.Response:

@@ -8,6 +8,7 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from gateway.records.provider_call import ProviderCall, Reply
 from gateway.records.states import State
 from gateway.refresh.protocol import FENCE
 from gateway.refresh.recovery import unfinished
-from gateway.refresh.save_tokens import LEASE, Pair, rescue
+from gateway.refresh.save_tokens import LEASE, Pair, rescue, token_digest
 from gateway.refresh.token_exchange import ExchangeLost, InProcess
 from gateway.store import Store, open_store
 from gateway.vault import Keyring
@@ -73,7 +74,7 @@ class Killed:
 
     def rotated(self, tracker: Tracker) -> dict[str, Any]:
         """The credential that the provider gave it."""
-        answer: Any = tracker._refreshed(self.store.open(self.row.credential)["refresh_token"])
+        answer: Any = tracker.refreshed(self.store.open(self.row.credential)["refresh_token"])
         shown = json.loads(answer.body)
         return {"type": "OAUTH2", "access_token": shown["access_token"], "refresh_token": shown["refresh_token"]}
 
@@ -89,9 +90,9 @@ class Killed:
 
     def dies(self) -> None:
         """As the system does it: its lock goes, its file stays."""
-        marker = self.store.journal._marker
+        marker = self.store.journal.marker
         assert marker is not None
-        marker._close()
+        marker.release()
 
 
 @pytest.fixture
@@ -106,7 +107,7 @@ async def killed(
     store = await open_store(database, Keyring([base64.b64decode(ENCRYPTION_KEY)]), environments={"dev"})
     row = await store.connections.get(REF)
     assert row is not None
-    owner, digest = await store.holders.new_owner(), first.runtime.refresher._protocol._digest(row)
+    owner, digest = await store.holders.new_owner(), token_digest(store, row)
     assert await store.refreshes.lease_refresh(REF, owner=owner, ttl=LEASE, seen=row, intent=digest)
     await store.journal.prepare("dev")
     await first.stop()
@@ -275,4 +276,40 @@ async def test_while_a_machine_does_not_know_what_came_of_its_call_another_does_
     assert (await called(machine))[0] == 200
     assert (await called(other))[0] == 200
     assert tracker.calls["refresh_token"] == 1
+    assert not tracker.grants[0].revoked
+
+
+async def failed_over_without_the_claim(database: str) -> None:
+    """An hour ago."""
+    db = await asyncpg.connect(database)
+    lost = "lease_owner = NULL, lease_until = NULL, intent_digest = NULL, intent_at = NULL"
+    await db.execute(f"UPDATE connections SET {lost}")
+    await db.execute("INSERT INTO timelines VALUES ('00000000', now() - interval '1 day')")
+    await db.execute("UPDATE timelines SET since = now() - interval '1 hour' WHERE timeline <> '00000000'")
+    await db.close()
+
+
+async def test_a_record_of_a_version_that_the_database_never_gets_back_holds_up_no_start(
+    killed: Killed, start: Start, tracker: Tracker, database: str
+) -> None:
+    killed.row = replace(killed.row, version=7)
+    await killed.recorded({"type": "OAUTH2", "access_token": "x", "refresh_token": "y"})
+    killed.dies()
+    await failed_over_without_the_claim(database)
+    back = await start("a")
+    assert (await called(back))[0] == 200
+    assert tracker.calls["refresh_token"] == 1
+
+
+async def test_a_reply_in_the_journal_is_used_though_a_failover_lost_the_intent(
+    killed: Killed, start: Start, tracker: Tracker, database: str
+) -> None:
+    """The standby that took over lacks the claim, so that its row looks as if the token was never sent."""
+    await killed.recorded(killed.rotated(tracker))
+    killed.dies()
+    await failed_over_without_the_claim(database)
+    back = await start("a")
+    row = await settled(back, tracker)
+    assert (row.version, row.state, tracker.calls["refresh_token"]) == (2, State.ACTIVE, 0)
+    assert (await called(back))[0] == 200
     assert not tracker.grants[0].revoked

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from gateway.mcp.mcp_endpoint import MOST_ANSWER
+from gateway.mcp.tool_provider_call import MOST_ANSWER
 from gateway.off_loop import INLINE_BYTES
 from gateway.records.proxied_call import ExchangeRecord
 from tests.fakes.agents import Agents, agents, text_of
