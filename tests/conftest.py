@@ -10,7 +10,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from tests.fakes.clock import Clock
-from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.gateways import RunningGateway, in_front_of
 from tests.fakes.postgres import PostgresServer, migrated
 from tests.fakes.shared_start import share
 from tests.fakes.tracker import Tracker
@@ -63,11 +63,8 @@ async def tracker() -> AsyncIterator["Tracker"]:
 @pytest.fixture
 async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGateway]:
     """A gateway with integration `tracker`, whose provider is the fixture of that name."""
-    write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
-    gateway = RunningGateway(tmp_path, document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"]))
-    await gateway.start()
-    yield gateway
-    await gateway.stop()
+    async with in_front_of(tracker.url, tmp_path) as gateway:
+        yield gateway
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -84,12 +81,8 @@ async def shared_tracker() -> AsyncIterator[Tracker]:
 async def _shared_gateway(
     shared_tracker: Tracker, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[RunningGateway]:
-    folder = tmp_path_factory.mktemp("shared")
-    write_entry(folder, "tracker", tracker_entry(shared_tracker.url))
-    gateway = RunningGateway(folder, document([f"127.0.0.1/32:{shared_tracker.url.rpartition(':')[2]}"]))
-    await gateway.start()
-    yield gateway
-    await gateway.stop()
+    async with in_front_of(shared_tracker.url, tmp_path_factory.mktemp("shared")) as gateway:
+        yield gateway
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """A gateway for tests: the real application on our own runner, on a free port, in this process."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,16 @@ class RunningGateway:
         answer = await self.json("POST", "/connect/sessions", json={"end_user": {"id": "u1"}, **body}, expect=201)
         token: str = answer["data"]["token"]
         return token
+
+
+@asynccontextmanager
+async def in_front_of(url: str, folder: Path) -> AsyncIterator[RunningGateway]:
+    """A gateway with integration `tracker`, whose provider is a `tests.fakes.tracker` at `url`."""
+    write_entry(folder, "tracker", tracker_entry(url))
+    gateway = RunningGateway(folder, document([f"127.0.0.1/32:{url.rpartition(':')[2]}"]))
+    await gateway.start()
+    yield gateway
+    await gateway.stop()
 
 
 def free_socket() -> Any:

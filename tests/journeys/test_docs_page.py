@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.gateways import RunningGateway, in_front_of
 from tests.journeys.connect_page.browser import launched, violations
 from tests.journeys.console.test_in_chromium import SHOTS, shot
 
@@ -23,12 +23,8 @@ async def browser() -> AsyncIterator[Any]:
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningGateway]:
     """One for all: the pages are only read, and no provider is called."""
-    folder = tmp_path_factory.mktemp("docs-page")
-    write_entry(folder, "tracker", tracker_entry("http://127.0.0.1:9"))
-    gateway = RunningGateway(folder, document([]))
-    await gateway.start()
-    yield gateway
-    await gateway.stop()
+    async with in_front_of("http://127.0.0.1:9", tmp_path_factory.mktemp("docs-page")) as gateway:
+        yield gateway
 
 
 @pytest_asyncio.fixture(loop_scope="module")

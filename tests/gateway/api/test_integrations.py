@@ -225,7 +225,9 @@ async def test_tokens_are_ended_with_the_client_of_the_integration_that_goes(
     assert [one.path for one in tracker.seen][-2:] == ["/revoke", "/revoke"]
 
 
-async def test_a_deletion_that_broke_off_is_gone_on_with(running: RunningGateway, tracker: Tracker) -> None:
+async def test_a_deletion_that_broke_off_is_gone_on_with(
+    running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await made(running)
     await imported(running, tracker)
     runtime = running.runtime
@@ -236,6 +238,7 @@ async def test_a_deletion_that_broke_off_is_gone_on_with(running: RunningGateway
     await runtime.store.integrations.begin_end(found, now=clock.now())
     taken = await running.json("POST", "/integrations", json={**NEW, "unique_key": "made"}, expect=400)
     assert taken["error"]["errors"][0]["path"] == ["uniqueKey"]
+    monkeypatch.setattr("gateway.app.lifetime.HOUSEKEEPING_AFTER_S", 0.0)
     await running.restart()
     async with asyncio.timeout(PATIENCE_S):
         while (await running.json("GET", "/connections"))["connections"]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from gateway.console import now_view
 from gateway.records.operation import Operation
@@ -40,10 +41,13 @@ VIEWS = {
 SHOTS = os.environ.get("GATEWAY_SCREENSHOTS")
 
 
-@pytest.fixture
-async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGateway]:
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def running(shared_tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGateway]:
     """Its receiver of events is down."""
-    write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
+    write_entry(tmp_path, "tracker", tracker_entry(shared_tracker.url))
     made = document(["127.0.0.1/32"])
     with closed_port() as port:
         made["environments"]["dev"]["webhook_url"] = f"http://127.0.0.1:{port}/events"
@@ -53,9 +57,10 @@ async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGate
         await found.stop()
 
 
-@pytest.fixture
-async def busy(running: RunningGateway, tracker: Tracker) -> RunningGateway:
+@pytest_asyncio.fixture(loop_scope="module")
+async def busy(running: RunningGateway, shared_tracker: Tracker) -> RunningGateway:
     """A gateway with something of everything."""
+    tracker = shared_tracker
     switch_on(running)
     await running.imported(tracker.grant(), "anna", end_user={"id": "u1", "display_name": "Anna"})
     await running.imported({**tracker.grant(), "refresh_token": "unknown"}, "ben", end_user={"id": "u2"})
@@ -92,10 +97,18 @@ async def signed_in(context: Any, running: RunningGateway) -> Any:
     return page
 
 
-@pytest.fixture
-async def browser() -> AsyncIterator[Any]:
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def chromium() -> AsyncIterator[Any]:
     async with launched() as found:
         yield found
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def browser(chromium: Any) -> AsyncIterator[Any]:
+    """What a test opens in it is closed at the test's end."""
+    yield chromium
+    for context in chromium.contexts:
+        await context.close()
 
 
 async def address(running: RunningGateway, path: str) -> str:
