@@ -33,6 +33,7 @@ from gateway.generation import Generation
 from gateway.http.json_select import UnfitExpression, parsed
 from gateway.http.shaped_body import is_dear
 from gateway.mcp import mcp_messages as rpc
+from gateway.mcp.agent_message import AgentMessage, check_origin, mount_beside
 from gateway.mcp.in_process_call import call_in_process
 from gateway.mcp.kept_answers import KEPT_S, KeptAnswers
 from gateway.mcp.mcp_messages import Reply, RpcError, RpcNotification, RpcRequest
@@ -40,7 +41,7 @@ from gateway.mcp.tool_calls import ToolCall, UnfitArguments, chosen, of_api, of_
 from gateway.mcp.tool_list import OperationPlace, RuleTool, below_base, found, listed, shown, tools_of
 from gateway.mcp.tool_results import failure, link_block, provider_result, refusal, text_block
 from gateway.middleware.error_shape import MARK
-from gateway.middleware.facts import CALLER, CAPABILITY, ENVIRONMENT, TRACE
+from gateway.middleware.facts import CALLER, CAPABILITY, REQUEST_ID, TRACE
 from gateway.middleware.scope import needs
 from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.proxy.collected_answer import CollectedAnswer
@@ -71,32 +72,53 @@ _kept: Final[WeakKeyDictionary[web.Application, KeptAnswers]] = WeakKeyDictionar
 
 @needs(PROXY, limits=True)
 async def answer_mcp(request: web.Request) -> web.StreamResponse:
-    """One message of the Model Context Protocol. Raises Forbidden for a key of gateway.yaml, and for a foreign Origin."""
+    """One message of the Model Context Protocol, through the chain. Raises what `answered` raises."""
     query_of(request, ())
-    _check_origin(request)
-    caller = request[CALLER]
+    called_by = request.get(CAPABILITY)
+    resource = request.match_info.route.resource
+    door = "/mcp" if resource is None else resource.canonical
+    return await answered(
+        AgentMessage(
+            request.app,
+            generation_of(request),
+            request[CALLER],
+            request[REQUEST_ID],
+            request.headers,
+            await request.read(),  # the chain has it already
+            mount_beside(door) if called_by is None else called_by.mount.reveal(),
+            called_by is not None,
+            request.protocol,
+            request.remote,
+            request.get(TRACE),
+        )
+    )
+
+
+async def answered(message: AgentMessage) -> web.Response:
+    """The answer to a message that has been admitted. Raises Forbidden for a key of gateway.yaml, and for a foreign Origin."""
+    check_origin(message.headers.get(hdrs.ORIGIN), message.generation)
+    caller, body = message.caller, message.body
     if caller.access is None:
         raise Forbidden(
             "forbidden",
             "A key of gateway.yaml may do everything, so it is not for agents. Give the agent a minted key with rules.",
             payload=rule_and_fix("key", f"Make a key for the agent: {CREATE}."),
         )
-    if not rpc.accepts_json(request.headers.get(hdrs.ACCEPT)):
+    if not rpc.accepts_json(message.headers.get(hdrs.ACCEPT)):
         raise InvalidRequest("invalid_headers", "Accept must have application/json: answers of /mcp are JSON.")
-    body = await request.read()
-    message: RpcRequest | RpcNotification | None = None
+    asked: RpcRequest | RpcNotification | None = None
     try:
-        message = rpc.read_message(body, request.headers.items())
-        if isinstance(message, RpcNotification):
+        asked = rpc.read_message(body, message.headers.items())
+        if isinstance(asked, RpcNotification):
             count(caller)
             reply = rpc.ACCEPTED
         else:
-            result, ttl_ms = await Door(request, message).result()
-            reply = rpc.result_reply(message, result, _server(), ttl_ms)
+            result, ttl_ms = await Door(message, asked).result()
+            reply = rpc.result_reply(asked, result, _server(), ttl_ms)
     except RpcError as fault:
         count(caller)
-        asked = message if isinstance(message, RpcRequest) else None
-        reply = rpc.error_reply(fault, asked, asked.id if asked is not None else rpc.id_in(body))
+        request = asked if isinstance(asked, RpcRequest) else None
+        reply = rpc.error_reply(fault, request, request.id if request is not None else rpc.id_in(body))
     return _response(reply)
 
 
@@ -105,16 +127,6 @@ def _response(reply: Reply) -> web.Response:
         return web.Response(status=reply.status)
     text = json.dumps(reply.body, ensure_ascii=False, separators=(",", ":"))
     return web.json_response(text=text, status=reply.status, headers={hdrs.CACHE_CONTROL: "no-store"})
-
-
-def _check_origin(request: web.Request) -> None:
-    """Raises Forbidden for a page of another origin: by the protocol, against DNS rebinding."""
-    origin = request.headers.get(hdrs.ORIGIN)
-    if origin is None or f"{generation_of(request).public_url}/".startswith(f"{origin.lower()}/"):
-        return
-    raise Forbidden(
-        "forbidden", "The agent door is not for pages of other origins. Call it from a program, without Origin."
-    )
 
 
 def count(caller: Caller) -> None:
@@ -154,16 +166,16 @@ _made: Final[WeakKeyDictionary[Policy, Known]] = WeakKeyDictionary()
 
 
 class Door:
-    """One request of the protocol, of one caller."""
+    """One request of the protocol, of one caller. `outer`: the HTTP message that it came in."""
 
-    def __init__(self, request: web.Request, message: RpcRequest) -> None:
-        self._request = request
+    def __init__(self, outer: AgentMessage, message: RpcRequest) -> None:
+        self._outer = outer
         self._message = message
-        self._caller = request[CALLER]
+        self._caller = outer.caller
         self._policy = self._caller.policy
-        self._generation = generation_of(request)
-        self._runtime = request.app[RUNTIME]
-        self._environment = request[ENVIRONMENT].name
+        self._generation = outer.generation
+        self._runtime = outer.app[RUNTIME]
+        self._environment = outer.environment
 
     async def result(self) -> tuple[dict[str, Any], int | None]:
         """The result, and how many milliseconds it may be cached where it is a list. Raises RpcError."""
@@ -366,7 +378,7 @@ class Door:
         if declined is not None:
             count(self._caller)
             return declined
-        held = Held(self._request)
+        held = Held(self._outer)
         try:
             async with asyncio.timeout(LONGEST_S):
                 answer = await self._proxied(sent, call.body, call.content_type, held)
@@ -380,30 +392,22 @@ class Door:
 
     async def _proxied(self, sent: Sent, body: bytes | None, content_type: str | None, held: "Held") -> CollectedAnswer:
         """The call itself: through the chain of ``/proxy``, or of the capability's address, with the caller's own key."""
-        request = self._request
-        fields = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
-        if TRACE in request:
-            fields["traceparent"] = request[TRACE].traceparent()  # the call is a part of the message's trace
+        outer = self._outer
+        fields = {name: outer.headers[name] for name in _PASSED_ON if name in outer.headers}
+        if outer.trace is not None:
+            fields["traceparent"] = outer.trace.traceparent()  # the call is a part of the message's trace
         meta = self._message.params.get("_meta")
         trace = meta.get("traceparent") if isinstance(meta, dict) else None
         if isinstance(trace, str) and _TRACEPARENT.fullmatch(trace):
             fields["traceparent"] = trace
         integration, _, connection_id = sent.connection.partition("/")
-        called_by = request.get(CAPABILITY)
-        if called_by is not None:
-            mount = called_by.mount.reveal()
+        if outer.by_address:
             fields.pop(hdrs.AUTHORIZATION, None)
-        else:
-            resource = request.match_info.route.resource
-            mount = resource.canonical if resource is not None else "/mcp"
-            for ending in ("/mcp", "/session/{session_id}", "/sessions/{session_id}"):
-                mount = mount.removesuffix(ending)
-            mount += "/proxy"
         fields |= {"Provider-Config-Key": integration, "Connection-Id": connection_id, "Decompress": "true"}
         if content_type is not None:
             fields[hdrs.CONTENT_TYPE] = content_type
         return await call_in_process(
-            request, mount + sent.target, sent.method, fields, body, limit_bytes=MOST_ANSWER, room=held.room
+            outer, outer.mount + sent.target, sent.method, fields, body, limit_bytes=MOST_ANSWER, room=held.room
         )
 
     async def _shaped(self, sent: Sent, answer: CollectedAnswer, select: Any, call: ToolCall) -> dict[str, Any]:
@@ -487,7 +491,7 @@ class Door:
 
     def _kept_at(self, sent: Sent, media_type: str, body: bytes) -> str:
         """The address of the whole: kept here for minutes, and for a GET with what another worker needs to fetch it again."""
-        answer_id = _answers(self._request.app).keep(self._caller.share, media_type, body)
+        answer_id = _answers(self._outer.app).keep(self._caller.share, media_type, body)
         ends_at = (clock.now() + timedelta(seconds=KEPT_S)).timestamp()
         again = [sent.target, sent.connection] if sent.method == "GET" else None
         return SCHEME + self._seals.seal(json.dumps([answer_id, self._caller.key_id, ends_at, again]))
@@ -502,7 +506,7 @@ class Door:
             raise self._no_resource(uri) from None
         if not uri.startswith(SCHEME) or key_id != self._caller.key_id or ends_at <= clock.now().timestamp():
             raise self._no_resource(uri)
-        kept = _answers(self._request.app).get(self._caller.share, answer_id or "")
+        kept = _answers(self._outer.app).get(self._caller.share, answer_id or "")
         if kept is not None:
             return {"contents": [contents(uri, kept.media_type, kept.body)]}
         if again is None:
@@ -510,7 +514,7 @@ class Door:
         return await self._again(uri, Sent("GET", *again))
 
     async def _again(self, uri: str, sent: Sent) -> dict[str, Any]:
-        held = Held(self._request)
+        held = Held(self._outer)
         try:
             async with asyncio.timeout(LONGEST_S):
                 answer = await self._proxied(sent, None, None, held)
@@ -544,16 +548,17 @@ def _with_settings(target: str, begins: str, opened: Opened) -> str:
 class Held:
     """The memory that one answer takes of what all have in common."""
 
-    def __init__(self, request: web.Request) -> None:
-        self._request = request
+    def __init__(self, outer: AgentMessage) -> None:
+        self._outer = outer
         self._reserved: Reservation | None = None
 
     async def room(self, size: int) -> None:
         """Raises NoPageMemory."""
         if size > INLINE_BYTES and self._reserved is None:
-            wait_s = generation_of(self._request).config.egress.limits.wait_s
-            memory = self._request.app[RUNTIME].page_memory
-            self._reserved = await memory.reserve(self._request[CALLER].share, FORMS * MOST_ANSWER, wait_s)
+            outer = self._outer
+            wait_s = outer.generation.config.egress.limits.wait_s
+            memory = outer.app[RUNTIME].page_memory
+            self._reserved = await memory.reserve(outer.caller.share, FORMS * MOST_ANSWER, wait_s)
 
     def release(self) -> None:
         if self._reserved is not None:

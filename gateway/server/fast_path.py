@@ -31,10 +31,11 @@ from gateway.middleware.credentials import default_fields, replaced_names, trace
 from gateway.records.connection import ConnectionRef
 from gateway.records.integration import DROP, OWN
 from gateway.records.trace import TRACE_FIELDS, TRACEPARENT
-from gateway.runtime import RUNTIME, Runtime
+from gateway.runtime import RUNTIME
 from gateway.secret import digest
 from gateway.server.body_framing import RequestBody
 from gateway.server.fast_exchange import FastClient, FastExchange
+from gateway.server.fast_message import AgentDoor
 from gateway.server.fast_plan import MOUNT, FastPlan, FastRoute
 from gateway.server.request_lines import LineReader, RequestLines
 
@@ -104,8 +105,8 @@ class FastPath:
     `taken` counts the requests that left on the fast path, `handed_over` those of them that the chain had to finish.
     """
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, app: web.Application) -> None:
+        runtime = self._runtime = app[RUNTIME]
         self._current = runtime.current
         self._reader = LineReader()
         self._known: dict[bytes, KnownHead] = {}
@@ -113,6 +114,7 @@ class FastPath:
         self._seen: set[bytes] = set()
         self._swept_at = 0.0
         self.departures = WriteBatch()
+        self.agent_door = AgentDoor(app, self._reader, self.departures)
         self.taken = 0
         self.handed_over = 0
 
@@ -403,4 +405,4 @@ def fast_path_of(app: web.Application, own: tuple[Any, ...]) -> FastPath | None:
     """
     if RUNTIME not in app or tuple(app.middlewares) != own or len(app.on_response_prepare):
         return None
-    return FastPath(app[RUNTIME])
+    return FastPath(app)

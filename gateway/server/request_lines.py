@@ -87,6 +87,20 @@ class RequestLines:
         return frozenset(name.spelled for name, _ in self.passing)
 
 
+class MessageLines(NamedTuple):
+    """Of a message to ourselves. `fields`: all lines but those that frame it. `key` and `content_type` are empty where none came.
+
+    `length`: of the body.
+    """
+
+    fields: "CIMultiDictProxy[str]"
+    key: str
+    content_type: str | None
+    request_id: str | None
+    length: int
+    traceparent: str | None
+
+
 class _Said:
     """What the lines say that do not simply travel on."""
 
@@ -180,6 +194,30 @@ class LineReader:
             return None
         request_id = None if said.request_id is None else fit(said.request_id)
         return RequestLines(key, options, passing, request_id, said.length, said.chunked, said.last, said.traceparent)
+
+    def message(self, block: bytes) -> MessageLines | None:
+        """The lines of a request that is for us and no provider; None: the chain has to look at it, or the connection ends."""
+        taken = self._taken(block)
+        if taken is None or not taken[1].complete:
+            return None
+        passing, said = taken
+        if said.length is None or said.last or said.minted or said.options:
+            return None
+        try:
+            key = "" if said.key is None else key_in(said.key)
+        except GatewayError:
+            return None
+        fields: CIMultiDict[str] = CIMultiDict()
+        for _, line in passing:
+            name, _, value = line.decode().partition(": ")
+            fields.add(name, value)
+        fields.add("Host", "" if said.host is None else said.host.decode())
+        if said.key is not None:
+            fields.add("Authorization", said.key)
+        request_id = None if said.request_id is None else fit(said.request_id)
+        return MessageLines(
+            CIMultiDictProxy(fields), key, fields.get("Content-Type"), request_id, said.length, said.traceparent
+        )
 
     def _taken(self, block: bytes) -> tuple[Passing, _Said] | None:
         """Each line by itself; None where one of them is for the chain."""
