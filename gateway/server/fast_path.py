@@ -213,11 +213,12 @@ class FastPath:
         return connection
 
     def _opened(self, known: KnownHead, caller: Caller, now: float) -> Opened | None:
-        """The connection, if it is fresh."""
+        """The connection, if its row is in memory and its token serves on."""
         environment, ref, options = caller.environment, known.ref, known.lines.options
         if ref is None or ref.environment != environment.name:
             ref = known.ref = ConnectionRef(environment.name, options.integration_id, options.connection_id)
-        return self._runtime.live.peek(ref, now)
+        live = self._runtime.live
+        return live.peek(ref, now) or live.reopened(ref)
 
     def _route(self, opened: Opened, generation: Generation) -> FastRoute | None:
         """The way over this connection, if its requests are ordinary ones and the provider was asked before."""
