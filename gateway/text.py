@@ -47,6 +47,14 @@ def _folded(name: str) -> str:
     return name.casefold().replace("_", "-").replace(" ", "-")
 
 
+ID_DIGITS: Final = 18  # of a row's number: what a database takes
+
+
+def whole_number(text: str, most_digits: int = ID_DIGITS) -> int | None:
+    """The number that ASCII digits spell; None for all else, and for more than `most_digits` of them."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= most_digits else None
+
+
 def is_uuid(text: str) -> bool:
     """Whether it is an identifier that names nothing to a person."""
     try:

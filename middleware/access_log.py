@@ -20,6 +20,7 @@ from gateway.middleware.facts import (
     REQUEST_ID,
     RULE,
     TIMING,
+    TOOL,
     TRACE,
     UPSTREAM,
     handed,
@@ -163,6 +164,7 @@ def _note(
             rule=request.get(RULE),
             attempts=attempts,
             trace=request.get(TRACE),
+            tool=request.get(TOOL),
         )
     )
 

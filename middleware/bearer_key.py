@@ -5,7 +5,7 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from gateway.access.caller import Caller
-from gateway.access.invalid_keys import client_network
+from gateway.access.client_window import client_network
 from gateway.errors import Unauthorized
 from gateway.middleware.chain import Handler
 from gateway.middleware.facts import CALLER, ENVIRONMENT, REQUEST_ID

@@ -5,6 +5,7 @@ from typing import Protocol, cast
 from aiohttp import web
 
 from gateway.access.caller import Caller, KeyPace
+from gateway.access.key_policy import ToolFilter
 from gateway.connections.opened import Opened
 from gateway.http.content_coding import Decoder
 from gateway.http.proxy_options import ProxyOptions
@@ -19,6 +20,11 @@ TRACE = web.RequestKey("trace", CallTrace)  # access_log; absent: it is not samp
 CALLER = web.RequestKey("caller", Caller)  # bearer_key, capability
 ENVIRONMENT = web.RequestKey("environment", Environment)  # bearer_key, capability
 CAPABILITY = web.RequestKey("capability", Capability)  # capability; absent: called by headers
+READ_BODY = web.RequestKey(
+    "read_body", bytes
+)  # policy; absent: no rule looked into the body, which is still to be read
+TOOL = web.RequestKey("tool", str)  # the agent door; policy, of a call to an MCP server. Absent: it calls no tool
+LISTED_TOOLS = web.RequestKey("listed_tools", ToolFilter)  # policy; which tools of the answer's list are shown
 RULE = web.RequestKey("rule", str)  # policy; error_shape, where one refuses. Absent: the key has no rules
 PACE = web.RequestKey("pace", KeyPace)  # pace; absent: the key has no rate
 CONNECT_SESSION = web.RequestKey("connect_session", ConnectSession)  # session_token
@@ -27,6 +33,9 @@ CONNECTION = web.RequestKey("connection", Opened)  # connection
 UPSTREAM = web.RequestKey("upstream", UpstreamRequest)  # upstream, then credentials writes into it
 PAGING = web.RequestKey("paging", Paging)  # paginate; absent: one answer is passed on as it is
 SHAPE = web.RequestKey("shape", AnswerShape)  # shape; absent: all of the answer is wanted
+CONNECT_URL = web.RequestKey(
+    "connect_url", str
+)  # forward; absent: the answer asks for no scopes, or the key gets no link
 DECODER = web.RequestKey("decoder", Decoder)  # decompress; absent: bytes pass as they are
 
 

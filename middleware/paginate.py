@@ -11,10 +11,11 @@ from aiohttp.typedefs import Handler
 
 from gateway.catalog.pagination import BadWay, PaginationOptions, ways_of
 from gateway.connections.opened import Opened
-from gateway.errors import InvalidRequest, Issue
+from gateway.http.fields import RANGES
 from gateway.http.paging.list_body import STALE
 from gateway.http.paging.paginate_header import PaginateHeader, parse_wish
 from gateway.http.paging.resume_position import OffLimits, aim, digest_of, read, set_query
+from gateway.http.proxy_options import sent_once, wrong_header
 from gateway.http.url import name_of
 from gateway.middleware.facts import CONNECTION, PAGING, UPSTREAM
 from gateway.records.proxied_call import Paging, Position, UpstreamRequest, Way
@@ -24,18 +25,17 @@ from gateway.vault import VaultError
 HEADER: Final = "Gateway-Paginate"
 FROM: Final = "Gateway-Paginate-From"
 ALL: Final = PaginateHeader(None, {})
-_OF_PARTS: Final = (hdrs.RANGE, hdrs.IF_RANGE)  # a part of a page is no JSON
 
 
 @web.middleware
 async def paginate(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Learn PAGING, and let UPSTREAM ask for the page to begin with. Raises InvalidRequest ``invalid_headers``."""
-    wanted, begin = _once(request, HEADER), _once(request, FROM)
+    wanted, begin = sent_once(request.headers, HEADER), sent_once(request.headers, FROM)
     if not wanted and not begin:
         return await handler(request)
     posted = request.method == hdrs.METH_POST
     if not posted and (request.method != hdrs.METH_GET or request.body_exists):
-        raise _bad(HEADER, "goes with a GET without a body, and with a POST that requests a list, only")
+        raise wrong_header(HEADER, "goes with a GET without a body, and with a POST that requests a list, only")
     wish = _wish(wanted) if wanted else ALL
     opened, upstream = request[CONNECTION], request[UPSTREAM]
     below_base = upstream.target.removeprefix(upstream.base_path)
@@ -47,13 +47,13 @@ async def paginate(request: web.Request, handler: Handler) -> web.StreamResponse
         _limit(upstream, ways, wish.limit)
     if start is not None:
         if bool(start.way.in_body) != posted:
-            raise _bad(FROM, "belongs to another request; send the same method as at first")
+            raise wrong_header(FROM, "belongs to another request; send the same method as at first")
         _go_on(upstream, start, opened, path)
     elif posted:
         pass  # the handler counts in the body (proxy/posted_list.py)
     elif ways[0].offset_name_in_request is not None and ways[0].offset_start_value is not None and len(ways) == 1:
         _count_from(upstream, ways[0].offset_name_in_request, ways[0].offset_start_value)
-    for name in (*_OF_PARTS, *(STALE if posted else ())):
+    for name in (*RANGES, *(STALE if posted else ())):
         upstream.headers.popall(name, None)
     if any("ndjson" in value for value in upstream.headers.getall(hdrs.ACCEPT, ())):
         upstream.headers.popall(hdrs.ACCEPT)  # meant for us, and no provider's list comes like that
@@ -63,28 +63,20 @@ async def paginate(request: web.Request, handler: Handler) -> web.StreamResponse
     return await handler(request)
 
 
-def _once(request: web.Request, name: str) -> str:
-    """Its value, empty if there is none."""
-    values = request.headers.getall(name, ())
-    if len(values) > 1:
-        raise _bad(name, f"is there {len(values)} times; send it once")
-    return values[0].strip() if values else ""
-
-
 def _wish(text: str) -> PaginateHeader:
     try:
         return parse_wish(text)
     except ValueError as fault:
-        raise _bad(HEADER, str(fault)) from fault
+        raise wrong_header(HEADER, str(fault)) from fault
 
 
 def _start(request: web.Request, token: str, digest: str) -> Position:
     try:
         return read(generation_of(request).page_cursors.open(token), digest)
     except VaultError as fault:
-        raise _bad(FROM, "is no cursor of ours; send it exactly as a trailer gave it") from fault
+        raise wrong_header(FROM, "is no cursor of ours; send it exactly as a trailer gave it") from fault
     except ValueError as fault:
-        raise _bad(FROM, str(fault)) from fault
+        raise wrong_header(FROM, str(fault)) from fault
 
 
 def _ways(opened: Opened, wish: PaginateHeader, below_base: str, *, posted: bool) -> list[Way]:
@@ -95,13 +87,13 @@ def _ways(opened: Opened, wish: PaginateHeader, below_base: str, *, posted: bool
         options = PaginationOptions(path, names, wish.fields, posted)
         return ways_of(proxy.paginate, proxy.paginate_alternatives or (), options)
     except BadWay as wrong:
-        raise _bad(HEADER, *wrong.faults) from wrong
+        raise wrong_header(HEADER, *wrong.faults) from wrong
 
 
 def _limit(upstream: UpstreamRequest, ways: list[Way], limit: int) -> None:
     names = dict.fromkeys(way.limit_name_in_request for way in ways if way.limit_name_in_request is not None)
     if not names:
-        raise _bad(
+        raise wrong_header(
             HEADER,
             "has a limit, but limit_name_in_request is not known; give it, or put the limit into the query or the body",
         )
@@ -113,15 +105,12 @@ def _go_on(upstream: UpstreamRequest, start: Position, opened: Opened, path: str
     try:
         aim(upstream, start, opened.allowed_origins | {opened.base.origin}, path)
     except OffLimits as fault:
-        raise _bad(FROM, f"leads to {fault.origin}, where this credential does not travel (any more)") from fault
+        raise wrong_header(
+            FROM, f"leads to {fault.origin}, where this credential does not travel (any more)"
+        ) from fault
 
 
 def _count_from(upstream: UpstreamRequest, name: str, first: int) -> None:
     query = upstream.target.partition("?")[2]
     if name not in {name_of(pair) for pair in query.split("&")}:
         set_query(upstream, name, str(first))
-
-
-def _bad(header: str, *faults: str) -> InvalidRequest:
-    issues = [Issue("invalid_format", f"{header} {fault}.", (header.lower(),)) for fault in faults]
-    return InvalidRequest("invalid_headers", " ".join(issue.message for issue in issues), errors=issues)

@@ -1,18 +1,41 @@
 """Whether the key may send this: its rules are held against the request as it will leave.
 
-After the join with the base URL and after a page's address is known, so that what is looked at is what is sent.
+After the join with the base URL and after a page's address is known, so that what is looked at is what is sent. Where a rule
+looks into the body, the body is read first, whole and within a limit, and those bytes are what is sent.
 """
 
-from aiohttp import web
+from typing import Final
+
+from aiohttp import hdrs, web
 from aiohttp.typedefs import Handler
 
+from gateway.access.body_rules import TOOLS_CALL, TOOLS_LIST
 from gateway.access.caller import Caller
-from gateway.access.key_policy import WEBSOCKET, SentRequest
-from gateway.access.refusals import breached
+from gateway.access.key_policy import WEBSOCKET, SentRequest, ToolFilter
+from gateway.access.refusals import breached, unread_body
+from gateway.access.sent_body import MOST_BYTES, read_body
+from gateway.http.content_coding import Decoder
 from gateway.http.fields import plain
 from gateway.http.websocket import asked_for
-from gateway.middleware.facts import ASKED, CALLER, RULE, UPSTREAM, handed
+from gateway.middleware.facts import (
+    ASKED,
+    CALLER,
+    CONNECTION,
+    DECODER,
+    LISTED_TOOLS,
+    PAGING,
+    READ_BODY,
+    RULE,
+    TOOL,
+    UPSTREAM,
+    handed,
+)
+from gateway.middleware.read_body import read_within
+from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.records.proxied_call import UpstreamRequest
+
+_OF_PARTS: Final = (hdrs.RANGE, hdrs.IF_RANGE)  # a part of an answer is no list
+_TOO_LARGE: Final = f"A rule of this key looks into the body, which may then have at most {MOST_BYTES >> 20} MiB."
 
 
 @web.middleware
@@ -20,7 +43,10 @@ async def policy(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Raises Forbidden, also where a budget is spent."""
     caller = request[CALLER]
     if caller.access is not None:
-        rule = check(caller, request[UPSTREAM], upgrade=asked_for(request) is not None)
+        method = WEBSOCKET if asked_for(request) is not None else request[UPSTREAM].method
+        rule = _decided(caller, request[UPSTREAM], sent(method, request[UPSTREAM]))
+        if rule is None:
+            rule = await _by_body(request, caller, request[UPSTREAM])
         if rule:
             request[RULE] = rule
         if caller.access.meter is not None and not request[ASKED].dry_run and handed(request) is None:
@@ -31,16 +57,51 @@ async def policy(request: web.Request, handler: Handler) -> web.StreamResponse:
 def check(caller: Caller, upstream: UpstreamRequest, *, upgrade: bool = False) -> str:
     """The rule that allows it, empty where the key has none. `upgrade`: it asks for a WebSocket.
 
-    Raises Forbidden where a rule or a host of the key's does not allow it.
+    Raises Forbidden where a rule or a host of the key's does not allow it, or only with a certain body.
     """
+    rule = _decided(caller, upstream, sent(WEBSOCKET if upgrade else upstream.method, upstream))
+    if rule is None:
+        raise unread_body()
+    return rule
+
+
+def _decided(caller: Caller, upstream: UpstreamRequest, request: SentRequest) -> str | None:
+    """As `check`; None: it takes the body to decide. Raises Forbidden."""
     if not caller.policy.of_requests:
         return ""
-    method = WEBSOCKET if upgrade else upstream.method
-    decided = caller.policy.decision(sent(method, upstream))
+    decided = caller.policy.decision(request)
     if isinstance(decided, str):
         return decided
+    if decided.broken == "unread_body":
+        return None
     path = upstream.target.removeprefix(upstream.base_path).partition("?")[0]
-    raise breached(decided, method, path or "/", below_base=upstream.base_path not in ("", "/"))
+    raise breached(decided, request.method, path or "/", below_base=upstream.base_path not in ("", "/"))
+
+
+async def _by_body(request: web.Request, caller: Caller, upstream: UpstreamRequest) -> str:
+    """The rule that allows this body. Learn READ_BODY, TOOL, LISTED_TOOLS. Raises Forbidden, BodyTooLarge, InvalidRequest."""
+    if PAGING in request or request[CONNECTION].placement.body is not None:
+        raise unread_body("The body that leaves would be another one")
+    await read_within(request, MOST_BYTES, _TOO_LARGE)
+    raw = await request.read()
+    head = [(name, value) for name, value in upstream.headers.items()]
+    arguments = head, upstream.target.partition("?")[2], raw
+    large = len(raw) > INLINE_BYTES
+    body = await off_loop(caller.share, read_body, *arguments) if large else read_body(*arguments)
+    asked = sent(upstream.method, upstream)._replace(body=body)
+    rule = _decided(caller, upstream, asked)
+    if rule is None:
+        raise unread_body()
+    request[READ_BODY] = raw
+    if not isinstance(body.mcp, str):
+        if body.mcp.method == TOOLS_CALL:
+            request[TOOL] = body.mcp.tool
+        if body.mcp.method == TOOLS_LIST:
+            request[LISTED_TOOLS] = ToolFilter(caller.policy, asked)
+            request[DECODER] = Decoder()
+            for name in _OF_PARTS:
+                upstream.headers.popall(name, None)
+    return rule
 
 
 def sent(method: str, upstream: UpstreamRequest) -> SentRequest:

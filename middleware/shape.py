@@ -3,11 +3,12 @@
 import re
 from typing import Final
 
-from aiohttp import hdrs, web
+from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from gateway.errors import InvalidRequest, Issue
 from gateway.http.content_coding import Decoder
+from gateway.http.fields import RANGES
+from gateway.http.proxy_options import sent_once, wrong_header
 from gateway.middleware.facts import DECODER, PAGING, SHAPE, UPSTREAM
 from gateway.records.proxied_call import AnswerShape
 
@@ -17,17 +18,16 @@ LONGEST_SELECT: Final = 512
 LEAST_BYTES: Final = 100
 MOST_BYTES: Final = 1 << 20
 _BYTES: Final = re.compile(r"[0-9]{1,7}")
-_OF_PARTS: Final = (hdrs.RANGE, hdrs.IF_RANGE)  # a part of an answer is no JSON
 
 
 @web.middleware
 async def shape(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Learn SHAPE, and DECODER with it. Raises InvalidRequest ``invalid_headers``."""
-    expression, max_bytes = _once(request, SELECT), _once(request, MAX_BYTES)
+    expression, max_bytes = sent_once(request.headers, SELECT), sent_once(request.headers, MAX_BYTES)
     if not expression and not max_bytes:
         return await handler(request)
     if PAGING in request:
-        raise _bad(
+        raise wrong_header(
             SELECT if expression else MAX_BYTES, "does not go with Gateway-Paginate, whose records come one by one"
         )
     select = None
@@ -35,30 +35,18 @@ async def shape(request: web.Request, handler: Handler) -> web.StreamResponse:
         from gateway.http.json_select import UnfitExpression, parsed  # loaded with the first such call
 
         if len(expression) > LONGEST_SELECT:
-            raise _bad(SELECT, f"has more than {LONGEST_SELECT} characters")
+            raise wrong_header(SELECT, f"has more than {LONGEST_SELECT} characters")
         try:
             select = parsed(expression)
         except UnfitExpression as fault:
-            raise _bad(SELECT, f"cannot be used: {fault}".rstrip(".")) from fault
+            raise wrong_header(SELECT, f"cannot be used: {fault}".rstrip(".")) from fault
     most = MOST_BYTES
     if max_bytes:
         if not _BYTES.fullmatch(max_bytes) or not LEAST_BYTES <= int(max_bytes) <= MOST_BYTES:
-            raise _bad(MAX_BYTES, f"must be a whole number from {LEAST_BYTES} to {MOST_BYTES}")
+            raise wrong_header(MAX_BYTES, f"must be a whole number from {LEAST_BYTES} to {MOST_BYTES}")
         most = int(max_bytes)
-    for name in _OF_PARTS:
+    for name in RANGES:
         request[UPSTREAM].headers.popall(name, None)
     request[DECODER] = Decoder()
     request[SHAPE] = AnswerShape(select, most)
     return await handler(request)
-
-
-def _once(request: web.Request, name: str) -> str:
-    values = request.headers.getall(name, ())
-    if len(values) > 1:
-        raise _bad(name, f"is there {len(values)} times; send it once")
-    return values[0].strip() if values else ""
-
-
-def _bad(header: str, fault: str) -> InvalidRequest:
-    issue = Issue("invalid_format", f"{header} {fault}.", (header.lower(),))
-    return InvalidRequest("invalid_headers", issue.message, errors=[issue])

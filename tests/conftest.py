@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 import structlog
 from hypothesis import HealthCheck, settings
 
@@ -67,6 +68,36 @@ async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGate
     await gateway.start()
     yield gateway
     await gateway.stop()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_tracker() -> AsyncIterator[Tracker]:
+    """As `tracker`, for `shared`."""
+    fake = Tracker()
+    server = await fake.serve()
+    fake.url = f"http://127.0.0.1:{server.port}"
+    yield fake
+    await server.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def _shared_gateway(
+    shared_tracker: Tracker, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[RunningGateway]:
+    folder = tmp_path_factory.mktemp("shared")
+    write_entry(folder, "tracker", tracker_entry(shared_tracker.url))
+    gateway = RunningGateway(folder, document([f"127.0.0.1/32:{shared_tracker.url.rpartition(':')[2]}"]))
+    await gateway.start()
+    yield gateway
+    await gateway.stop()
+
+
+@pytest.fixture
+def shared(_shared_gateway: RunningGateway) -> RunningGateway:
+    """As `running`, but one for a module: for tests that leave nothing in it which another of the module would see. Such a
+    test runs on the module's loop: ``@pytest.mark.asyncio(loop_scope="module")``."""
+    _shared_gateway.http.cookie_jar.clear()
+    return _shared_gateway
 
 
 @pytest.fixture(scope="session")

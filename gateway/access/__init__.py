@@ -4,13 +4,15 @@ A key arrives as text: `known_keys` finds its caller by digest, `key_policy` dec
 
     scopes         the scopes that exist, and which scope covers which
     key_policy     one key's scopes, limits and rules: the decision that the chain and the fast path share
+    body_rules, sent_body    rules that look into the body: tools of an MCP server, GraphQL; what a body says, read strictly
     operation_rules, freeze_operations    rules that name operations of the catalog: the snapshot, and how it is made
     refusals       the 403 and 404 of a limited key: the rule, who can change it, the next step
     key_forms      the form of minted keys and capabilities, and what a request for one may contain
     caller         the caller of a request: its environment, its access, its rate and budget
     known_keys     from a key's text to its caller: minted keys cached by digest, dropped when any process changes them
     issue_keys     creates and revokes keys, for the API and the command line alike
-    invalid_keys   how often one client may send an invalid key, and who counts as one client
+    client_window  counts what a client without a key does within a minute, and who counts as one client
+    invalid_keys   how often one client may send an invalid key
     refusal_log    log lines of refusals that need no key, throttled by client
 
 Always true: only digests of keys are stored; no key gives away more than it has; a refusal names the rule and the next step.

@@ -65,7 +65,7 @@ def snapshot(text: str, catalog: Catalog) -> str:
         raise ValueError("names a provider of which the catalog has no operations; write methods and paths")
     if known.is_graphql:
         raise ValueError(
-            "names a GraphQL API, whose operations share one method and path, so that no rule tells them apart"
+            "names a GraphQL API, whose operations share one method and path; write 'POST /graphql with query issues'"
         )
     return _packed(provider, known, _chosen(words[1], known))
 

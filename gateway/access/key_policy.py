@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 from urllib.parse import unquote_plus, unquote_to_bytes
 
+from gateway.access.body_rules import TOOLS_CALL, WITH, BodyRule, McpMessage, SentBody, parse_body_rule
 from gateway.access.operation_rules import OperationRule, OperationSet, is_reference, operation_set
 from gateway.access.scopes import CONFIGURE, PROXY, covers
 from gateway.http.url import has_dot_segment
@@ -18,10 +19,11 @@ from gateway.records.access import ANY_INTEGRATION, KeyLimits
 
 # ── Rules such as ``GET /ex/*/rest/api/3/search*``: which methods, on which paths.
 #
-#     rule     = methods SP path [" as " name]
+#     rule     = methods SP path [" with " what] [" as " name]
 #     methods  = "*" / method *("," method)      a method is compared as it is sent; ``WEBSOCKET`` stands for an upgrade
 #     path     = "/" ...                         ``*`` is any run of characters but "/", ``**`` any run at all, once a rule
 #
+#     what     = which bodies (`body_rules`); only behind the method POST
 #     name     = a lower-case word              what the request is called where agents list it (`gateway.mcp`); only a rule
 #                                               with a name has ``{issue}`` for a ``*`` that is called so
 #
@@ -51,13 +53,14 @@ _PUNCTUATION: Final = frozenset("/\\?#%;.")
 @dataclass(frozen=True, slots=True)
 class KeyRule:
     """`text` as it was written; `methods` None: any. `name`: what agents call it, empty where nobody gave one; `written`: its
-    path, with the names of places."""
+    path, with the names of places. `body`: which bodies it allows, None for any."""
 
     text: str
     methods: frozenset[str] | None
     path: re.Pattern[str]
     name: str = ""
     written: str = ""
+    body: BodyRule | None = None
 
     def fits(self, method: str, path: str) -> bool:
         return (self.methods is None or method in self.methods) and self.path.fullmatch(path) is not None
@@ -66,7 +69,8 @@ class KeyRule:
 def parse(text: str) -> KeyRule:
     """Raises ValueError, in words that follow the rule's name: ``'GET' has no path …``."""
     methods, space, rest = text.partition(" ")
-    written, named_as, name = rest.partition(_AS)
+    before, named_as, name = rest.partition(_AS)
+    written, with_body, what = before.partition(WITH)
     path = _unnamed(written, name) if named_as else written
     if len(text) > MOST_CHARS:
         raise ValueError(f"is longer than {MOST_CHARS} characters")
@@ -82,7 +86,17 @@ def parse(text: str) -> KeyRule:
         raise ValueError("may hold '**' once")
     if (fault := ambiguous(path.replace("*", "x"))) is not None:
         raise ValueError(f"would never fit, since a path that {fault} is refused")
-    return KeyRule(text, named, _compiled(path), name, written)
+    body = _body_rule(what, named, name) if with_body else None
+    return KeyRule(text, named, _compiled(path), name, written, body)
+
+
+def _body_rule(what: str, methods: frozenset[str] | None, name: str) -> BodyRule:
+    if methods != frozenset(("POST",)):
+        raise ValueError("must begin with POST alone, since 'with' is about the body")
+    body = parse_body_rule(what)
+    if name and body.kind == "tools":
+        raise ValueError("stands for several tools, so it has no name of its own: leave 'as' out")
+    return body
 
 
 def _unnamed(written: str, name: str) -> str:
@@ -166,7 +180,7 @@ def _ambiguous_escapes(path: str) -> str | None:
     return None
 
 
-Broken = Literal["rules", "hosts", "method_override", "ambiguous_path", "ambiguous_query"]
+Broken = Literal["rules", "hosts", "method_override", "ambiguous_path", "ambiguous_query", "body", "unread_body"]
 
 # What frameworks and gateways take for another method or another path than the request line has.
 OVERRIDES: Final = frozenset(
@@ -197,18 +211,20 @@ _MAY_OVERRIDE: Final = re.compile(r"method|%", re.IGNORECASE)
 
 
 class SentRequest(NamedTuple):
-    """A request on its way out. `names`: of its header fields, in lower case with ``-``. `path` has no query."""
+    """A request on its way out. `names`: of its header fields, in lower case with ``-``. `path` has no query. `body`: what its
+    body says, None where nobody has read it."""
 
     method: str
     host: str
     path: str
     query: str
     names: Iterable[str]
+    body: SentBody | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """Which limit it breaks, and in words what about it."""
+    """Which limit it breaks, and in words what about it. ``unread_body``: a rule may allow it, which looks into the body."""
 
     broken: Broken
     why: str
@@ -235,7 +251,7 @@ class Policy:
         """The rules of each key in the line of descent that has any, the key's own last: one of each list must
         fit. A rule that names operations is here each of them."""
         return [
-            [*one.plain, *(rule for found in one.sets for rule in found.rules)] for one in reversed(self._rules)
+            [*one.written, *(rule for found in one.sets for rule in found.rules)] for one in reversed(self._rules)
         ]  # `MintedKey.limits` begin with its own
 
     @property
@@ -298,21 +314,35 @@ class Policy:
             return Breach("ambiguous_query", f"the query parameter '{name}' may make another request of this one")
         allowing = ""
         for rules in self._rules:
-            fitting = rules.fitting(sent)
-            if not fitting:
-                return Breach("rules", f"no rule of it allows {sent.method} for this path", rules.texts)
+            fitting = rules.fitting(sent) or rules.fitting_body(sent)
+            if isinstance(fitting, Breach):
+                return fitting
             allowing = fitting
         return allowing
 
 
-class _Rules:
-    """The rules of one key: those with methods and a path, and those that name operations."""
+@dataclass(frozen=True, slots=True)
+class ToolFilter:
+    """Which tools of an MCP server are shown to a caller: those that it might call in place of `sent`, which lists them."""
 
-    __slots__ = ("plain", "references", "sets", "texts")
+    policy: Policy
+    sent: SentRequest
+
+    def shows(self, tool: str) -> bool:
+        call = SentBody(McpMessage(TOOLS_CALL, tool), "is no GraphQL request")
+        return isinstance(self.policy.decision(self.sent._replace(body=call)), str)
+
+
+class _Rules:
+    """The rules of one key: those with methods and a path, those that look into the body too, those that name operations."""
+
+    __slots__ = ("of_bodies", "plain", "references", "sets", "texts", "written")
 
     def __init__(self, limits: KeyLimits) -> None:
         self.texts = limits.rules
-        self.plain = [parse(text) for text in limits.rules if not is_reference(text)]
+        self.written = [parse(text) for text in limits.rules if not is_reference(text)]
+        self.plain = [rule for rule in self.written if rule.body is None]
+        self.of_bodies = [(rule, rule.body) for rule in self.written if rule.body is not None]
         self.references = [text for text in limits.rules if is_reference(text)]
         self.sets = [operation_set(text, limits.operations.get(text, "")) for text in self.references]
 
@@ -325,6 +355,20 @@ class _Rules:
             if (operation := found.fitting(sent.method, sent.host, sent.path)) is not None:
                 return f"{operation.text}: {operation.name}"
         return ""
+
+    def fitting_body(self, sent: SentRequest) -> str | Breach:
+        """Likewise by what the body says, or why none of them allows it."""
+        fitting = [(rule, body) for rule, body in self.of_bodies if rule.fits(sent.method, sent.path)]
+        if not fitting:
+            return Breach("rules", f"no rule of it allows {sent.method} for this path", self.texts)
+        if sent.body is None:
+            return Breach("unread_body", "its rule looks into the body, which nobody has read", self.texts)
+        refusals = [(rule, body.refusal(sent.body)) for rule, body in fitting]
+        allowing = next((rule.text for rule, refusal in refusals if refusal is None), None)
+        if allowing is not None:
+            return allowing
+        why = "; ".join(dict.fromkeys(refusal for _, refusal in refusals if refusal is not None))
+        return Breach("body", f"it {why}", self.texts)
 
 
 def _reaches_integration(limits: KeyLimits, integration_id: str) -> bool:

@@ -1,12 +1,10 @@
 """Log lines of refusals that anybody can cause without a key: a few a minute for each client, then one that says so."""
 
-import math
 from typing import Any, Final
 
 import structlog
 
-from gateway import clock
-from gateway.access.invalid_keys import MOST_CLIENTS, OTHERS, WINDOW_S, client_network
+from gateway.access.client_window import ClientWindow, client_network
 
 MOST_LINES: Final = 10
 """Of one event, from one client and about one subject, within a minute."""
@@ -18,8 +16,7 @@ class RefusalLog:
     """Counts by event, client and subject, in this process."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[str, str, str], int] = {}
-        self._began_at = -math.inf
+        self._window = ClientWindow()
 
     def info(self, event: str, client: str | None, subject: str = "", /, **fields: Any) -> None:
         """Log `event`. `client`: its address. `subject`: what it was about, one of a bounded number; in no line."""
@@ -31,16 +28,7 @@ class RefusalLog:
             log.warning(event, **fields)
 
     def _counted(self, event: str, address: str | None, subject: str) -> bool:
-        now, client = clock.monotonic(), client_network(address)
-        if now - self._began_at >= WINDOW_S:
-            self._began_at = now
-            self._seen.clear()
-        counted = (event, client, subject)
-        if counted not in self._seen and len(self._seen) >= MOST_CLIENTS:
-            client = OTHERS
-            counted = (event, OTHERS, "")
-        seen = self._seen[counted] = self._seen.get(counted, 0) + 1
+        seen, client, for_s = self._window.count(client_network(address), (event, subject), (event, ""))
         if seen == MOST_LINES + 1:
-            for_s = max(1, math.ceil(self._began_at + WINDOW_S - now))
             log.warning("refusals_not_logged", refused=event, client=client, for_s=for_s)
         return seen <= MOST_LINES

@@ -65,6 +65,11 @@ def breached(breach: Breach, method: str, path: str, *, below_base: bool = False
         rule, fix = "hosts", "Leave Base-Url-Override out, or name an allowed host in it."
     elif breach.broken == "ambiguous_path":
         rule, fix = "plain_path", "Write the path in its plain form: no encoded delimiters, no ';', no empty segments."
+    elif breach.broken == "body":
+        rule, fix = (
+            "body",
+            "Send one of the tools, queries or mutations that its rules name, in one plain JSON message.",
+        )
     elif breach.broken in ("method_override", "ambiguous_query"):
         rule, fix = breach.broken, "Send the request with the method and path that are meant, without the override."
     payload: dict[str, Any] = rule_and_fix(rule, fix)
@@ -72,6 +77,15 @@ def breached(breach: Breach, method: str, path: str, *, below_base: bool = False
         payload["allowed"] = list(breach.allowed)
     where = " below the provider's base address" if below_base else ""
     return Forbidden("forbidden", f"This key does not allow {method} {path}{where}: {breach.why}.", payload=payload)
+
+
+def unread_body(why: str = "This kind of call has no body that could be read") -> Forbidden:
+    """A rule looks into the body, and here there is none to look into."""
+    return Forbidden(
+        "forbidden",
+        f"A rule of this key looks into the body of the request. {why}, so it is refused.",
+        payload=rule_and_fix("body", "Send it as an ordinary POST to /proxy, without Gateway-Paginate."),
+    )
 
 
 def no_integration(environment: str, integration_id: str) -> NotFound:

@@ -31,6 +31,7 @@ from gateway.records.connection import ConnectionRef
 from gateway.records.integration import Integration
 from gateway.runtime import RUNTIME, generation_of
 from gateway.store import ListFilter
+from gateway.text import whole_number
 from gateway.timestamps import iso, span
 
 MADE_BY: Final = "an agent session of "  # how `MintedKey.created_by` begins; no caller chooses that text
@@ -189,9 +190,10 @@ def session_not_found(session_id: str) -> NotFound:
 
 
 def _key_id(session_id: str) -> int:
-    if not (session_id.isascii() and session_id.isdigit() and len(session_id) < 19):
+    key_id = whole_number(session_id)
+    if key_id is None:
         raise session_not_found(session_id)
-    return int(session_id)
+    return key_id
 
 
 def _lasts(expires_in: str | None) -> timedelta:

@@ -33,6 +33,21 @@ class Result(TypedDict):
     result: str
 
 
+class Readiness(TypedDict):
+    """A node that lacks nothing says its result alone."""
+
+    result: Literal["ok", "not ready"]
+    store: NotRequired[Literal["away", "damaged"]]
+    clock: NotRequired[Literal["off", "refused"]]
+    """How it differs from the database's: by seconds, or by so much that no token is refreshed."""
+    clock_offset_seconds: NotRequired[float]
+    """How far the database's is ahead."""
+    journal: NotRequired[Literal["unwritable"]]
+    """Replies of token endpoints cannot be journalled."""
+    failover: NotRequired[Literal["reconciling"]]
+    """No token is refreshed yet after a failover of the database."""
+
+
 AnyJson = TypeAliasType("AnyJson", Annotated[dict[str, Any], Field(description="A JSON object.")])
 
 
@@ -182,12 +197,22 @@ class ConnectionList(TypedDict):
     """Stands for the place where the list goes on; absent at its end."""
 
 
+class ScopesRefused(TypedDict):
+    """What the provider's API asked for with 403 since the last authorization, and the path of the last such call."""
+
+    scopes: list[str]
+    at: Moment
+    path: str
+
+
 class Scopes(TypedDict):
-    """Granted against needed scopes: null where the provider did not say what it granted."""
+    """Granted against needed scopes: null where the provider did not say what it granted. `missing`: those that the integration
+    asks for, and those that the provider's API asked for."""
 
     granted: list[str] | None
     needed: list[str]
     missing: list[str]
+    refused: NotRequired[ScopesRefused]
 
 
 class History(TypedDict):
@@ -425,6 +450,8 @@ class LoggedOperation(TypedDict):
     """A code of ours, or `client_left`, `cut`, `stopped`."""
     rule: str | None
     """Of the key's rules the one that allowed the call, or the word for what refused it."""
+    tool: str | None
+    """By which an agent made the call: at the agent door, or of the provider's own MCP server."""
     duration_ms: float
     gateway_ms: float | None
     token_ms: float | None

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from aiohttp import WSMsgType, hdrs, web
 
-from gateway.access.invalid_keys import client_network
+from gateway.access.client_window import client_network
 from gateway.authorization.outcomes import Outcomes, client_digest
 from gateway.errors import Unavailable
 from gateway.records.connecting import Outcome

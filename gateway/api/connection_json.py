@@ -141,7 +141,11 @@ async def state_and_story(runtime: Runtime, generation: Generation, row: Connect
     provider, now = generation.catalog.get(row.provider), clock.now()
     opens, readable = _opened(runtime, row)
     integration = generation.integrations.find(*row.ref[:2])
-    drift = scope_drift(opens, provider, integration) if provider is not None else ScopeDrift(None, ())
+    drift = (
+        scope_drift(opens, provider, integration, refused=row.refused_scopes)
+        if provider is not None
+        else ScopeDrift(None, ())
+    )
     found = story(
         row,
         changes,
@@ -158,6 +162,12 @@ async def state_and_story(runtime: Runtime, generation: Generation, row: Connect
         "needed": list(drift.needed),
         "missing": list(drift.missing),
     }
+    if row.refused_scopes is not None:
+        scopes["refused"] = {
+            "scopes": list(row.refused_scopes.scopes),
+            "at": stamp(row.refused_scopes.at),
+            "path": row.refused_scopes.path,
+        }
     return {"history": [_change(one) for one in changes], "diagnosis": _diagnosis(row, found), "scopes": scopes}
 
 

@@ -32,6 +32,7 @@ from gateway.api.shapes import (
     tags_asked,
 )
 from gateway.auth.revocation import RevocationOutcome
+from gateway.connections.lacking_scopes import find_lacking
 from gateway.errors import InvalidRequest, Issue, NotFound, ReconnectNeeded, Unavailable, joined_issues
 from gateway.http.ids import CONNECTION_ID
 from gateway.middleware.facts import CALLER, ENVIRONMENT
@@ -52,6 +53,7 @@ FILTERS: Final = (
     "limit",
     "page",
     "cursor",
+    "missingScopes",
 )
 TRUTHS: Final = ("force_refresh", "refresh_token", "refresh_github_app_jwt_token")
 READ: Final = "environment:connections:read"
@@ -67,7 +69,8 @@ NOT_REFRESHED: Final = "Gateway-Refresh-Failed"  # the answer is 200 all the sam
 @needs("environment:connections:list", limits=True)
 async def list_connections(request: web.Request) -> web.Response:
     empty_body(request)
-    query = query_of(request, FILTERS, nested=("tags",), numbers={"limit": (1, MOST), "page": (0, 10**9)})
+    numbers = {"limit": (1, MOST), "page": (0, 10**9)}
+    query = query_of(request, FILTERS, nested=("tags",), numbers=numbers, truths=("missingScopes",))
     limit, page = number(query, "limit"), number(query, "page")
     if page is not None and "cursor" in query:
         raise wrong_query("page", "Give either 'page' or 'cursor'.")
@@ -85,6 +88,16 @@ async def list_connections(request: web.Request) -> web.Response:
     )
     store, most = request.app[RUNTIME].store, limit or WITHOUT_LIMIT
     shown = _Page(most)
+    if truth(query, "missingScopes"):
+        if page is not None:
+            raise wrong_query("page", "Give 'cursor' in its place where 'missingScopes' is given.")
+        lacking = await find_lacking(
+            store, generation_of(request), request[ENVIRONMENT].name, replace(wanted, limit=most)
+        )
+        for row in lacking.rows:
+            shown.add(row)
+            await shown.give_way()
+        return shown.answer(goes_on=lacking.cursor is not None, cursor=lacking.cursor)
     while True:
         found = await store.connections.list(request[ENVIRONMENT].name, wanted)
         for row in found:
@@ -123,12 +136,15 @@ class _Page:
             self._in_this_turn = 0
             await clock.give_way()
 
-    def answer(self, *, goes_on: bool) -> web.Response:
-        # The shape is answers.ConnectionList, put together of rows that are JSON already.
-        end = b"]"
-        if goes_on and self._last is not None:
-            end += b', "next_cursor": ' + json.dumps(cursor_after(self._last)).encode()
-        body = b'{"connections": [' + b", ".join(self._rows) + end + b"}"
+    def answer(self, *, goes_on: bool, cursor: str | None = None) -> web.Response:
+        """`cursor`: where it goes on, if not behind the last row."""
+        if cursor is None and self._last is not None:
+            cursor = cursor_after(self._last)
+        around: answers.ConnectionList = {"connections": []}
+        if goes_on and cursor is not None:
+            around["next_cursor"] = cursor
+        before, after = json.dumps(around).encode().split(b"[]", 1)  # the rows are JSON already
+        body = before + b"[" + b", ".join(self._rows) + b"]" + after
         return web.Response(body=body, content_type="application/json", charset="utf-8")
 
 

@@ -36,4 +36,5 @@ async def list_variables(request: web.Request) -> web.Response:
     query_of(request, ())
     empty_body(request)
     declared = generation_of(request).config.environments[request[ENVIRONMENT].name].variables
-    return web.json_response([answers.Variable(name=name, value=value.reveal()) for name, value in declared.items()])
+    shown: answers.Variables = [answers.Variable(name=name, value=value.reveal()) for name, value in declared.items()]
+    return web.json_response(shown)

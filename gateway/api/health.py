@@ -1,6 +1,6 @@
 """Whether the process lives, and whether it serves: for load balancers, without a key."""
 
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import hdrs, web
 
@@ -13,11 +13,6 @@ from gateway.store.preflight import POSTGRES
 
 NOT_READY: Final[Code] = "not_ready"
 INSTANCE: Final = "Gateway-Instance"
-AWAY: Final = "away"
-DAMAGED: Final = "damaged"
-OFF: Final = "off"
-REFUSED: Final = "refused"
-UNWRITABLE: Final = "unwritable"
 
 
 async def health(request: web.Request) -> web.Response:
@@ -35,7 +30,8 @@ async def ready(request: web.Request) -> web.Response:
     as ``"store": "damaged"`` in the same way: what can still be read is served. A clock that differs from the database's
     by seconds is shown as ``"clock": "off"``, and by so much that this node refreshes no token as ``"clock": "refused"``,
     which with ``store=required`` is a 503 too; ``clock_offset_seconds`` is how far the database's is ahead.
-    ``"journal": "unwritable"`` where token endpoints' replies cannot be journalled; the status stays. The body is that of
+    ``"journal": "unwritable"`` where token endpoints' replies cannot be journalled, and ``"failover": "reconciling"`` while
+    no token is refreshed after a failover of the database (ADR 64); the status stays. The body is that of
     docs/compatibility.md#requests; ``Gateway-Error`` tells this 503 from one of whatever stands before us.
     """
     status, body = await readiness(request.app[RUNTIME], required=request.query.get("store") == "required")
@@ -45,25 +41,25 @@ async def ready(request: web.Request) -> web.Response:
     return web.json_response(body, status=status, headers=headers)
 
 
-async def readiness(runtime: Runtime, *, required: bool) -> tuple[int, dict[str, Any]]:
+async def readiness(runtime: Runtime, *, required: bool) -> tuple[int, answers.Readiness]:
     """Status and body of ``/ready``. `required`: not without the database."""
     away = runtime.serving and await store_away(runtime)
     damaged = runtime.serving and runtime.store.damaged
-    body: dict[str, Any] = {"store": DAMAGED} if damaged else {"store": AWAY} if away else {}
-    body |= _clock()
-    if runtime.serving and not runtime.journal_writable:
-        body["journal"] = UNWRITABLE
-    serves = runtime.serving and (not away or (shared(runtime) and runtime.live.feed.serves))
-    if serves and not (required and (away or damaged or body.get("clock") == REFUSED)):
-        return 200, {"result": "ok", **body}
-    return 503, {"result": "not ready", **body}
-
-
-def _clock() -> dict[str, Any]:
     offset = clock.offset
-    if not offset.reported:
-        return {}
-    return {"clock": REFUSED if offset.refused else OFF, "clock_offset_seconds": round(offset.seconds, 3)}
+    serves = runtime.serving and (not away or (shared(runtime) and runtime.live.feed.serves))
+    if required and (away or damaged or (offset.reported and offset.refused)):
+        serves = False
+    body = answers.Readiness(result="ok" if serves else "not ready")
+    if damaged or away:
+        body["store"] = "damaged" if damaged else "away"
+    if offset.reported:
+        body["clock"] = "refused" if offset.refused else "off"
+        body["clock_offset_seconds"] = round(offset.seconds, 3)
+    if runtime.serving and not runtime.journal_writable:
+        body["journal"] = "unwritable"
+    if runtime.serving and runtime.store.failover.pending:
+        body["failover"] = "reconciling"
+    return (200 if serves else 503), body
 
 
 def shared(runtime: Runtime) -> bool:

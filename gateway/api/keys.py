@@ -17,6 +17,7 @@ from gateway.middleware.scope import needs
 from gateway.records.access import KeyLimits, Kind, MintedKey
 from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import Secret
+from gateway.text import whole_number
 from gateway.timestamps import iso
 
 MOST: Final = 1000
@@ -169,10 +170,11 @@ def wish_of(body: NewKeyBody) -> RequestedKey:
 
 
 def _id(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 19):
+    key_id = whole_number(text)
+    if key_id is None:
         issue = Issue("invalid_type", "A key's id is a whole number.", ("key_id",))
         raise InvalidRequest("invalid_uri_params", issue.message, errors=[issue])
-    return int(text)
+    return key_id
 
 
 def asked_by(above: MintedKey | None) -> str:

@@ -31,7 +31,7 @@ FILTERS: Final = (
         "code",
         "method",
     ),
-    *("path", "text", "requestId", "traceId", "limit", "cursor", "after", "include"),
+    *("path", "text", "tool", "requestId", "traceId", "limit", "cursor", "after", "include"),
 )
 MOST: Final = 1000
 MOST_WITH_OTHERS: Final = 20
@@ -101,6 +101,7 @@ def _wanted(query: dict[str, str], environment: str) -> OperationFilter:
         method=query.get("method"),
         path=query.get("path"),
         text=query.get("text"),
+        tool=query.get("tool"),
         request_id=query.get("requestId"),
         trace_id=query.get("traceId"),
         before=_id(query, "cursor"),
@@ -147,6 +148,7 @@ def shown(one: StoredOperation) -> answers.LoggedOperation:
         "status": it.status or None,
         "error": it.error_code,
         "rule": it.rule,
+        "tool": (it.detail or {}).get("tool"),
         "duration_ms": round(it.duration_ms, 3),
         "gateway_ms": _ms(it.gateway_ms),
         "token_ms": _ms(it.token_ms),
@@ -154,7 +156,7 @@ def shown(one: StoredOperation) -> answers.LoggedOperation:
         "attempts": it.attempts,
         "bytes_in": it.bytes_in,
         "bytes_out": it.bytes_out,
-        "detail": None if it.detail is None else dict(it.detail),
+        "detail": {name: value for name, value in (it.detail or {}).items() if name != "tool"} or None,
     }
 
 

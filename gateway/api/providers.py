@@ -11,15 +11,18 @@ from typing import Final
 from aiohttp import web
 from multidict import MultiMapping
 
+from gateway.catalog.brand_icons import BrandIcon, brand_icon, own_logo
 from gateway.catalog.listing import Listing, ListingBody, Query, listing_of, name_in
 from gateway.errors import InvalidRequest, Issue, NotFound
 from gateway.middleware.scope import needs
 from gateway.runtime import generation_of
 from gateway.text import close_matches
 
-# ── A neutral logo: the provider's initials on a colour of its own. No trademark is drawn, nothing is fetched.
+# ── A logo: a brand's icon in white on its colour where we have one, else initials. Nothing is fetched.
 
 LEAST_CONTRAST: Final = 4.5  # of white letters on the colour, as WCAG 2.2 §1.4.3 asks
+LEAST_OF_ICONS: Final = 3.0  # of a drawing (§1.4.11); below that it is dark instead
+DARK: Final = "#1a1a1a"
 
 
 @lru_cache(maxsize=2048)
@@ -31,6 +34,19 @@ def svg(name: str, display_name: str) -> str:
         f'<rect width="64" height="64" rx="14" fill="{colour(name)}"/>'
         '<text x="32" y="33" fill="#ffffff" font-family="system-ui, sans-serif" font-size="26" font-weight="600" '
         f'text-anchor="middle" dominant-baseline="central">{escape(initials(display_name))}</text>'
+        "</svg>"
+    )
+
+
+def brand_svg(icon: BrandIcon, display_name: str) -> str:
+    """The same with a brand's icon on its colour."""
+    rgb = tuple(int(icon.colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    ink = "#ffffff" if contrast_with_white((rgb[0], rgb[1], rgb[2])) >= LEAST_OF_ICONS else DARK
+    return (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64" width="64" height="64" role="img">'
+        f"<title>{escape(display_name)}</title>"
+        f'<rect width="64" height="64" rx="14" fill="{icon.colour}"/>'
+        f'<path transform="translate(14 14) scale(1.5)" fill="{ink}" d="{icon.path}"/>'
         "</svg>"
     )
 
@@ -75,11 +91,20 @@ HEADERS: Final = {
 
 
 async def logo(request: web.Request) -> web.Response:
-    """The neutral image of a provider. Raises NotFound for a name that is not in the catalog."""
-    provider = generation_of(request).catalog.get(request.match_info["name"])
+    """The image of a provider: the operator's own, else its brand's icon or that of its base or family, else its initials.
+
+    Raises NotFound for a name that is not in the catalog.
+    """
+    generation = generation_of(request)
+    provider = generation.catalog.get(request.match_info["name"])
     if provider is None:
         raise NotFound("not_found", "There is no provider of that name, so it has no logo.")
-    image = svg(provider.name, provider.display_name)
+    own = own_logo(generation.config.catalog, provider.name)
+    if own is not None:
+        return web.Response(body=own.content, content_type=own.media_type, headers=HEADERS)
+    kin = filter(None, (provider.name, provider.alias, provider.family))
+    icon = next(filter(None, map(brand_icon, kin)), None)
+    image = svg(provider.name, provider.display_name) if icon is None else brand_svg(icon, provider.display_name)
     return web.Response(text=image, content_type="image/svg+xml", headers=HEADERS)
 
 

@@ -15,7 +15,7 @@ from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY, misfit
 from gateway.http.strict_json import parse
 from gateway.middleware.facts import CALLER, CONNECT_SESSION
 from gateway.off_loop import INLINE_BYTES, off_loop
-from gateway.text import counted
+from gateway.text import counted, whole_number
 from gateway.timestamps import ago
 
 # ── What pydantic finds in a body, in our words.
@@ -189,7 +189,8 @@ def number(query: Mapping[str, str], name: str) -> int | None:
 
 
 def _is_number(text: str, least: int, most: int) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 12 and least <= int(text) <= most
+    found = whole_number(text, 11)
+    return found is not None and least <= found <= most
 
 
 def wrong_query(name: str, message: str) -> InvalidRequest:

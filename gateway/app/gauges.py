@@ -27,6 +27,7 @@ def gauges(runtime: Runtime) -> Iterator[Sample]:
     for (environment, integration), number in runtime.live.written_back.items():
         yield ("gateway_tokens_written_back_total", environment, integration), number
     yield ("gateway_refresh_journal_unwritable",), not runtime.journal_writable
+    yield ("gateway_failover_reconciling",), runtime.store.failover.pending
     yield ("gateway_store_away",), runtime.live.feed.away_s is not None
     yield ("gateway_audit_not_sealed",), runtime.audit_keeper.failing
     yield ("gateway_event_loop_lag_seconds",), runtime.loop_lag.longest_s

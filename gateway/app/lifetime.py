@@ -1,7 +1,7 @@
 """What lives as long as the application: the store and all that stands on it, the tasks that go on by themselves, their end."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
@@ -45,6 +45,7 @@ from gateway.records.audit import AuditAction, AuditEntry
 from gateway.refresh.auth_exchange import Dialogues
 from gateway.refresh.exchange_message import EgressRoute
 from gateway.refresh.keep_alive import KeepAlive
+from gateway.refresh.reconcile import reconcile
 from gateway.refresh.recovery import recover
 from gateway.refresh.refresher import Refresher
 from gateway.refresh.through_parent import ParentLink, ThroughParent
@@ -56,6 +57,8 @@ from gateway.vault import Keyring
 
 PRUNE_EVERY_S: Final = 600.0
 PRUNE_CALL_LOG_EVERY_S: Final = 20.0
+HOUSEKEEPING_AFTER_S: Final = 1.0
+"""So long after the start, what has time begins: first requests and interrupted refreshes do not queue behind it."""
 
 log = structlog.get_logger(__name__)
 
@@ -178,6 +181,8 @@ async def opened(
     tracing = start_tracing(connection_ids=config.tracing.connection_ids) if background else None
     runtime = assembled(given, store, managed, parent, page, tracing)
     if background:
+        await store.failover.join()
+        await reconcile(store)
         await note_configuration(store, config, "start")
     tasks = _background(runtime, since) if background else []
     try:
@@ -203,14 +208,15 @@ def _background(runtime: Runtime, since: LogPosition) -> list["asyncio.Task[None
     store, current, refresher = runtime.store, runtime.current, runtime.refresher
     work: dict[str, Coroutine[Any, Any, None]] = {
         "follow_changes": runtime.live.feed.follow(since, lambda: runtime.outcomes.look(runtime.serving)),
+        "stay_alive": store.failover.stay(),
         "recover_refreshes": recover(store, refresher, runtime.exchange.released),
-        "keep_alive": KeepAlive(store, refresher, current).run(),
+        "keep_alive": _later(KeepAlive(store, refresher, current).run),
         "deliver_events": runtime.deliverer.run(),
-        "keep_events": runtime.keeper.run(),
-        "prune": _prune(store),
-        "expire_pending": expire_pending(runtime.session_connections),
-        "prune_call_log": _prune_call_log(store),
-        "end_integrations": go_on(runtime.made),
+        "keep_events": _later(runtime.keeper.run),
+        "prune": _later(lambda: _prune(store)),
+        "expire_pending": _later(lambda: expire_pending(runtime.session_connections)),
+        "prune_call_log": _later(lambda: _prune_call_log(store)),
+        "end_integrations": _later(lambda: go_on(runtime.made)),
         "write_key_use": runtime.minted.write(),
         "measure_loop_lag": runtime.loop_lag.measure(),
         "write_call_log": runtime.call_queue.write_to(store.call_log, uses=store.uses),
@@ -219,9 +225,15 @@ def _background(runtime: Runtime, since: LogPosition) -> list["asyncio.Task[None
     return [start_background(one, name) for name, one in work.items()]
 
 
+async def _later(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    await asyncio.sleep(HOUSEKEEPING_AFTER_S)
+    await work()
+
+
 async def _closed(runtime: Runtime, tasks: Sequence["asyncio.Task[None]"]) -> None:
     async with AsyncExitStack() as end:  # from the bottom up, each whatever became of the one before
         end.push_async_callback(runtime.store.close)
+        end.push_async_callback(runtime.store.failover.leave)
         end.push_async_callback(runtime.retired.close)
         end.push_async_callback(runtime.generation.egress.close)
         if runtime.tracing is not None:

@@ -37,6 +37,7 @@ from gateway.authorization.results import (
 from gateway.authorization.session_connections import SessionConnections
 from gateway.catalog.provider import Provider
 from gateway.connections.create import Creator, as_before
+from gateway.connections.refused_scopes import asked_again
 from gateway.connections.settings import complete
 from gateway.errors import Forbidden, GatewayError, InvalidRequest, NotFound, UpstreamFailed
 from gateway.generation import Current
@@ -52,6 +53,8 @@ from gateway.records.connecting import (
     PendingAuthorization,
     flow_details,
 )
+from gateway.records.connection import ConnectionRef
+from gateway.records.integration import Integration
 from gateway.refresh.auth_exchange import Dialogues
 from gateway.secret import Secret, digest
 from gateway.store import Store
@@ -282,10 +285,17 @@ class Flows:
         given = tuple(sorted(config))
         if session.reconnects:
             config = await as_before(self._store, session, provider, integration_id, config)
+            scopes = scopes or await self._scopes_again(session, provider, integration)
         complete(provider, config, ("params",))
         context = Context(provider, integration, config, public_url=self._current.generation.public_url)
         check_settings(context, ("params",))
         return _Prepared(provider, mode, context, scopes, config, given)
+
+    async def _scopes_again(
+        self, session: ConnectSession, provider: Provider, integration: Integration
+    ) -> tuple[str, ...] | None:
+        ref = ConnectionRef(session.environment, integration.integration_id, session.connection_id or "")
+        return asked_again(self._store, await self._store.connections.get(ref), provider, integration)
 
     async def _set_out(self, mode: GrantingMode, context: Context, wish: Wish) -> SetOut:
         name = context.provider.display_name
@@ -319,6 +329,10 @@ class Flows:
         """
         back = Back(request_id, query)
         returned = await self._returned(query, cookies, back)
+        if returned.pending.reconnects and query.get("error") == "invalid_scope":
+            flow = returned.flow  # the app may not ask for what its API has asked for: the next link leaves it out
+            ref = ConnectionRef(flow.environment, flow.integration_id, flow.connection_id)
+            await self._store.rejections.forget_scopes(ref, now=clock.now())
         return await self._to_its_end(returned.flow, returned.pending, self._grants.exchanged(returned, query), back)
 
     async def choose(

@@ -6,7 +6,7 @@ there and well. It is made again only when it has ended or is about to, however 
 
 import asyncio
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 from urllib.parse import quote
 
@@ -21,7 +21,7 @@ from gateway.authorization.connect_sessions import ConnectSessions, connect_link
 from gateway.errors import GatewayError
 from gateway.generation import Current
 from gateway.records.connecting import ConnectSession
-from gateway.records.connection import ConnectionRef
+from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.states import State
 from gateway.store import Store
 from gateway.timestamps import iso
@@ -38,8 +38,11 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Link:
+    """`until_granted`: it is for a connection that works, and ends when that is authorized after this time."""
+
     url: str = field(repr=False)
     session: ConnectSession
+    until_granted: datetime | None = None
 
 
 class ReconnectLinks:
@@ -102,7 +105,23 @@ class ReconnectLinks:
         remedy |= rule_and_fix("connection", fix, "the end user whose connection it is")
         return with_more(fault, remedy, refusals.with_link(fault.message, link.url))
 
-    async def _link(self, ref: ConnectionRef, key_id: str, *, there: bool) -> Link:
+    async def for_scopes(self, policy: Policy, row: Connection, *, key_id: str) -> str | None:
+        """The link for a connection that works, but lacks scopes that the provider asks for; None where the key gets none."""
+        ref = row.ref
+        environment = self._current.generation.config.environments.get(ref.environment)
+        if environment is None or environment.requires_binding or not policy.allows(CONNECT):
+            return None
+        if not policy.reaches(*ref[1:]) or not (key_id or environment.connect_links_in_errors):
+            return None
+        try:
+            return (await self._link(ref, key_id, there=True, until_granted=row.granted_at or row.created_at)).url
+        except GatewayError as trouble:
+            log.info("no_connect_url", connection_id=ref.connection_id, detail=trouble.message)
+            return None
+
+    async def _link(
+        self, ref: ConnectionRef, key_id: str, *, there: bool, until_granted: datetime | None = None
+    ) -> Link:
         """The one that is kept, while its session lives and is for what is (not) there; else a new one."""
         kept = self._kept.get(ref, {}).get(key_id)
         if kept is not None and kept.session.expires_at - clock.now() >= LEAST_LEFT:
@@ -114,7 +133,9 @@ class ReconnectLinks:
         making = ref, key_id
         task = self._making.get(making)
         if task is None:
-            task = self._making[making] = asyncio.create_task(self._made(ref, key_id, there=there))
+            task = self._making[making] = asyncio.create_task(
+                self._made(ref, key_id, there=there, until_granted=until_granted)
+            )
             task.add_done_callback(lambda done: (self._making.pop(making, None), done.cancelled() or done.exception()))
         return await asyncio.shield(task)
 
@@ -146,7 +167,7 @@ class ReconnectLinks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _made(self, ref: ConnectionRef, key_id: str, *, there: bool) -> Link:
+    async def _made(self, ref: ConnectionRef, key_id: str, *, there: bool, until_granted: datetime | None) -> Link:
         """`there`: it exists, so that its deletion ends the session too."""
         token, session = await self._sessions.open(
             ref.environment,
@@ -158,7 +179,7 @@ class ReconnectLinks:
         )
         while len(self._kept) >= MOST_KEPT:
             del self._kept[next(iter(self._kept))]
-        link = Link(connect_link(self._current.generation.public_url, token), session)
+        link = Link(connect_link(self._current.generation.public_url, token), session, until_granted)
         self._kept.setdefault(ref, {})[key_id] = link
         return link
 
@@ -171,8 +192,11 @@ class ReconnectLinks:
     async def _end_if_well(self, ref: ConnectionRef) -> None:
         try:
             row = await self._store.connections.get(ref)
-            if row is not None and row.state is State.ACTIVE:
-                for link in self._kept.pop(ref, {}).values():
+            if row is None or row.state is not State.ACTIVE:
+                return
+            for key_id, link in list(self._kept.get(ref, {}).items()):
+                if link.until_granted is None or (row.granted_at or row.created_at) > link.until_granted:
+                    self._forget(ref, key_id)
                     await self._sessions.end(link.session)
         except GatewayError as fault:
             log.info("link_not_ended", detail=fault.message)

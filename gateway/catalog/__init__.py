@@ -12,6 +12,7 @@ A folder of files becomes a `Catalog` of `Provider` entries; nothing else of the
     folder, load_catalog, compiled           one folder; all folders in order; the cache of checked entries
     listing, pagination, refresh_tokens      `GET /providers`; how lists are cut; what brings a refresh token
     api_operations, operation_checks         a provider's API operations, read when asked; what is wrong with their files
+    brand_icons                              logos: brands' icons, packed, and an operator's own
     lint                                     warnings for authors
 
 Always true: an entry is checked before anything uses it; each fault has file and line; a host comes from the entry, or from

@@ -89,6 +89,7 @@ def warnings(provider: Provider) -> Iterator[Finding]:
     yield from _credential(provider)
     yield from _open_hosts(provider)
     yield from _examples(provider)
+    yield from _calls(provider)
     yield from _paging(provider)
     yield from _evidence(provider, dt.datetime.now(dt.UTC).date())
     if provider.sunset is not None:
@@ -194,6 +195,23 @@ def _examples(provider: Provider) -> Iterator[Finding]:
             continue  # a setting without an example, or one that the provider tells
         except BadValue as wrong:
             yield place, f"does not come out right with the example of {wrong.name!r}, which {wrong.why}"
+
+
+def _calls(provider: Provider) -> Iterator[Finding]:
+    """The calls that prove a credential and name its account."""
+    proof, account = provider.proxy.verification, provider.account
+    if proof is not None and proof.expect is not None:
+        if not proof.expect:
+            yield ("proxy", "verification", "expect"), "expects nothing; name a member of the answer, or leave it out"
+        if proof.method == "HEAD":
+            yield ("proxy", "verification", "expect"), "looks into an answer to HEAD, which has no body; use GET"
+        for path in proof.expect:
+            if not path or "" in path.split("."):
+                yield ("proxy", "verification", "expect"), f"{path!r} is no dotted path, such as user.id"
+    if account is not None and account.data is not None and account.method != "POST":
+        yield ("account", "data"), "is a body, which only a POST has; add method: POST"
+    if account is not None and account.method is not None and account.endpoint is None:
+        yield ("account", "method"), "has no effect without endpoint"
 
 
 def _paging(provider: Provider) -> Iterator[Finding]:

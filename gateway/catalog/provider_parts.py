@@ -132,6 +132,10 @@ class AccountForm(Shape):
     token answer holds it."""
     headers: dict[str, str] = Field(default_factory=dict)
     """Header fields of that call, templates allowed; they replace those of `proxy.headers`."""
+    method: Literal["GET", "POST"] | None = None
+    """The call's method, `GET` if absent."""
+    data: dict[str, Any] | None = None
+    """With POST: its JSON body, such as a GraphQL query."""
     id: str | None = None
     """Dotted path to what never changes for one account. A reconnect with another one is refused. Absent: the subject of an
     `id_token`."""
@@ -321,6 +325,10 @@ class Retry(Shape):
     """Statuses that mean it: `429`, `5xx`, `500-502`. They replace the usual ones."""
 
 
+ANYTHING: Final = "*"  # of `expect`
+NOTHING: Final = "-"
+
+
 class Verification(Shape):
     """A cheap call that proves a credential."""
 
@@ -334,6 +342,9 @@ class Verification(Shape):
     """Fields to add, templates allowed."""
     data: dict[str, Any] | str | None = None
     """Body: an object goes as JSON, or as a form where `headers` say so; text goes as it is. Templates allowed."""
+    expect: dict[str, str | bool | int | float] | None = None
+    """What the JSON of a 2xx must hold besides, where a wrong credential is answered 2xx too: dotted path ▸ value. `"*"`:
+    any but null; `"-"`: absent or null. All must hold."""
 
 
 class Proxy(Shape):
@@ -360,6 +371,9 @@ class Proxy(Shape):
     allowed_origins: list[str] = Field(default_factory=list)
     """Further origins that a `Base-Url-Override`, or the next page of a list, may name; the credential travels there.
     `https://*.example.com` names all hosts one label below."""
+    scope_challenge: Literal["all", "any"] | None = None
+    """Whether a token needs all scopes that a 403 with `error="insufficient_scope"` names (RFC 6750), which is the default, or
+    any one of them."""
     path_form: str | None = None
     """What a path on this provider looks like, for people: `/ex/jira/${connectionConfig.cloudId}/…`."""
 
@@ -442,6 +456,8 @@ class Setup(Shape):
     """Which kind of app to register, as the console calls it."""
     steps: list[str] = Field(min_length=1)
     """What to do there, in order."""
+    scopes: list[str] = Field(default_factory=list)
+    """Scopes for a first call, to begin with."""
     blocks_production: list[str] = Field(default_factory=list)
     """What keeps other people than the app's owner from connecting, until something is done."""
     date: str = Field(pattern=r"[0-9]{4}-[0-9]{2}-[0-9]{2}")

@@ -38,6 +38,7 @@ COLUMNS: Final = ("AT (UTC)", "KIND", "CONNECTION", "KEY", "METHOD", "PATH", "ST
 @click.option("--code", metavar="CODE", help="With this error code.")
 @click.option("--path", metavar="TEXT", help="Whose path begins so.")
 @click.option("--text", metavar="TEXT", help="With this in path, code or detail.")
+@click.option("--tool", metavar="NAME", help="Made by an agent with this tool.")
 @click.option("--request", metavar="ID", help="All that happened under this request id.")
 @click.option("--trace", metavar="ID", help="All of this trace.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most so many.")
@@ -90,6 +91,7 @@ async def _wanted(runtime: "Runtime", environment: str, given: Mapping[str, Any]
         error_code=given["code"],
         path=given["path"],
         text=given["text"],
+        tool=given["tool"],
         request_id=given["request"],
         trace_id=given["trace"],
         before=given["cursor"],

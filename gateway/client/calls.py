@@ -124,7 +124,8 @@ Json = dict[str, Any]
 
 
 class Filters(TypedDict, total=False):
-    """Which connections: `connection_id` exactly; `search` in it and in the end user's name and e-mail; all `tags`."""
+    """Which connections: `connection_id` exactly; `search` in it and in the end user's name and e-mail; all `tags`;
+    `missing_scopes`: only those that lack scopes."""
 
     connection_id: str
     search: str
@@ -132,6 +133,7 @@ class Filters(TypedDict, total=False):
     organization_id: str
     integrations: Sequence[str]
     tags: Mapping[str, str]
+    missing_scopes: bool
 
 
 class ImportedConnection(TypedDict, total=False):
@@ -201,6 +203,7 @@ def connections(filters: Filters, limit: int, cursor: str | None) -> ApiCall:
         ("endUserOrganizationId", filters.get("organization_id")),
         ("integrationId", ",".join(filters.get("integrations", ())) or None),
         *((f"tags[{key}]", text) for key, text in filters.get("tags", {}).items()),
+        ("missingScopes", filters.get("missing_scopes")),
         ("limit", limit),
         ("cursor", cursor),
     ]

@@ -21,6 +21,7 @@ from gateway.config import LiveConfig
 from gateway.connections.cache_entries import CacheEntries, Kept
 from gateway.connections.change_feed import ChangeFeed, Follower
 from gateway.connections.opened import Opened, ready
+from gateway.connections.refused_scopes import ScopeRefusals
 from gateway.connections.rejected_credentials import Refusals, Rejections
 from gateway.errors import GatewayError, InvalidRequest, NotFound, ReconnectNeeded, Unavailable
 from gateway.generation import Current, Generation
@@ -29,6 +30,7 @@ from gateway.records.connection import Connection, ConnectionRef, Mark
 from gateway.records.integration import Integration
 from gateway.refresh import backoff
 from gateway.refresh.auth_exchange import mode_for
+from gateway.refresh.reconcile import reconcile
 from gateway.refresh.refresher import Refresher
 from gateway.refresh.schedule import RefreshSlots, last_from, refresh_at, refresh_from, seconds_left
 from gateway.store import ChangesMissed, Store
@@ -129,6 +131,7 @@ class ConnectionCache:
         self.provider_at: dict[str, str] = {}
         self.refusals = Refusals(store, refresher, self)
         self.rejections = Rejections(store, refresher.metrics, self.replace, self._leave_fast_path)
+        self.scope_refusals = ScopeRefusals(store, self.replace)
         current.follow(self._replaced)
 
     @property
@@ -363,7 +366,7 @@ class ConnectionCache:
 
     async def write_back(self) -> None:
         """Of all that is kept, and of what was put away while the database could not be read: what was refreshed last first."""
-        rows = {**self._set_aside, **{kept.connection.ref: kept.connection for kept in self._kept.values()}}
+        rows = self._newest()
         ordered = sorted(rows.values(), key=lambda row: row.last_refreshed_at or row.created_at, reverse=True)
         before = self.written_back.total()
         for begin in range(0, len(ordered), TOGETHER):
@@ -371,13 +374,23 @@ class ConnectionCache:
             marks = await self._store.connections.marks([row.ref for row in some])
             older = (row for row in some if row.ref in marks and marks[row.ref][0] < row.version)
             await asyncio.gather(*map(self._write_one_back, older))
-        await self._store.failover.end()
+        await reconcile(self._store)
         self._set_aside.clear()
         written_back = self.written_back.total() - before
         if written_back:
             log.error("database_lost_commits", written_back=written_back, kept=len(rows))
         else:
             log.info("changes_missed", kept=len(rows))
+
+    def _newest(self) -> dict[ConnectionRef, Connection]:
+        """The newest version that this process knows of each connection."""
+        rows = {kept.connection.ref: kept.connection for kept in self._kept.values()}
+        claimed = (claim.row for claim in self._store.failover.claims.values())
+        for row in (*self._set_aside.values(), *claimed):
+            known = rows.get(row.ref)
+            if known is None or known.version < row.version:
+                rows[row.ref] = row
+        return rows
 
     async def _write_one_back(self, row: Connection) -> None:
         where = {"environment": row.ref.environment, "integration": row.ref.integration_id}

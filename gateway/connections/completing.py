@@ -66,27 +66,35 @@ class NewCredential:
             return self._held.get("raw")
         if not self._on_account:
             fields = self._context.texts(form.headers, self._mode.values(self._held))
-            self._on_account.append(await self.get_json(form.endpoint, fields))
+            body = None if form.data is None else json.dumps(form.data).encode()
+            self._on_account.append(await self._json(form.method or "GET", form.endpoint, fields, body))
         return self._on_account[0]
 
     async def get_json(self, path: str, fields: Mapping[str, str] = NO_FIELDS) -> Any:
         """GET `path` below the base address, or a whole address of the entry. `fields` replace the entry's own."""
+        return await self._json("GET", path, fields, None)
+
+    async def _json(self, method: str, path: str, fields: Mapping[str, str], body: bytes | None) -> Any:
+        """`body`: JSON."""
         if path.startswith("/"):
             base = base_url(self.provider, self.config, self._mode, self._held)
         else:
             base, path = parse_address(self._context.address(path)), ""
         placed = placement(self._mode, self._held, self._context.toward(base.origin))
-        request = UpstreamRequest("GET", base.scheme, base.host, base.port, base.path + path + base.query)
+        request = UpstreamRequest(method, base.scheme, base.host, base.port, base.path + path + base.query)
         request.target = with_query(request.target, placed.query_slots, placed.query_defaults)
         own = {name.lower(): text for name, text in fields.items()}
+        if body is not None:
+            own.setdefault("content-type", "application/json")
         request.headers.update({"accept": "application/json", **dict(placed.defaults), **dict(placed.slots), **own})
         if placed.signer is not None:
-            placed.signer.sign(request, b"")
+            placed.signer.sign(request, body or b"")
         try:
             answer = await self._egress.fetch(
-                "GET",
+                method,
                 request.url,
                 headers=request.headers,
+                body=body,
                 limit_bytes=LIMIT_BYTES,
                 timeout_s=TIMEOUT_S,
                 identity=self._mode.identity(self._held),

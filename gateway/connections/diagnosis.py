@@ -94,17 +94,31 @@ def story(
 
 
 def _lacking(scopes: ScopeDrift | None) -> list[LikelyCause]:
-    if scopes is None or not scopes.missing:
+    if scopes is None:
         return []
-    lacks = ", ".join(f"'{scope}'" for scope in scopes.missing[:MOST_SCOPES])
-    more = f" and {len(scopes.missing) - MOST_SCOPES} more" if len(scopes.missing) > MOST_SCOPES else ""
-    return [
-        LikelyCause(
-            SCOPES_MISSING,
-            f"The end user has not granted {lacks}{more}, which the integration asks for: it gained them later, or they were "
-            "declined. Calls that need them are refused by the provider.",
+    found = []
+    if scopes.refused:
+        found.append(
+            f"The provider's API refused a call because the token lacks {_named(scopes.refused)}. Reconnecting asks for it. To "
+            "ask every end user for it, add it to the integration's scopes."
         )
-    ]
+    if scopes.any_of:
+        found.append(
+            f"The provider's API refused a call because the token has none of {_named(scopes.any_of)}. Add the narrowest that "
+            "suffices to the integration's scopes; then let the end user reconnect."
+        )
+    declined = [scope for scope in scopes.missing if scope not in scopes.refused]
+    if declined:
+        found.append(
+            f"The end user has not granted {_named(declined)}, which the integration asks for: it gained them later, or they "
+            "were declined. Calls that need them are refused by the provider."
+        )
+    return [LikelyCause(SCOPES_MISSING, why) for why in found]
+
+
+def _named(scopes: Sequence[str]) -> str:
+    more = f" and {len(scopes) - MOST_SCOPES} more" if len(scopes) > MOST_SCOPES else ""
+    return ", ".join(f"'{scope}'" for scope in scopes[:MOST_SCOPES]) + more
 
 
 def _restored(row: Connection, changes: Sequence[Change]) -> Iterator[LikelyCause]:
@@ -148,6 +162,9 @@ def _moments(row: Connection, changes: Sequence[Change], now: datetime) -> list[
         moments.append(TimelineMoment(noted.at, f"{what} for the {_th(noted.attempts)} time in a row", noted.message))
     if row.intent is not None:
         moments.append(TimelineMoment(row.intent.at, "refresh token sent, outcome not known yet"))
+    if row.refused_scopes is not None:
+        what = f"call to {row.refused_scopes.path} refused for want of scopes"
+        moments.append(TimelineMoment(row.refused_scopes.at, what, " ".join(row.refused_scopes.scopes)))
     ends = ((row.expires_at, "access token expires"), (row.life.dies_at, "refresh token dies if it is not used"))
     coming = ((noted.retry_at if noted else None, "next try"), (row.life.keep_alive_at, "refreshed to keep it alive"))
     moments += [TimelineMoment(when, what, ahead=when > now) for when, what in (*ends, *coming) if when is not None]

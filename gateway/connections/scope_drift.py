@@ -3,38 +3,52 @@
 Computed on each read and not stored, so an integration that gains a scope marks its connections at once.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from gateway.catalog.provider import Provider
 from gateway.oauth.authorize import scope_list
+from gateway.records.connection import RefusedScopes
 from gateway.records.integration import Integration
 
 OFTEN_UNNAMED: Final = frozenset({"openid", "profile", "email", "offline_access", "offline", "refresh_token"})
 """Scopes that many providers grant without naming them in the answer."""
+ANY: Final = "any"  # of `scope_challenge`
 ALL_REGISTERED: Final = "/.default"  # Microsoft: whatever the app is registered with
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeDrift:
-    """`granted` None: the provider did not say, which by RFC 6749 §5.1 means all that was asked for then."""
+    """`granted` None: the provider did not say, which by RFC 6749 §5.1 means all that was asked for then. `needed`: what the
+    integration asks for. `refused`: what the API asked for with 403 besides. `any_of`: scopes of which the API asked for any
+    one, while the integration asks for none of them.
+    """
 
     granted: tuple[str, ...] | None
     needed: tuple[str, ...]
+    refused: tuple[str, ...] = ()
+    any_of: tuple[str, ...] = ()
 
     @property
     def missing(self) -> tuple[str, ...]:
         """Of those that are needed. An end user is asked for these by authorizing again."""
-        if self.granted is None:
-            return ()
-        have = {scope.lower() for scope in self.granted}
-        return tuple(scope for scope in self.needed if not _is_covered(scope.lower(), have))
+        lacking = () if self.granted is None else self._not_granted(self.needed)
+        return tuple(dict.fromkeys((*lacking, *self.refused)))
 
-    @property
-    def union(self) -> tuple[str, ...]:
-        """What to ask for so that nothing is lost: all that is granted, and all that is needed."""
-        return tuple(dict.fromkeys((*self.needed, *(self.granted or ()))))
+    def union(self, known: Collection[str] = ()) -> tuple[str, ...]:
+        """What to ask for so that nothing is lost: all that is needed, and of what is granted the scopes in `known`.
+
+        Providers also grant what may not be asked for, such as what every token has; so only known scopes are asked for.
+        """
+        wanted = tuple(dict.fromkeys((*self.needed, *self.refused)))
+        have = {scope.lower() for scope in wanted}
+        more = (scope for scope in self.granted or () if scope in known and not is_covered(scope.lower(), have))
+        return (*wanted, *more)
+
+    def _not_granted(self, scopes: Iterable[str]) -> tuple[str, ...]:
+        have = {scope.lower() for scope in self.granted or ()}
+        return tuple(scope for scope in scopes if not is_covered(scope.lower(), have))
 
 
 def scope_drift(
@@ -42,15 +56,24 @@ def scope_drift(
     provider: Provider,
     integration: Integration | None,
     needed: Iterable[str] | None = None,
+    refused: RefusedScopes | None = None,
 ) -> ScopeDrift:
     """Of a connection with this opened credential. `needed`: in place of the integration's scopes, such as those that a set
-    of operations needs.
+    of operations needs. `refused`: see Connection.
     """
     if needed is None:
         own = integration.scopes if integration is not None else None
         needed = own if own is not None else provider.default_scopes or ()
     raw = credential.get("raw") if credential is not None else None
-    return ScopeDrift(_granted(raw if isinstance(raw, Mapping) else {}), tuple(needed))
+    drift = ScopeDrift(_granted(raw if isinstance(raw, Mapping) else {}), tuple(needed))
+    if refused is None:
+        return drift
+    lacking = drift._not_granted(refused.scopes)
+    if provider.proxy.scope_challenge != ANY:
+        return replace(drift, refused=lacking)
+    asked = {scope.lower() for scope in drift.needed}
+    suffices = len(lacking) < len(refused.scopes) or any(is_covered(scope.lower(), asked) for scope in refused.scopes)
+    return drift if suffices else replace(drift, any_of=refused.scopes)
 
 
 def _granted(answer: Mapping[str, Any]) -> tuple[str, ...] | None:
@@ -63,7 +86,7 @@ def _granted(answer: Mapping[str, Any]) -> tuple[str, ...] | None:
     return None
 
 
-def _is_covered(scope: str, have: set[str]) -> bool:
+def is_covered(scope: str, have: set[str]) -> bool:
     """`scope` and `have` in lower case. Some name their scopes in short, and in answers by an address."""
     if scope in OFTEN_UNNAMED or scope.endswith(ALL_REGISTERED) or scope in have:
         return True

@@ -15,7 +15,7 @@ from gateway.auth.context import Context, revealed
 from gateway.auth.mode import AuthMode, GrantingMode
 from gateway.auth.provider_answers import said, short
 from gateway.catalog.provider import Provider
-from gateway.catalog.provider_parts import Verification
+from gateway.catalog.provider_parts import ANYTHING, NOTHING, Verification
 from gateway.catalog.render import Moment
 from gateway.connections.opened import Placement, base_url, placement
 from gateway.egress.client import Egress
@@ -101,11 +101,11 @@ class Verifier:
         self._egress = egress
 
     async def verify(self, mode: AuthMode, held: Mapping[str, Any], context: Context) -> None:
-        """Returns where one of the entry's endpoints answers 2xx, or where the entry names none.
+        """Returns where one of the entry's endpoints answers 2xx as expected, or where the entry names none.
 
-        A grant is refused only for a 401 that no refresh could cure: its scopes may not reach the endpoint, and an
-        imported token may just have ended. Raises InvalidRequest ``connection_test_failed``, and UpstreamFailed where the
-        provider could not be asked.
+        A grant is refused only for a 401, or a 2xx that is not as expected, that no refresh could cure: its scopes may not
+        reach the endpoint, and an imported token may just have ended. Raises InvalidRequest ``connection_test_failed``, and
+        UpstreamFailed where the provider could not be asked.
         """
         spec = context.provider.proxy.verification
         if spec is None or not spec.endpoints:
@@ -113,12 +113,13 @@ class Verifier:
         replies: list[Reply] = []
         for endpoint in spec.endpoints:
             reply = await self._ask(spec, endpoint, mode, held, context)
-            if 200 <= reply.status < 300:
+            if is_success(reply) and is_expected(spec, reply.body):
                 return
             replies.append(reply)
         # The answer that says most about the credential: no access before no such page before a provider in trouble.
-        worst = min(replies, key=lambda reply: (reply.status not in {401, 403}, reply.status >= 500))
-        if isinstance(mode, GrantingMode) and (worst.status != 401 or mode.refreshable(held, context.provider)):
+        worst = min(replies, key=lambda reply: (not _denies(reply), reply.status >= 500))
+        final = worst.status == 401 or is_success(worst)
+        if isinstance(mode, GrantingMode) and (not final or mode.refreshable(held, context.provider)):
             return
         raise refusal(context, worst, _secrets(mode, held, context))
 
@@ -144,6 +145,34 @@ class Verifier:
                 f"{sentence(fault.message)} Nothing was stored; try again.",
             ) from fault
         return Reply(answer.status, answer.headers, answer.body, at)
+
+
+def is_success(reply: Reply) -> bool:
+    return 200 <= reply.status < 300
+
+
+def _denies(reply: Reply) -> bool:
+    """A 2xx is among the replies only if it does not hold what is expected."""
+    return reply.status in {401, 403} or is_success(reply)
+
+
+def is_expected(spec: Verification, body: bytes) -> bool:
+    """Whether a 2xx with this body says that the credential is right."""
+    if not spec.expect:
+        return True
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return all(_holds(dig(answer, path), wanted) for path, wanted in spec.expect.items())
+
+
+def _holds(found: Any, wanted: object) -> bool:
+    if wanted in {ANYTHING, NOTHING}:
+        return (found is None) == (wanted == NOTHING)
+    if isinstance(found, bool) or isinstance(wanted, bool):  # to Python, true is 1
+        return found is wanted
+    return bool(found == wanted)
 
 
 def built(

@@ -7,9 +7,9 @@ from typing import Final
 from aiohttp import web
 
 from gateway.api.request_body import moment, wrong_query
+from gateway.text import whole_number
 
 LONGEST: Final = 255  # characters
-DIGITS: Final = 18
 
 
 def asked_of(given: Mapping[str, str], names: Sequence[str], longest: int = LONGEST) -> dict[str, str]:
@@ -31,6 +31,7 @@ def asked_number(query: Mapping[str, str], name: str) -> int | None:
     text = query[name]
     if not text:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) <= DIGITS):
+    number = whole_number(text)
+    if number is None:
         raise wrong_query(name, f"'{name}' must be a whole number.")
-    return int(text)
+    return number

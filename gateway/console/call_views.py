@@ -17,12 +17,13 @@ from gateway.console.console_page import View
 from gateway.errors import InvalidRequest, NotFound
 from gateway.records.operation import KINDS, OperationFilter, StoredOperation, status_range
 from gateway.runtime import RUNTIME, generation_of
+from gateway.text import whole_number
 
 ROWS: Final = 50
 LIVE_S: Final = 3
 FIELDS: Final = (
     *("since", "until", "kind", "integration", "connection", "end_user", "key", "status"),
-    *("failed", "code", "path", "text", "request", "trace", "before", "live"),
+    *("failed", "code", "path", "text", "tool", "request", "trace", "before", "live"),
 )
 ANY_TIME_APART: Final = timedelta(hours=1)
 
@@ -75,6 +76,7 @@ async def _wanted(request: web.Request, environment: str, asked: dict[str, str])
         error_code=asked["code"] or None,
         path=asked["path"] or None,
         text=asked["text"] or None,
+        tool=asked["tool"] or None,
         request_id=asked["request"] or None,
         trace_id=asked["trace"] or None,
         before=asked_number(asked, "before"),
@@ -91,10 +93,11 @@ async def _wanted(request: web.Request, environment: str, asked: dict[str, str])
 async def call(request: web.Request, environment: str) -> View:
     """One operation, by its id, and the others of its request."""
     text = request.query.get("id", "")
-    if not (text.isascii() and text.isdigit() and 0 < len(text) < 19):
+    id_ = whole_number(text)
+    if id_ is None:
         raise NotFound("not_found", "An operation's id is a whole number.")
     log = request.app[RUNTIME].store.call_log
-    found = await log.find(OperationFilter(environment, before=int(text) + 1, after=int(text) - 1, limit=1))
+    found = await log.find(OperationFilter(environment, before=id_ + 1, after=id_ - 1, limit=1))
     if not found.operations:
         raise NotFound("not_found", f"The call log has no operation {text} any more, or never had one.")
     one = found.operations[0]

@@ -1,5 +1,6 @@
 """Connections at the console: find one, see why it is as it is, refresh it, hand out a link, delete it."""
 
+from dataclasses import replace
 from typing import Any, Final
 
 from aiohttp import web
@@ -8,6 +9,7 @@ from gateway.access.caller import Caller
 from gateway.api import connect_endpoints
 from gateway.api.connection_json import listed, stamp, state_and_story
 from gateway.api.request_body import checked
+from gateway.connections.lacking_scopes import find_lacking
 from gateway.console.call_views import row
 from gateway.console.console_page import SignedIn, View, console_path
 from gateway.errors import GatewayError, InvalidRequest, NotFound
@@ -18,7 +20,7 @@ from gateway.runtime import RUNTIME, generation_of
 from gateway.store import EventFilter, ListFilter, cursor_after
 
 ROWS: Final = 50
-FIELDS: Final = ("search", "integration", "end_user", "trouble", "cursor")
+FIELDS: Final = ("search", "integration", "end_user", "trouble", "scopes", "cursor")
 RECENT: Final = 20
 ACTIONS: Final = {
     "wait": "Wait",
@@ -40,13 +42,19 @@ async def connections(request: web.Request, environment: str) -> View:
         cursor=asked["cursor"] or None,
         limit=ROWS + 1,
     )
-    found = await request.app[RUNTIME].store.connections.list(environment, wanted)
+    store = request.app[RUNTIME].store
+    if asked["scopes"]:
+        lacking = await find_lacking(store, generation_of(request), environment, replace(wanted, limit=ROWS))
+        found, following = lacking.rows, lacking.cursor
+    else:
+        found = await store.connections.list(environment, wanted)
+        following = cursor_after(found[ROWS - 1]) if len(found) > ROWS else None
     data = {
         "title": "Connections",
         "asked": asked,
         "integrations": [one.integration_id for one in generation_of(request).integrations.of(environment)],
         "connections": [summary(one) for one in found[:ROWS]],
-        "following": cursor_after(found[ROWS - 1]) if len(found) > ROWS else None,
+        "following": following,
     }
     return View("connections.html", data, "connections")
 

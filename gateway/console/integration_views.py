@@ -7,6 +7,7 @@ from aiohttp import web
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.evidence import in_words
 from gateway.catalog.hosts import open_secret_addresses
+from gateway.catalog.load_catalog import LOGOS
 from gateway.console.console_page import View
 from gateway.generation import Generation
 from gateway.records.integration import Integration
@@ -44,6 +45,7 @@ def _shown(generation: Generation, one: Integration) -> dict[str, Any]:
         "trust": TRUST.get(provider.trust() or "", "not known") if provider else None,
         "evidence": in_words(provider.evidence) if provider else [],
         "faults": [],
+        "logo": f"{generation.public_url}{LOGOS}/{one.provider}.svg" if provider else None,
         "guide": f"{generation.public_url}/providers/{one.provider}/guide" if provider else None,
     }
     if provider is None:

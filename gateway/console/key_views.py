@@ -17,6 +17,7 @@ from gateway.errors import InvalidRequest, NotFound
 from gateway.records.access import Environment, MintedKey
 from gateway.records.operation import OperationFilter
 from gateway.runtime import RUNTIME, generation_of
+from gateway.text import whole_number
 
 MOST: Final = 500
 RECENT: Final = 20
@@ -98,9 +99,10 @@ def _verdict(one: MintedKey, asked: dict[str, str]) -> dict[str, Any]:
 
 async def _found(request: web.Request, environment: str, text: str) -> MintedKey:
     """Raises NotFound."""
-    if not (text.isascii() and text.isdigit() and 0 < len(text) < 19):
+    key_id = whole_number(text)
+    if key_id is None:
         raise NotFound("not_found", "A key's id is a whole number.")
-    return await request.app[RUNTIME].issuer.find(environment, int(text))
+    return await request.app[RUNTIME].issuer.find(environment, key_id)
 
 
 async def mint(request: web.Request, who: SignedIn, environment: str, fields: dict[str, str]) -> View:

@@ -8,7 +8,9 @@
     body_members, strict_json, json_scan         members added to a body; JSON read strictly; the end of a value
     references, paging                           links that lead into the provider; pages of a list
     json_select, shaped_body                     JMESPath at a cost known before; an answer cut to so many bytes
+    graphql_document, tool_list_filter           what a GraphQL document asks for; an MCP server's list of tools, shortened
     retry, proxy_options                         whether and when to send again; our control headers
+    scope_challenge                              the scopes that a 403 asks for
     redacted_request                             a request with its credential masked
     abort, websocket                             cuts a torn answer; recognizes an upgrade
 

@@ -41,6 +41,9 @@ def vary(theirs: Sequence[str]) -> str:
 ATTEMPTS: Final = istr("Gateway-Attempts")
 """How often the call was sent to the provider."""
 
+CONNECT_URL_FIELD: Final = istr("Gateway-Connect-Url")
+"""On a 403 that asks for scopes: the link by which the end user grants them."""
+
 # ── ``Server-Timing``: where the time of a proxied call went (W3C Server Timing, §4).
 
 SERVER_TIMING: Final = istr("Server-Timing")

@@ -27,7 +27,7 @@ HOP_BY_HOP: Final = frozenset(
 FRAMING: Final = frozenset({"host", "content-length", "transfer-encoding", "expect"})
 """Written by the sender of the message, never copied: two opinions on a body's end are how requests are smuggled."""
 
-TO_US: Final = frozenset(
+OPTIONS: Final = frozenset(
     {
         "provider-config-key",
         "connection-id",
@@ -36,11 +36,17 @@ TO_US: Final = frozenset(
         "retry-on",
         "decompress",
         "forward-headers-on-redirect",
-        "forwarded",
-        "x-real-ip",
-        "baggage",  # W3C: what our callers tell each other of their users, which is no provider's business
+        "gateway-timeout",
+        "gateway-dry-run",
     }
 )
+"""What `proxy_options` reads."""
+
+TO_US: Final = OPTIONS | {
+    "forwarded",
+    "x-real-ip",
+    "baggage",  # W3C: what our callers tell each other of their users, which is no provider's business
+}
 TO_US_PREFIXES: Final = ("nango-", "gateway-", "x-forwarded-")
 
 MINTING_PREFIX: Final = "nango-proxy-"
@@ -74,6 +80,9 @@ SITE_WIDE: Final = frozenset(
 
 FRONT_SERVER_PREFIXES: Final = ("x-accel-", "x-sendfile", "x-lighttpd-", "x-litespeed-", "x-reproxy-")
 """Orders to the web server in front of us, such as nginx's ``X-Accel-Redirect``; a provider must not give them."""
+
+RANGES: Final = ("Range", "If-Range")
+"""Ask for a part of a body, which is no JSON; dropped where the gateway has to read the whole."""
 
 SNIFFING: Final = "x-content-type-options"
 """Replaced by ours on every answer of a provider: `browser`."""

@@ -92,6 +92,20 @@ def read(headers: CIMultiDictProxy[str], bound_to: tuple[str, str] | None = None
     )
 
 
+def sent_once(headers: "CIMultiDictProxy[str]", name: str) -> str:
+    """The value of `name`, empty where there is none. Raises InvalidRequest where it was sent several times."""
+    values = headers.getall(name, ())
+    if len(values) > 1:
+        raise wrong_header(name, f"is there {len(values)} times; send it once")
+    return values[0].strip() if values else ""
+
+
+def wrong_header(name: str, *faults: str) -> InvalidRequest:
+    """`faults` continue a sentence that begins with the header's name."""
+    issues = [Issue("invalid_format", f"{name} {fault}.", (name.lower(),)) for fault in faults]
+    return InvalidRequest("invalid_headers", " ".join(issue.message for issue in issues), errors=issues)
+
+
 def _like(pattern: re.Pattern[str], wrong: str) -> Callable[[str], str | None]:
     return lambda value: None if pattern.fullmatch(value) else wrong
 

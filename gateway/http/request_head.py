@@ -1,11 +1,11 @@
 """The head of a request: what it must be before anybody acts on it, and as bytes.
 
 The parser lets more pass than that. Our own server asks before it hands a request over, `gateway.middleware.strict` under a
-foreign one.
+foreign one. The fast path, which has no parser, asks `check_fields` of the lines that it has read (`server/request_lines.py`).
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from aiohttp import HttpVersion, HttpVersion10, HttpVersion11, hdrs
@@ -23,11 +23,17 @@ ONCE: Final = (
     istr("Connection-Id"),
     hdrs.CONTENT_LENGTH,
 )
+CHECKED: Final[Mapping[str, istr]] = {name.lower(): name for name in (*ONCE, hdrs.TRANSFER_ENCODING, hdrs.EXPECT)}
+"""The fields whose values `check_fields` looks at, by their names in lower case."""
+
 # CONNECT asks for a tunnel; TRACE would show the caller the credential that we put in.
 NEVER: Final = frozenset({hdrs.METH_CONNECT, hdrs.METH_TRACE})
-ALLOW: Final[Mapping[str, str]] = {hdrs.ALLOW: "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"}
+METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+ALLOW: Final[Mapping[str, str]] = {hdrs.ALLOW: ", ".join(METHODS)}
 
-UNFIT: Final = re.compile(r"[^\x21-\x22\x24-\x5b\x5d-\x7e]")  # all but visible ASCII, and of that no `#` and no `\`
+TARGET_CHARS: Final = r"!-\"$-\[\]-~"
+"""What a target consists of, for a class of a regular expression: visible ASCII, and of that no `#` and no `\\`."""
+UNFIT: Final = re.compile(f"[^{TARGET_CHARS}]")
 HOST: Final = re.compile(
     r"(?:[A-Za-z0-9._~%-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?"
 )  # RFC 3986 §3.2.2, less sub-delims
@@ -39,35 +45,60 @@ def check_head(method: str, target: str, version: HttpVersion, headers: "CIMulti
     Raises InvalidRequest, MethodNotAllowed, ExpectationFailed, NotImplementedHere or VersionNotSupported.
     """
     if version not in (HttpVersion11, HttpVersion10):
-        raise VersionNotSupported("bad_framing", "This gateway speaks HTTP/1.1 and HTTP/1.0.", close=True)
-    for name in ONCE:
-        if name in headers and len(headers.getall(name)) > 1:
-            raise InvalidRequest("bad_framing", f"{name} was sent more than once. Send it once.", close=True)
+        raise unknown_version()
     if method in NEVER:
         raise MethodNotAllowed("method_not_allowed", f"{method} is not possible here.", headers=ALLOW, close=True)
-    if hdrs.TRANSFER_ENCODING in headers:
-        _check_coding(version, headers)
-    if hdrs.EXPECT in headers and any(value.strip().lower() != "100-continue" for value in headers.getall(hdrs.EXPECT)):
-        raise ExpectationFailed("invalid_headers", "The only expectation here is '100-continue'.", close=True)
+    values = {lower: headers.getall(name) for lower, name in CHECKED.items() if name in headers}
+    check_fields(values, version)
     if UNFIT.search(target):
         raise InvalidRequest(
             "bad_path", "The target holds a byte that must be percent-encoded, such as '\\' or '#'.", close=True
         )
-    host = headers.get(hdrs.HOST, "")
-    if not HOST.fullmatch(host):
+    return origin_form(target, headers.get(hdrs.HOST, ""))
+
+
+def check_fields(values: Mapping[str, Sequence[str]], version: HttpVersion = HttpVersion11) -> None:
+    """`values`: of the fields of `CHECKED` that were sent, in order, by their names in lower case.
+
+    Raises InvalidRequest, ExpectationFailed or NotImplementedHere.
+    """
+    for name, given in values.items():
+        if len(given) > 1 and CHECKED[name] in ONCE:
+            raise sent_twice(CHECKED[name])
+    if "transfer-encoding" in values:
+        _check_coding(values, version)
+    if "expect" in values and any(value.strip().lower() != "100-continue" for value in values["expect"]):
+        raise ExpectationFailed("invalid_headers", "The only expectation here is '100-continue'.", close=True)
+    if "host" in values and not HOST.fullmatch(values["host"][0]):
         raise InvalidRequest("bad_framing", "Host is not a host name with an optional port.", close=True)
-    return origin_form(target, host)
 
 
-def _check_coding(version: HttpVersion, headers: "CIMultiDictProxy[str]") -> None:
+def _check_coding(values: Mapping[str, Sequence[str]], version: HttpVersion) -> None:
     """Either ``Transfer-Encoding: chunked`` or Content-Length frames a body, never both, nothing else (RFC 9112 §6.1)."""
-    if hdrs.CONTENT_LENGTH in headers:
-        raise InvalidRequest("bad_framing", "Content-Length and Transfer-Encoding exclude each other.", close=True)
+    if "content-length" in values:
+        raise two_framings()
     if version == HttpVersion10:
         raise InvalidRequest("bad_framing", "HTTP/1.0 has no Transfer-Encoding. Send Content-Length.", close=True)
-    codings = headers.getall(hdrs.TRANSFER_ENCODING)
+    codings = values["transfer-encoding"]
     if len(codings) > 1 or codings[0].lower() != "chunked":
-        raise NotImplementedHere("not_supported", "The only transfer coding here is 'chunked'.", close=True)
+        raise unknown_coding()
+
+
+def unknown_version() -> VersionNotSupported:
+    return VersionNotSupported("bad_framing", "This gateway speaks HTTP/1.1 and HTTP/1.0.", close=True)
+
+
+def sent_twice(name: str) -> InvalidRequest:
+    return InvalidRequest("bad_framing", f"{name} was sent more than once. Send it once.", close=True)
+
+
+def two_framings() -> InvalidRequest:
+    message = "Content-Length and Transfer-Encoding exclude each other. Send one of them."
+    return InvalidRequest("bad_framing", message, close=True)
+
+
+def unknown_coding() -> NotImplementedHere:
+    return NotImplementedHere("not_supported", "The only transfer coding here is 'chunked'.", close=True)
 
 
 # ── The head of a request as bytes: what it is given, and a framing of ours.

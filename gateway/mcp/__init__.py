@@ -7,7 +7,13 @@
     tool_results     an answer as a tool's result, cut to what a model can take; refusals in plain text
     kept_answers     whole answers behind links, for minutes and for one key
     in_process_call  a call of /proxy without a socket: by the server's fast path, else through the route and the chain
-    mcp_endpoint     POST /mcp: from the message to the calls and the result
+    door_request     one request of the protocol: its caller, policy, configuration
+    key_tools        the tools of its key and the connections that they are for
+    provider_call    the call to the provider, with the caller's own key
+    whole_answers    whole answers behind links, kept here or fetched again
+    refused_calls    refusals in plain text; a missing connection, and the person who may connect it
+    tool_run         tools/call, from the arguments to the result
+    mcp_endpoint     POST /mcp: reads the message, answers it
     lazy_endpoint    its handlers, which load all this with the first message
 
 Always true: what is called is decided as a call of /proxy is, on the bytes that leave, with the caller's own key, so nothing

@@ -35,10 +35,6 @@ class AgentMessage:
     trace: CallTrace | None = None
     called: bool = False
 
-    @property
-    def environment(self) -> str:
-        return self.caller.environment.name
-
 
 def check_origin(origin: str | None, generation: Generation) -> None:
     """Raises Forbidden for a page of another origin: by the protocol, against DNS rebinding."""

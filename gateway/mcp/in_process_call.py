@@ -18,7 +18,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
 from gateway.mcp.agent_message import AgentMessage
-from gateway.middleware.facts import REQUEST_ID
+from gateway.middleware.facts import REQUEST_ID, TOOL
 from gateway.observe.logs import trace_id_in_hand
 from gateway.proxy.attempts import Handed
 from gateway.proxy.collected_answer import CollectedAnswer, Room
@@ -120,18 +120,20 @@ async def call_in_process(
     fields: Mapping[str, str],
     body: bytes | None,
     *,
+    tool: str | None,
     limit_bytes: int,
     room: Room,
 ) -> CollectedAnswer:
     """The answer to a request for `target`, an address of ours, on behalf of the caller of `outer`.
 
-    `fields`: its header fields, Host aside. The caller's leaving ends it as it ends any proxied call.
+    `fields`: its header fields, Host aside. `tool`: by which an agent made the call. The caller's leaving ends it as it
+    ends any proxied call.
     """
     outer.called = True
     headers = CIMultiDict({hdrs.HOST: outer.headers.get(hdrs.HOST, "gateway"), **fields})
     if body is not None:
         headers[hdrs.CONTENT_LENGTH] = str(len(body))
-    fast = await _on_fast_path(outer, target, method, headers, body, limit_bytes, room)
+    fast = await _on_fast_path(outer, target, method, headers, body, tool, limit_bytes, room)
     if isinstance(fast, CollectedAnswer):
         return fast
     loop = asyncio.get_running_loop()
@@ -162,6 +164,8 @@ async def call_in_process(
     found.freeze()
     request._match_info = found
     request[REQUEST_ID] = outer.request_id
+    if tool is not None:
+        request[TOOL] = tool
     trace, trace_id = trace_in_hand.get(None), trace_id_in_hand.get(None)
     try:
         response = await found.handler(request)
@@ -182,6 +186,7 @@ async def _on_fast_path(
     method: str,
     headers: Mapping[str, str],
     body: bytes | None,
+    tool: str | None,
     limit_bytes: int,
     room: Room,
 ) -> CollectedAnswer | Handed | None:
@@ -193,5 +198,7 @@ async def _on_fast_path(
         (f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", "")
     )
     message = head.encode("utf-8", "surrogateescape") + (body or b"")
-    answer: CollectedAnswer | Handed | None = await call(message, outer.request_id, limit_bytes=limit_bytes, room=room)
+    answer: CollectedAnswer | Handed | None = await call(
+        message, outer.request_id, tool=tool, limit_bytes=limit_bytes, room=room
+    )
     return answer

@@ -47,6 +47,20 @@ META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 META_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 META_SERVER: Final = "io.modelcontextprotocol/serverInfo"
 
+METHODS: Final = frozenset(
+    {
+        "initialize",
+        "ping",
+        "resources/list",
+        "resources/read",
+        "resources/templates/list",
+        "server/discover",
+        "tools/call",
+        "tools/list",
+    }
+)
+"""Those that are answered."""
+
 # What an error's code is as a status of HTTP: by 2026-07-28 for every error, before it for those of the message itself.
 _STATUS: Final = {
     PARSE_ERROR: 400,

@@ -72,7 +72,8 @@ class RuleTool:
         if self.details is not None and self.details.summary:
             return self.details.summary
         path = self.rule.below if isinstance(self.rule, OperationRule) else self.shown_path
-        return f"{','.join(self.methods)} {path}"
+        body = self.rule.body if isinstance(self.rule, KeyRule) else None
+        return f"{','.join(self.methods)} {path}" + (f", GraphQL {body.text}" if body is not None else "")
 
     @property
     def arguments(self) -> list[PathArgument]:
@@ -102,7 +103,8 @@ def tools_of(
     address, placeholders included; None where that is not known before a connection is opened. `places`: of each rule that
     names operations, by its text.
 
-    A rule that no integration's base address fits is no tool, nor one that a key above rules out altogether.
+    A rule that no integration's base address fits is no tool, nor one that a key above rules out altogether, nor one for tools
+    of a provider's own MCP server, which lists them itself.
     """
     if not rules:
         return []
@@ -114,6 +116,8 @@ def tools_of(
             place = (places or {}).get(rule.text)
             if methods and place is not None and place.integrations:
                 made.append(_operation_tool(rule, place, taken))
+            continue
+        if rule.body is not None and rule.body.kind == "tools":
             continue
         fitting = {one: path for one, base in bases.items() if (path := below_base(rule, base)) is not None}
         if not methods or not fitting:
@@ -337,6 +341,11 @@ _BODY: Final[dict[str, Any]] = {
     "body": {"type": ["object", "array"], "description": "JSON body"},
     "body_as": {"enum": ["json", "form"]},
 }
+_GRAPHQL_BODY: Final[dict[str, Any]] = {
+    "type": "object",
+    "properties": {"query": _TEXT, "variables": {"type": "object"}},
+    "required": ["query"],
+}
 
 
 def connection_schema(named: Sequence[str]) -> dict[str, Any]:
@@ -355,13 +364,16 @@ def shown(tool: RuleTool, connections: Sequence[str], *, choose: bool) -> dict[s
     if len(tool.methods) > 1:
         properties["method"] = {"enum": list(tool.methods)}
         required.append("method")
-    properties["query"] = _QUERY
-    if not set(tool.methods) <= BODILESS:
-        properties |= _BODY
+    if tool.rule.body is not None:
+        properties["body"] = _GRAPHQL_BODY
+        required.append("body")
+    else:
+        properties["query"] = _QUERY
+        properties |= {} if set(tool.methods) <= BODILESS else _BODY
     _add_common(properties, required, [one for one in connections if _of(one) in tool.integrations], choose=choose)
     return {
         "name": tool.name,
-        "description": f"{','.join(tool.methods)} {tool.shown_path} ({', '.join(tool.integrations)})",
+        "description": f"{tool.summary} ({', '.join(tool.integrations)})",
         "inputSchema": _schema(properties, required),
         "annotations": annotations(tool.methods),
     }

@@ -137,6 +137,9 @@ FAMILIES: Final[dict[str, Family]] = {
         "How far the database's clock is ahead of this machine's, the worker that is farthest off; 0 with SQLite.",
         largest=True,
     ),
+    "gateway_failover_reconciling": Family(
+        "gauge", (), "Workers that refresh no token, since not all processes have written back theirs after a failover."
+    ),
     "gateway_refresh_journal_unwritable": Family(
         "gauge",
         (),

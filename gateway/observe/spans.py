@@ -14,7 +14,16 @@ from opentelemetry.trace.status import Status, StatusCode
 
 from gateway.records.operation import Operation
 from gateway.records.proxied_call import ExchangeRecord
-from gateway.records.trace import SAMPLED, AttemptTrace, CallTrace, RefreshTrace, new_span_id, parent_in
+from gateway.records.trace import (
+    SAMPLED,
+    TOOL_ERROR,
+    AttemptTrace,
+    CallTrace,
+    McpTrace,
+    RefreshTrace,
+    new_span_id,
+    parent_in,
+)
 
 SCOPE: Final = InstrumentationScope("integration-gateway")
 KNOWN_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"})
@@ -67,6 +76,7 @@ class SpanMaker:
         }
         if route is not None:
             attributes["http.route"] = route
+        _add(attributes, "gen_ai.tool.name", exchange.tool)
         _add(attributes, "gateway.environment", exchange.environment)
         _add(attributes, "gateway.integration", exchange.integration_id)
         _add(attributes, "gateway.key_id", exchange.key_id)
@@ -79,8 +89,11 @@ class SpanMaker:
             _add(attributes, "gateway.connection_id", exchange.connection_id)
         failed = exchange.status >= 500 or exchange.error_code in (CUT, "stopped")
         named = "HTTP" if method == OTHER_METHOD else method
+        named = named if route is None else f"{named} {route}"
+        if call.mcp is not None:
+            named, failed = _of_message(call.mcp, attributes), failed or call.mcp.error is not None
         yield self._span(
-            named if route is None else f"{named} {route}",
+            named,
             call,
             call.span_id,
             call.parent_id,
@@ -231,6 +244,25 @@ class SpanMaker:
             end_time=times[1],
             instrumentation_scope=SCOPE,
         )
+
+
+def _of_message(mcp: McpTrace, attributes: Attributes) -> str:
+    """Add what the conventions for MCP servers want (open-telemetry/semantic-conventions-genai); the span's name."""
+    attributes["mcp.method.name"] = mcp.method
+    attributes["mcp.protocol.version"] = mcp.revision
+    attributes["jsonrpc.request.id"] = mcp.message_id
+    attributes["network.protocol.name"] = "http"
+    attributes["network.transport"] = "tcp"
+    if mcp.error is not None:
+        attributes["error.type"] = mcp.error
+    if mcp.error is not None and mcp.error != TOOL_ERROR:
+        attributes["rpc.response.status_code"] = mcp.error
+    if mcp.method == "tools/call":
+        attributes["gen_ai.operation.name"] = "execute_tool"
+    if mcp.tool is None:
+        return mcp.method
+    attributes["gen_ai.tool.name"] = mcp.tool
+    return f"{mcp.method} {mcp.tool}"
 
 
 def spans_in(record: ExchangeRecord | Operation) -> int:

@@ -122,6 +122,10 @@ LIST: Final = (
         "page", "Which page of that size, from 0; or use `cursor`.", {"type": "integer", "minimum": 0, "maximum": 10**9}
     ),
     CURSOR,
+    Param(
+        "missingScopes",
+        "true: those that lack scopes which their integration, or the provider's API, asks for. Up to 10,000 connections are looked at; go on at `next_cursor`.",
+    ),
 )
 READ: Final = (
     OF,
@@ -193,6 +197,7 @@ SEARCH_LOGS: Final = (
     Param(
         "text", "With this in path, code or detail, in any case.", {"type": "string", "minLength": 2, "maxLength": 200}
     ),
+    Param("tool", "Made by an agent with this tool."),
     Param("requestId", "Under this request id."),
     Param("traceId", "Of this trace."),
     Param("limit", "How many at most; 100 if left out.", {"type": "integer", "minimum": 1, "maximum": 1000}),
@@ -349,7 +354,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("*", "/c/{capability}/mcp", "Send such a message by a capability address", AGENTS, errors=(*PROXIED, "unknown_account", "forbidden", "too_many_request"), who="open", content="*/*", more="`POST` alone. Where the provider is an MCP server itself, any method goes to it."),
 
     Operation("GET", "/health", "Whether the process lives", HEALTH, answers.Result, who="open"),
-    Operation("GET", "/ready", "Whether it serves", HEALTH, answers.Result, who="open", errors=(), more="503 with the same shape before it does, and from the moment a stop begins."),
+    Operation("GET", "/ready", "Whether it serves", HEALTH, answers.Readiness, who="open", errors=(), more="503 with the same shape before it does, and from the moment a stop begins."),
     Operation("GET", "/openapi.json", "This description", HEALTH, answers.AnyJson, answer_example={"openapi": "3.1.0", "info": {"title": "Integration gateway"}, "paths": {}}, who="open"),
     Operation("GET", "/docs", "The same as a page", HEALTH, who="open", content=HTML),
     Operation("GET", "/console", "The console, for operators", HEALTH, who="open", errors=("not_found",), status=303, content=HTML),

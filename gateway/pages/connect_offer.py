@@ -121,10 +121,16 @@ def _searched(one: Offer) -> str:
 
 
 def grants(
-    session: ConnectSession, one: Offer, app: str, words: PageWords, user_scope: str | None = None
+    session: ConnectSession,
+    one: Offer,
+    app: str,
+    words: PageWords,
+    user_scope: str | None = None,
+    again: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """What the application will be able to do, in sentences: ``{"list": [(sentence, scopes)], "sentence": …}``. `user_scope`:
-    what the way in asks for besides, where the session does not fix it."""
+    what the way in asks for besides, where the session does not fix it. `again`: what a reconnect asks for in place of the
+    integration's scopes."""
     if one.provider.auth_mode == "NONE":
         return {"list": [], "sentence": words("granted_none", app=app)}
     if not one.oauth:
@@ -132,6 +138,6 @@ def grants(
         return {"list": [], "sentence": words(typed, app=app, name=one.name)}
     defaults = session.defaults.get(one.key, {})
     fixed = (defaults.get("connection_config") or {}).get("oauth_scopes_override")
-    scopes = scope_list(fixed) if fixed else Context(one.provider, one.integration).scopes
+    scopes = scope_list(fixed) if fixed else again or Context(one.provider, one.integration).scopes
     texts = granted([*scopes, *scope_list(defaults.get("user_scopes") or user_scope or "")], words)
     return {"list": texts, "sentence": None if texts else words("granted_unnamed", name=one.name)}

@@ -6,6 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
+from gateway.connections.refused_scopes import asked_again
 from gateway.errors import GatewayError, Issue
 from gateway.pages.confirmation import Browser
 from gateway.pages.connect_cookie import address_of, base_of, is_embedded, name_of
@@ -71,6 +72,7 @@ async def form_page(
     browser = Browser(request, session)
     row = await _reconnected(request, session, one.key)
     fields = fields_of(one.provider, session, one.key, words, row.config if row else {}) if asked is None else []
+    again = asked_again(request.app[RUNTIME].store, row, one.provider, one.integration)
     app = generation.config.branding.name or words.plain("the_app")
     issues: Sequence[Issue] = fault.errors if fault else ()
     if posted is not None:
@@ -84,7 +86,7 @@ async def form_page(
         framed=is_embedded(request),
         one=one,
         fields=fields,
-        grants=grants(session, one, app, words, asked.user_scope if asked else None),
+        grants=grants(session, one, app, words, asked.user_scope if asked else None, again),
         confirmation=None if is_embedded(request) else browser.confirmation(one.key),
         asked=asked_token if asked else None,
         asked_by=await _asked_by(request, session, words),

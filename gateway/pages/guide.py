@@ -31,6 +31,7 @@ from gateway.text import counted
 SECRET_KEY = "<SECRET_KEY>"  # noqa: S105 - a placeholder for people
 CONNECTION_ID = "<CONNECTION_ID>"
 
+_VERBS: Final = frozenset({"get", "post", "put", "patch", "delete"})
 _PLACE: Final = re.compile(r"\{([^{}]*)\}")
 _PLACEHOLDER = re.compile(r"\$\{(?:connectionConfig\.|credentials\.)?([\w.-]+)\}")
 
@@ -74,6 +75,11 @@ def _shown(path: str) -> str:
     return _PLACEHOLDER.sub(r"<\1>", path)
 
 
+def filled_in(call: SnippetCall) -> list[str]:
+    """The settings of a connection that stand in a call as ``<name>``, where the reader has to fill them in."""
+    return list(dict.fromkeys(re.findall(r"<([\w.-]+)>", call.path)))
+
+
 def headers(key: str) -> dict[str, str]:
     """The three that every proxied call has; `key` is the integration's."""
     return {
@@ -95,16 +101,16 @@ def curl(url: str, key: str, call: SnippetCall) -> str:
 
 
 def python(url: str, key: str, call: SnippetCall) -> str:
-    """A program for Python 3."""
-    fields = headers(key) | ({"Content-Type": "application/json"} if call.body is not None else {})
-    lines = ["import json", "import urllib.request", ""]
-    lines += ["request = urllib.request.Request(", f"    {f'{url}/proxy{call.path}'!r},"]
-    if call.method != "GET":
-        lines.append(f"    method={call.method!r},")
-    lines += ["    headers={", *(f"        {name!r}: {value!r}," for name, value in fields.items()), "    },"]
-    if call.body is not None:
-        lines.append(f"    data=json.dumps({call.body!r}).encode(),")
-    return "\n".join([*lines, ")", "with urllib.request.urlopen(request) as answer:", "    print(json.load(answer))"])
+    """A program for Python 3, by our own client."""
+    opened = (
+        f"{url!r}", f"{SECRET_KEY!r}", f"provider_config_key={key!r}", f"connection_id={CONNECTION_ID!r}"
+    )  # fmt: skip
+    body = "" if call.body is None else f", json={call.body!r}"
+    method = call.method.lower()
+    named = f"client.{method}(" if method in _VERBS else f"client.request({call.method!r}, "
+    lines = ["from gateway.client import Client  # comes with integration-gateway", "", "with Client("]
+    lines += [f"    {text}," for text in opened]
+    return "\n".join([*lines, ") as client:", f"    print({named}{call.path!r}{body}).json())"])
 
 
 def node(url: str, key: str, call: SnippetCall) -> str:
@@ -216,6 +222,8 @@ async def guide(request: web.Request) -> web.Response:
         )
         return failed(request, missing, 404, title="There is no such provider", message=missing.message)
     shared = generation.catalog.get(provider.family) if provider.family and provider.family != name else None
+    if shared is not None and shared.auth_mode != provider.auth_mode:
+        shared = None  # of the same vendor, but an app of another kind
     known = await asyncio.to_thread(_operations_of, generation.catalog, name)
     call = call_of(provider, known)
     return page(
@@ -231,6 +239,7 @@ async def guide(request: web.Request) -> web.Response:
         automated=[name for name, form in provider.connection_config.items() if form.automated],
         credentials=asked({**_credentials(provider), **provider.assertion_option}),
         behaviour=behaviour(provider, known),
+        filled_in=filled_in(call),
         snippets=[
             (title, write(public_url, provider.name, call))
             for title, write in (("curl", curl), ("Python", python), ("Node", node))

@@ -1,6 +1,7 @@
 """The steps from a provider's developer console to the first connection, filled in from its catalog entry."""
 
 import json
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Setting, Setup, title_from
 
 _KINDS: Final = {"OAUTH1": "an OAuth 1.0 app", "APP": "an app", "CUSTOM": "an app", "INSTALL_PLUGIN": "a plugin"}
+_READS: Final = re.compile(r"readonly|(?:^|[^a-z])read(?:$|[^a-z])")
 _WITH_SCOPES: Final = frozenset({"OAUTH2", "CUSTOM", "MCP_OAUTH2"})
 CALLBACK: Final = "/oauth/callback"
 PUBLIC: Final = (
@@ -69,15 +71,24 @@ def _registration(provider: Provider, mode: ModeFormat, public_url: str, family:
     if provider.setup is None:
         yield GuideStep(f"Create {kind} in {provider.display_name}'s developer console.", link=page, notes=shared)
     else:
-        yield _in_console(provider.display_name, provider.setup, shared)
+        callback = f"The callback address is {public_url}{CALLBACK}."
+        yield _in_console(provider.display_name, provider.setup, (*shared, callback))
     yield GuideStep("Register this callback address, exactly as it stands here.", code=f"{public_url}{CALLBACK}")
     if provider.auth_mode in _WITH_SCOPES:
         yield GuideStep("Select the scopes that your application needs.", notes=tuple(_on_scopes(provider)))
     shown = ", ".join(_variable(provider, key) for key in mode.integration)
     text = f"Copy what the console shows into the environment ({shown}), and declare the integration in gateway.yaml."
-    yield GuideStep(text, code=declaration(provider, mode))
+    yield GuideStep(text, code=declaration(provider, mode), notes=tuple(_on_variables(mode)))
     blocks = provider.setup.blocks_production if provider.setup else ()
     yield GuideStep(PUBLIC, items=tuple(f"{one[:1].upper()}{one[1:]}." for one in blocks))
+
+
+def _on_variables(mode: ModeFormat) -> Iterator[str]:
+    yield "They are variables of the gateway's process: start it again with them. What only gateway.yaml says takes SIGHUP."
+    if "app_link" in mode.integration:
+        yield "The app's public link is the address of its page, such as https://github.com/apps/my-app."
+    if "private_key" in mode.integration:
+        yield "The private key is the text of the PEM file; ${file:path/to/key.pem} in place of the variable reads it from there."
 
 
 def _in_console(name: str, setup: Setup, notes: tuple[str, ...]) -> GuideStep:
@@ -88,8 +99,12 @@ def _in_console(name: str, setup: Setup, notes: tuple[str, ...]) -> GuideStep:
 
 
 def _on_scopes(provider: Provider) -> Iterator[str]:
+    if scopes := _for_a_start(provider):
+        yield f"To begin with: {', '.join(scopes)}. Select the same ones here and in gateway.yaml (next step)."
     if provider.default_scopes:
         yield f"Asked for unless the integration names others: {', '.join(provider.default_scopes)}."
+    if any(scope.endswith(".default") for scope in provider.default_scopes or ()):
+        yield ".default stands for all permissions that the app is registered with."
     if provider.refresh is not None and (needed := provider.refresh.requires_scope):
         yield f"Without {needed} there is no refresh token, and every connection ends with its first access token."
 
@@ -108,13 +123,17 @@ def declaration(provider: Provider, mode: ModeFormat) -> str:
 
 
 def _for_a_start(provider: Provider) -> list[str]:
-    """Scopes to begin with: the entry's own, and where these let a token do nothing but be refreshed, two that let it read."""
+    """Scopes to begin with: those that the set-up names, else the entry's own, and where these let a token do nothing but be
+    refreshed, two that let it read."""
+    if provider.setup is not None and provider.setup.scopes:
+        return provider.setup.scopes
     asked = provider.default_scopes or []
     needed = provider.refresh.requires_scope if provider.refresh else None
     if set(asked) - {needed, "offline_access"}:
         return asked
     others = [scope for scope in provider.available_scopes or [] if scope not in asked and scope != needed]
-    return [*others[:2], *(asked or ([needed] if needed else []))]
+    reading = [scope for scope in others if _READS.search(scope)]
+    return [*(reading or others)[:2], *(asked or ([needed] if needed else []))]
 
 
 def _example_hosts(provider: Provider) -> list[str]:

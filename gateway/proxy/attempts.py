@@ -22,6 +22,7 @@ from gateway.errors import BodyTooLarge, GatewayError
 from gateway.generation import Generation
 from gateway.http.content_coding import CodingError
 from gateway.http.retry import Rules, may_lead_to_more, repeatable, wait_s
+from gateway.http.scope_challenge import refused_scopes
 from gateway.middleware.access_log import CUT_OFF, STOPPED
 from gateway.middleware.credentials import place, trace_headers
 from gateway.middleware.facts import ASKED, CALLER, CONNECTION, TIMING, TRACE, UPSTREAM
@@ -176,7 +177,8 @@ class Attempts:
                 continue
             more = may_lead_to_more(exchange.status, retries=self._retries_left)
             if not more or not await self._after_answer(exchange):
-                self._judge(exchange.status)
+                if refused_scopes(exchange.status, exchange.headers) is None:  # else the credential is well
+                    self._judge(exchange.status)
                 return exchange
 
     async def _send(self) -> ProviderExchange:
@@ -303,7 +305,7 @@ class Attempts:
         """Note whether the API takes the credential, from an answer that is passed on."""
         rejections = self._runtime.live.rejections
         if status in REFUSING:
-            if not self._judged and self._at_home:
+            if not self._judged and self.at_home:
                 path = self._request[UPSTREAM].target.partition("?")[0]
                 rejections.refused(self._request[CONNECTION], status, path)
         elif rejections.suspected and (200 <= status < 300 or status == 101):
@@ -313,7 +315,7 @@ class Attempts:
 
     def _judge_later(self, sent: Opened, refresh: "asyncio.Task[Opened | None]") -> None:
         """A 401 counts where the refresh that it led to brought nothing newer."""
-        if refresh.cancelled() or refresh.exception() is not None or not self._at_home:
+        if refresh.cancelled() or refresh.exception() is not None or not self.at_home:
             return
         newer = refresh.result()
         if newer is None or newer.connection.version <= sent.connection.version:
@@ -321,7 +323,7 @@ class Attempts:
             self._runtime.live.rejections.refused(sent, 401, path)
 
     @property
-    def _at_home(self) -> bool:
+    def at_home(self) -> bool:
         """Whether it goes to the connection's own API: another origin may know nothing of its credential."""
         base, upstream = self._request[CONNECTION].base, self._request[UPSTREAM]
         return (upstream.scheme, upstream.host, upstream.port) == (base.scheme, base.host, base.port)

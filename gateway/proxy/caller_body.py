@@ -16,6 +16,7 @@ from gateway import clock
 from gateway.config import ClientLimitsConfig
 from gateway.egress.provider_exchange import Body, ProviderExchange
 from gateway.errors import GatewayError, InvalidRequest
+from gateway.middleware.facts import READ_BODY
 from gateway.middleware.read_body import limits_of
 from gateway.proxy.exchange_watch import ExchangeWatch
 from gateway.text import counted
@@ -46,6 +47,9 @@ class CallerBody:
         self._length: int | None = None
         self._kept_pieces: list[bytes] = []
         self._kept_bytes = 0
+        if READ_BODY in request:  # what a rule has looked at is what is sent
+            self.keep_bytes = max(KEPT_BYTES, len(request[READ_BODY]))
+            self._keep(request[READ_BODY])
         self._turn: asyncio.Lock | None = None
         self._limits = limits_of(request)
         self._received = 0

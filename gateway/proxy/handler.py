@@ -16,11 +16,20 @@ from gateway.middleware.scope import needs
 from gateway.proxy.attempts import Attempts
 from gateway.proxy.caller_body import CallerBody
 from gateway.proxy.exchange_watch import ExchangeWatch, StoodStill, first_byte_s
+from gateway.proxy.filtered_answer import (
+    EVENTS,
+    FilteredEvents,
+    filtered_head,
+    filtered_whole,
+    is_filtered,
+    media_type,
+)
 from gateway.proxy.no_answer import heard_by_caller
 from gateway.proxy.page_fetch import PageAttempts
 from gateway.proxy.paged_answer import page_stream, pass_pages
 from gateway.proxy.passed_answer import AnswerBody, PassedAnswer, answer_of, body_of, signed, switched
 from gateway.proxy.posted_list import posted_list
+from gateway.proxy.refused_for_scope import note_refused_scopes
 from gateway.proxy.shaped_answer import is_shaped, shaped_answer
 from gateway.proxy.upgrade_tunnel import Tunnel
 from gateway.runtime import generation_of
@@ -47,6 +56,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
             upload.exchange = exchange = await attempts.answer()
             watch.moved()
             watch.limit_s = timeouts.idle_s
+            await note_refused_scopes(request, exchange, watch, at_home=attempts.at_home)
             if upgrade is not None and exchange.status == 101:
                 answer = signed(switched(request, exchange, upgrade), request, attempts.count)
                 await _relay(exchange, answer, request, watch)
@@ -65,10 +75,10 @@ async def forward(request: web.Request) -> web.StreamResponse:
                 await answer.write(content)
                 await answer.write_eof()
                 return answer
-            answer = signed(answer_of(request, exchange, decoded=body.decoder is not None), request, attempts.count)
+            answer = _head(request, exchange, body, attempts.count)
             if upgrade is not None:
                 answer.force_close()  # the connection is no longer read as HTTP
-            await _pass_on(body, answer, request, watch)
+            await _pass_on(exchange, body, answer, request, watch)
     except (EgressError, CodingError, StoodStill, MalformedAnswer) as fault:
         if answer is None or not answer.prepared:
             heard = heard_by_caller(fault, request, upload)
@@ -97,7 +107,33 @@ async def _relay(exchange: ProviderExchange, answer: PassedAnswer, request: web.
         answer.count(tunnel.bytes_out)
 
 
-async def _pass_on(body: AnswerBody, answer: PassedAnswer, request: web.Request, watch: ExchangeWatch) -> None:
+def _head(request: web.Request, exchange: ProviderExchange, body: AnswerBody, attempts: int) -> PassedAnswer:
+    """Of an answer that is passed on. Raises MalformedAnswer."""
+    if is_filtered(request, exchange):
+        return filtered_head(request, exchange, body, attempts)
+    return signed(answer_of(request, exchange, decoded=body.decoder is not None), request, attempts)
+
+
+async def _pass_on(
+    exchange: ProviderExchange, body: AnswerBody, answer: PassedAnswer, request: web.Request, watch: ExchangeWatch
+) -> None:
+    """The body, piece by piece; a list of tools without those that the key does not allow."""
+    if not is_filtered(request, exchange):
+        await _parts_on(body, answer, request, watch)
+        return
+    if media_type(exchange) == EVENTS:
+        await _parts_on(FilteredEvents(request, body), answer, request, watch)
+        return
+    content = await filtered_whole(request, body, watch)
+    answer.length_of(content)
+    await answer.prepare(request)
+    await answer.write(content)
+    await answer.write_eof()
+
+
+async def _parts_on(
+    body: AnswerBody | FilteredEvents, answer: PassedAnswer, request: web.Request, watch: ExchangeWatch
+) -> None:
     await answer.prepare(request)
     parts: Iterator[bytes] | None = body.first
     while parts is not None:

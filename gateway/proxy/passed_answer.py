@@ -12,7 +12,7 @@ from gateway import clock
 from gateway.connections.opened import Opened
 from gateway.egress.provider_exchange import ProviderExchange
 from gateway.http.abort import cut
-from gateway.http.added_fields import ATTEMPTS, SERVER_TIMING, guarded, server_timing
+from gateway.http.added_fields import ATTEMPTS, CONNECT_URL_FIELD, SERVER_TIMING, guarded, server_timing
 from gateway.http.content_coding import Decoder
 from gateway.http.fields import Fields
 from gateway.http.headers import MalformedAnswer, decoded_fields, response_fields
@@ -21,7 +21,7 @@ from gateway.http.passed_head import framing, head_bytes, printable
 from gateway.http.references import Rewriter
 from gateway.middleware.capability import REFERRER_POLICY, unreferred
 from gateway.middleware.cors import readable
-from gateway.middleware.facts import CAPABILITY, CONNECTION, DECODER, REQUEST_ID, TIMING, UPSTREAM
+from gateway.middleware.facts import CAPABILITY, CONNECT_URL, CONNECTION, DECODER, REQUEST_ID, TIMING, UPSTREAM
 from gateway.middleware.pace import paced
 from gateway.middleware.request_id import HEADER
 from gateway.runtime import generation_of
@@ -194,6 +194,8 @@ def signed(answer: PassedAnswer, request: web.Request, attempts: int) -> PassedA
     if REQUEST_ID in request:
         answer.headers[HEADER] = request[REQUEST_ID]
     answer.headers[ATTEMPTS] = str(attempts)
+    if CONNECT_URL in request:
+        answer.headers[CONNECT_URL_FIELD] = request[CONNECT_URL]
     timing = request[TIMING]
     timing.head_at = now = clock.monotonic()
     durations = server_timing(timing.gateway_s(now) * 1000, timing.token_s * 1000, timing.upstream_s * 1000)

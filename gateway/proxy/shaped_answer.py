@@ -8,7 +8,8 @@ from gateway.egress.page_memory import NoPageMemory, Reservation, no_page_memory
 from gateway.egress.provider_exchange import ProviderExchange
 from gateway.errors import UpstreamFailed
 from gateway.http.passed_head import printable
-from gateway.middleware.facts import CALLER, SHAPE
+from gateway.http.tool_list_filter import filtered_json
+from gateway.middleware.facts import CALLER, LISTED_TOOLS, SHAPE
 from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.proxy.exchange_watch import ExchangeWatch
 from gateway.proxy.passed_answer import BODY_AS_IT_IS, AnswerBody, PassedAnswer, answer_of, is_live, signed, values
@@ -18,7 +19,7 @@ from gateway.text import counted
 CUT: Final = "Gateway-Cut"
 MOST_ANSWER: Final = 8 << 20  # that is held to be looked at
 FORMS: Final = 3  # an answer is held as it came, as values, and as the text that leaves
-_OF_THE_WHOLE: Final = (
+OF_THE_WHOLE: Final = (
     "ETag",
     "Content-MD5",
     "Digest",
@@ -47,6 +48,8 @@ async def shaped_answer(
     held = HeldAnswer(request, watch)
     try:
         whole = await held.read(body)
+        if LISTED_TOOLS in request:
+            whole = filtered_json(whole, request[LISTED_TOOLS].shows)
         arguments = media_type, whole, wish.select, wish.max_bytes
         if is_dear(whole, wish.select):
             shaped = await off_loop(request[CALLER].share, shaped_body, *arguments)
@@ -68,7 +71,7 @@ async def shaped_answer(
     finally:
         held.release()
     answer = answer_of(request, exchange, decoded=True)
-    for name in _OF_THE_WHOLE:
+    for name in OF_THE_WHOLE:
         answer.headers.popall(name, None)
     if not as_it_is:
         answer.headers[hdrs.CONTENT_TYPE] = "application/json"

@@ -72,15 +72,13 @@ class KeyLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MintedKey:
-    """A minted key. The key itself is nowhere: `digest` is its hex SHA-256, `last_four` its last four characters.
+class KeyTerms:
+    """What is settled when a key is minted. The key itself is nowhere: `digest` is its hex SHA-256.
 
-    `limits`: its own and those of each key above it that minted it; all must allow. `rate`: calls a minute, `budget`:
-    calls in all, `calls`: how many of these are spent or set aside by a worker. `parent_id`: the key that minted it, whose
-    revocation is its own too.
+    `last_four`: the key's last four characters. `limits`: its own and those of each key above it that minted it; all must
+    allow. `rate`: calls a minute, `budget`: calls in all. `parent_id`: the key that minted it, whose revocation is its own too.
     """
 
-    id: int
     digest: str
     environment: str
     kind: Kind
@@ -90,11 +88,18 @@ class MintedKey:
     limits: tuple[KeyLimits, ...] = ()
     rate: int | None = None
     budget: int | None = None
-    calls: int = 0
-    created_at: datetime
     created_by: str
     parent_id: int | None = None
     expires_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MintedKey(KeyTerms):
+    """A minted key, as it is stored. `calls`: how many of its `budget` are spent or set aside by a worker."""
+
+    id: int
+    calls: int = 0
+    created_at: datetime
     revoked_at: datetime | None = None
     last_used_at: datetime | None = None
 

@@ -212,11 +212,8 @@ def flow_details(stored: Mapping[str, Any]) -> FlowDetails:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flow:
-    """One authorization under way. `state_digest` is its key, `browser_digest` that of the cookie its browser holds.
-
-    `details`: sealed FlowDetails, which a reader of the database must not have.
-    """
+class OpenFlow:
+    """One authorization under way. `state_digest` is its key, `browser_digest` that of the cookie its browser holds."""
 
     state_digest: str
     browser_digest: str
@@ -225,20 +222,19 @@ class Flow:
     connection_id: str
     session_digest: str
     expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flow(OpenFlow):
+    """A flow as it is stored. `details`: sealed FlowDetails, which a reader of the database must not have."""
+
     details: Sealed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewFlow:
+class NewFlow(OpenFlow):
     """A flow about to be stored; the store seals `details`."""
 
-    state_digest: str
-    browser_digest: str
-    environment: str
-    integration_id: str
-    connection_id: str
-    session_digest: str
-    expires_at: datetime
     details: FlowDetails = field(repr=False)
 
 

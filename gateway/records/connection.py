@@ -99,6 +99,17 @@ class Account:
     label: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RefusedScopes:
+    """Scopes that the provider's API asked for, with 403, since the connection was last authorized. `path`: of the call that
+    was refused last, without its query.
+    """
+
+    scopes: tuple[str, ...]
+    at: datetime
+    path: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
     """A row as the store returns it; the credential stays sealed until `vault` opens it.
@@ -136,6 +147,7 @@ class Connection:
     granted_at: datetime | None = None
     life: Lifespan = Lifespan()
     account: Account = Account()
+    refused_scopes: RefusedScopes | None = None
     created_at: datetime
     updated_at: datetime
     last_fetched_at: datetime | None = None

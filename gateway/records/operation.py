@@ -83,7 +83,13 @@ def call(exchange: ExchangeRecord) -> Operation:
         trace_id_in(exchange.traceparent),
         exchange.rule,
         exchange.attempts,
+        call_detail(exchange),
     )
+
+
+def call_detail(exchange: ExchangeRecord) -> Mapping[str, str] | None:
+    """`detail` of a call: the tool by which an agent made it."""
+    return None if exchange.tool is None else {"tool": exchange.tool}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +106,8 @@ class OperationFilter:
 
     `since` and `until`: from the one to just before the other. `connections`: (integration, connection) of which one must
     fit; None: any. `status`: from the one to the other, both included. `text`: somewhere in path, code or detail, upper and
-    lower case alike. `after`: stored later than the operation of this id; `before`: earlier.
+    lower case alike. `tool`: by which an agent made the call. `after`: stored later than the operation of this id;
+    `before`: earlier.
     """
 
     environment: str
@@ -117,6 +124,7 @@ class OperationFilter:
     method: str | None = None
     path: str | None = None
     text: str | None = None
+    tool: str | None = None
     request_id: str | None = None
     trace_id: str | None = None
     after: int | None = None

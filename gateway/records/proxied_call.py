@@ -174,7 +174,7 @@ class ExchangeRecord(NamedTuple):
     the gateway, waiting for the store or a token endpoint, waiting for the provider. None for every other request.
     `key_id`: of a minted key. `traceparent`: as the caller sent it (W3C Trace Context §3.2). `rule`: of the key's rules the
     one that allows the call, or what refused it. `attempts`: sent to the provider. `trace`: of a sampled call, from which its
-    spans are made.
+    spans are made. `tool`: by which an agent made the call, at our door or of the provider's MCP server.
     """
 
     # A tuple, since one is made for each request.
@@ -200,3 +200,4 @@ class ExchangeRecord(NamedTuple):
     rule: str | None = None
     attempts: int = 1
     trace: CallTrace | None = None
+    tool: str | None = None

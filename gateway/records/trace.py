@@ -18,6 +18,7 @@ CAUSE: Final = "traceparent"
 """Among the facts of a stored event: the span that led to it."""
 
 SAMPLED: Final = 1  # of the flags
+TOOL_ERROR: Final = "tool_error"  # the word of OpenTelemetry for a tool's result that says that it is an error
 _HEX: Final = frozenset("0123456789abcdef")
 _VERSION_00: Final = 55  # characters of a ``traceparent`` of version 00; later versions may append
 _SPAN_BITS: Final = 64
@@ -76,11 +77,24 @@ class AttemptTrace:
 
 
 @dataclass(slots=True)
+class McpTrace:
+    """A message of the Model Context Protocol. `tool`: of ``tools/call``, one that there is; `error`: a code of JSON-RPC, or
+    ``tool_error`` for a result that says so."""
+
+    method: str
+    revision: str
+    message_id: str
+    tool: str | None = None
+    error: str | None = None
+
+
+@dataclass(slots=True)
 class CallTrace:
     """Of one sampled request to the gateway.
 
     `parent_id`: the caller's span, None where the trace begins here. `began`: monotonic seconds. `route`: the path's
-    template, where the address has one. `waited_for`: refreshes that another call had begun and this one waited for.
+    template, where the address has one. `waited_for`: refreshes that another call had begun and this one waited for. `mcp`: of a
+    message to the agent door.
     """
 
     trace_id: str
@@ -91,6 +105,7 @@ class CallTrace:
     route: str | None = None
     attempts: list[AttemptTrace] = field(default_factory=list)
     waited_for: "list[RefreshTrace]" = field(default_factory=list)
+    mcp: McpTrace | None = None
 
     def attempt(self, host: str, port: int, began: float | None = None) -> AttemptTrace:
         """The next request to the provider, which leaves now."""

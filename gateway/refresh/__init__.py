@@ -12,6 +12,7 @@ with the version it replaces. Only then is it used. Read in this order:
     refresher, schedule                 the queue, with one task for all who wait; when tokens are refreshed ahead of time
     backoff                             what a failure means for callers and the next attempt; when refusals are final
     recovery, keep_alive                takes up refreshes of dead processes; keeps idle refresh tokens alive
+    reconcile                           puts back claims that a failover of the database lost
     refresh_token_expiry                how long a refresh token lives
     ending_connections                  connections that end with their access token
 

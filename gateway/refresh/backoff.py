@@ -71,6 +71,7 @@ NOT_REFRESHABLE: Final = "no_refresh_token"
 REFUSED: Final = "token_endpoint_refused"
 INTERRUPTED: Final = "refresh_interrupted"
 CLOCK_RETRY_S: Final = 30
+FAILED_OVER_RETRY_S: Final = 5
 GONE: Final = GRANT_GONE | {ROTATION_LOST}
 MAYBE_GONE: Final = GONE | {REFUSED}
 
@@ -154,6 +155,17 @@ def clock_off(offset_s: float) -> Unavailable:
         "by NTP.",
         payload={"reason": "clock_offset"},
         retry_after_s=CLOCK_RETRY_S,
+    )
+
+
+def failed_over() -> Unavailable:
+    """The refresh token in the database may be spent, and another node may have the one that replaced it."""
+    return Unavailable(
+        "store_unavailable",
+        "The database failed over, and no token is refreshed until all nodes have written back what they have. Try again "
+        f"in {FAILED_OVER_RETRY_S} s.",
+        payload={"reason": "failover"},
+        retry_after_s=FAILED_OVER_RETRY_S,
     )
 
 

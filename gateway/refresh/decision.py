@@ -4,6 +4,7 @@ The table is read from the top; the first row that matches decides. Each combina
 decides at least one combination (`tests/gateway/refresh/test_decision.py`).
 """
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -15,7 +16,7 @@ class Node(StrEnum):
     CLOCK_OFF = "clock_off"
     """Its clock differs from the database's by more than `clock.MOST_OFFSET_S`."""
     RECONCILING = "reconciling"
-    """The database failed over: nodes are writing back newer tokens that they have in memory."""
+    """The database failed over, and not all nodes have written back what they have (`reconciled`)."""
 
 
 class LeaseState(StrEnum):
@@ -134,3 +135,34 @@ def possible(facts: Facts) -> bool:
     """Whether a row can be so: a free lease has no holder, any other has one; what is not open was not reported."""
     nobody = facts.holder is Holder.NOBODY
     return (facts.lease is LeaseState.FREE) == nobody and (facts.intent or not facts.reported)
+
+
+# ── After a failover of the database: when refresh tokens in it may be sent again (ADR 64).
+
+LEAST_S: Final = 5.0
+"""How long nodes have at least to notice the failover and to say that they live."""
+SILENT_S: Final = 30.0
+"""A process that has not said for so long that it lives is taken for dead: as long as a lease lasts."""
+MOST_S: Final = 90.0
+"""After so long the others go on, as they do with the lease of a node that has stopped: lease and fence together."""
+
+
+class Member(NamedTuple):
+    """A process that may have newer tokens than a database that failed over.
+
+    `confirmed`: it has written back what it had. `silent_s`: since it last said that it lives, and since the failover at most.
+    """
+
+    confirmed: bool
+    silent_s: float
+
+
+def reconciled(since_s: float, members: Iterable[Member]) -> bool:
+    """Whether the database shows no token that a living process has a successor of. `since_s`: since the failover was noticed."""
+    if since_s < LEAST_S:
+        return False
+    return since_s >= MOST_S or not any(awaited(member) for member in members)
+
+
+def awaited(member: Member) -> bool:
+    return not member.confirmed and member.silent_s < SILENT_S

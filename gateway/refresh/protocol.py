@@ -35,9 +35,22 @@ from gateway.refresh.auth_exchange import Attempt, Dialogues, mode_for
 from gateway.refresh.backoff import ROTATION_LOST
 from gateway.refresh.decision import Facts, Holder, LeaseState, Node, RefreshStep, next_step
 from gateway.refresh.ending_connections import ended
-from gateway.refresh.save_tokens import LEASE, LOOK_AGAIN_S, TOKEN_CALL_S, Pair, again, commit, held, rescue, same, who
-from gateway.secret import digest
+from gateway.refresh.save_tokens import (
+    LEASE,
+    LOOK_AGAIN_S,
+    TOKEN_CALL_S,
+    Pair,
+    again,
+    commit,
+    held,
+    is_over,
+    rescue,
+    same,
+    token_digest,
+    who,
+)
 from gateway.store import Store
+from gateway.store.failover import Claim
 from gateway.store.journal_recovery import Left
 from gateway.store.refreshes import AT_ONCE
 
@@ -77,7 +90,7 @@ class Standing:
             asked = lease is not decision.LeaseState.HELD and holder not in TAKEN_UP  # else it decides nothing
             recorded = asked and await self._store.journal.recorded(row)
         return Facts(
-            node=self._node(),
+            node=await self._node(),  # last, so that it is so when the caller claims
             intent=intent,
             lease=lease,
             holder=holder,
@@ -86,10 +99,10 @@ class Standing:
             reported=intent and row.failure is not None and row.failure.code == ROTATION_LOST,
         )
 
-    def _node(self) -> Node:
+    async def _node(self) -> Node:
         if clock.offset.refused:
             return Node.CLOCK_OFF
-        return Node.RECONCILING if self._store.failover.reconciling else Node.READY
+        return Node.RECONCILING if await self._store.failover.reconciling() else Node.READY
 
     def _declared_rotating(self, row: Connection) -> bool:
         provider = self._current.generation.catalog.get(row.provider)
@@ -112,6 +125,10 @@ log = structlog.get_logger(__name__)
 Release = Callable[[], None]
 
 
+class LeaseOver(Exception):
+    """The lease ran out before anything was asked, so that another process may have it."""
+
+
 class TokenSource:
     """By the lease's holder, and by nobody else."""
 
@@ -120,18 +137,21 @@ class TokenSource:
         self._dialogues = dialogues
 
     async def pair(
-        self, row: Connection, mode: AuthMode, kept: Mapping[str, Any], context: Context
+        self, claim: Claim, mode: AuthMode, kept: Mapping[str, Any], context: Context
     ) -> tuple[Pair, Release]:
         """Its reply is in the journal by then, if it can be; what to call once the database has the pair comes with it.
 
-        Raises TokenRefused, TokenUnavailable and GatewayError.
+        Raises TokenRefused, TokenUnavailable, GatewayError and LeaseOver.
         """
+        row = claim.row
         left = await self._store.journal.left(row) if row.intent is not None else Left()
         if left.credential is not None:
             log.info("refresh_found_in_journal", **who(row.ref))
             return Pair(context.provider, kept, left.credential.values, left.credential.expires_at), _nothing
         await self._store.journal.prepare(row.ref.environment)
         await clock.give_way()  # not once the reply is there, which is to be in the journal as soon as can be
+        if is_over(claim):
+            raise LeaseOver
         attempt, fresh = await self._asked(row, mode, kept, context, left.replies)
         return Pair(context.provider, kept, fresh, mode.expires_at(fresh)), attempt.release
 
@@ -202,10 +222,10 @@ class RefreshProtocol:
             raise
         while True:
             owner = await self._store.holders.new_owner()
-            row = await self._claimed(seen, owner, force)
+            row, claimed_at = await self._claimed(seen, owner, force)
             if not same(row, seen):
                 return row
-            refreshed = await self._asked(row, owner)
+            refreshed = await self._asked(row, owner, claimed_at)
             if refreshed is not None and not same(refreshed, seen):
                 return refreshed
             # The lease was lost to another, who is still at it: wait for what that one writes.
@@ -221,16 +241,17 @@ class RefreshProtocol:
             raise backoff.no_way_to_refresh(seen)
         return provider, mode, kept
 
-    async def _claimed(self, seen: Connection, owner: str, force: bool) -> Connection:
-        """The row with our lease and intent on it, or the row with another credential than `seen` has."""
+    async def _claimed(self, seen: Connection, owner: str, force: bool) -> tuple[Connection, float]:
+        """The row with our lease and intent on it, or the row with another credential than `seen` has; and when it was
+        claimed or read (monotonic)."""
         row, waits, waited = seen, again(LOOK_AGAIN_S), False
         while True:
             noted, now = row.failure, clock.now()
             if noted is not None and not backoff.may_try(row, now) and (not force or noted != seen.failure):
                 raise backoff.refusal(row, noted, now)  # refused before; with force only if just now, by another
-            intent = self._digest(row)
+            intent = token_digest(self._store, row)
             facts = await self.standing.facts(row)
-            step = next_step(facts)
+            step, asked_at = next_step(facts), clock.monotonic()
             if step in CLAIMING:
                 held = facts.lease is LeaseState.HELD
                 long_ago = step is RefreshStep.SEND_AGAIN and facts.lease is not LeaseState.FREE
@@ -238,12 +259,12 @@ class RefreshProtocol:
                 if await self._store.refreshes.lease_refresh(
                     seen.ref, owner=owner, ttl=LEASE, seen=row, intent=intent, ran_out=ran_out, from_holder=held
                 ):
-                    return row
+                    return row, asked_at
             elif row is not seen:  # what is in memory may be old
                 await self._not_now(row, step, now)
             known, row = row, await self._read(seen.ref)
             if not same(row, seen):
-                return row
+                return row, asked_at
             if (row.mark, row.intent, row.lease) == (known.mark, known.intent, known.lease):  # another is at it
                 if not waited:
                     waited = True
@@ -254,6 +275,8 @@ class RefreshProtocol:
         """Raise what the caller is to be answered, where waiting a moment does not help."""
         if step is RefreshStep.HALT:
             raise backoff.clock_off(clock.offset.seconds)
+        if step is RefreshStep.WAIT and self._store.failover.pending_s > decision.LEAST_S + LOOK_AGAIN_S[-1]:
+            raise backoff.failed_over()
         if step is RefreshStep.DEFER and row.lease is not None:
             raise backoff.interrupted(row, row.lease.until + FENCE, now)
         if step is RefreshStep.REFUSE and row.failure is not None:
@@ -263,9 +286,9 @@ class RefreshProtocol:
             lost = backoff.lost(row, row.intent.at, now)
             await self._noted(row, row.lease.owner, lost, now, still_open=True)
 
-    async def _asked(self, row: Connection, owner: str) -> Connection | None:
+    async def _asked(self, row: Connection, owner: str, claimed_at: float) -> Connection | None:
         """What came of the call, stored; None where we were fenced off. Raises what the caller shall hear."""
-        async with held(self._store, row.ref, owner):
+        async with held(self._store, row, owner, claimed_at) as claim:
             started = clock.monotonic()
             if (trace := refresh_in_hand.get()) is not None:
                 trace.asked = started
@@ -275,15 +298,17 @@ class RefreshProtocol:
                 provider, mode, kept = self._entry(row)
                 config = {**row.config, **self._store.open(row.secret_config)}
                 context = Context(provider, integration, config, row.metadata)
-                pair, release = await self._asker.pair(row, mode, kept, context)
+                pair, release = await self._asker.pair(claim, mode, kept, context)
             except (TokenRefused, TokenUnavailable) as fault:
                 return await self._failed(row, owner, fault)
             except InvalidRequest as fault:  # a setting is missing, and nothing was asked
                 await self._unfinished(row, owner, fault)
                 raise
-            except GatewayError:  # nothing was asked: a reload took its entry away
+            except (GatewayError, LeaseOver) as fault:  # nothing was asked: a reload took its entry away, for example
                 still_open = row.intent is not None
                 await self._store.refreshes.release_lease(row.ref, owner=owner, still_open=still_open, former=row.lease)
+                if isinstance(fault, LeaseOver):
+                    return None
                 raise
             except BaseException:  # a fault of ours, or the process ends: what was asked may have been done
                 await self._store.refreshes.end_lease(row.ref, owner=owner)
@@ -303,7 +328,9 @@ class RefreshProtocol:
     async def _failed(self, row: Connection, owner: str, fault: TokenRefused | TokenUnavailable) -> Connection | None:
         """Judged by the row as it is now: another credential in it, or another holder of the lease, overrules us."""
         now = clock.now()
-        lost_at = row.intent.at if row.intent is not None and row.intent.digest == self._digest(row) else None
+        lost_at = (
+            row.intent.at if row.intent is not None and row.intent.digest == token_digest(self._store, row) else None
+        )
         noted = backoff.failure(fault, row.failure, now, lost_at=lost_at, since=row.state_since)
         held = self._store.open(row.credential)
         known = tuple(text for name, text in held.items() if name.endswith("_token") and isinstance(text, str))
@@ -395,11 +422,6 @@ class RefreshProtocol:
             former=row.lease,
             happening=Happening.UNFINISHED,
         )
-
-    def _digest(self, row: Connection) -> str:
-        """Names the refresh token in use without telling anything about it; where there is none, the whole credential."""
-        token = self._store.open(row.credential).get("refresh_token")
-        return digest(f"{row.uid} {token if isinstance(token, str) else row.credential.ciphertext.hex()}")
 
     async def _read(self, ref: ConnectionRef) -> Connection:
         row = await self._store.connections.get(ref)

@@ -51,7 +51,7 @@ async def unfinished(store: Store, refresher: Refresher, release: Callable[[str]
     """What this node may go on with now, AT_ONCE at most: by the database, and by journals that dead processes left here."""
     by_lease = await store.refreshes.unsettled(most=MOST)
     holding = {process_of(row.lease) for row in by_lease if row.lease is not None}
-    by_journal = await store.journal.sweep(store.connections.get, release, holding)
+    by_journal = await store.journal.sweep(store.connections.get, release, holding, store.failover.unchanged)
     rows = {row.ref: row for row in (*by_lease, *by_journal) if not refresher.under_way(row.ref)}
     found: list[Connection] = []
     for row in rows.values():

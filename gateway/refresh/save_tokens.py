@@ -16,7 +16,10 @@ from gateway.catalog.provider import Provider
 from gateway.errors import GatewayError
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.refresh.refresh_token_expiry import lifespan
+from gateway.secret import digest
 from gateway.store import Store
+from gateway.store.failover import Claim
+from gateway.vault import VaultError
 
 # ── The lease on a connection's refresh, held for as long as something is under way.
 
@@ -28,26 +31,39 @@ log = structlog.get_logger(__name__)
 
 
 @asynccontextmanager
-async def held(store: Store, ref: ConnectionRef, owner: str) -> AsyncIterator[None]:
+async def held(store: Store, row: Connection, owner: str, claimed_at: float) -> AsyncIterator[Claim]:
     """Renew the lease of `owner` while the body runs: an answer may take several calls, a save several tries.
 
-    A lease that was lost stays lost; what the body writes then is fenced off by the store.
+    `row` was claimed at `claimed_at` (monotonic) or later. A lease that another has taken stays lost; what the body
+    writes then is fenced off by the store. One that the database lost in a failover is claimed again
+    (`gateway.refresh.reconcile`).
     """
-    beating = asyncio.create_task(_beat(store, ref, owner))
+    claim = store.failover.claims[owner] = Claim(row, token_digest(store, row), claimed_at)
+    beating = asyncio.create_task(_beat(store, claim, owner))
     try:
-        yield
+        yield claim
     finally:
+        del store.failover.claims[owner]
         beating.cancel()
         await asyncio.gather(beating, return_exceptions=True)
 
 
-async def _beat(store: Store, ref: ConnectionRef, owner: str) -> None:
+def is_over(claim: Claim) -> bool:
+    """Whether another process may have its lease by now: this one was paused, or could not renew it."""
+    return clock.monotonic() - claim.lease_from >= LEASE.total_seconds()
+
+
+async def _beat(store: Store, claim: Claim, owner: str) -> None:
+    ref, lost = claim.row.ref, False
     while True:
         await clock.sleep(BEAT_S)
         try:
-            if not await store.refreshes.extend_lease(ref, owner=owner, ttl=LEASE):
+            asked_at = clock.monotonic()
+            if await store.refreshes.extend_lease(ref, owner=owner, ttl=LEASE):
+                claim.lease_from = asked_at
+            elif not lost:
+                lost = True
                 log.warning("refresh_lease_lost", connection_id=ref.connection_id, integration=ref.integration_id)
-                return
         except GatewayError as fault:
             log.warning("refresh_lease_not_renewed", connection_id=ref.connection_id, detail=fault.message)
 
@@ -120,12 +136,29 @@ async def rescue(store: Store, row: Connection, pair: Pair) -> Connection | None
     """Our token pair, stored after all unless a process that took the lease from us has stored a newer one: then None."""
     log.warning("refresh_lease_was_lost", **who(row.ref))
     waits = again(LOOK_AGAIN_S)
-    while (there := await store.connections.get(row.ref)) is not None and same(there, row):
-        owner = await store.holders.new_owner()
-        if await store.refreshes.lease_refresh(row.ref, owner=owner, ttl=LEASE, seen=there):
-            return await commit(store, row, owner, pair)
+    while True:
+        try:
+            there = await store.connections.get(row.ref)
+            if there is None or there.uid != row.uid or there.version > row.version:
+                return None
+            if there.version < row.version:  # the database lost commits
+                await store.connections.write_back(row, now=clock.now())
+                continue
+            owner, intent, now = await store.holders.new_owner(), token_digest(store, row), clock.monotonic()
+            if await store.refreshes.lease_refresh(row.ref, owner=owner, ttl=LEASE, seen=there, intent=intent):
+                async with held(store, row, owner, now):
+                    saved = await commit(store, row, owner, pair)
+                if saved is not None:
+                    return saved
+        except (GatewayError, VaultError) as fault:  # it is the only pair there is
+            log.error("rotated_token_unsaved", **who(row.ref), detail=str(fault))
         await clock.sleep(next(waits))
-    return None
+
+
+def token_digest(store: Store, row: Connection) -> str:
+    """Names the refresh token in use without telling anything about it; where there is none, the whole credential."""
+    token = store.open(row.credential).get("refresh_token")
+    return digest(f"{row.uid} {token if isinstance(token, str) else row.credential.ciphertext.hex()}")
 
 
 def same(there: Connection, row: Connection) -> bool:

@@ -365,7 +365,7 @@ class ClientProtocol(RequestHandler):
         self._read(data + held)
 
     async def call_in_process(
-        self, message: bytes, request_id: str, *, limit_bytes: int, room: Room
+        self, message: bytes, request_id: str, *, tool: str | None, limit_bytes: int, room: Room
     ) -> CollectedAnswer | Handed | None:
         """A call on behalf of the request in hand, by the fast path; see `in_process_exchange.call`."""
         fast_path = self._server.fast_path
@@ -375,6 +375,7 @@ class ClientProtocol(RequestHandler):
             fast_path,
             message,
             request_id,
+            tool=tool,
             limit_bytes=limit_bytes,
             room=room,
             has_left=lambda: self.transport is None or self.transport.is_closing(),

@@ -18,6 +18,7 @@ from gateway.http.answer_head import AnswerHead, Malformed
 from gateway.http.content_coding import CodingError
 from gateway.http.headers import MalformedAnswer
 from gateway.http.retry import may_lead_to_more
+from gateway.http.scope_challenge import refused_scopes
 from gateway.middleware.access_log import CUT_OFF, STOPPED
 from gateway.middleware.error_shape import broken_body
 from gateway.proxy.attempts import FirstOutcome, Handed
@@ -241,6 +242,8 @@ class FastExchange:
             if may_lead_to_more(status, retries=plan.options.retries > 0):
                 return None
             if status == 403:
+                if refused_scopes(status, head.whole().fields) is not None:
+                    return None  # the chain makes a link of it
                 plan.refused(status)
         now = clock.monotonic()
         spent_s, waited_s = self._sent_at - plan.began, now - self._sent_at

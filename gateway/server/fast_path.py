@@ -26,7 +26,7 @@ from gateway.errors import GatewayError
 from gateway.generation import Generation
 from gateway.http import passed_head, url
 from gateway.http.answer_head import Malformed
-from gateway.http.request_head import request_head
+from gateway.http.request_head import METHODS, TARGET_CHARS, request_head
 from gateway.middleware.credentials import default_fields, replaced_names, trace_headers
 from gateway.records.connection import ConnectionRef
 from gateway.records.integration import DROP, OWN
@@ -49,11 +49,10 @@ HEADS_A_CONNECTION: Final = 8
 LENGTH_EXPECTED: Final = frozenset({b"POST", b"PUT", b"PATCH"})  # RFC 9110 §8.6: none declared is said as
 NO_BODY: Final = b"Content-Length: 0\r\n"
 
-_METHOD: Final = rb"(GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS) "
-_LINE: Final = re.compile(_METHOD + rb"(/proxy(?:[/?][!-\"$-\[\]-~]*)?) HTTP/1\.1\r\n")
-_CAPABILITY_LINE: Final = re.compile(
-    _METHOD + rb"((/c/gw_cap_[A-Za-z0-9_-]{49})(?!/mcp[? ])(?:[/?][!-\"$-\[\]-~]*)?) HTTP/1\.1\r\n"
-)
+_METHOD: Final = f"({'|'.join(METHODS)}) ".encode()
+_REST: Final = rf"(?:[/?][{TARGET_CHARS}]*)?) HTTP/1\.1\r\n".encode()
+_LINE: Final = re.compile(_METHOD + rb"(/proxy" + _REST)
+_CAPABILITY_LINE: Final = re.compile(_METHOD + rb"((/c/gw_cap_[A-Za-z0-9_-]{49})(?!/mcp[? ])" + _REST)
 _END: Final = b"\r\n\r\n"
 _TRACED: Final = b"\ntraceparent:"
 _NEVER_BY_US: Final = frozenset({"host", "content-length", "transfer-encoding", "connection", "upgrade", "expect"})

@@ -54,7 +54,8 @@ class FastPlan:
     """`began`: monotonic seconds. `request_id`: the caller's name for it, if fit. `options`: what the caller asks of us. `mount`:
     ``/proxy``, or the capability's address that it was asked below. `access`: of a minted key. `pace`: of its rate. `body`:
     None where the request has none. `decodes`: the answer is wanted decoded. `declares_body`: its head frames a body, if only one
-    of no bytes. `rule`: of the key's rules the one that allows it. `trace`: of a sampled call.
+    of no bytes. `rule`: of the key's rules the one that allows it. `trace`: of a sampled call. `tool`: by which
+    an agent made the call.
     """
 
     began: float
@@ -73,6 +74,7 @@ class FastPlan:
     traceparent: str | None = None
     rule: str | None = None
     trace: CallTrace | None = None
+    tool: str | None = None
 
     def refused(self, status: int) -> None:
         """The provider refuses the credential, or what is asked with it."""
@@ -126,5 +128,6 @@ class FastPlan:
                 self.rule,
                 1,
                 self.trace,
+                self.tool,
             )
         )

@@ -30,6 +30,7 @@ class InProcessExchange(FastExchange):
     def __init__(self, client: "InProcessClient", *of_request: Any) -> None:
         super().__init__(client, *of_request)
         self._plan.request_id = client.request_id
+        self._plan.tool = client.tool
 
     def sink_for(self, head: AnswerHead) -> FastExchange | None:
         sink = super().sink_for(head)
@@ -51,12 +52,14 @@ class InProcessExchange(FastExchange):
 
 
 class InProcessClient:
-    """The caller's end. `limit_bytes`: of an answer's body; `handed`: the chain goes on with the request from there."""
+    """The caller's end. `tool`: by which an agent made the call. `limit_bytes`: of an answer's body; `handed`: the chain goes on
+    with the request from there."""
 
     exchange_type: ClassVar[type[FastExchange]] = InProcessExchange
 
-    def __init__(self, request_id: str, limit_bytes: int) -> None:
+    def __init__(self, request_id: str, tool: str | None, limit_bytes: int) -> None:
         self.request_id = request_id
+        self.tool = tool
         self.limit_bytes = limit_bytes
         self.head = b""
         self.body = bytearray()
@@ -137,6 +140,7 @@ async def call(
     message: bytes,
     request_id: str,
     *,
+    tool: str | None = None,
     limit_bytes: int,
     room: Room,
     has_left: Callable[[], bool],
@@ -145,8 +149,9 @@ async def call(
     """The answer to `message`, a whole request. None: it is for the chain, and nothing has happened; Handed: the chain goes on.
 
     `room` is awaited before more than 64 KiB are held. `has_left`: whether the caller is gone; `stopped`: by our own doing.
+    `tool`: by which an agent made the call.
     """
-    client = InProcessClient(request_id, limit_bytes)
+    client = InProcessClient(request_id, tool, limit_bytes)
     taken = fast_path.take(client, message)
     if taken is None:
         return None

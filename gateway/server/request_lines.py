@@ -12,28 +12,16 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from gateway.errors import GatewayError
 from gateway.http import headers, proxy_options
-from gateway.http.fields import HOP_BY_HOP, MINTING_PREFIX, TEXT, Fields, for_us, plain
+from gateway.http.fields import HOP_BY_HOP, MINTING_PREFIX, OPTIONS, TEXT, Fields, for_us, plain
 from gateway.http.proxy_options import ProxyOptions
-from gateway.http.request_head import HOST
+from gateway.http.request_head import CHECKED, check_fields
 from gateway.middleware.bearer_key import key_in
 from gateway.middleware.request_id import GIVEN, fit
 
 NAMES: Final = 2048  # remembered
-OPTIONS: Final = 4096  # so many combinations of values are remembered, each for a minute at most
+OPTION_SETS: Final = 4096  # so many combinations of values are remembered, each for a minute at most
 OPTION_BYTES: Final = 512  # of the lines of one combination; longer ones are read each time
 _NAME_BYTES: Final = 128
-_OPTION_NAMES: Final = frozenset(
-    {
-        "provider-config-key",
-        "connection-id",
-        "base-url-override",
-        "retries",
-        "retry-on",
-        "decompress",
-        "forward-headers-on-redirect",
-        "gateway-timeout",
-    }
-)
 _LENGTH_DIGITS: Final = 15
 
 
@@ -42,14 +30,18 @@ LineKind = int
 PASSES: Final = 0
 STAYS: Final = 1
 OPTION: Final = 2
-KEY: Final = 3
-HOSTED: Final = 4
-LENGTH: Final = 5
-CODING: Final = 6
-CONNECTION: Final = 7
-REQUEST_ID: Final = 8  # travels on, and may name the exchange
-TRACE: Final = 9  # ``traceparent``, which travels on and is logged
-MINTED: Final = 10  # ``Nango-Proxy-X``
+VALUE: Final = 3  # key, host, and what frames the body
+CONNECTION: Final = 4
+REQUEST_ID: Final = 5  # travels on, and may name the exchange
+TRACE: Final = 6  # ``traceparent``, which travels on and is logged
+MINTED: Final = 7  # ``Nango-Proxy-X``
+_KINDS: Final = {
+    "authorization": VALUE,
+    "host": VALUE,
+    "content-length": VALUE,
+    "transfer-encoding": VALUE,
+    "connection": CONNECTION,
+}
 
 TRACEPARENT: Final = "traceparent"
 
@@ -102,63 +94,38 @@ class MessageLines(NamedTuple):
 
 
 class _Said:
-    """What the lines say that do not simply travel on."""
+    """What the lines say that do not simply travel on. `values`: of the fields that `check_fields` looks at."""
 
-    __slots__ = ("chunked", "host", "key", "last", "length", "minted", "options", "request_id", "traceparent")
+    __slots__ = ("last", "minted", "options", "request_id", "traceparent", "values")
 
     def __init__(self) -> None:
         self.options: list[bytes] = []
-        self.key: str | None = None
-        self.host: bytes | None = None
-        self.length: int | None = None
+        self.values: dict[str, list[str]] = {}
         self.request_id: str | None = None
         self.traceparent: str | None = None
-        self.chunked = self.last = self.minted = False
+        self.last = self.minted = False
 
-    @property
-    def complete(self) -> bool:
-        """A host, and one framing at most."""
-        host = self.host
-        return (
-            host is not None
-            and HOST.fullmatch(host.decode()) is not None
-            and not (self.chunked and self.length is not None)
-        )
-
-    def take(self, kind: LineKind, name: bytes, value: bytes) -> bool:
-        """Whether the line says something that is ordinary."""
-        if kind == OPTION:
-            self.options.append(b"%b:%b" % (name, value))
-            return True
-        if kind == KEY:
-            once, self.key = self.key is None, value.decode()
-            return once
-        if kind == HOSTED:
-            once, self.host = self.host is None, value
-            return once
-        if kind == CONNECTION:
+    def take(self, kind: LineKind, field: str, value: bytes, line: bytes) -> bool:
+        """Whether the line says something that is ordinary. `field`: its name in lower case."""
+        if kind == OPTION:  # sent twice, it is refused by `proxy_options`
+            self.options.append(line)
+        elif kind == VALUE:
+            values = self.values
+            if field in values:
+                values[field].append(value.decode())
+            else:
+                values[field] = [value.decode()]
+        elif kind == CONNECTION:
             option = value.lower()
             self.last = self.last or option == b"close"
             return option in (b"close", b"keep-alive", b"")
-        if kind == REQUEST_ID:
+        elif kind == REQUEST_ID:
             self.request_id = value.decode() if self.request_id is None else self.request_id
-            return True
-        if kind == TRACE:
+        elif kind == TRACE:
             self.traceparent = value.decode() if self.traceparent is None else self.traceparent
-            return True
-        if kind == MINTED:
+        elif kind == MINTED:
             self.minted = True
-            return True
-        return self._framed(kind, value)
-
-    def _framed(self, kind: LineKind, value: bytes) -> bool:
-        if kind == LENGTH:
-            if self.length is not None or not value.isdigit() or len(value) > _LENGTH_DIGITS:
-                return False
-            self.length = int(value)
-            return True
-        once, self.chunked = not self.chunked, True
-        return once and value.lower() == b"chunked"
+        return True
 
 
 class LineReader:
@@ -179,50 +146,58 @@ class LineReader:
         `token`, `bound_to`: of a capability address, which says integration and connection in place of headers.
         """
         taken = self._taken(block)
-        if taken is None or not taken[1].complete:
+        if taken is None or "host" not in taken[1].values:
             return None
         passing, said = taken
+        values = said.values
+        sent = values["authorization"][0] if "authorization" in values else None
         try:
-            key = "" if bound_to is not None else key_in(said.key)
+            check_fields(values)
+            length = _length(values["content-length"][0]) if "content-length" in values else None
+            key = "" if bound_to is not None else key_in(sent)
             options = self._asked(said.options, bound_to)
             if options.base_url is not None or options.dry_run:
                 return None
-            both = bound_to is not None and said.key is not None
+            both = bound_to is not None and sent is not None
             if said.minted or both or _repeats(block, token or key, 0 if token else 1):
-                passing = _by_fields(passing, said.key, token)
+                passing = _by_fields(passing, sent, token)
         except (GatewayError, ValueError):
             return None
         request_id = None if said.request_id is None else fit(said.request_id)
-        return RequestLines(key, options, passing, request_id, said.length, said.chunked, said.last, said.traceparent)
+        chunked = "transfer-encoding" in values
+        return RequestLines(key, options, passing, request_id, length, chunked, said.last, said.traceparent)
 
     def message(self, block: bytes) -> MessageLines | None:
         """The lines of a request that is for us and no provider; None: the chain has to look at it, or the connection ends."""
         taken = self._taken(block)
-        if taken is None or not taken[1].complete:
+        if taken is None:
             return None
         passing, said = taken
-        if said.length is None or said.last or said.minted or said.options:
+        values = said.values
+        if said.last or said.minted or said.options or not {"host", "content-length"} <= values.keys():
             return None
+        sent = values["authorization"][0] if "authorization" in values else None
         try:
-            key = "" if said.key is None else key_in(said.key)
-        except GatewayError:
+            check_fields(values)
+            key = "" if sent is None else key_in(sent)
+            length = _length(values["content-length"][0])
+        except (GatewayError, ValueError):
             return None
         fields: CIMultiDict[str] = CIMultiDict()
         for _, line in passing:
             name, _, value = line.decode().partition(": ")
             fields.add(name, value)
-        fields.add("Host", "" if said.host is None else said.host.decode())
-        if said.key is not None:
-            fields.add("Authorization", said.key)
+        fields.add("Host", values["host"][0])
+        if sent is not None:
+            fields.add("Authorization", sent)
         request_id = None if said.request_id is None else fit(said.request_id)
-        return MessageLines(
-            CIMultiDictProxy(fields), key, fields.get("Content-Type"), request_id, said.length, said.traceparent
-        )
+        kind = fields.get("Content-Type")
+        return MessageLines(CIMultiDictProxy(fields), key, kind, request_id, length, said.traceparent)
 
     def _taken(self, block: bytes) -> tuple[Passing, _Said] | None:
         """Each line by itself; None where one of them is for the chain."""
         lines = block.split(b"\r\n")
-        if block.translate(None, TEXT) != b"\r\n" * (len(lines) - 1) or not _is_utf8(block):
+        if block.translate(None, TEXT) != b"\r\n" * (len(lines) - 1) or not (block.isascii() or _is_utf8(block)):
             return None
         known = self._names
         passing: Passing = []
@@ -237,13 +212,10 @@ class LineReader:
                     return None
             bare = value.strip(b" \t")
             kind = found.kind
-            if kind == PASSES:
+            if kind == PASSES or kind >= REQUEST_ID:
                 passing.append((found, line if bare is value and colon == b": " else b"%b: %b" % (name, bare)))
-            elif kind != STAYS:
-                if not said.take(kind, name, bare):
-                    return None
-                if kind >= REQUEST_ID:
-                    passing.append((found, b"%b: %b" % (name, bare)))
+            if kind > STAYS and not said.take(kind, found.lower, bare, line):
+                return None
         return passing, said
 
     def _learn(self, name: bytes) -> LineName | None:
@@ -262,10 +234,10 @@ class LineReader:
             fields: CIMultiDict[str] = CIMultiDict()
             for option in options:
                 name, _, value = option.decode().partition(":")
-                fields.add(name, value)
+                fields.add(name, value.strip(" \t"))
             found = proxy_options.read(CIMultiDictProxy(fields), bound_to)
             if sum(map(len, options)) <= OPTION_BYTES:  # nobody has looked at the key yet: strangers fill no memory
-                if len(self._options) >= OPTIONS:
+                if len(self._options) >= OPTION_SETS:
                     self._options.clear()
                 self._options[said] = found
         return found
@@ -280,21 +252,13 @@ def _meaning(name: bytes) -> LineName | None:
     if not headers.is_token(text):
         return None
     spelled, lower = plain(text), text.lower()
-    kinds = {
-        "authorization": KEY,
-        "host": HOSTED,
-        "content-length": LENGTH,
-        "transfer-encoding": CODING,
-        "connection": CONNECTION,
-    }
-    kind = kinds.get(spelled)
+    kind = OPTION if spelled in OPTIONS else _KINDS.get(spelled)
     if kind is not None:
         return LineName(kind, spelled, lower) if spelled == lower else None
-    if spelled in _OPTION_NAMES:
-        return LineName(OPTION, spelled, lower) if spelled == lower else None
     if (
         spelled in HOP_BY_HOP
-        or spelled in ("expect", "origin", headers.SERVICE_WORKER)
+        or spelled in CHECKED
+        or spelled in ("origin", headers.SERVICE_WORKER)
         or spelled.startswith("gateway-")
     ):
         return None
@@ -306,9 +270,14 @@ def _meaning(name: bytes) -> LineName | None:
     return LineName(kind, spelled, lower)
 
 
+def _length(text: str) -> int:
+    """Raises ValueError for one that only the parser judges."""
+    if not (text.isascii() and text.isdigit()) or len(text) > _LENGTH_DIGITS:
+        raise ValueError("an odd length")
+    return int(text)
+
+
 def _is_utf8(block: bytes) -> bool:
-    if block.isascii():
-        return True
     try:
         block.decode()
     except UnicodeDecodeError:

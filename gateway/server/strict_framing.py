@@ -6,8 +6,9 @@ from typing import Final
 from aiohttp import StreamReader
 from aiohttp.http_exceptions import InvalidURLError, LineTooLong
 
-from gateway.errors import GatewayError, HeadersTooLarge, InvalidRequest, NotImplementedHere, VersionNotSupported
-from gateway.http.request_head import UNFIT
+from gateway.errors import GatewayError, HeadersTooLarge, InvalidRequest, NotImplementedHere
+from gateway.http.headers import is_token
+from gateway.http.request_head import UNFIT, sent_twice, two_framings, unknown_coding, unknown_version
 
 # ── Keeps watch over a chunked body, whose framing may be far larger than what it frames.
 
@@ -46,21 +47,19 @@ class ChunkWatch:
 # ── What the parser complains of, in our words. Its own text quotes the request, so it is never passed on.
 
 TOO_MANY: Final = "Too many headers"  # the parser has no class of its own for this one
-METHOD: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # a token (RFC 9110 §5.6.2)
 VERSION: Final = re.compile(r"HTTP/[0-9]\.[0-9]")
 SPOKEN: Final = frozenset({"HTTP/1.0", "HTTP/1.1"})
 UNKNOWN_METHOD: Final = (
     "The method is not one that this gateway's parser knows. Methods are case-sensitive: GET, POST, PATCH and the others "
     "of the IANA registry, in capitals."
 )
-TWO_FRAMINGS: Final = "Content-Length and Transfer-Encoding exclude each other. Send one of them."
-
+TWO_FRAMINGS: Final = two_framings().message
 
 # What the parser's words begin with ▸ what was wrong and what to do, in ours.
 BAD_FRAMING: Final = {
     "Transfer-Encoding can't be present with Content-Length": TWO_FRAMINGS,
     "Content-Length can't be present with Transfer-Encoding": TWO_FRAMINGS,
-    "Duplicate Content-Length": "Content-Length was sent more than once. Send it once.",
+    "Duplicate Content-Length": sent_twice("Content-Length").message,
     "Invalid character in Content-Length": "Content-Length must be decimal digits and nothing else.",
     "Content-Length overflow": "Content-Length is larger than any body can be.",
     "Invalid `Transfer-Encoding` header value": "Transfer-Encoding must be 'chunked', once and alone.",
@@ -88,12 +87,12 @@ def complaint(fault: BaseException, piece: bytes) -> GatewayError:
             close=True,
         )
     if VERSION.fullmatch(version) and version not in SPOKEN:
-        return VersionNotSupported("bad_framing", "This gateway speaks HTTP/1.1 and HTTP/1.0.", close=True)
-    if "method" in str(fault).lower() and METHOD.fullmatch(method) and version in SPOKEN:
+        return unknown_version()
+    if "method" in str(fault).lower() and is_token(method) and version in SPOKEN:
         return NotImplementedHere("not_supported", UNKNOWN_METHOD, close=True)
     words = _reason(fault)
     if words.startswith("Request has invalid `Transfer-Encoding`"):  # it does not end in "chunked"
-        return NotImplementedHere("not_supported", "The only transfer coding here is 'chunked'.", close=True)
+        return unknown_coding()
     message = next((message for begins, message in BAD_FRAMING.items() if words.startswith(begins)), None)
     return malformed() if message is None else InvalidRequest("bad_framing", message, close=True)
 

@@ -5,7 +5,7 @@
     tables, migrations                              the schema; its revisions
     engine, transactions, database_faults           connections; reads and writes; drivers' errors as sentences
     sqlite, postgres                                what only one of the two needs
-    changes, cluster                                the change log that nodes follow; leases, work that one node does
+    changes, cluster, failover                      the change log that nodes follow; leases; who waits after lost commits
     connection_store, connection_rows, edits        connections; rows and lists; changes without a new credential
     sealed_rows, refreshes                          what the two stores of connections share; what a refresh writes
     history, due_connections                        state history; what is due

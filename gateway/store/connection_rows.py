@@ -37,6 +37,7 @@ from gateway.records.connection import (
     Lifespan,
     NewConnection,
     RefreshFailure,
+    RefusedScopes,
     Sealed,
 )
 from gateway.records.states import State
@@ -296,6 +297,7 @@ def connection_of(row: RowMapping | Mapping[str, Any]) -> Connection:
         granted_at=moment["granted_at"],
         life=_shared(Lifespan(row["dies_at"], row["keep_alive_at"], bool(row["end_settled"])), ENDLESS),
         account=_shared(Account(row["account_id"], row["account_label"]), NOBODY),
+        refused_scopes=_refused_scopes(row["refused_scopes"]),
         created_at=moment["created_at"],
         updated_at=moment["updated_at"],
         last_fetched_at=moment["last_fetched_at"],
@@ -314,6 +316,16 @@ def sealed_in(one: Connection) -> list[Sealed]:
 
 def _sealed(row: RowMapping | Mapping[str, Any], column: str, version: int, ref: ConnectionRef) -> Sealed:
     return Sealed(row[column], ref.environment, "connections", row["uid"], column, version, ref)
+
+
+def refused_scopes_json(refused: RefusedScopes) -> dict[str, Any]:
+    return {"scopes": list(refused.scopes), "at": refused.at.isoformat(), "path": refused.path}
+
+
+def _refused_scopes(stored: Mapping[str, Any] | None) -> RefusedScopes | None:
+    if stored is None:
+        return None
+    return RefusedScopes(tuple(stored["scopes"]), datetime.fromisoformat(stored["at"]), stored["path"])
 
 
 def _failure(row: RowMapping | Mapping[str, Any]) -> RefreshFailure | None:

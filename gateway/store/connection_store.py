@@ -303,6 +303,7 @@ class ConnectionStore:
             "last_refreshed_at": now,
             "granted_at": now,
             "expiry_told_days": None,
+            "refused_scopes": None,
         }
         if new.secret_config is not None:
             sealed = self._rows.seal(new.secret_config, new.ref, row.uid, "secret_config", version)

@@ -1,17 +1,19 @@
 """The history of a connection's state, the last fifty changes; rejected credentials."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import bindparam, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.records.connection import Connection, RefreshFailure
+from gateway.http.scope_challenge import MOST_SCOPES
+from gateway.records.connection import Connection, ConnectionRef, RefreshFailure, RefusedScopes
 from gateway.records.event import Event, of_change
 from gateway.records.states import ENDED, REJECTED, Change, Happening, State, after, of_failure
 from gateway.store.changes import note_change
-from gateway.store.connection_rows import NO_FAILURE, at, failure_columns, stored
+from gateway.store.connection_rows import NO_FAILURE, at, failure_columns, refused_scopes_json, stored
 from gateway.store.outbox import Outbox
 from gateway.store.tables import connection_history, connections
 from gateway.store.transactions import Transactions
@@ -111,7 +113,10 @@ SEEN: Final = (*BEFORE, connections.c.uid, connections.c.granted_at, connections
 
 
 class RejectionStore:
-    """A failed refresh says more than a rejected call, and stays; so does whatever belongs to a newer grant."""
+    """Also which scopes it asks for.
+
+    A failed refresh says more than a rejected call, and stays; so does whatever belongs to a newer grant.
+    """
 
     def __init__(self, transactions: Transactions, outbox: Outbox) -> None:
         self._transactions = transactions
@@ -149,6 +154,33 @@ class RejectionStore:
             return written
 
         return await self._transactions.write(write)
+
+    async def note_scopes(self, seen: Connection, refused: RefusedScopes) -> Connection | None:
+        """The row with `refused`, whose scopes are added to those that it has; None where it has another grant than `seen`."""
+
+        async def write(db: AsyncConnection) -> Connection | None:
+            if await self._row(db, seen) is None:
+                return None
+            before = (await stored(db, seen.ref)).refused_scopes
+            both = dict.fromkeys((*(before.scopes if before else ()), *refused.scopes))
+            values = {"refused_scopes": refused_scopes_json(replace(refused, scopes=tuple(both)[-MOST_SCOPES:]))}
+            await db.execute(update(connections).where(at(seen.ref)).values(updated_at=refused.at, **values))
+            written = await stored(db, seen.ref)
+            await note_change(db, seen.ref, refused.at)
+            return written
+
+        return await self._transactions.write(write)
+
+    async def forget_scopes(self, ref: ConnectionRef, *, now: datetime) -> None:
+        """Undo `note_scopes`, if it was called for that connection."""
+
+        async def write(db: AsyncConnection) -> None:
+            noted = at(ref), connections.c.refused_scopes.is_not(None)
+            done = await db.execute(update(connections).where(*noted).values(refused_scopes=None, updated_at=now))
+            if done.rowcount:
+                await note_change(db, ref, now)
+
+        await self._transactions.write(write)
 
     @staticmethod
     async def _row(db: AsyncConnection, seen: Connection) -> Any:

@@ -8,7 +8,7 @@ files themselves are `gateway.journal`'s.
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Container, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -122,19 +122,54 @@ class RefreshJournal:
                 return Left(_in_order(attempts))
             await clock.sleep(LOOK_AGAIN_S)
 
+    async def calls(self) -> list[tuple[ConnectionRef, str, int, bool]]:
+        """Calls of refreshes that nobody released: connection, row and version of the credential, and whether a reply is
+        recorded or may still come."""
+        if self.folder is None:
+            return []
+        found = await asyncio.to_thread(open_records, self.folder)
+        return [
+            (ConnectionRef(*one.about["ref"]), one.about["row"], one.about["version"], bool(one.sealed) or one.living)
+            for one in found
+            if "attempt" in one.about
+        ]
+
     async def sweep(
-        self, current: Current, release: Callable[[str], None], holding: Container[str] = ()
+        self,
+        current: Current,
+        release: Callable[[str], None],
+        holding: Container[str] = (),
+        unchanged: Callable[[], Awaitable[bool]] | None = None,
     ) -> list[Connection]:
         """Remove what is of no use any more: files of dead processes, and in files of the living what nobody released.
 
         A reply is of use while the refresh that it belongs to is open. `release` has our own writer release an attempt.
         `holding`: names of processes that leases belong to; without its marker nobody could tell that such a process is dead.
+        `unchanged`: whether the database had not lost the intents of such refreshes when they were read.
         Returns the connections with an open intent that can be settled from files of the dead.
         """
-        settled: dict[ConnectionRef, Connection] = {}
         if self.folder is None:
             return []
+        overdue: set[str] = set()
         dead, living = await asyncio.to_thread(self._files)
+        useless, settled = await self._useless(dead, current, holding)
+        over = [attempt for path in living async for attempt in self._over(path, current, overdue)]
+        if (useless or over) and (unchanged is None or await unchanged()):
+            for path in useless:
+                path.unlink(missing_ok=True)
+            for attempt in over:
+                release(attempt)
+        for path in await asyncio.to_thread(self._dead_markers):
+            if path.stem not in holding and self._is_overdue(path.name, overdue):
+                path.unlink(missing_ok=True)
+        self._seen = {name: since for name, since in self._seen.items() if name in overdue}
+        return settled
+
+    async def _useless(
+        self, dead: list[Path], current: Current, holding: Container[str]
+    ) -> tuple[list[Path], list[Connection]]:
+        """Files of dead processes that nothing needs, and the connections that others of them settle."""
+        useless, settled = list[Path](), dict[ConnectionRef, Connection]()
         for path in dead:
             needed = slot_file_process(path) in holding
             for about, sealed in await asyncio.to_thread(read, path):
@@ -142,18 +177,15 @@ class RefreshJournal:
                 if row is not None:
                     needed, settled[row.ref] = True, row
             if not needed:
-                path.unlink(missing_ok=True)
-        overdue: set[str] = set()
-        for path in living:
-            for about, _ in await asyncio.to_thread(read, path):
-                attempt = about.get("attempt")  # none where a process of an earlier release still runs beside us
-                if attempt and self._is_overdue(attempt, overdue) and await _open_row(about, current) is None:
-                    release(attempt)
-        for path in await asyncio.to_thread(self._dead_markers):
-            if path.stem not in holding and self._is_overdue(path.name, overdue):
-                path.unlink(missing_ok=True)
-        self._seen = {name: since for name, since in self._seen.items() if name in overdue}
-        return list(settled.values())
+                useless.append(path)
+        return useless, list(settled.values())
+
+    async def _over(self, path: Path, current: Current, overdue: set[str]) -> AsyncIterator[str]:
+        """Attempts in the file of a living process that nobody released and nothing needs."""
+        for about, _ in await asyncio.to_thread(read, path):
+            attempt = about.get("attempt")  # none where a process of an earlier release still runs beside us
+            if attempt and self._is_overdue(attempt, overdue) and await _open_row(about, current) is None:
+                yield attempt
 
     def close(self) -> None:
         if self._marker is not None:

@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, RowMapping, delete, insert, or_, select, u
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import Conflict, NotFound
-from gateway.records.access import KeyLimits, Kind, MintedKey
+from gateway.records.access import KeyLimits, KeyTerms, MintedKey
 from gateway.records.audit import AuditAction, AuditActor, AuditEntry
 from gateway.records.connection import ConnectionRef
 from gateway.store.audit.audit_trail import AuditTrail
@@ -25,21 +25,9 @@ MOST_ABOVE: Final = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewMintedKey:
+class NewMintedKey(KeyTerms):
     """A key about to be stored. `replaces`: the id of one that ends at `replaced_ends_at`, unless it ends before."""
 
-    digest: str
-    environment: str
-    kind: Kind
-    name: str
-    last_four: str
-    scopes: tuple[str, ...]
-    limits: tuple[KeyLimits, ...] = ()
-    rate: int | None = None
-    budget: int | None = None
-    created_by: str
-    parent_id: int | None = None
-    expires_at: datetime | None = None
     replaces: int | None = None
     replaced_ends_at: datetime | None = None
 

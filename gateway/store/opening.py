@@ -10,8 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.config import PoolConfig
 from gateway.errors import Unavailable
 from gateway.store.backend import Backend
-from gateway.store.cluster import Failover
 from gateway.store.data_keys import DataKeys, UnreadableSecrets
+from gateway.store.failover import Failover
 from gateway.store.migrations import REVISIONS, schema_revision
 from gateway.store.preflight import POSTGRES
 from gateway.store.preflight_checks import StoreRefused
@@ -43,7 +43,7 @@ async def open_store(
         await keys.load()
         await keys.ensure(sorted(environments))
         await backend.watch.version()  # measures the database's clock before anything goes by it
-        await failover.end()
+        await failover.follow()
     except BaseException as error:
         await backend.close()
         if isinstance(error, Unavailable | VaultError):

@@ -68,6 +68,8 @@ REVISIONS: Final = (
     "0015",
     "0016",
     "0017",
+    "0018",
+    "0019",
 )  # oldest first; the last is the one this version needs
 
 VERSION_TABLE: Final = "alembic_version"

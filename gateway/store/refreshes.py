@@ -34,7 +34,6 @@ from gateway.records.connection import Connection, ConnectionRef, Lease, Lifespa
 from gateway.records.states import REJECTED, Happening, State, of_failure
 from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.changes import OwnChanges, execute_last, note_change
-from gateway.store.cluster import Failover
 from gateway.store.connection_rows import (
     AT,
     NO_FAILURE,
@@ -51,6 +50,7 @@ from gateway.store.connection_rows import (
     stored,
 )
 from gateway.store.data_keys import STILL_NEWEST
+from gateway.store.failover import Failover
 from gateway.store.history import BEFORE, note_happening
 from gateway.store.outbox import Outbox
 from gateway.store.sealed_rows import SealedRows
@@ -356,10 +356,10 @@ class RefreshStore:
         be dead, so its lease need not have run out. False: another holds the lease, the row is another by now or is gone,
         or the database failed over; read the row again.
         """
-        claim = self._statements.claim
+        claim, timeline = self._statements.claim, self._failover.timeline
         values: dict[str, Any] = {**place(ref), "lease_owner": owner}
         if self._failover.sql is not None:
-            values["timeline"] = self._failover.timeline
+            values["timeline"] = timeline
         if seen is not None:
             claim = self._statements.take if from_holder else self._statements.claim_seen
             digest = seen.intent.digest if seen.intent is not None else None
@@ -388,9 +388,10 @@ class RefreshStore:
         if intent is None:
             return await self._transactions.write(write)
         # Where what the call gives could not be sealed, no token is spent: a newer data key shows in the transaction only.
-        return await self._transactions.write(
+        claimed = await self._transactions.write(
             write, before=lambda: self._rows.keys.allow(ref.environment), at_once=at_once
         )
+        return claimed and timeline == self._failover.timeline  # else it failed over since, and may have lost the claim
 
     async def _rehearse(self, db: AsyncConnection) -> None:
         """Have the statement of a save compiled and prepared, by a save that finds no row."""

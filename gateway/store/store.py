@@ -14,7 +14,7 @@ from gateway.store.audit.audit_trail import AuditTrail
 from gateway.store.audit.use_counts import UseStore
 from gateway.store.backend import Backend
 from gateway.store.changes import ChangeLog, OwnChanges
-from gateway.store.cluster import Failover, Holders, TaskLeases
+from gateway.store.cluster import Holders, TaskLeases
 from gateway.store.connection_store import ConnectionStore
 from gateway.store.console_sessions import ConsoleSessionStore
 from gateway.store.data_keys import DataKeys, MissingKeys, UnreadableSecrets, unreadable
@@ -22,6 +22,7 @@ from gateway.store.deliveries import DeliveryStore, EventLog
 from gateway.store.due_connections import ExpiringStore, KeepAliveStore
 from gateway.store.edits import EditStore
 from gateway.store.event_signing_keys import SigningKeyStore
+from gateway.store.failover import Failover
 from gateway.store.former_log import FormerLog
 from gateway.store.history import HistoryStore, RejectionStore
 from gateway.store.journal_recovery import RefreshJournal

@@ -151,6 +151,7 @@ connections = Table(
     Column("account_id", Text),
     Column("account_label", Text),
     Column("rotates", Boolean),  # true: the provider has replaced its refresh token at a refresh
+    Column("refused_scopes", Json),  # what the API asked for with 403 since the last authorization
     UniqueConstraint("environment", "integration_id", "connection_id", name="connections_by_ref"),
     UniqueConstraint("uid", name="connections_by_uid"),
     Index("connections_by_age", "environment", "created_at", "id"),
@@ -544,4 +545,14 @@ timelines = Table(
     metadata,
     Column("timeline", Text, primary_key=True),
     Column("since", UtcTime, nullable=False),
+)
+
+# PostgreSQL only: each process that may have newer tokens than a database that failed over, when it last said that it lives,
+# and the timeline by which it has written back what it had.
+processes = Table(
+    "processes",
+    metadata,
+    Column("process", Text, primary_key=True),
+    Column("beat_at", UtcTime, nullable=False),
+    Column("timeline", Text),
 )

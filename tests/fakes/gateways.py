@@ -40,7 +40,9 @@ class RunningGateway:
         self.document.setdefault("server", {})["port"] = port
         config = configuration.parse(self.document, base=self.folder, environ={})
         if config.store.url.startswith("sqlite:"):
-            lay(Path(config.store.url.removeprefix("sqlite:///")))
+            path = Path(config.store.url.removeprefix("sqlite:///"))
+            usual = self.document["store"]["encryption_keys"] == [ENCRYPTION_KEY]
+            lay(path, *((ENCRYPTION_KEY, config.environments) if usual else ()))
         self.app = app = gateway.create_app(config)
         self._runner = gateway.runner(app, drain_s=1, fast_path=self._on_fast_path)
         await self._runner.setup()

@@ -9,6 +9,7 @@ from typing import Final
 
 LINEAR: Final = 4.0  # from n to 4 n
 MOST: Final = 2.2 * LINEAR  # n log n and noise pass; n² gives 16
+PLAIN: Final = 1.5 * LINEAR  # so little growth at the first look needs no second one
 CUBED: Final = LINEAR**3 / 2  # growth by the third power, to twice the reference
 _LETTER: Final = re.compile(r"[^\W\d]")
 
@@ -47,7 +48,7 @@ def assert_linear(work: Callable[[int], Callable[[], object]], limit: int) -> No
     if small <= reference_s(limit) / CUBED:
         return  # even the third power of it would be fine at the limit
     large = cpu_s(work(limit), times=1)
-    if large <= 2 * reference_s(limit):
+    if large <= 2 * reference_s(limit) or large <= PLAIN * small:
         return
     small, large = cpu_s(work(limit // 4)), cpu_s(work(limit))
     assert large <= MOST * small, f"{limit // 4} characters cost {small:.4f} s of CPU time, {limit} cost {large:.4f} s"

@@ -1,4 +1,4 @@
-"""What every gateway of a test process starts with is made once: three quarters of what a start costs."""
+"""What every gateway of a test process starts with is made once, and what is not asked for is left out."""
 
 import os
 import ssl
@@ -12,6 +12,7 @@ from sqlalchemy import Engine
 from sqlalchemy.util import LRUCache
 
 from gateway import resources
+from gateway.app import lifetime
 from gateway.catalog import load_catalog
 from gateway.catalog.checks import KnownWords
 from gateway.config import Fault
@@ -20,7 +21,8 @@ from gateway.pages.templates import Templates
 
 def share(monkeypatch: pytest.MonkeyPatch) -> None:
     """The shipped catalog is read once, each SQL statement and each page template is compiled once, and no certificates
-    of the system are read, since no test calls a public host."""
+    of the system are read, since no test calls a public host. Housekeeping does not begin by itself within a test, at a
+    moment that depends on the machine: a test runs the part that it is about."""
     shipped, read, list_files = resources.folder("catalog"), load_catalog._read, load_catalog.files_in
     shipped_files = list_files(shipped)
     known: dict[tuple[object, object], tuple[list[load_catalog.Row], list[str]]] = {}
@@ -47,6 +49,7 @@ def share(monkeypatch: pytest.MonkeyPatch) -> None:
         if "SSL_CERT_FILE" in os.environ:  # the test's own
             load_all(self, purpose)
 
+    monkeypatch.setattr(lifetime, "HOUSEKEEPING_AFTER_S", 3600.0)
     monkeypatch.setattr(load_catalog, "_read", read_once)
     monkeypatch.setattr(load_catalog, "files_in", files_once)
     configure = structlog.configure

@@ -28,6 +28,7 @@ class Grant:
     access_tokens: set[str] = field(default_factory=set)
     spent: set[str] = field(default_factory=set)
     revoked: bool = False
+    scopes: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -37,7 +38,8 @@ class Tracker:
 
     `refusal` is the API's status for a token it does not know, and for any on the paths in `forbidden`. With `expires` it
     knows every access token until its end, rounded down to a whole second as by servers with integer timestamps, and
-    without, the last one of each grant.
+    without, the last one of each grant. `scopes_of`: a path ▸ the scope without which it answers as RFC 6750 §3.1 says;
+    tokens then name the scopes that were asked for.
     """
 
     url: str = ""
@@ -45,6 +47,7 @@ class Tracker:
     rotate: bool = True
     refusal: int = 403
     forbidden: set[str] = field(default_factory=set)
+    scopes_of: dict[str, str] = field(default_factory=dict)
     expires: bool = False
     answer: web.Response | None = None
     hold: asyncio.Event = field(default_factory=asyncio.Event)
@@ -114,9 +117,14 @@ class Tracker:
         if self.answer is not None:
             return web.Response(status=self.answer.status, body=self.answer.body, headers=self.answer.headers.copy())
         if form.get("grant_type") == "authorization_code":
-            if self._codes.pop(form.get("code", ""), None) is None:
+            asked = self._codes.pop(form.get("code", ""), None)
+            if asked is None:
                 return web.json_response({"error": "invalid_grant"}, status=400)
-            return web.json_response(self.grant())
+            answer_of_code = self.grant()
+            if self.scopes_of:
+                self.grants[-1].scopes = frozenset(asked.get("scope", "").split())
+                answer_of_code["scope"] = asked.get("scope", "")
+            return web.json_response(answer_of_code)
         answer = self._refreshed(form.get("refresh_token", ""))
         await self.hold_answer.wait()
         return answer
@@ -139,6 +147,10 @@ class Tracker:
             return clock.now().timestamp() < self._ends.get(token, 0)
         return any(token in grant.access_tokens for grant in self.grants)
 
+    def _has(self, request: web.Request, scope: str) -> bool:
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        return any(scope in grant.scopes for grant in self.grants if token in grant.access_tokens)
+
     async def _accessible(self, request: web.Request) -> web.Response:
         self.calls["sites"] += 1
         if not self._is_known(request):
@@ -151,4 +163,7 @@ class Tracker:
         await self.hold_api.wait()
         if request.path in self.forbidden or not self._is_known(request):
             return web.json_response({"message": "dead token"}, status=self.refusal)
+        if (scope := self.scopes_of.get(request.path)) is not None and not self._has(request, scope):
+            challenge = f'Bearer realm="tracker", error="insufficient_scope", scope="{scope}"'
+            return web.json_response({"missing": scope}, status=403, headers={"WWW-Authenticate": challenge})
         return web.json_response({"path": request.raw_path, "token": request.headers["Authorization"]})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.text import close_matches, did_you_mean, nearest
+from gateway.text import close_matches, did_you_mean, nearest, whole_number
 
 KNOWN = ["jira", "github", "google-mail", "salesforce", "zoho-crm", "zoom", "hubspot", "OAUTH2"]
 
@@ -34,3 +34,20 @@ def test_a_long_name_is_not_compared() -> None:
     assert nearest("jira" * 1000, ["jira" * 1000]) is None
     assert close_matches("jira" * 1000, ["jira" * 1000], 1) == []
     assert close_matches("jria", KNOWN, 1) == ["jira"]
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0", 0),
+        ("017", 17),
+        ("9" * 18, 10**18 - 1),
+        ("9" * 19, None),
+        ("", None),
+        ("-1", None),
+        ("1.0", None),
+        ("٣", None),
+    ],
+)
+def test_a_whole_number_is_ascii_digits_and_not_too_many(text: str, number: int | None) -> None:
+    assert whole_number(text) == number

@@ -5,16 +5,38 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
-from tests.fakes.gateways import RunningGateway
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.journeys.connect_page.browser import launched, violations
 from tests.journeys.console.test_in_chromium import SHOTS, shot
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-@pytest.fixture
-async def page() -> AsyncIterator[Any]:
-    async with launched() as browser:
-        yield await browser.new_page()
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def browser() -> AsyncIterator[Any]:
+    async with launched() as one:
+        yield one
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningGateway]:
+    """One for all: the pages are only read, and no provider is called."""
+    folder = tmp_path_factory.mktemp("docs-page")
+    write_entry(folder, "tracker", tracker_entry("http://127.0.0.1:9"))
+    gateway = RunningGateway(folder, document([]))
+    await gateway.start()
+    yield gateway
+    await gateway.stop()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def page(browser: Any) -> AsyncIterator[Any]:
+    """In a profile of its own."""
+    context = await browser.new_context()
+    yield await context.new_page()
+    await context.close()
 
 
 @pytest.mark.parametrize("path", ["/docs", "/providers/jira/guide", "/", "/guides"])
@@ -68,16 +90,17 @@ async def test_what_is_to_be_pasted_is_copied_by_a_button(page: Any, running: Ru
     assert await page.evaluate("navigator.clipboard.readText()") == await block.evaluate("one => one.textContent")
 
 
-async def test_pages_without_javascript_have_no_dead_button(running: RunningGateway) -> None:
-    async with launched() as browser:
-        page = await (await browser.new_context(java_script_enabled=False)).new_page()
-        for path in ("/docs", "/providers/jira/guide", "/"):
-            await page.goto(running.url + path)
-            assert await page.locator(".copy button").count() == 0
-            assert await page.locator("pre").count() > 0
-        await page.goto(f"{running.url}/docs")
-        await page.locator("nav a", has_text="List the connections").first.click()
-        assert await page.locator("article:target h3").inner_text() == "GET /connections"
+async def test_pages_without_javascript_have_no_dead_button(browser: Any, running: RunningGateway) -> None:
+    context = await browser.new_context(java_script_enabled=False)
+    page = await context.new_page()
+    for path in ("/docs", "/providers/jira/guide", "/"):
+        await page.goto(running.url + path)
+        assert await page.locator(".copy button").count() == 0
+        assert await page.locator("pre").count() > 0
+    await page.goto(f"{running.url}/docs")
+    await page.locator("nav a", has_text="List the connections").first.click()
+    assert await page.locator("article:target h3").inner_text() == "GET /connections"
+    await context.close()
 
 
 @pytest.mark.parametrize("width", [390, 1280])

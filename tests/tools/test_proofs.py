@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tools.catalog_from_facts.proofs import with_proof
+from tools.catalog_from_facts.proofs import expected, with_proof
 
 BASE: dict[str, Any] = {"auth_mode": "API_KEY", "proxy": {"base_url": "https://api.example.com"}}
 
@@ -38,10 +38,44 @@ def test_what_could_refuse_a_right_credential_is_no_proof(fact: dict[str, Any]) 
     assert "verification" not in made(**fact)["proxy"]
 
 
-def test_an_answer_that_says_200_to_wrong_credentials_is_left_alone() -> None:
-    assert made(expect={"status": 200, "body": "member ok is true"}) is BASE
-    assert made(address="https://api.example.com/${username}") is BASE
-    assert made(method="POST") is BASE
+def test_what_names_no_setting_or_has_a_body_that_is_no_json_is_left_alone() -> None:
+    assert made(path_below_base_url="/${username}") is BASE
+    assert made(method="POST", body="action=getdevice") is BASE
+    assert made(method="POST", body="[]") is BASE
+
+
+def test_where_a_wrong_credential_gets_a_200_the_answer_decides() -> None:
+    fact = {"expect": {"status": 200, "body": "member ok is true (HTTP status is 200 either way)"}}
+    assert made(**fact)["proxy"]["verification"] == {"endpoints": ["/me"], "expect": {"ok": True}}
+    own = {"proxy": {"verification": {"endpoints": ["/me"]}}}
+    assert made(correction=own, **fact)["proxy"]["verification"] == {"expect": {"ok": True}}
+
+
+def test_a_call_by_post() -> None:
+    entry = made(method="POST", body='{"query":"{me{id}}"}')
+    assert entry["account"] | {"method": "POST", "data": {"query": "{me{id}}"}} == entry["account"]
+    assert entry["proxy"]["verification"] == {
+        "method": "POST",
+        "data": {"query": "{me{id}}"},
+        "endpoints": ["/me"],
+    }
+    assert "data" not in made(method="POST", body="null (or no body and no Content-Type)")["account"]
+
+
+@pytest.mark.parametrize(
+    ("words", "fields"),
+    [
+        ("member ok is true (HTTP status is 200 either way)", {"ok": True}),
+        ("no member errors", {"errors": "-"}),
+        ("member code is 0 (HTTP status is 200 either way)", {"code": 0}),
+        ("error.code is ok", {"error.code": "ok"}),
+        ("members healthy and is_logged_in are true", {"healthy": True, "is_logged_in": True}),
+        ("member success is true and result.status is active", {"success": True, "result.status": "active"}),
+        ("", {}),
+    ],
+)
+def test_what_facts_say_in_words_becomes_fields(words: str, fields: dict[str, Any]) -> None:
+    assert expected(words) == fields
 
 
 def test_an_id_in_a_list_of_several_is_no_id() -> None:

@@ -19,6 +19,7 @@ from tools.catalog_from_facts.further import further_facts
 from tools.catalog_from_facts.heirs import FAMILIES, as_heir
 from tools.catalog_from_facts.proofs import with_proof
 from tools.catalog_from_facts.setups import setups
+from tools.catalog_from_facts.signatures import signatures
 from tools.catalog_from_facts.tokens import with_lifetimes
 from tools.catalog_from_facts.yaml_text import written
 from tools.evidence.by_hand import entry_evidence
@@ -42,6 +43,7 @@ def main() -> int:
         proofs=_read(folder / "verification-account.json")["facts"] if folder else {},
         consoles=setups(_read(folder / "setup-steps.json")) if folder else {},
         lifetimes=_read(folder / "oauth-quirks.json")["facts"] if folder else {},
+        webhooks=_read(folder / "subscriptions.json")["facts"] if folder else {},
     )
     there = {path.stem: path for path in asked.catalog.glob("*.yaml") if is_made(path)}
     changed = [name for name, text in texts.items() if name not in there or there[name].read_text("utf-8") != text]
@@ -80,6 +82,7 @@ def catalog_texts(
     proofs: Mapping[str, Any] = NOTHING,
     consoles: Mapping[str, Any] = NOTHING,
     lifetimes: Mapping[str, Any] = NOTHING,
+    webhooks: Mapping[str, Any] = NOTHING,
 ) -> dict[str, str]:
     """The file of every provider in `facts`, by name; those in `hand_made` and those left out are not among them."""
     made = {
@@ -92,10 +95,14 @@ def catalog_texts(
     for name, entry in made.items():
         if name in consoles:
             entry["setup"] = consoles[name]
-    strangers = {*corrections.entries, *corrections.verifications, *corrections.names} - set(made)
+    in_bulk = {*corrections.verifications, *corrections.names, *corrections.retries}
+    strangers = {*corrections.entries, *in_bulk} - set(made)
     if strangers:
         raise SystemExit(f"corrections of providers that are not made here: {', '.join(sorted(strangers))}")
     entries = {name: _said(name, made, corrections, hand_made) for name in made}
+    for name, signature in signatures(webhooks, {**hand_made, **entries}).items():
+        if name in entries:
+            entries[name]["webhook_signature"] = signature
     _bear_out(entries, hand_made)
     return {
         name: written(entry, f"{SCHEMA_LINE}{MADE}{name}.yaml\n" + _remark(entry)) for name, entry in entries.items()

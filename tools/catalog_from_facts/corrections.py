@@ -2,12 +2,13 @@
 
 A correction has the fields of an entry, `null` takes one away, and a key such as ``token_url#`` is the comment on `token_url`;
 ``sources+`` adds sources.
-``_left_out.yaml`` names the providers that are not to be in the catalog, with the reason; ``_verifications.yaml`` and
-``_names.yaml`` hold, for many providers at once, the path that proves a credential and a better display name.
+``_left_out.yaml`` names the providers that are not to be in the catalog, with the reason; ``_verifications.yaml``,
+``_retries.yaml`` and ``_names.yaml`` hold, for many providers at once, the path that proves a credential, the header fields
+that say when to come back, and a better display name.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from gateway.catalog.yaml_file import read
 
 LEFT_OUT: Final = "_left_out.yaml"
 VERIFICATIONS: Final = "_verifications.yaml"
+RETRIES: Final = "_retries.yaml"
 NAMES: Final = "_names.yaml"
 MORE_SOURCES: Final = "sources+"
 
@@ -28,11 +30,14 @@ class Corrections:
     left_out: Mapping[str, str]
     verifications: Mapping[str, str]
     names: Mapping[str, str]
+    retries: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def over(self, name: str, entry: Mapping[str, Any]) -> dict[str, Any]:
         """`entry` as corrected."""
         if (path := self.verifications.get(name)) is not None:
             entry = merged(entry, {"proxy": {"verification": {"endpoints": [path]}}})
+        if (retry := self.retries.get(name)) is not None:
+            entry = merged(entry, {"proxy": {"retry": retry}})
         if (shown := self.names.get(name)) is not None:
             entry = {**entry, "display_name": shown}
         correction = dict(self.entries.get(name, {}))
@@ -44,7 +49,7 @@ class Corrections:
 def load_corrections(folder: Path) -> Corrections:
     """The folder's corrections. Raises Unreadable, ValueError for YAML faults."""
     found = {path.stem: _value(path) for path in sorted(folder.glob("*.yaml")) if not path.name.startswith("_")}
-    lists = (_value(folder / name) for name in (LEFT_OUT, VERIFICATIONS, NAMES))
+    lists = (_value(folder / name) for name in (LEFT_OUT, VERIFICATIONS, NAMES, RETRIES))
     return Corrections(found, *lists)
 
 

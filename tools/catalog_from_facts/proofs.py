@@ -1,10 +1,11 @@
 """``verification-account.json`` over entries that say nothing of it yet: the call that proves a credential, and whose account
 it is.
 
-Left out is what could refuse a right credential: calls that no source has, answers that say 200 to wrong credentials, and ids
-that lie in a list of several, since their order may change.
+Left out is what could refuse a right credential: calls that no source has, and ids that lie in a list of several, since their
+order may change. What a 2xx must hold, where a wrong credential gets one too, stands in words in the facts.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -15,27 +16,72 @@ Facts = Mapping[str, Any]
 _SEEN: Final = frozenset({"source", "source-partly", "source-address-only"})
 _IN_LIST: Final = re.compile(r"(^|\.)[0-9]+(\.|$)")
 # Lists that have one item by design.
-_SINGLE: Final = frozenset({"klaviyo", "klaviyo-oauth", "zoho-crm"})
+_SINGLE: Final = frozenset({"klaviyo", "klaviyo-oauth", "zoho-crm", "snowflake"})
+# Their ids are those of a key, which may be replaced.
+_NO_ACCOUNT: Final = frozenset({"ashby", "cloudflare"})
 # Apps of these may ask for an ID token, whose subject is the account's id already.
 _WITH_ID_TOKEN: Final = ("google", "microsoft", "outlook", "one-", "youtube", "sharepoint")
+_IS: Final = re.compile(r"([\w.]+) is (\w+)")
+_ARE_TRUE: Final = re.compile(r"members ([\w.]+) and ([\w.]+) are true")
+_NONE: Final = re.compile(r"no member ([\w.]+)")
 
 
 def with_proof(name: str, entry: Entry, fact: Facts | None, correction: Facts) -> Entry:
     """`entry` with what `fact` adds to it, and `correction` does not say better."""
-    if fact is None or fact["method"] != "GET" or "body" in fact["expect"]:
+    if fact is None or fact["method"] not in {"GET", "POST"}:
         return entry
     below = fact.get("path_below_base_url")
-    if re.search(r"\$\{(?!connectionConfig\.)", fact["address"]) or not (below or "/").startswith("/"):
+    if re.search(r"\$\{(?!connectionConfig\.)", below or fact["address"]) or not (below or "/").startswith("/"):
         return entry  # names what no setting of the entry holds
-    account = dict(fact.get("account", {}))
+    try:
+        how = _request(fact)
+    except ValueError:
+        return entry  # a body that is a form, or words
+    expect = expected(fact["expect"].get("body", ""))
     made = dict(entry)
-    if "account" not in correction and (account_form := _account(name, entry, account, below or fact["address"])):
+    sure = fact["method"] == "GET" or fact["confidence"] in _SEEN
+    if (
+        sure
+        and name not in _NO_ACCOUNT
+        and "account" not in correction
+        and (account_form := _account(name, entry, dict(fact.get("account", {})), below or fact["address"]))
+    ):
         if fact.get("headers"):
             account_form["headers"] = dict(fact["headers"])
-        made.setdefault("account", account_form)
-    if "verification" not in entry["proxy"] and below and fact["confidence"] in _SEEN and not fact.get("headers"):
-        made["proxy"] = {**entry["proxy"], "verification": {"endpoints": [below]}}
+        made.setdefault("account", account_form | how)
+    proof = entry["proxy"].get("verification") or correction.get("proxy", {}).get("verification")
+    if proof is not None and expect and below in proof["endpoints"]:
+        made["proxy"] = {**entry["proxy"], "verification": {**entry["proxy"].get("verification", {}), "expect": expect}}
+    elif proof is None and below and fact["confidence"] in _SEEN and not fact.get("headers"):
+        verification = how | {"endpoints": [below]} | ({"expect": expect} if expect else {})
+        made["proxy"] = {**entry["proxy"], "verification": verification}
     return made
+
+
+def _request(fact: Facts) -> Entry:
+    """`method` and `data`, where it is not a plain GET. Raises ValueError for a body that is no JSON object."""
+    if fact["method"] == "GET":
+        return {}
+    text = str(fact.get("body") or "null")
+    data = None if text.startswith("null") else json.loads(text)
+    if data is not None and not isinstance(data, dict):
+        raise ValueError(text)
+    return {"method": "POST"} | ({} if data is None else {"data": data})
+
+
+def expected(words: str) -> dict[str, Any]:
+    """`words` such as ``member ok is true`` as the field `expect`; what stands in brackets is a remark."""
+    plain = re.sub(r"\([^)]*\)", "", words)
+    found: dict[str, Any] = {member: _value(text) for member, text in _IS.findall(plain)}
+    for pair in _ARE_TRUE.findall(plain):
+        found |= dict.fromkeys(pair, True)
+    return found | dict.fromkeys(_NONE.findall(plain), "-")
+
+
+def _value(text: str) -> Any:
+    if text in {"true", "false"}:
+        return text == "true"
+    return int(text) if text.isdigit() else text
 
 
 def _account(name: str, entry: Entry, account: Entry, endpoint: str) -> Entry | None:

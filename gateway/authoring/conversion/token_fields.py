@@ -244,6 +244,8 @@ def _verification(given: Mapping[str, Any], place: Place, notes: Notes, eithers:
                 out[key] = text_map(value, at, notes, eithers)
             case "data":
                 out[key] = deep(value, at, eithers)
+            case "expect" if isinstance(value, Mapping):
+                out[key] = dict(value)
             case _:
                 notes.lost(at, f"verification has no {key!r}: {value!r}")
     if not out.get("endpoints"):

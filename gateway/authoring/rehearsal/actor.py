@@ -14,9 +14,10 @@ from urllib.parse import parse_qsl, unquote_plus
 
 from aiohttp import web
 
-from gateway.authoring.rehearsal.played_answers import page, step_answer, token_answer
+from gateway.authoring.rehearsal.played_answers import page, put, step_answer, token_answer
 from gateway.authoring.rehearsal.stage import ROLES, Stage, path_pattern, split
 from gateway.catalog.provider import Provider
+from gateway.catalog.provider_parts import ANYTHING, NOTHING
 from gateway.records.provider_call import scrubbed
 
 # ── A request as it reached the sandbox.
@@ -241,6 +242,10 @@ class Actor:
     def _api(self, arrival: Arrival, origin: str) -> web.Response:
         bearer = arrival.headers.get("Authorization", "")
         is_asked = self.provider.auth_mode == "MCP_OAUTH2_GENERIC" and not bearer
+        proof = self.provider.proxy.verification
+        expected = proof.expect if proof is not None else None
+        if self.refusing and expected:
+            return web.json_response({"message": "these credentials are wrong"})
         if self.refusing or is_asked:
             hint = {"WWW-Authenticate": "Bearer"}
             return web.json_response({"message": "these credentials are wrong"}, status=401, headers=hint)
@@ -252,7 +257,11 @@ class Actor:
         if arrival.path.endswith(LIST) and way is not None:
             body, headers = page(way, arrival.query, origin + arrival.path)
             return web.json_response(body, headers=headers)
-        return web.json_response({"ok": True, "accountId": "account-1"})
+        answer: dict[str, Any] = {"ok": True, "accountId": "account-1"}
+        for member, value in (expected or {}).items():
+            if value != NOTHING:
+                put(answer, member, "anything" if value == ANYTHING else value)
+        return web.json_response(answer)
 
 
 def _form(**params: str) -> web.Response:

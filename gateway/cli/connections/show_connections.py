@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,7 @@ from gateway.text import did_you_mean
 if TYPE_CHECKING:
     from gateway.records.connection import Connection
     from gateway.runtime import Runtime
+    from gateway.store import ListFilter
 
 # ── From an id that was typed to the connection that is meant, be its integration named or not.
 
@@ -71,6 +73,7 @@ def _tell_several(connection_id: str, integrations: list[str]) -> None:
     metavar="DAYS",
     help="Only those that end by then if nothing is done.",
 )
+@click.option("--missing-scopes", is_flag=True, help="Only those that lack scopes.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most so many.")
 @click.option("--cursor", metavar="TEXT", help="Go on where a list ended.")
 @as_json
@@ -81,6 +84,7 @@ def list_connections(
     search: str | None,
     end_user: str | None,
     dying_within: int | None,
+    missing_scopes: bool,
     limit: int,
     cursor: str | None,
     as_json: bool,
@@ -104,9 +108,12 @@ def list_connections(
             limit=limit + 1,
             cursor=cursor,
         )
-        found = await runtime.store.connections.list(name, wanted)
-        shown, more = found[:limit], len(found) > limit
-        following = cursor_after(shown[-1]) if more else None
+        if missing_scopes:
+            shown, following = await _lacking(runtime, name, wanted, limit)
+        else:
+            found = await runtime.store.connections.list(name, wanted)
+            shown = found[:limit]
+            following = cursor_after(shown[-1]) if len(found) > limit else None
         if as_json:
             body: dict[str, Any] = {"connections": [listed(one) for one in shown]}
             print(json.dumps(body | ({"next_cursor": following} if following else {}), indent=2))
@@ -117,6 +124,23 @@ def list_connections(
         return 0
 
     run(file, work, as_json=as_json)
+
+
+async def _lacking(
+    runtime: "Runtime", environment: str, wanted: "ListFilter", limit: int
+) -> "tuple[list[Connection], str | None]":
+    """The first `limit` that lack scopes, however many have to be looked at; where to go on."""
+    from gateway.connections.lacking_scopes import find_lacking
+
+    shown: list[Connection] = []
+    while True:
+        some = await find_lacking(
+            runtime.store, runtime.generation, environment, replace(wanted, limit=limit - len(shown))
+        )
+        shown += some.rows
+        if some.cursor is None or len(shown) == limit:
+            return shown, some.cursor
+        wanted = replace(wanted, cursor=some.cursor)
 
 
 def state(connection: "Connection") -> str:

@@ -265,6 +265,7 @@ def _conditions(wanted: OperationFilter, since: datetime) -> tuple[str, dict[str
         ("request_id", "request_id = :request_id", wanted.request_id),
         ("trace_id", "trace_id = :trace_id", wanted.trace_id),
         ("path", "starts_with(path, :path)", wanted.path),
+        ("tool", "detail IS NOT NULL AND CAST(detail AS jsonb) ->> 'tool' = :tool", wanted.tool),
         (
             "words",
             "strpos(lower(concat_ws(' ', path, error_code, detail)), :words) > 0",

@@ -22,7 +22,7 @@ import structlog
 
 from gateway import clock
 from gateway.errors import Unavailable
-from gateway.records.operation import KINDS, Operation, OperationFilter, OperationPage
+from gateway.records.operation import KINDS, Operation, OperationFilter, OperationPage, call_detail
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.records.trace import trace_id_in
 from gateway.records.traffic import Traffic
@@ -345,7 +345,7 @@ def _row(number: int, one: ExchangeRecord | Operation, subject: int) -> tuple[An
     if isinstance(one, Operation):
         kind, trace_id, detail = KINDS.index(one.kind), one.trace_id, one.detail
     else:
-        kind, trace_id, detail = 0, trace_id_in(one.traceparent), None
+        kind, trace_id, detail = 0, trace_id_in(one.traceparent), call_detail(one)
     gateway_ms, token_ms, upstream_ms = one.gateway_ms, one.token_ms, one.upstream_ms
     return (
         number,

@@ -144,6 +144,7 @@ def _row_conditions(
         ("c.request_hash = ? AND c.request_id = ?", (hashed, wanted.request_id), "request"),
         ("substr(c.path, 1, ?) = ?", (wanted.path and len(wanted.path), wanted.path), None),
         (f"instr(lower({SEARCHED}), ?)", (words,), None),
+        ("c.detail IS NOT NULL AND json_extract(c.detail, '$.tool') = ?", (wanted.tool,), None),
     ]
     asked = [one for one in asked if None not in one[1]]
     indexes = [index for _, _, index in asked if index is not None]

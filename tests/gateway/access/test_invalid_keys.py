@@ -6,7 +6,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway import clock
-from gateway.access.invalid_keys import MOST, MOST_CLIENTS, WINDOW_S, InvalidKeys
+from gateway.access.client_window import MOST_CLIENTS, WINDOW_S
+from gateway.access.invalid_keys import MOST, InvalidKeys
 from gateway.access.key_forms import mint
 from gateway.errors import Unauthorized
 from tests.fakes.gateways import SECRET_KEY, RunningGateway
@@ -71,7 +72,7 @@ def test_the_table_of_clients_is_bounded_and_those_beyond_count_together() -> No
         assert keys.answer(fault, f"client {n}", "r") is fault
     answers = [keys.answer(fault, f"late {n}", "r").status for n in range(MOST + 1)]
     assert answers == [*[401] * MOST, 429]
-    assert len(keys._seen) == MOST_CLIENTS + 1
+    assert len(keys._window._seen) == MOST_CLIENTS + 1
     assert keys.answer(fault, "client 1", "r") is fault, "one that was counted before counts for itself"
 
 

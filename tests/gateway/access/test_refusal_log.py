@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.access.invalid_keys import MOST_CLIENTS, WINDOW_S
+from gateway.access.client_window import MOST_CLIENTS, WINDOW_S
 from gateway.access.refusal_log import MOST_LINES, RefusalLog
 from tests.fakes.clock import Clock
 
@@ -35,4 +35,4 @@ def test_the_table_is_bounded_and_clients_beyond_count_together() -> None:
         refusals._counted("refused", f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", "")
     found = [line for number in range(50) for line in lines(refusals, 1, f"192.0.2.{number}")]
     assert found == [*["refused"] * MOST_LINES, "refusals_not_logged"]
-    assert len(refusals._seen) == MOST_CLIENTS + 1
+    assert len(refusals._window._seen) == MOST_CLIENTS + 1

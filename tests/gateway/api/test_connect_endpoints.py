@@ -100,8 +100,9 @@ async def test_integrations_that_a_session_does_not_offer_are_not_listed(running
         ("GET", "/proxy/x"),
     ],
 )
-async def test_a_session_s_token_opens_nothing_else(running: RunningGateway, method: str, path: str) -> None:
-    status, answer = await call(running, method, path, (await made(running))["token"])
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_session_s_token_opens_nothing_else(shared: RunningGateway, method: str, path: str) -> None:
+    status, answer = await call(shared, method, path, (await made(shared))["token"])
     assert (status, answer["error"]["code"]) == (401, "unknown_account")
 
 
@@ -113,10 +114,11 @@ async def test_a_session_s_token_opens_nothing_else(running: RunningGateway, met
     ],
 )
 @pytest.mark.parametrize("path", ["/connect/session", "/providers", "/integrations", "/connect/session/result"])
+@pytest.mark.asyncio(loop_scope="module")
 async def test_what_looks_like_a_token_is_never_tried_as_a_key(
-    running: RunningGateway, path: str, sent: str, code: str
+    shared: RunningGateway, path: str, sent: str, code: str
 ) -> None:
-    status, answer = await call(running, "GET", path, sent)
+    status, answer = await call(shared, "GET", path, sent)
     assert (status, answer["error"]["code"]) == (401, code)
 
 
@@ -291,10 +293,11 @@ async def test_a_reconnect_is_for_its_own_integration_alone(running: RunningGate
         ({"integration_id": "tracker"}, ["connection_id"]),
     ],
 )
+@pytest.mark.asyncio(loop_scope="module")
 async def test_an_unknown_connection_cannot_be_reconnected(
-    running: RunningGateway, named: dict[str, str], path: list[str]
+    shared: RunningGateway, named: dict[str, str], path: list[str]
 ) -> None:
-    body = await running.json("POST", "/connect/sessions/reconnect", json=named, expect=400)
+    body = await shared.json("POST", "/connect/sessions/reconnect", json=named, expect=400)
     assert (body["error"]["code"], body["error"]["errors"][0]["path"]) == ("invalid_body", path)
 
 

@@ -78,21 +78,27 @@ async def test_a_new_credential_alone_keeps_the_connection_where_it_was(
         ),
     ],
 )
+@pytest.mark.asyncio(loop_scope="module")
 async def test_a_wrong_import_names_its_fault_and_stores_nothing(
-    running: RunningGateway, tracker: Tracker, changes: dict[str, Any], status: int, code: str, path: list[str] | None
+    shared: RunningGateway,
+    shared_tracker: Tracker,
+    changes: dict[str, Any],
+    status: int,
+    code: str,
+    path: list[str] | None,
 ) -> None:
-    grant = tracker.grant()
+    grant = shared_tracker.grant()
     body = {
         "provider_config_key": "tracker",
         "connection_id": "c1",
         "credentials": {"type": "OAUTH2", "access_token": grant["access_token"]},
         **changes,
     }
-    answer = await running.json("POST", "/connections", json=body, expect=status)
+    answer = await shared.json("POST", "/connections", json=body, expect=status)
     assert answer["error"]["code"] == code
     if path is not None:
         assert path in [issue["path"] for issue in answer["error"]["errors"]]
-    assert (await running.json("GET", "/connections"))["connections"] == []
+    assert (await shared.json("GET", "/connections"))["connections"] == []
 
 
 async def test_a_refused_import_leaves_the_older_connection_as_it_was(
@@ -176,8 +182,9 @@ async def test_a_list_ends_where_it_has_its_bytes(
 @pytest.mark.parametrize(
     "query", ["limit=0", "limit=2001", "limit=x", "page=-1", "surprise=1", "connectionId=a&connectionId=b"]
 )
-async def test_a_wrong_query_of_the_list_is_named(running: RunningGateway, query: str) -> None:
-    body = await running.json("GET", f"/connections?{query}", expect=400)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_wrong_query_of_the_list_is_named(shared: RunningGateway, query: str) -> None:
+    body = await shared.json("GET", f"/connections?{query}", expect=400)
     assert body["error"]["code"] == "invalid_query_params"
 
 

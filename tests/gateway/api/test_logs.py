@@ -155,8 +155,9 @@ async def test_page_by_page_and_after(running: RunningGateway, tracker: Tracker)
         ("surprise=1", "surprise"),
     ],
 )
-async def test_wrong_filters_are_named(running: RunningGateway, query: str, names: str) -> None:
-    answer = await running.json("GET", f"/logs?{query}", expect=400)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_wrong_filters_are_named(shared: RunningGateway, query: str, names: str) -> None:
+    answer = await shared.json("GET", f"/logs?{query}", expect=400)
     assert names in answer["error"]["message"]
 
 

@@ -15,6 +15,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from gateway.api.provider_operations import list_operations
 from gateway.api.providers import (
     LEAST_CONTRAST,
+    brand_svg,
     colour,
     contrast_with_white,
     get_provider,
@@ -23,6 +24,7 @@ from gateway.api.providers import (
     logo,
     svg,
 )
+from gateway.catalog.brand_icons import OWN_BYTES, BrandIcon
 from gateway.catalog.listing import Listing, Query, cursor_after, listing_of, name_in
 from gateway.catalog.load_catalog import Catalog, load_catalog
 from gateway.errors import GatewayError
@@ -31,6 +33,7 @@ from tests.gateway.catalog.folders import MAIL, SHIPPED, folder
 
 NAMES = ["github", "google-mail", "hubspot", "jira", "openai", "sandbox", "slack", "twilio"]
 PUBLIC = "https://gw.example.com"
+OWN = Path("/nowhere")
 Client = TestClient[web.Request, web.Application]
 
 
@@ -54,9 +57,9 @@ async def errors_as_json(
 
 
 @pytest.fixture
-async def client(catalog: Catalog) -> AsyncIterator[Client]:
+async def client(catalog: Catalog, tmp_path: Path) -> AsyncIterator[Client]:
     app = web.Application(middlewares=[errors_as_json])
-    generation = SimpleNamespace(catalog=catalog, public_url=PUBLIC)
+    generation = SimpleNamespace(catalog=catalog, public_url=PUBLIC, config=SimpleNamespace(catalog=(OWN, tmp_path)))
     runtime: Any = SimpleNamespace(current=SimpleNamespace(generation=generation))
     app[RUNTIME] = runtime
     app.router.add_get("/providers", list_providers)
@@ -201,7 +204,35 @@ async def test_a_logo_is_an_image_that_can_do_nothing(client: Client) -> None:
     assert response.headers["Content-Security-Policy"].startswith("default-src 'none'")
     assert "max-age" in response.headers["Cache-Control"]
     drawing = ET.fromstring(await response.text())
-    assert [text for text in drawing.itertext() if text.strip()] == ["Gmail", "G"]
+    assert [text for text in drawing.itertext() if text.strip()] == ["Gmail"]
+
+
+async def image(client: Client, name: str) -> tuple[str, bytes]:
+    response = await client.get(f"/images/template-logos/{name}.svg")
+    assert response.status == 200
+    assert response.headers["Content-Security-Policy"] == "default-src 'none'; sandbox"
+    return response.content_type, await response.read()
+
+
+async def test_a_brand_has_its_icon_and_others_their_initials(client: Client) -> None:
+    for name in ("github", "google-mail"):
+        kind, text = await image(client, name)
+        drawn = ET.fromstring(text)
+        assert (kind, [one.tag.rpartition("}")[2] for one in drawn]) == ("image/svg+xml", ["title", "rect", "path"])
+    assert b">SL<" in (await image(client, "slack"))[1] or b">S<" in (await image(client, "slack"))[1]
+
+
+async def test_an_operator_supplies_another_logo(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "logos").mkdir()
+    (tmp_path / "logos" / "github.png").write_bytes(b"\x89PNG own")
+    (tmp_path / "logos" / "slack.svg").write_bytes(b"<svg/>" + b" " * OWN_BYTES)
+    assert await image(client, "github") == ("image/png", b"\x89PNG own")
+    assert b"<title>Slack</title>" in (await image(client, "slack"))[1], "a file that is too large is not shown"
+
+
+def test_a_light_brand_is_drawn_in_dark() -> None:
+    assert 'fill="#1a1a1a" d=' in brand_svg(BrandIcon("#ffe01b", "M0 0z"), "Mailchimp")
+    assert 'fill="#ffffff" d=' in brand_svg(BrandIcon("#181717", "M0 0z"), "GitHub")
 
 
 async def test_an_unknown_logo_is_404(client: Client) -> None:

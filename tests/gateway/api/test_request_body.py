@@ -36,15 +36,16 @@ async def refused(running: RunningGateway, path: str, **sent: Any) -> dict[str, 
         ('{"a": }', "The body is not JSON (line 1, column "),
     ],
 )
+@pytest.mark.asyncio(loop_scope="module")
 async def test_a_body_that_cannot_be_kept_is_refused(
-    running: RunningGateway, tracker: Tracker, metadata: str, says: str
+    shared: RunningGateway, shared_tracker: Tracker, metadata: str, says: str
 ) -> None:
-    await running.imported(tracker.grant())
+    await shared.imported(shared_tracker.grant())
     body = '{"provider_config_key": "tracker", "connection_id": "c2", "credentials": {}, "metadata": ' + metadata + "}"
-    error = await refused(running, "/connections", data=as_json(body.encode()))
+    error = await refused(shared, "/connections", data=as_json(body.encode()))
     assert error["code"] == "invalid_json"
     assert error["message"].startswith(says)
-    assert len((await running.json("GET", "/connections"))["connections"]) == 1
+    assert len((await shared.json("GET", "/connections"))["connections"]) == 1
 
 
 async def test_bytes_that_are_not_utf_8_are_refused(running: RunningGateway) -> None:
@@ -73,8 +74,9 @@ async def test_a_whole_pair_of_surrogates_is_a_character(running: RunningGateway
         ),
     ],
 )
-async def test_the_message_names_the_faults_in_our_words(running: RunningGateway, body: Any, message: str) -> None:
-    error = await refused(running, "/connect/sessions", json=body)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_the_message_names_the_faults_in_our_words(shared: RunningGateway, body: Any, message: str) -> None:
+    error = await refused(shared, "/connect/sessions", json=body)
     assert (error["code"], error["message"]) == ("invalid_body", message)
 
 
@@ -95,9 +97,10 @@ async def test_an_unknown_query_name_is_reported_together_with_bad_values(runnin
         ("/environment/api-keys", {"display_name": "x", "limits": {"rules": ["GET /x"] * 201}}, "limits.rules"),
     ],
 )  # fmt: skip
+@pytest.mark.asyncio(loop_scope="module")
 async def test_a_list_has_a_limited_number_of_items(
-    running: RunningGateway, path: str, body: dict[str, Any], field: str
+    shared: RunningGateway, path: str, body: dict[str, Any], field: str
 ) -> None:
-    answer = await running.json("POST", path, json=body, expect=400)
+    answer = await shared.json("POST", path, json=body, expect=400)
     assert [one["message"] for one in answer["error"]["errors"] if "items" in one["message"]] != []
     assert field in answer["error"]["errors"][0]["message"]

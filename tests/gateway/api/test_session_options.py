@@ -106,9 +106,10 @@ async def test_a_reconnect_session_has_the_same_options(running: RunningGateway,
         ),
     ],
 )
-async def test_wrong_options_are_named(running: RunningGateway, given: dict[str, Any], path: str, says: str) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_wrong_options_are_named(shared: RunningGateway, given: dict[str, Any], path: str, says: str) -> None:
     body = {"end_user": {"id": "u1"}, **given}
-    answer = await running.json("POST", "/connect/sessions", json=body, expect=400)
+    answer = await shared.json("POST", "/connect/sessions", json=body, expect=400)
     (fault,) = answer["error"]["errors"]
     assert (answer["error"]["code"], fault["path"]) == ("invalid_body", [path])
     assert says in fault["message"]

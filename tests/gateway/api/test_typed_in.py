@@ -88,8 +88,9 @@ async def test_the_sessions_own_settings_win_over_the_browsers(running: RunningG
         ("nango_connect_session_" + "0" * 64, "unknown_connect_session_token"),
     ],
 )
-async def test_without_a_valid_session_nothing_begins(running: RunningGateway, token: str, code: str) -> None:
-    answer = await depart(running, token)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_without_a_valid_session_nothing_begins(shared: RunningGateway, token: str, code: str) -> None:
+    answer = await depart(shared, token)
     assert (answer.status, (await answer.json())["error"]["code"]) == (401, code)
 
 
@@ -140,8 +141,9 @@ async def test_another_browser_cannot_finish_and_does_not_spoil_the_flow(
 
 
 @pytest.mark.parametrize("query", ["", "?code=x", "?state=unknown&code=x", "?state=unknown"])
-async def test_an_unknown_state_is_a_clear_page(running: RunningGateway, query: str) -> None:
-    async with running.http.get(f"{running.url}/oauth/callback{query}") as answer:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_an_unknown_state_is_a_clear_page(shared: RunningGateway, query: str) -> None:
+    async with shared.http.get(f"{shared.url}/oauth/callback{query}") as answer:
         assert answer.status == 400
         assert answer.content_type == "text/html"
         assert answer.headers["Gateway-Error"] == "invalid_state"
@@ -318,8 +320,9 @@ async def test_secret_settings_of_a_session_are_sealed(running: RunningGateway, 
 
 
 @pytest.mark.parametrize("token", ["", "x", "nango_connect_session_", "nango_connect_session_" + "0" * 64])
-async def test_a_link_that_does_not_work_says_so_to_who_clicked_it(running: RunningGateway, token: str) -> None:
-    async with running.http.get(f"{running.url}/connect?session_token={token}") as answer:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_link_that_does_not_work_says_so_to_who_clicked_it(shared: RunningGateway, token: str) -> None:
+    async with shared.http.get(f"{shared.url}/connect?session_token={token}") as answer:
         html = await answer.text()
         assert answer.status == 401
         assert "This link is not complete or has expired. Ask the application you came from for a new link." in html

@@ -26,19 +26,20 @@ CHANGES_EACH_TIME = {
 
 
 @pytest.mark.parametrize("path", [path for path in GETS if path not in WITHOUT_HEAD])
-async def test_head_says_what_get_would(running: RunningGateway, tracker: Tracker, path: str) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_head_says_what_get_would(shared: RunningGateway, shared_tracker: Tracker, path: str) -> None:
     if "connections" in path:
-        await running.imported(tracker.grant())
+        await shared.imported(shared_tracker.grant())
     for name, value in FILLED.items():
         path = path.replace(name, value)
     if path.startswith("/connections/"):
         path += "?provider_config_key=tracker"
     if path.startswith("/oauth/connect/"):
-        path += f"?connect_session_token={await running.session_token()}"
+        path += f"?connect_session_token={await shared.session_token()}"
     result = {}
     for method in ("GET", "HEAD"):
-        async with running.http.request(
-            method, running.url + path, headers=running.headers, allow_redirects=False
+        async with shared.http.request(
+            method, shared.url + path, headers=shared.headers, allow_redirects=False
         ) as answer:
             head = {name.lower(): text for name, text in answer.headers.items()}
             result[method] = (answer.status, {name: head[name] for name in head.keys() - CHANGES_EACH_TIME})
@@ -47,8 +48,9 @@ async def test_head_says_what_get_would(running: RunningGateway, tracker: Tracke
     assert result["HEAD"][0] < 500
 
 
-async def test_head_does_not_use_an_authorization_up(running: RunningGateway) -> None:
-    async with running.http.head(f"{running.url}/oauth/callback?state=x&code=y") as answer:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_head_does_not_use_an_authorization_up(shared: RunningGateway) -> None:
+    async with shared.http.head(f"{shared.url}/oauth/callback?state=x&code=y") as answer:
         assert (answer.status, answer.headers["Allow"]) == (405, "GET")
 
 
@@ -63,8 +65,9 @@ async def test_a_node_that_does_not_serve_says_so_as_we_say_it(running: RunningG
 @pytest.mark.parametrize(
     "key", [{}, {"Authorization": "Basic eDp5"}, {"Authorization": "Bearer nobody-knows-this-one"}]
 )
-async def test_every_401_names_the_scheme(running: RunningGateway, key: dict[str, str]) -> None:
-    async with running.http.get(f"{running.url}/providers", headers=key) as answer:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_every_401_names_the_scheme(shared: RunningGateway, key: dict[str, str]) -> None:
+    async with shared.http.get(f"{shared.url}/providers", headers=key) as answer:
         assert (answer.status, answer.headers["WWW-Authenticate"].partition(",")[0]) == (401, 'Bearer realm="gateway"')
 
 
@@ -80,9 +83,10 @@ OWN = [
 
 
 @pytest.mark.parametrize("path", [*OWN, "/connections/a/b", "/proxy", "/proxy/x"])
-async def test_a_preflight_is_answered_without_a_key(running: RunningGateway, path: str) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_preflight_is_answered_without_a_key(shared: RunningGateway, path: str) -> None:
     asks = {**FROM_A_PAGE, "Access-Control-Request-Method": "GET"}
-    async with running.http.options(running.url + path, headers=asks) as answer:
+    async with shared.http.options(shared.url + path, headers=asks) as answer:
         assert answer.status == 204
         assert answer.headers["Access-Control-Allow-Origin"] == "*"
         assert "Access-Control-Allow-Credentials" not in answer.headers
@@ -90,13 +94,14 @@ async def test_a_preflight_is_answered_without_a_key(running: RunningGateway, pa
 
 
 @pytest.mark.parametrize("path", OWN)
-async def test_what_a_preflight_allows_can_be_read(running: RunningGateway, path: str) -> None:
-    for key in (running.headers, {}):
-        async with running.http.get(running.url + path, headers={**key, **FROM_A_PAGE}) as answer:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_what_a_preflight_allows_can_be_read(shared: RunningGateway, path: str) -> None:
+    for key in (shared.headers, {}):
+        async with shared.http.get(shared.url + path, headers={**key, **FROM_A_PAGE}) as answer:
             assert answer.status in {200, 401, 405}
             if answer.status != 405:
                 assert answer.headers["Access-Control-Allow-Origin"] == "*"
-        async with running.http.get(running.url + path, headers=key) as answer:
+        async with shared.http.get(shared.url + path, headers=key) as answer:
             assert "Access-Control-Allow-Origin" not in answer.headers
 
 
@@ -110,8 +115,9 @@ async def test_a_proxied_answer_can_be_read_and_so_can_its_refusal(running: Runn
 
 
 @pytest.mark.parametrize("path", ["/connect", "/oauth/callback", "/oauth/connect/tracker", "/health"])
-async def test_pages_answer_no_other_origin(running: RunningGateway, path: str) -> None:
-    async with running.http.get(running.url + path, headers=FROM_A_PAGE) as answer:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_pages_answer_no_other_origin(shared: RunningGateway, path: str) -> None:
+    async with shared.http.get(shared.url + path, headers=FROM_A_PAGE) as answer:
         assert "Access-Control-Allow-Origin" not in answer.headers
 
 
@@ -124,6 +130,7 @@ async def test_pages_answer_no_other_origin(running: RunningGateway, path: str) 
         ("/connect/sessions", "OPTIONS, POST"),
     ],
 )
-async def test_options_names_the_methods(running: RunningGateway, path: str, allowed: str) -> None:
-    async with running.http.options(running.url + path) as answer:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_options_names_the_methods(shared: RunningGateway, path: str, allowed: str) -> None:
+    async with shared.http.options(shared.url + path) as answer:
         assert (answer.status, answer.headers["Allow"]) == (204, allowed)

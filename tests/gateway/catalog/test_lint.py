@@ -64,6 +64,15 @@ OAUTH = "sources: [provider-docs]\n" + dedent(TRACKER)
             SOURCED + "credentials: {secret: {description: d}}\n",
             "11: has no 'apiKey', which auth_mode API_KEY needs, so nobody can connect; add it",
         ),
+        (
+            SOURCED.replace("[/me]}", "[/me], expect: {a..b: true}}"),
+            "9: 'a..b' is no dotted path, such as user.id",
+        ),
+        (
+            SOURCED.replace("[/me]}", "[/me], method: HEAD, expect: {ok: true}}"),
+            "9: looks into an answer to HEAD, which has no body; use GET",
+        ),
+        (OAUTH + "account: {endpoint: /me, data: {query: q}}\n", "15: is a body, which only a POST has"),
         (OAUTH + "refresh: {requires_scope: refresh}\n", "9: without 'refresh' among default_scopes, connections"),
     ],
 )

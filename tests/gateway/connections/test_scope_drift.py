@@ -1,11 +1,13 @@
 """Granted against needed scopes: what token answers say, and what counts as missing."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from gateway.catalog.provider import Provider
 from gateway.connections.scope_drift import ScopeDrift, scope_drift
+from gateway.records.connection import RefusedScopes
 
 ENTRY: dict[str, Any] = {
     "name": "tracker",
@@ -61,4 +63,30 @@ def test_names_that_are_spelled_in_two_ways_are_one_scope() -> None:
 
 
 def test_the_union_loses_nothing() -> None:
-    assert drift({"scope": "read admin"}).union == ("read", "write", "offline_access", "admin")
+    asked = ("read", "write", "offline_access")
+    assert drift({"scope": "read admin identify"}).union(("read", "admin")) == (*asked, "admin")
+    assert drift({"scope": "read admin"}).union() == asked
+
+
+def refused(raw: Any, *scopes: str, provider: Provider = PROVIDER) -> ScopeDrift:
+    return scope_drift({"raw": raw}, provider, None, refused=RefusedScopes(scopes, datetime.now(UTC), "/x"))
+
+
+def test_what_the_api_asked_for_is_missing_unless_it_is_granted_by_now() -> None:
+    assert refused({"scope": "read"}, "admin", "READ").missing == ("write", "admin")
+    assert refused({}, "admin").missing == ("admin",)
+    assert refused({"scope": "read write admin"}, "admin").missing == ()
+    assert refused({"scope": "read write other"}, "admin").union(("other",)) == (
+        *("read", "write", "offline_access", "admin"),
+        "other",
+    )
+
+
+def test_of_scopes_any_of_which_suffices_none_is_missing() -> None:
+    any_of = Provider.model_validate(ENTRY | {"proxy": ENTRY["proxy"] | {"scope_challenge": "any"}})
+    all_granted = {"scope": "read write"}
+    assert refused(all_granted, "admin", "root", provider=any_of).any_of == ("admin", "root")
+    assert refused(all_granted, "admin", "root", provider=any_of).missing == ()
+    assert refused(all_granted, "admin", "write", provider=any_of).any_of == ()
+    asked = refused({"scope": "read"}, "admin", "write", provider=any_of)
+    assert (asked.any_of, asked.missing) == ((), ("write",))

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.connections.verify import account_of, check_same
+from gateway.catalog.provider_parts import Verification
+from gateway.connections.verify import account_of, check_same, is_expected
 from gateway.errors import InvalidRequest
 from gateway.records.connection import Account
 from gateway.scripts.script_context import ProviderUnreadable
@@ -95,3 +96,28 @@ def test_another_account_is_refused_by_name() -> None:
 )
 def test_the_same_account_and_an_unknown_one_pass(before: Account, now: Account) -> None:
     assert not refused(before, now)
+
+
+@pytest.mark.parametrize(
+    ("expect", "body", "holds"),
+    [
+        (None, b"<html>", True),
+        ({"ok": True}, b'{"ok": true}', True),
+        ({"ok": True}, b'{"ok": false}', False),
+        ({"ok": True}, b'{"ok": 1}', False),
+        ({"ok": True}, b'{"ok": "true"}', False),
+        ({"ok": True}, b"<html>", False),
+        ({"ok": True}, b"[" * 100_000, False),
+        ({"ok": True}, b"", False),
+        ({"code": 0}, b'{"code": 0}', True),
+        ({"code": 0}, b'{"code": false}', False),
+        ({"code": 0}, b"{}", False),
+        ({"user.id": "*"}, b'{"user": {"id": 0}}', True),
+        ({"user.id": "*"}, b'{"user": {"id": null}}', False),
+        ({"errors": "-"}, b'{"data": {}}', True),
+        ({"errors": "-", "data": "*"}, b'{"errors": [], "data": 1}', False),
+        ({"0.state": "on"}, b'[{"state": "on"}]', True),
+    ],
+)
+def test_what_a_2xx_must_hold(expect: dict[str, Any] | None, body: bytes, holds: bool) -> None:
+    assert is_expected(Verification(endpoints=["/me"], expect=expect), body) is holds

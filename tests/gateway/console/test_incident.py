@@ -61,8 +61,9 @@ async def test_an_integration_is_reported_whoever_called(running: RunningGateway
 @pytest.mark.parametrize(
     "query", ["key=x", "integration=a&since=x", "key=1&since=1h&until=2h", "integration=a&since=90d"]
 )
-async def test_a_wrong_wish_is_named(running: RunningGateway, query: str) -> None:
-    async with at_console(running) as console:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_wrong_wish_is_named(shared: RunningGateway, query: str) -> None:
+    async with at_console(shared) as console:
         await console.page(f"/dev/incident?{query}", expect=400)
         await console.page("/dev/incident?key=99", expect=404)
 

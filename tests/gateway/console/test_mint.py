@@ -53,8 +53,9 @@ async def test_a_child_has_its_parents_rules_too(running: RunningGateway) -> Non
 @pytest.mark.parametrize(
     "wrong", [{"name": ""}, {"rules": "DANCE"}, {"rate": "x"}, {"kind": "dance"}, {"parent": "99"}]
 )
-async def test_a_wrong_wish_mints_nothing(running: RunningGateway, wrong: dict[str, str]) -> None:
-    async with at_console(running) as console:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_wrong_wish_mints_nothing(shared: RunningGateway, wrong: dict[str, str]) -> None:
+    async with at_console(shared) as console:
         form = form_in(await console.page("/dev/keys"))
         fields = {"form": form, "name": "agent", **wrong}
         await console.send("/dev/key/mint", fields, expect=404 if "parent" in wrong else 400)

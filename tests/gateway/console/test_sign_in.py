@@ -137,16 +137,17 @@ FORGED: list[tuple[str, dict[str, str], dict[str, str]]] = [
 
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize(("fields", "headers"), [one[1:] for one in FORGED], ids=[one[0] for one in FORGED])
+@pytest.mark.asyncio(loop_scope="module")
 async def test_a_forged_form_does_nothing(
-    running: RunningGateway, tracker: Tracker, act: str, fields: dict[str, str], headers: dict[str, str]
+    shared: RunningGateway, shared_tracker: Tracker, act: str, fields: dict[str, str], headers: dict[str, str]
 ) -> None:
-    await running.imported(tracker.grant())
-    async with at_console(running) as console:
+    await shared.imported(shared_tracker.grant())
+    async with at_console(shared) as console:
         own = form_in(await console.page("/dev/connection?integration=tracker&id=c1"))
         given = {"integration": "tracker", "id": "c1", "typed": "c1", "all_dead": "1", **fields}
         given |= {"form": own} if fields.get("form") == "own" else {}
         await console.send(f"/dev/{act}", given, headers=headers, expect=403)
-    assert len((await running.json("GET", "/connections"))["connections"]) == 1
+    assert len((await shared.json("GET", "/connections"))["connections"]) == 1
 
 
 async def test_json_is_no_form(running: RunningGateway) -> None:

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from gateway.records.audit import AuditFilter
+from gateway.records.connection import RefusedScopes
 from gateway.records.operation import Operation
+from gateway.store import ListFilter
 from tests.fakes.console import at_console, form_in
 from tests.fakes.gateways import SECRET_KEY, RunningGateway
 from tests.fakes.tracker import Tracker
@@ -77,8 +79,9 @@ async def test_one_call_with_all_that_happened_under_it(running: RunningGateway)
 
 
 @pytest.mark.parametrize("query", ["since=x", "status=9xx", "key=x", "before=-1", "kind=dance", "text=x"])
-async def test_a_wrong_filter_is_named(running: RunningGateway, query: str) -> None:
-    async with at_console(running) as console:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_wrong_filter_is_named(shared: RunningGateway, query: str) -> None:
+    async with at_console(shared) as console:
         assert f"'{query.partition('=')[0]}' " in await console.page(f"/dev/calls?{query}", expect=400)
 
 
@@ -146,8 +149,9 @@ async def test_keys_stand_under_their_makers_and_can_be_asked_and_revoked(runnin
 @pytest.mark.parametrize(
     "path", ["/nowhere", "/dev/nothing", "/dev/connection?integration=tracker&id=no", "/dev/key?id=x"]
 )
-async def test_what_is_not_there_is_said_on_a_page(running: RunningGateway, path: str) -> None:
-    async with at_console(running) as console:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_what_is_not_there_is_said_on_a_page(shared: RunningGateway, path: str) -> None:
+    async with at_console(shared) as console:
         assert "There is no such page" in await console.page(path, expect=404)
 
 
@@ -235,3 +239,15 @@ async def test_a_day_is_drawn_from_its_sums(running: RunningGateway) -> None:
         assert traffic["milliseconds"] == {"gateway": 1.0, "token": 2.0, "provider": 40.0}
         assert sum(int(bar["text"].split(": ")[1].split(",")[0]) for bar in traffic["chart"]["bars"]) == 200
         assert len(await console.page("/dev")) <= 40_000
+
+
+async def test_connections_that_lack_scopes_are_found(running: RunningGateway, tracker: Tracker) -> None:
+    for name in ("c1", "c2"):
+        await running.imported(tracker.grant(), name)
+    store = running.runtime.store
+    row = (await store.connections.list("dev", ListFilter(connection_id="c2")))[0]
+    await store.rejections.note_scopes(row, RefusedScopes(("admin",), datetime.now(UTC), "/x"))
+    async with at_console(running) as console:
+        found = await console.data("/dev/connections.json?scopes=1")
+        assert [one["connection_id"] for one in found["connections"]] == ["c2"]
+        assert "admin" in await console.page("/dev/connection?integration=tracker&id=c2")

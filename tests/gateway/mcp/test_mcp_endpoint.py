@@ -10,7 +10,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from gateway import create_app
 from gateway.config import parse
 from gateway.mcp import mcp_messages as mcp
-from gateway.mcp.mcp_endpoint import MOST_ANSWER
+from gateway.mcp.provider_call import MOST_ANSWER
 from gateway.records.proxied_call import ExchangeRecord
 from tests.fakes.agents import CONNECT, Agents, text_of
 
@@ -123,6 +123,20 @@ async def test_a_missing_connection_gives_its_link_as_text(door: Agents) -> None
     assert "call again" in text_of(result)
     await door.connect("c9")
     assert (await door.call(key, "get_me"))["isError"] is False
+
+
+async def test_a_call_that_lacks_scopes_gives_the_link_that_grants_them(door: Agents) -> None:
+    async def refusing(_: web.Request) -> web.Response:
+        challenge = 'Bearer error="insufficient_scope", scope="admin"'
+        return web.json_response({"error": "no"}, status=403, headers={"WWW-Authenticate": challenge})
+
+    door.provider.answering = refusing
+    key = await door.key("GET /base/v1/me", scopes=["environment:proxy", CONNECT])
+    result = await door.call(key, "get_me")
+    assert (result["isError"], result["structuredContent"]["status"]) == (True, 403)
+    assert "Ask the user to open http" in text_of(result)
+    narrow = await door.key("GET /base/v1/me")
+    assert "Ask the user" not in text_of(await door.call(narrow, "get_me"))
 
 
 async def test_a_client_that_opens_addresses_is_asked_to_and_calls_again(door: Agents) -> None:

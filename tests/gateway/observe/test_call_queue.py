@@ -281,6 +281,7 @@ WHOLE_LINE = {
     "bytes_out": 700,
     "key_id": 7,
     "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736",
+    "tool": 'get_"issue"',
     "error": "cut",
 }
 WHOLE_RECORD = ExchangeRecord(
@@ -297,6 +298,7 @@ WHOLE_RECORD = ExchangeRecord(
     bytes_in=3,
     bytes_out=700,
     error_code="cut",
+    tool='get_"issue"',
     gateway_ms=0.1,
     token_ms=2.0,
     upstream_ms=1.23456,
@@ -315,6 +317,7 @@ WHOLE_RECORD = ExchangeRecord(
         ),
         ({"error_code": None, "token_ms": 0.0, "upstream_ms": None}, {"error", "token_ms", "upstream_ms"}),
         ({"key_id": None, "traceparent": "no trace"}, {"key_id", "trace_id"}),
+        ({"tool": None}, {"tool"}),
     ],
 )
 def test_a_line_has_its_members_in_order_and_leaves_out_what_is_unknown(

@@ -157,14 +157,15 @@ async def test_parameters_that_are_reported_are_known_and_no_others(running: Run
 
 
 @pytest.mark.parametrize("path", ["/integrations", "/connections", "/connect/sessions", "/connections/metadata"])
-async def test_any_json_but_the_right_one_is_refused(running: RunningGateway, path: str) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_any_json_but_the_right_one_is_refused(shared: RunningGateway, path: str) -> None:
     for body in ("[]", "1", '"x"', "null", "{}"):
-        headers = {**running.headers, "Content-Type": "application/json"}
-        async with running.http.post(running.url + path, data=body, headers=headers) as answer:
+        headers = {**shared.headers, "Content-Type": "application/json"}
+        async with shared.http.post(shared.url + path, data=body, headers=headers) as answer:
             assert (answer.status, (await answer.json())["error"]["code"]) == (400, "invalid_body"), body
     for kind, status, code in (("text/plain", 415, "invalid_content_type"), ("application/json", 400, "invalid_json")):
-        headers = {**running.headers, "Content-Type": kind}
-        async with running.http.post(running.url + path, data="{", headers=headers) as answer:
+        headers = {**shared.headers, "Content-Type": kind}
+        async with shared.http.post(shared.url + path, data="{", headers=headers) as answer:
             assert (answer.status, (await answer.json())["error"]["code"]) == (status, code)
 
 

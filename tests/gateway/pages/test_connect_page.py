@@ -109,11 +109,12 @@ async def test_the_form_leads_to_the_provider_and_its_window_to_us_alone(
 
 
 @pytest.mark.parametrize("charset", ["utf-8", "no-such", "utf-16"])
-async def test_a_form_that_cannot_be_read_is_refused_with_a_page(running: RunningGateway, charset: str) -> None:
-    address, _ = await opened(running)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_form_that_cannot_be_read_is_refused_with_a_page(shared: RunningGateway, charset: str) -> None:
+    address, _ = await opened(shared)
     headers = {**BROWSER, "Content-Type": f"application/x-www-form-urlencoded; charset={charset}"}
-    for path in (f"{address}/i/tracker", f"{running.url}/oauth/site"):
-        async with running.http.post(path, data=b"token=\xff\xfe1", headers=headers) as answer:
+    for path in (f"{address}/i/tracker", f"{shared.url}/oauth/site"):
+        async with shared.http.post(path, data=b"token=\xff\xfe1", headers=headers) as answer:
             assert (answer.status, answer.headers["Gateway-Error"]) == (400, "invalid_body")
             assert answer.content_type == "text/html"
 
@@ -127,9 +128,10 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize("headers", FOREIGN)
-async def test_a_form_from_another_site_is_not_taken(running: RunningGateway, headers: dict[str, str]) -> None:
-    address, _ = await opened(running)
-    async with running.http.post(f"{address}/i/tracker", data={}, headers=headers) as answer:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_form_from_another_site_is_not_taken(shared: RunningGateway, headers: dict[str, str]) -> None:
+    address, _ = await opened(shared)
+    async with shared.http.post(f"{address}/i/tracker", data={}, headers=headers) as answer:
         assert (answer.status, answer.headers["Gateway-Error"]) == (403, "forbidden")
         assert "Set-Cookie" not in answer.headers
 
@@ -232,10 +234,11 @@ async def test_a_client_of_the_user_s_own_is_used_and_kept(running: RunningGatew
 
 
 @pytest.mark.parametrize("name", ["../connect.js", "%2e%2e%2fbase.html", "words/en.yaml", "logo", "nothing"])
-async def test_files_come_from_a_fixed_table(running: RunningGateway, name: str) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_files_come_from_a_fixed_table(shared: RunningGateway, name: str) -> None:
     from yarl import URL
 
-    async with running.http.get(URL(f"{running.url}/connect/assets/{name}", encoded=True)) as answer:
+    async with shared.http.get(URL(f"{shared.url}/connect/assets/{name}", encoded=True)) as answer:
         assert answer.status in {400, 404}
 
 

@@ -26,9 +26,10 @@ async def test_a_browser_gets_a_start_page_that_leads_on(running: RunningGateway
 
 @pytest.mark.parametrize("accept", [None, "*/*", "application/json", "application/json, text/plain, */*"])
 @pytest.mark.parametrize("path", ["/", "/nowhere"])
-async def test_a_program_gets_the_error_of_before(running: RunningGateway, accept: str | None, path: str) -> None:
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_program_gets_the_error_of_before(shared: RunningGateway, accept: str | None, path: str) -> None:
     headers = {} if accept is None else {"Accept": accept}
-    async with running.http.get(running.url + path, headers=headers, skip_auto_headers=["Accept"]) as answer:
+    async with shared.http.get(shared.url + path, headers=headers, skip_auto_headers=["Accept"]) as answer:
         assert (answer.status, (await answer.json())["error"]["code"]) == (404, "not_found")
 
 
@@ -42,16 +43,17 @@ async def test_a_program_gets_the_error_of_before(running: RunningGateway, accep
         ("POST", "/docs", 405, "method_not_allowed"),
     ],
 )
+@pytest.mark.asyncio(loop_scope="module")
 async def test_a_browser_gets_a_page_where_there_is_nothing(
-    running: RunningGateway, method: str, path: str, status: int, code: str
+    shared: RunningGateway, method: str, path: str, status: int, code: str
 ) -> None:
     body = b"x" if method == "POST" else None
-    async with running.http.request(method, running.url + path, headers=BROWSER, data=body) as answer:
+    async with shared.http.request(method, shared.url + path, headers=BROWSER, data=body) as answer:
         text = await answer.text()
         assert (answer.status, answer.content_type, answer.headers["Gateway-Error"]) == (status, "text/html", code)
         assert answer.headers["Gateway-Request-Id"] in text
         assert ("Allow" in answer.headers) == (status == 405)
-    assert f'href="{running.url}/docs"' in text
+    assert f'href="{shared.url}/docs"' in text
 
 
 async def test_what_was_typed_is_not_on_the_page(running: RunningGateway) -> None:

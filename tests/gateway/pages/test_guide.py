@@ -19,7 +19,7 @@ from aiohttp.test_utils import TestServer
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.load_catalog import load_catalog
 from gateway.catalog.provider import Provider
-from gateway.pages.guide import SnippetCall, behaviour, call_of, curl, node, python
+from gateway.pages.guide import SnippetCall, behaviour, call_of, curl, filled_in, node, python
 from gateway.pages.guide_steps import asked, declaration, steps
 from tests.fakes.gateways import RunningGateway, document
 from tests.gateway.catalog.folders import SHIPPED
@@ -116,6 +116,7 @@ def test_the_steps_are_those_of_the_requirement(providers: Any) -> None:
     ]
     assert result[0].link == "https://developer.atlassian.com/console/myapps/"
     assert result[1].code == f"{URL}/oauth/callback"
+    assert f"The callback address is {URL}/oauth/callback." in result[0].notes
     assert "offline_access" in result[2].notes[0]
     declared = yaml.safe_load(result[3].code or "")["environments"]["dev"]["integrations"]["jira"]
     assert declared["client_secret"] == "${JIRA_CLIENT_SECRET}"
@@ -285,6 +286,27 @@ def test_an_integration_to_begin_with_may_do_more_than_be_renewed(providers: Any
         line for line in declaration(providers["jira"], AUTH_MODES["OAUTH2"]).splitlines() if "scopes:" in line
     ]
     assert scopes.strip() == 'scopes: ["read:jira-user", "read:jira-work", offline_access]'
+
+
+def test_scopes_to_begin_with_let_a_token_read(providers: Any) -> None:
+    def first(name: str) -> str:
+        lines = declaration(providers[name], AUTH_MODES["OAUTH2"]).splitlines()
+        return next(line.strip() for line in lines if "scopes:" in line)
+
+    assert first("google-calendar") == 'scopes: ["https://www.googleapis.com/auth/calendar.readonly"]'
+    assert first("slack") == 'scopes: ["channels:read", "users:read", "chat:write"]'
+    assert first("linkedin") == "scopes: [openid, profile, email]"
+
+
+def test_what_a_reader_fills_in_is_named(providers: Any) -> None:
+    assert filled_in(call_of(providers["quickbooks"])) == ["realmId"]
+    assert filled_in(call_of(providers["openai"])) == []
+
+
+def test_an_app_of_another_kind_is_not_shared(providers: Any) -> None:
+    notes = [note for step in steps(providers["github-app"], URL, None) for note in step.notes]
+    assert any("https://github.com/apps/my-app" in note for note in notes)
+    assert any("${file:" in note for note in notes)
 
 
 def test_an_entry_without_a_proof_shows_a_starter_that_reads() -> None:

@@ -197,14 +197,15 @@ async def test_what_failed_is_reported_with_another_try(running: RunningGateway,
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
+@pytest.mark.asyncio(loop_scope="module")
 async def test_a_failure_says_first_what_to_do_and_below_what_support_needs(
-    running: RunningGateway, tracker: Tracker, lang: str
+    shared: RunningGateway, shared_tracker: Tracker, lang: str
 ) -> None:
-    address, _ = await link(running)
-    consent = await to_consent(running.http, address)
+    address, _ = await link(shared)
+    consent = await to_consent(shared.http, address)
     state = parse_qs(urlsplit(consent).query)["state"][0]
-    refusal = f"{running.url}/oauth/callback?state={state}&error=access_denied&lang={lang}"
-    async with running.http.get(refusal, headers={**BROWSER, "Accept-Language": lang}) as answer:
+    refusal = f"{shared.url}/oauth/callback?state={state}&error=access_denied&lang={lang}"
+    async with shared.http.get(refusal, headers={**BROWSER, "Accept-Language": lang}) as answer:
         html = unescape(await answer.text())
     words = PageWords(lang)
     said = words("advice_authorization_refused", name="Tracker")
@@ -216,10 +217,11 @@ async def test_a_failure_says_first_what_to_do_and_below_what_support_needs(
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
-async def test_a_form_that_must_be_confirmed_again_says_so_first(running: RunningGateway, lang: str) -> None:
-    address, _ = await link(running)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_form_that_must_be_confirmed_again_says_so_first(shared: RunningGateway, lang: str) -> None:
+    address, _ = await link(shared)
     wish = {"confirmation": "0" * 64}
-    async with running.http.post(f"{address}/i/tracker?lang={lang}", data=wish) as answer:
+    async with shared.http.post(f"{address}/i/tracker?lang={lang}", data=wish) as answer:
         html = unescape(await answer.text())
         assert (answer.status, answer.headers["Gateway-Error"]) == (400, "not_confirmed")
     assert f"<p>{PageWords(lang)('advice_not_confirmed')}</p>" in html

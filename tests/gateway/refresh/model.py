@@ -1,22 +1,34 @@
-"""The refresh protocol as a small model, which `explore` searches through completely.
+"""The refresh protocol as a small model, which `tests.gateway.refresh.explore` searches through completely.
 
 Some machines with a gateway each refresh one connection, whose provider accepts each refresh token once. A machine runs a
 worker, which claims, sends and commits, and a parent, which exchanges the token and records the reply in the machine's
 journal. Between any two steps a worker or a whole machine may be killed and started again, a worker may be paused, a request
-or its reply may be lost, and a lease may run out whose holder does not renew it. What a worker may do is decided by
+or its reply may be lost, and a lease may run out whose holder does not renew it. A standby of the database may take over
+that lacks the last commits; then workers write back what they have. What a worker may do is decided by
 `gateway.refresh.decision`, as in the gateway.
 
 Tokens are numbers: the provider replaces token `n` by `n + 1`. The row's version counts the same way.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from gateway.refresh.decision import Facts, Holder, LeaseState, Node, RefreshStep, next_step
+from gateway.refresh.decision import (
+    LEAST_S,
+    SILENT_S,
+    Facts,
+    Holder,
+    LeaseState,
+    Member,
+    Node,
+    RefreshStep,
+    next_step,
+    reconciled,
+)
 
 Decide = Callable[[Facts], RefreshStep]
+Reconciled = Callable[[float, Iterable[Member]], bool]
 
 
 class Process(StrEnum):
@@ -56,6 +68,15 @@ class Exchange(StrEnum):
     REFUSED = "refused"
 
 
+class Reconciling(StrEnum):
+    """How far a worker is after a failover of the database."""
+
+    TO_DO = "to_do"
+    WRITTEN_BACK = "written_back"
+    """Its tokens are in the database again; what it had claimed may not be."""
+    DONE = "done"
+
+
 class Row(NamedTuple):
     """The connection in the database."""
 
@@ -85,10 +106,20 @@ class Machine(NamedTuple):
     exchanged: int = 0
     journal: frozenset[int] = frozenset()
     """Tokens whose reply is recorded."""
+    memory: int = 0
+    """The token that the worker has used last."""
+    reconciling: Reconciling = Reconciling.DONE
+    given_up: bool = False
+    """The others have gone on without it after a failover."""
 
 
 class State(NamedTuple):
-    """Everything. `alive`: the provider still honours the grant. `kills`, `pauses`, `cuts`: how many are left."""
+    """Everything. `alive`: the provider still honours the grant. `kills`, `pauses`, `cuts`, `failovers`: how many are left.
+
+    `copy`: what the standby has of the row, where it lags behind. `settled`: whether refresh tokens in the database may be
+    sent again; None if it never failed over. `blind`: a token that was claimed although a gateway had its
+    successor which was silent for too long after a failover.
+    """
 
     row: Row
     machines: tuple[Machine, ...]
@@ -98,6 +129,10 @@ class State(NamedTuple):
     kills: int
     pauses: int
     cuts: int
+    failovers: int = 0
+    copy: Row | None = None
+    settled: bool | None = None
+    blind: int | None = None
 
 
 class Sent(NamedTuple):
@@ -106,25 +141,42 @@ class Sent(NamedTuple):
     saved: bool
 
 
-class Finding(NamedTuple):
-    """What is wrong, and the steps that lead there."""
-
-    what: str
-    trace: tuple[str, ...]
-
-
 SPENT: Final = "a spent token was sent although the reply that replaced it was saved"
 SILENT: Final = "the token in the row is spent, and the connection does not say so"
 UNUSED: Final = "the reply is in a journal, and no gateway uses it"
 
 
+UNDER_WAY: Final = frozenset({Phase.CLAIMED, Phase.WAITING, Phase.RECEIVED})
+
+
+class Restores(StrEnum):
+    """Which claims a worker puts back after a failover."""
+
+    ALL = "all"
+    UNDER_WAY = "under_way"
+    """Its own, and not those of which its machine's journal has a record."""
+    NOTHING = "nothing"
+
+
 class Model:
-    """`rotates`: the gateways know that the provider replaces the token. `last`: no token above it is wanted."""
+    """`rotates`: the gateways know that the provider replaces the token. `last`: no token above it is wanted.
+
+    `reconciled`: when tokens may be sent again after a failover. `restores`: which claims workers put back then.
+    """
 
     def __init__(
-        self, *, decide: Decide = next_step, rotates: bool = True, journal: bool = True, last: int = 1
+        self,
+        *,
+        decide: Decide = next_step,
+        rotates: bool = True,
+        journal: bool = True,
+        last: int = 1,
+        reconciled: Reconciled = reconciled,
+        restores: Restores = Restores.ALL,
     ) -> None:
         self._decide = decide
+        self._reconciled = reconciled
+        self._restores = restores
         self._rotates = rotates
         self._journal = journal
         self._last = last
@@ -134,13 +186,16 @@ class Model:
         for number in range(len(state.machines)):
             yield from self._worker(state, number)
             yield from self._parent(state, number)
+            yield from self._after_failover(state, number)
         yield from self._time(state)
+        if state.settled is False and self._reconciled(LEAST_S, members(state)):
+            yield "tokens may be sent again", state._replace(settled=True), None
 
     def faults(self, state: State) -> Iterator[tuple[str, State, Sent | None]]:
         """What may go wrong, and what follows a fault whenever it likes: a start, or the end of a pause."""
         for number, machine in enumerate(state.machines):
             if machine.phase is Phase.DOWN:
-                yield f"{number} starts", _with(state, number, machine._replace(phase=Phase.IDLE)), None
+                yield f"{number} starts", _with(state, number, _started(state, machine)), None
                 continue
             if machine.paused:
                 yield f"{number} resumes", _with(state, number, machine._replace(paused=False)), None
@@ -149,12 +204,58 @@ class Model:
                 yield f"{number} is paused", paused._replace(pauses=state.pauses - 1), None
             if state.kills and machine.phase is not Phase.IDLE:
                 dead = _killed(state, number)._replace(kills=state.kills - 1)
-                yield f"worker of {number} is killed", _with(dead, number, _new(dead.machines[number])), None
-                gone = _new(dead.machines[number])._replace(phase=Phase.DOWN, exchange=Exchange.NONE, exchanged=0)
+                fresh = _started(dead, _new(dead.machines[number])._replace(memory=0))
+                yield f"worker of {number} is killed", _with(dead, number, fresh), None
+                gone = fresh._replace(phase=Phase.DOWN, exchange=Exchange.NONE, exchanged=0)
                 yield f"{number} is killed", _with(dead, number, gone), None
             if state.cuts and machine.exchange in (Exchange.SENT, Exchange.ANSWERED):
                 cut = state._replace(cuts=state.cuts - 1)
                 yield f"{number} gets no reply", self._failed(cut, number), None
+        if state.failovers and state.copy is None:
+            yield "the standby falls behind", state._replace(copy=state.row), None
+        elif state.failovers:
+            yield "the standby takes over", _failed_over(state), None
+
+    def _after_failover(self, state: State, number: int) -> Iterator[tuple[str, State, Sent | None]]:
+        machine, row = state.machines[number], state.row
+        at_work = machine.phase is not Phase.DOWN and not machine.paused
+        asks = machine.exchange in (Exchange.SENT, Exchange.ANSWERED)  # which is over in less time
+        if state.settled is False and not (at_work or asks or machine.given_up):
+            yield f"{number} is silent for too long", _with(state, number, machine._replace(given_up=True)), None
+        if not at_work or machine.reconciling is Reconciling.DONE:
+            return
+        if machine.reconciling is Reconciling.TO_DO:
+            newest = max(machine.memory, machine.token)
+            written = _with(state, number, machine._replace(reconciling=Reconciling.WRITTEN_BACK))
+            if newest > row.token:
+                written = written._replace(row=Row(token=newest))
+            yield f"{number} writes back its tokens", written, None
+            return
+        early = machine.phase not in UNDER_WAY and _newest_record(machine) > row.token
+        if early and any(_may_write_back(one) for one in state.machines):
+            return  # one of them may have the token that this record belongs to
+        restored = state._replace(row=self._restored(state, number))
+        if machine.given_up and machine.phase is Phase.CLAIMED:
+            restored = _idle(restored, number)
+        gone_on = machine.given_up and row.machine not in (None, number)
+        done = restored.machines[number]._replace(reconciling=Reconciling.DONE, given_up=gone_on)
+        yield f"{number} restores what it has claimed", _with(restored, number, done), None
+
+    def _restored(self, state: State, number: int) -> Row:
+        """The row with the claim of the attempt under way, or of one whose reply is recorded or on its way."""
+        machine, row = state.machines[number], state.row
+        if self._restores is Restores.NOTHING or (machine.given_up and row.machine is not None):
+            return row
+        if machine.phase in UNDER_WAY:
+            if machine.token != row.token:
+                return row  # it writes its token back itself
+            return Row(row.token, True, number, Process.CURRENT, LeaseState.HELD)
+        on_its_way = machine.exchange in (Exchange.SENT, Exchange.ANSWERED) and machine.exchanged == row.token
+        recorded = row.token in machine.journal
+        known = self._restores is Restores.ALL and self._journal and (on_its_way or recorded)
+        if known and not row.lost and row.machine != number:
+            return Row(row.token, True, number, Process.EARLIER, LeaseState.RUN_OUT)
+        return row
 
     def _worker(self, state: State, number: int) -> Iterator[tuple[str, State, Sent | None]]:
         machine, row = state.machines[number], state.row
@@ -176,7 +277,9 @@ class Model:
                 yield self._claim(state, number)
             case Phase.CLAIMED:
                 recorded = machine.open_before and machine.token in machine.journal
-                if recorded:
+                if machine.given_up:
+                    yield f"{number} lets go of a lease that is over", _idle(state, number), None
+                elif recorded:
                     yield (
                         f"{number} finds the reply",
                         _with(state, number, machine._replace(phase=Phase.RECEIVED)),
@@ -195,7 +298,7 @@ class Model:
         """What the worker of a machine knows of the row, itself between two attempts."""
         row, machine = state.row, state.machines[number]
         return Facts(
-            node=Node.READY,
+            node=Node.RECONCILING if _reconciles(state, machine) else Node.READY,
             intent=row.intent,
             lease=row.lease,
             holder=self._holder(row, number),
@@ -237,6 +340,8 @@ class Model:
             reported = _idle(state, number)
             return f"{number} reports the token as lost", reported._replace(row=row._replace(lost=True)), None
         held = row._replace(machine=number, process=Process.CURRENT, lease=LeaseState.HELD)
+        if not saved(state, row.token) and saved(state, row.token, living=False):
+            state = state._replace(blind=row.token)
         claimed = machine._replace(
             phase=Phase.CLAIMED, token=row.token, open_before=row.intent, seen=Row(), step=RefreshStep.WAIT
         )
@@ -245,14 +350,16 @@ class Model:
     def _commit(self, state: State, number: int) -> Iterator[tuple[str, State, Sent | None]]:
         """Fenced by version and owner. A process that lost the lease claims it again, unless the row has a newer token."""
         machine, row = state.machines[number], state.row
-        if row.token != machine.token:
+        if row.token < machine.token:
+            yield f"{number} writes back its token", state._replace(row=Row(token=machine.token)), None
+        elif row.token > machine.token:
             yield f"{number} finds a newer token", _with(state, number, machine._replace(phase=Phase.COMMITTED)), None
         elif _holds(state, number):
             done = Row(token=row.token + 1)
-            committed = machine._replace(phase=Phase.COMMITTED)
+            committed = machine._replace(phase=Phase.COMMITTED, memory=row.token + 1)
             yield f"{number} commits", _with(state._replace(row=done), number, committed), None
-        elif row.lease is not LeaseState.HELD:
-            held = row._replace(machine=number, process=Process.CURRENT, lease=LeaseState.HELD)
+        elif row.lease is not LeaseState.HELD and machine.reconciling is not Reconciling.TO_DO:
+            held = Row(row.token, True, number, Process.CURRENT, LeaseState.HELD, row.lost)
             yield f"{number} claims to commit", state._replace(row=held), None
 
     def _parent(self, state: State, number: int) -> Iterator[tuple[str, State, Sent | None]]:
@@ -265,7 +372,11 @@ class Model:
                     yield f"provider replaces token {token}", answered._replace(current=token + 1), None
                 else:
                     refused = _with(state, number, machine._replace(exchange=Exchange.REFUSED))
-                    spent = Sent(saved(state, token)) if token < state.current and state.alive else None
+                    spent = (
+                        Sent(saved(state, token) and token != state.blind)
+                        if token < state.current and state.alive
+                        else None
+                    )
                     yield f"provider refuses token {token}", refused._replace(alive=False), spent
             case Exchange.ANSWERED:
                 over = machine._replace(exchange=Exchange.NONE, exchanged=0)
@@ -324,71 +435,41 @@ class Model:
         return None
 
 
-def saved(state: State, token: int) -> bool:
-    """Whether the reply that replaced `token` exists anywhere: in a journal, in memory, on its way or in the database."""
+def saved(state: State, token: int, *, living: bool = True) -> bool:
+    """Whether the reply that replaced `token` exists anywhere: in a journal, in memory, on its way or in the database.
+
+    `living`: what a machine has that was silent for too long after a failover does not count.
+    """
     return state.row.token > token or any(
         token in machine.journal
+        or machine.memory > token
         or (machine.phase is Phase.RECEIVED and machine.token == token)
         or (machine.exchange is Exchange.ANSWERED and machine.exchanged == token)
         for machine in state.machines
+        if not (living and machine.given_up)
     )
 
 
-def explore(
-    model: Model, *, machines: int = 3, kills: int = 2, pauses: int = 1, cuts: int = 1
-) -> tuple[int, list[Finding]]:
-    """How many states there are, and the first finding of each kind. Machines are alike: their order does not count."""
-    first = State(Row(), (Machine(),) * machines, 0, True, kills, pauses, cuts)
-    came_by: dict[State, tuple[State, str] | None] = {canonical(first): None}
-    found: dict[str, Finding] = {}
-    waiting = deque([first])
-
-    def note(what: str, state: State, last: str = "") -> None:
-        if what not in found:
-            found[what] = Finding(what, (*_trace(came_by, canonical(state)), *([last] if last else [])))
-
-    while waiting:
-        state = waiting.popleft()
-        steps = list(model.steps(state))
-        if not steps and (wrong := model.verdict(state)) is not None:
-            note(wrong, state)
-        for name, after, sent in (*steps, *model.faults(state)):
-            if sent is not None and sent.saved:
-                note(SPENT, state, name)
-            known = canonical(after)
-            if known not in came_by:
-                came_by[known] = canonical(state), name
-                waiting.append(after)
-    return len(came_by), list(found.values())
+def _may_write_back(machine: Machine) -> bool:
+    to_do = machine.reconciling is Reconciling.TO_DO and machine.phase is not Phase.DOWN
+    return to_do and not machine.given_up
 
 
-def canonical(state: State) -> State:
-    """The same state with its machines in one order."""
-    keys = [
-        (_numbers.setdefault(machine, len(_numbers)), state.row.machine == number, number)
-        for number, machine in enumerate(state.machines)
+def _newest_record(machine: Machine) -> int:
+    """The newest token whose reply is recorded or on its way; -1 without any."""
+    on_its_way = machine.exchange in (Exchange.SENT, Exchange.ANSWERED)
+    return max(*machine.journal, machine.exchanged if on_its_way else -1, -1, -1)
+
+
+def members(state: State) -> list[Member]:
+    """The gateways as the others see them in the database after a failover."""
+    return [
+        Member(
+            confirmed=one.reconciling is Reconciling.DONE and one.phase is not Phase.DOWN,
+            silent_s=SILENT_S if one.given_up else 0.0,
+        )
+        for one in state.machines
     ]
-    order = [number for _, _, number in sorted(keys)]
-    if order == list(range(len(order))):
-        return state
-    place = {old: new for new, old in enumerate(order)}
-
-    def moved(row: Row) -> Row:
-        return row if row.machine is None else row._replace(machine=place[row.machine])
-
-    machines = (state.machines[number] for number in order)
-    return state._replace(row=moved(state.row), machines=tuple(one._replace(seen=moved(one.seen)) for one in machines))
-
-
-_numbers: dict[Machine, int] = {}
-
-
-def _trace(came_by: dict[State, tuple[State, str] | None], state: State) -> tuple[str, ...]:
-    names = []
-    while (step := came_by[state]) is not None:
-        state, name = step
-        names.append(name)
-    return tuple(reversed(names))
 
 
 def _with(state: State, number: int, machine: Machine) -> State:
@@ -402,21 +483,51 @@ def _hung_up(state: State, number: int) -> State:
 
 def _idle(state: State, number: int) -> State:
     """The worker's attempt is over."""
-    row = state.row
-    if row.machine == number and row.process is Process.CURRENT:
-        state = state._replace(row=row._replace(process=Process.EARLIER))
-    return _with(state, number, _new(state.machines[number]))
+
+    def over(row: Row) -> Row:
+        ours = row.machine == number and row.process is Process.CURRENT
+        return row._replace(process=Process.EARLIER) if ours else row
+
+    return _with(_in_rows(state, over), number, _new(state.machines[number]))
 
 
 def _new(machine: Machine) -> Machine:
     """With a worker that has begun nothing."""
-    return Machine(exchange=machine.exchange, exchanged=machine.exchanged, journal=machine.journal)
+    return machine._replace(
+        phase=Phase.IDLE, token=0, open_before=False, step=RefreshStep.WAIT, seen=Row(), paused=False
+    )
+
+
+def _started(state: State, machine: Machine) -> Machine:
+    """With a new worker, which looks for what its machine has recorded if the database ever failed over."""
+    reconciling = Reconciling.DONE if state.settled is None else Reconciling.TO_DO
+    return machine._replace(phase=Phase.IDLE, reconciling=reconciling)
 
 
 def _killed(state: State, number: int) -> State:
-    if state.row.machine == number:
-        return state._replace(row=state.row._replace(process=Process.KILLED))
-    return state
+    return _in_rows(state, lambda row: row._replace(process=Process.KILLED) if row.machine == number else row)
+
+
+def _in_rows(state: State, change: Callable[[Row], Row]) -> State:
+    """What becomes of a process is the same whichever row names it."""
+    return state._replace(row=change(state.row), copy=None if state.copy is None else change(state.copy))
+
+
+def _failed_over(state: State) -> State:
+    """The row is as the standby has it, and no claim succeeds that was decided before."""
+    assert state.copy is not None
+    state = state._replace(failovers=state.failovers - 1, settled=False)
+    for number, machine in enumerate(state.machines):
+        if machine.phase is Phase.DECIDED and machine.step is not RefreshStep.REPORT_LOST:
+            state = _with(_idle(state, number), number, _new(machine)._replace(paused=machine.paused))
+        to_do = state.machines[number]._replace(reconciling=Reconciling.TO_DO, given_up=False)
+        state = _with(state, number, to_do)
+    assert state.copy is not None
+    return state._replace(row=state.copy, copy=None)
+
+
+def _reconciles(state: State, machine: Machine) -> bool:
+    return state.settled is False or machine.reconciling is not Reconciling.DONE
 
 
 def _free(row: Row) -> Row:

@@ -16,6 +16,7 @@ from gateway.journal import Entry, ProcessMarker
 from gateway.records.connection import Connection, ConnectionRef, Lease
 from gateway.records.provider_call import ProviderCall, Reply
 from gateway.refresh.decision import Holder
+from gateway.refresh.save_tokens import token_digest
 from gateway.refresh.token_exchange import ExchangeLost, InProcess
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.journal import JournalFile, left
@@ -54,7 +55,7 @@ async def row_of(running: RunningGateway) -> Connection:
 async def left_open(running: RunningGateway) -> Connection:
     """As a gateway leaves it that was killed amid the call; the row."""
     row = await row_of(running)
-    digest = running.runtime.refresher._protocol._digest(row)
+    digest = token_digest(running.runtime.store, row)
     claim = running.runtime.store.refreshes.lease_refresh
     assert await claim(REF, owner="killed", ttl=timedelta(0), seen=row, intent=digest)
     return await row_of(running)

@@ -4,7 +4,24 @@ from itertools import product
 
 import pytest
 
-from gateway.refresh.decision import TABLE, Facts, Holder, LeaseState, Node, RefreshStep, matches, next_step, possible
+from gateway.refresh.decision import (
+    LEAST_S,
+    MOST_S,
+    SILENT_S,
+    TABLE,
+    Facts,
+    Holder,
+    LeaseState,
+    Member,
+    Node,
+    RefreshStep,
+    matches,
+    next_step,
+    possible,
+    reconciled,
+)
+from gateway.refresh.protocol import FENCE
+from gateway.refresh.save_tokens import LEASE, TOKEN_CALL_S
 
 BOTH = (False, True)
 ALL = [Facts(*values) for values in product(Node, BOTH, LeaseState, Holder, BOTH, BOTH, BOTH)]
@@ -59,3 +76,25 @@ def test_without_an_intent_a_free_lease_is_claimed_at_once() -> None:
     for facts in POSSIBLE:
         if facts.node is Node.READY and not facts.intent and facts.lease is not LeaseState.HELD:
             assert next_step(facts) is RefreshStep.CLAIM
+
+
+@pytest.mark.parametrize(
+    ("since_s", "members", "may_claim"),
+    [
+        (LEAST_S - 1, [Member(True, 0)], False),
+        (LEAST_S, [], True),
+        (LEAST_S, [Member(True, 0)], True),
+        (LEAST_S, [Member(True, 0), Member(False, 0)], False),
+        (SILENT_S, [Member(True, 0), Member(False, SILENT_S)], True),
+        (MOST_S - 1, [Member(False, 0)], False),
+        (MOST_S, [Member(False, 0)], True),
+    ],
+)
+def test_after_a_failover_all_that_live_are_waited_for(since_s: float, members: list[Member], may_claim: bool) -> None:
+    assert reconciled(since_s, members) is may_claim
+
+
+def test_who_is_taken_for_dead_after_a_failover_has_no_lease_and_no_exchange_under_way_any_more() -> None:
+    assert TOKEN_CALL_S < SILENT_S
+    assert LEASE.total_seconds() <= SILENT_S
+    assert (LEASE + FENCE).total_seconds() <= MOST_S

@@ -1,11 +1,12 @@
 """Every order of steps, crashes and delays of the refresh protocol, by the transition table that the gateway uses."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 
-from gateway.refresh.decision import Facts, Holder, LeaseState, RefreshStep, next_step
-from tests.gateway.refresh.model import SILENT, SPENT, UNUSED, Finding, Model, explore
+from gateway.refresh.decision import Facts, Holder, LeaseState, Member, Node, RefreshStep, next_step
+from tests.gateway.refresh.explore import Finding, explore
+from tests.gateway.refresh.model import SILENT, SPENT, UNUSED, Model, Restores
 
 TWO_GATEWAYS = {"machines": 2, "kills": 3, "pauses": 1, "cuts": 2}
 THREE_GATEWAYS = {"machines": 3, "kills": 2, "pauses": 1, "cuts": 1}
@@ -32,6 +33,52 @@ def test_no_loss_is_silent_where_nobody_knows_that_the_provider_replaces_tokens(
 def test_no_loss_is_silent_without_a_journal() -> None:
     _, findings = explore(Model(journal=False), machines=2, kills=2, pauses=1, cuts=1)
     assert SILENT not in {finding.what for finding in findings}
+
+
+# ── A standby takes over that lacks the last commits. What a living gateway has is not lost: a token, a reply in its journal, or
+# an exchange under way. A gateway lives unless it was silent for too long, which only one can be that was killed or paused.
+
+
+@pytest.mark.parametrize(
+    ("model", "size"),
+    [
+        (Model(), {"machines": 2, "kills": 1, "pauses": 1, "cuts": 0, "failovers": 1}),
+        (Model(), {"machines": 2, "kills": 1, "pauses": 0, "cuts": 1, "failovers": 1}),
+        (Model(), {"machines": 2, "kills": 1, "pauses": 0, "cuts": 0, "failovers": 2}),
+        (Model(), {"machines": 3, "kills": 1, "pauses": 0, "cuts": 0, "failovers": 1}),
+        (Model(last=2), {"machines": 2, "kills": 1, "pauses": 0, "cuts": 0, "failovers": 1}),
+    ],
+    ids=["paused", "without a reply", "twice", "three gateways", "second refresh"],
+)
+def test_no_spent_token_is_sent_after_a_failover_while_a_living_gateway_has_its_successor(
+    model: Model, size: dict[str, int]
+) -> None:
+    states, findings = explore(model, **size)
+    assert not findings, listed(findings)
+    assert states > 10_000
+
+
+def after_a_time(_since_s: float, _members: Iterable[Member]) -> bool:
+    return True
+
+
+def while_others_reconcile(facts: Facts) -> RefreshStep:
+    return next_step(facts._replace(node=Node.READY))
+
+
+@pytest.mark.parametrize(
+    ("model", "kills"),
+    [
+        (Model(reconciled=after_a_time), 0),
+        (Model(decide=while_others_reconcile), 0),
+        (Model(restores=Restores.NOTHING), 0),
+        (Model(restores=Restores.UNDER_WAY), 1),
+    ],
+    ids=["confirmations not waited for", "claimed meanwhile", "claims not restored", "journal not read"],
+)
+def test_a_wrong_rule_after_a_failover_is_found(model: Model, kills: int) -> None:
+    _, findings = explore(model, machines=2, kills=kills, pauses=0, cuts=0, failovers=1)
+    assert SPENT in {finding.what for finding in findings}
 
 
 def no_fence(facts: Facts, step: RefreshStep) -> RefreshStep:

@@ -109,12 +109,13 @@ async def assert_stored(running: RunningGateway, tracker: Tracker, row: Connecti
 
 
 @pytest.mark.parametrize("value", ODD, ids=lambda value: value[:30])
+@pytest.mark.asyncio(loop_scope="module")
 async def test_an_odd_value_in_any_field_does_not_cost_a_rotated_pair(
-    running: RunningGateway, tracker: Tracker, value: str
+    shared: RunningGateway, shared_tracker: Tracker, value: str
 ) -> None:
     for number, name in enumerate(FIELDS):
-        row = await refreshed(running, tracker, number, f'"{name}":{value}')
-        await assert_stored(running, tracker, row, number)
+        row = await refreshed(shared, shared_tracker, number, f'"{name}":{value}')
+        await assert_stored(shared, shared_tracker, row, number)
 
 
 async def test_bytes_that_are_no_utf_8_do_not_cost_a_rotated_pair(running: RunningGateway, tracker: Tracker) -> None:
@@ -147,17 +148,18 @@ async def test_a_rotated_pair_is_stored_whatever_stands_beside_it(
 
 
 @pytest.mark.parametrize("value", ODD, ids=lambda value: value[:30])
+@pytest.mark.asyncio(loop_scope="module")
 async def test_an_odd_value_does_not_cost_the_grant_of_a_code(
-    running: RunningGateway, tracker: Tracker, value: str
+    shared: RunningGateway, shared_tracker: Tracker, value: str
 ) -> None:
     """A code's answer is read as a refresh's is, one field at a time above; what differs is what becomes of its fields."""
     for number, names in enumerate(GROUPS if len(value) < LONG else [[name] for name in FIELDS]):
         tokens = f'"access_token":"new-{number}","refresh_token":"fresh-{number}"'
-        tracker.grant()
-        tracker.grants[-1].access_tokens = {f"new-{number}"}
+        shared_tracker.grant()
+        shared_tracker.grants[-1].access_tokens = {f"new-{number}"}
         fields = ",".join(f'"{name}":{value}' for name in names)
-        tracker.answer = web.Response(body=f"{{{fields},{tokens}}}".encode(), content_type="application/json")
-        status, html = await arrive(running, await running.session_token())
+        shared_tracker.answer = web.Response(body=f"{{{fields},{tokens}}}".encode(), content_type="application/json")
+        status, html = await arrive(shared, await shared.session_token())
         assert status == 200, (names, html[-600:])
 
 

@@ -15,7 +15,7 @@ from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.states import State
 from gateway.refresh.protocol import RefreshProtocol
 from gateway.refresh.recovery import recover, unfinished
-from gateway.refresh.save_tokens import BEAT_S, LEASE, TOKEN_CALL_S
+from gateway.refresh.save_tokens import BEAT_S, LEASE, TOKEN_CALL_S, token_digest
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.journal import left
 from tests.fakes.patience import PATIENCE_S
@@ -73,9 +73,8 @@ async def status_of(running: RunningGateway) -> int:
 async def left_open(running: RunningGateway) -> None:
     """As a process leaves it that was killed between intent and commit."""
     row = await row_of(running)
-    protocol = running.runtime.refresher._protocol
     leased = await running.runtime.store.refreshes.lease_refresh(
-        REF, owner="killed", ttl=LEASE, seen=row, intent=protocol._digest(row)
+        REF, owner="killed", ttl=LEASE, seen=row, intent=token_digest(running.runtime.store, row)
     )
     assert leased
 

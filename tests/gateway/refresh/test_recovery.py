@@ -22,7 +22,7 @@ from gateway.records.provider_call import ProviderCall, Reply
 from gateway.records.states import State
 from gateway.refresh.protocol import FENCE
 from gateway.refresh.recovery import unfinished
-from gateway.refresh.save_tokens import LEASE, Pair, rescue
+from gateway.refresh.save_tokens import LEASE, Pair, rescue, token_digest
 from gateway.refresh.token_exchange import ExchangeLost, InProcess
 from gateway.store import Store, open_store
 from gateway.vault import Keyring
@@ -106,7 +106,7 @@ async def killed(
     store = await open_store(database, Keyring([base64.b64decode(ENCRYPTION_KEY)]), environments={"dev"})
     row = await store.connections.get(REF)
     assert row is not None
-    owner, digest = await store.holders.new_owner(), first.runtime.refresher._protocol._digest(row)
+    owner, digest = await store.holders.new_owner(), token_digest(store, row)
     assert await store.refreshes.lease_refresh(REF, owner=owner, ttl=LEASE, seen=row, intent=digest)
     await store.journal.prepare("dev")
     await first.stop()
@@ -275,4 +275,23 @@ async def test_while_a_machine_does_not_know_what_came_of_its_call_another_does_
     assert (await called(machine))[0] == 200
     assert (await called(other))[0] == 200
     assert tracker.calls["refresh_token"] == 1
+    assert not tracker.grants[0].revoked
+
+
+async def test_a_reply_in_the_journal_is_used_though_a_failover_lost_the_intent(
+    killed: Killed, start: Start, tracker: Tracker, database: str
+) -> None:
+    """The standby that took over lacks the claim, so that its row looks as if the token was never sent."""
+    await killed.recorded(killed.rotated(tracker))
+    killed.dies()
+    db = await asyncpg.connect(database)
+    lost = "lease_owner = NULL, lease_until = NULL, intent_digest = NULL, intent_at = NULL"
+    await db.execute(f"UPDATE connections SET {lost}")
+    await db.execute("INSERT INTO timelines VALUES ('00000000', now() - interval '1 day')")
+    await db.execute("UPDATE timelines SET since = now() - interval '1 hour' WHERE timeline <> '00000000'")
+    await db.close()
+    back = await start("a")
+    row = await settled(back, tracker)
+    assert (row.version, row.state, tracker.calls["refresh_token"]) == (2, State.ACTIVE, 0)
+    assert (await called(back))[0] == 200
     assert not tracker.grants[0].revoked

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from gateway.mcp import mcp_endpoint
 from gateway.mcp import mcp_messages as mcp
+from gateway.mcp import tool_run
 from gateway.records.proxied_call import ExchangeRecord
 from tests.fakes.agents import Agents, agents
 from tests.fakes.patience import PATIENCE_S
@@ -195,8 +195,8 @@ async def spoken(door: Agents) -> Spoken:
         key = await door.running.json("POST", "/environment/api-keys", json=body, expect=200)
         made.append(key["data"]["secret"])
     one = Spoken(door, *made)
-    for name in (KEY, SCOPELESS):
-        await one.seen(whole(CALL, key=name))
+    await one.seen(whole(CALL))
+    await one.seen(whole(CALL, key=SCOPELESS))
     await one.seen(whole(CALL, path="/c/@CAPABILITY@/mcp", key=""))
     return one
 
@@ -223,7 +223,12 @@ async def test_every_message_is_answered_and_recorded_as_by_the_chain(fast: Spok
         found, expected = await fast.seen(data), await chain.seen(data)
         if found != expected:
             differing[name] = (found, expected)
-        assert agent_door.taken - agent_door.handed_back - before == (name in FAST), name
+        if name in CHAIN:
+            assert agent_door.taken - agent_door.handed_back == before, name
+            continue
+        async with asyncio.timeout(PATIENCE_S):
+            while agent_door.taken - agent_door.handed_back == before:  # the key is being read again, after a change
+                await fast.seen(data)
     assert differing == {}
 
 
@@ -315,7 +320,7 @@ async def test_what_fails_after_a_call_was_made_is_answered_once(fast: Spoken, m
     def broken(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(mcp_endpoint, "provider_result", broken)
+    monkeypatch.setattr(tool_run, "provider_result", broken)
     fast.door.provider.calls.clear()
     (found,) = await fast.answers(fast.filled(whole(CALL)))
     assert found.startswith(b"HTTP/1.1 500 ")
@@ -330,7 +335,8 @@ async def test_what_fails_before_a_call_is_answered_by_the_chain(fast: Spoken, m
 
     door = fast.door.running.fast_path.agent_door
     handed_back = door.handed_back
-    monkeypatch.setattr(mcp_endpoint, "of_rule", broken)
-    (found,) = await fast.answers(fast.filled(whole(CALL)))
-    assert found.startswith(b"HTTP/1.1 500 ")
-    assert door.handed_back == handed_back + 1
+    monkeypatch.setattr(tool_run, "of_rule", broken)
+    async with asyncio.timeout(PATIENCE_S):
+        while door.handed_back == handed_back:
+            (found,) = await fast.answers(fast.filled(whole(CALL)))
+            assert found.startswith(b"HTTP/1.1 500 ")

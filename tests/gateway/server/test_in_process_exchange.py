@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from gateway.egress.provider_exchange import ProviderAnswer
-from gateway.mcp.mcp_endpoint import MOST_ANSWER
+from gateway.mcp.provider_call import MOST_ANSWER
 from gateway.off_loop import INLINE_BYTES
 from gateway.proxy.attempts import Handed
 from gateway.records.proxied_call import ExchangeRecord
@@ -252,6 +252,7 @@ async def test_an_agent_that_leaves_as_the_chain_is_to_go_on_is_recorded(
                 door.running.fast_path,
                 message,
                 "the-agents",
+                tool=None,
                 limit_bytes=1 << 20,
                 room=nothing,
                 has_left=lambda: False,

@@ -1,13 +1,18 @@
 """What the lines say by their names is what the chain reads in the whole head."""
 
+from collections.abc import Mapping, Sequence
+
 import pytest
+from aiohttp import HttpVersion11
 from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from gateway.errors import GatewayError
-from gateway.http import headers, proxy_options
+from gateway.errors import GatewayError, InvalidRequest
+from gateway.http import headers, proxy_options, request_head
 from gateway.http.fields import Fields, plain
+from gateway.http.request_head import CHECKED, check_head
+from gateway.server import request_lines
 from gateway.server.request_lines import NAMES as REMEMBERED
 from gateway.server.request_lines import OPTION_BYTES, LineReader, RequestLines
 
@@ -117,6 +122,32 @@ def test_what_a_name_does_not_decide_is_for_the_chain(more: bytes) -> None:
     reader = LineReader()
     for _ in range(2):
         assert reader.read(block(USUAL) + b"\r\n" + more) is None
+
+
+CHECKED_VALUES = st.sampled_from(
+    ["gw.example", "a b", "chunked", "gzip", "Chunked", "3", "7", f"Bearer {KEY}", "crm", "c1", "100-continue", "no"]
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(list(CHECKED.values())), CHECKED_VALUES), max_size=6))
+def test_a_head_is_read_only_if_the_chain_admits_it(sent: list[tuple[str, str]]) -> None:
+    """Both ask `check_fields`; a line reader that no longer gave it a field would read what the chain refuses."""
+    if LineReader().read(block(sent)) is not None:
+        check_head("GET", "/proxy", HttpVersion11, CIMultiDictProxy(CIMultiDict(sent)))
+
+
+def test_both_ask_the_same_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused by one line in `check_fields`, a head is refused by both."""
+
+    def refuses(values: Mapping[str, Sequence[str]], *_: object) -> None:
+        assert values["authorization"] == [f"Bearer {KEY}"]
+        raise request_head.sent_twice("Host")
+
+    monkeypatch.setattr(request_head, "check_fields", refuses)
+    monkeypatch.setattr(request_lines, "check_fields", refuses)
+    assert LineReader().read(block(USUAL)) is None
+    with pytest.raises(InvalidRequest):
+        check_head("GET", "/proxy", HttpVersion11, CIMultiDictProxy(CIMultiDict(USUAL)))
 
 
 def test_white_space_around_a_value_is_none_of_it() -> None:

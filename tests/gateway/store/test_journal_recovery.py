@@ -84,6 +84,21 @@ async def test_a_file_of_a_dead_process_is_swept_once_its_replies_are_of_no_use(
     assert list(folder(path).glob("*.journal")) == []
 
 
+async def test_nothing_is_swept_by_a_row_whose_intent_a_failover_may_have_lost(opener: Opener, path: Path) -> None:
+    here = await opener()
+    (await recorded(here, await held(here))).die()
+
+    async def not_known() -> bool:
+        return False
+
+    await here.journal.sweep(here.connections.get, nobody, (), not_known)
+    assert len(list(folder(path).glob("*.journal"))) == 1
+    here.failover.begin()
+    assert not await here.failover.unchanged()
+    await here.failover.confirm()
+    assert not await here.failover.unchanged(), "others may still be at it"
+
+
 async def test_what_a_dead_worker_left_in_a_living_parents_file_is_released_when_it_is_of_no_use(
     opener: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -169,3 +169,34 @@ async def test_a_signed_call_is_signed_when_it_verifies_too(far: Far, start: Any
     token = {"type": "TBA", "token_id": "i", "token_secret": "s"}
     await imported(gateway, credentials=token, connection_config={"accountId": "acme"})
     assert far.paths() == ["/api/me"]
+
+
+async def test_where_a_wrong_key_gets_a_200_the_answer_decides(far: Far, start: Any) -> None:
+    async def me(request: web.Request) -> web.Response:
+        if request.headers.get("X-Api-Key") != "right-key":
+            return web.json_response({"ok": False, "error": "invalid_auth"})
+        return web.json_response({"ok": True, "team": {"id": "T1"}})
+
+    far.on("/api/me", me)
+    proof = {"endpoints": ["/me"], "expect": {"ok": True, "team.id": "*", "error": "-"}}
+    gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": proof})
+    answer = (await imported(gateway, credentials=WRONG, expect=400))["error"]
+    assert answer["code"] == "connection_test_failed"
+    assert "does not take this credential, it answered 200: invalid_auth. Nothing" in answer["message"]
+    assert await connections(gateway) == []
+    await imported(gateway, credentials=KEY)
+    assert len(await connections(gateway)) == 1
+
+
+async def test_the_account_may_be_asked_for_by_post(far: Far, start: Any) -> None:
+    async def graph(request: web.Request) -> web.Response:
+        assert await request.json() == {"query": "{ me { id name } }"}
+        assert request.headers["X-Api-Key"] == "right-key"
+        return web.json_response({"data": {"me": {"id": 7, "name": "Ada"}}})
+
+    far.on("/api/graph", graph)
+    account = {"endpoint": "/graph", "method": "POST", "data": {"query": "{ me { id name } }"}}
+    account |= {"id": "data.me.id", "label": ["data.me.name"]}
+    gateway = await start(auth_mode="API_KEY", proxy=HEADERS, account=account)
+    await imported(gateway, credentials=KEY)
+    assert (await connections(gateway))[0]["account"] == {"id": "7", "label": "Ada"}

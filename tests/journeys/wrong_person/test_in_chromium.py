@@ -1,18 +1,29 @@
 """Alice's link in Bob's Chromium: frames, windows, pages of other sites, no JavaScript, and the Back button."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from tests.fakes.patience import PATIENCE_S
 from tests.journeys.connect_page.browser import launched
-from tests.journeys.wrong_person.world import World
+from tests.journeys.wrong_person.world import World, world_at
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module", params=[True, False], ids=["bound", "unbound"])
+async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    """That of the other tests, on the browser's loop."""
+    async with world_at(tmp_path, bound=request.param) as one:
+        yield one
+
+
+@pytest_asyncio.fixture(loop_scope="module")
 async def evil() -> AsyncIterator[str]:
     """The address of another site, whose pages tests fill."""
 
@@ -27,8 +38,9 @@ async def evil() -> AsyncIterator[str]:
     await server.close()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def chromium() -> AsyncIterator[Any]:
+    """One for all tests: each opens a profile of its own in it."""
     async with launched() as browser:
         yield browser
 

@@ -34,6 +34,16 @@ INSTALLED = {
 INSTALLATION_URL = "https://api.far.test/app/installations/${connectionConfig.installation_id}/access_tokens"
 
 ENTRIES: Mapping[str, dict[str, Any]] = {
+    "API_KEY, 200 to a wrong key": {
+        **BASE,
+        "auth_mode": "API_KEY",
+        "credentials": {"apiKey": {"description": "A key", "secret": True}},
+        "proxy": {
+            **BASE["proxy"],  # type: ignore[dict-item]
+            "headers": {"x-key": "${apiKey}"},
+            "verification": {"endpoints": ["/me"], "expect": {"success": True, "user.id": "*", "errors": "-"}},
+        },
+    },
     "OAUTH2, plain": OAUTH,
     "OAUTH2, bent": {
         **OAUTH,

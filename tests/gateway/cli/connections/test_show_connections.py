@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 from aiohttp import web
 from click.testing import CliRunner, Result
 
 from gateway.cli import main
+from gateway.records.connection import RefusedScopes
+from gateway.store import ListFilter
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 from tests.gateway.cli.examined import Examined
@@ -83,3 +86,19 @@ async def test_a_name_gives_no_orders_to_the_terminal_and_adds_no_row(
         assert printed.replace("\n", "").isprintable(), words
         assert not any(line.startswith("c2") for line in printed.splitlines())
     assert "Eve" in (await connections(examined, "list")).stdout
+
+
+async def test_those_that_lack_scopes_are_listed(running: RunningGateway, tracker: Tracker, examined: Examined) -> None:
+    for name in ("c1", "c2", "c3", "well"):
+        await running.imported(tracker.grant(), name)
+    store = running.runtime.store
+    for row in await store.connections.list("dev", ListFilter()):
+        if row.ref.connection_id != "well":
+            await store.rejections.note_scopes(row, RefusedScopes(("admin",), datetime.now(UTC), "/x"))
+    found = json.loads((await connections(examined, "list", "--missing-scopes", "--json")).stdout)
+    assert [one["connection_id"] for one in found["connections"]] == ["c3", "c2", "c1"]
+    some = await connections(examined, "list", "--missing-scopes", "--limit", "2")
+    assert ("c1" in some.stdout, "--cursor" in some.stderr) == (False, True)
+    cursor = some.stderr.split()[-1]
+    last = await connections(examined, "list", "--missing-scopes", "--cursor", cursor)
+    assert ("c1" in last.stdout, "c2" in last.stdout, last.stderr) == (True, False, "")

@@ -81,6 +81,18 @@ async def test_a_proxied_call_becomes_an_operation_with_its_trace(store: Store) 
     ]
 
 
+async def test_a_call_of_an_agent_is_found_by_its_tool(store: Store, small_segments: None) -> None:
+    plain = ("dev", "jira", "u1", "GET", "api.example.com", "/x", 200, 12.5, 0, 7)
+    calls = [
+        ExchangeRecord(START + timedelta(seconds=n), f"r{n}", *plain, tool=tool)
+        for n, tool in enumerate((None, "get_issue", "get_issues", 'a "b"', "get_issue"))
+    ]
+    await store.call_log.add_many([*calls, operation(9, detail={"message": "get_issue"}, kind="refresh")])
+    assert [one.request_id for one in await found(store, tool="get_issue")] == ["r4", "r1"]
+    assert [one.detail for one in await found(store, tool='a "b"')] == [{"tool": 'a "b"'}]
+    assert await found(store, tool="get") == []
+
+
 CASES: list[dict[str, Any]] = [
     {},
     {"since": START + timedelta(seconds=40)},

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.access.invalid_keys import client_network
+from gateway.access.client_window import client_network
 
 
 @pytest.mark.parametrize(

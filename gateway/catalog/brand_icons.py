@@ -1,0 +1,63 @@
+"""Brand icons of providers: one packed file beside the entries, read when a page shows one.
+
+`_brand_icons.tsv` has a line an icon, with tabs between its fields: names of entries, colour, path of a drawing of 24 by 24.
+`python -m tools.brand_icons` makes it of CC0 icons. Each brand belongs to its owner (NOTICE).
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from gateway import resources
+
+FILE: Final = "_brand_icons.tsv"
+OWN_FOLDER: Final = "logos"
+OWN_KINDS: Final = {".svg": "image/svg+xml", ".png": "image/png", ".webp": "image/webp", ".jpg": "image/jpeg"}
+OWN_BYTES: Final = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class BrandIcon:
+    """`colour`: ``#rrggbb``; `path`: of an SVG with the view box 0 0 24 24."""
+
+    colour: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class OwnLogo:
+    """An operator's own image of a provider, with its media type."""
+
+    media_type: str
+    content: bytes
+
+
+@lru_cache(maxsize=64)
+def brand_icon(name: str) -> BrandIcon | None:
+    """The icon of the shipped entry of that name, if there is one. Reads the file each time but for the last few names."""
+    path = resources.folder("catalog") / FILE
+    if not path.is_file():
+        return None
+    with path.open(encoding="utf-8") as lines:
+        for line in lines:
+            names, _, rest = line.partition("\t")
+            if name in names.split():
+                colour, _, drawing = rest.rstrip("\n").partition("\t")
+                return BrandIcon(colour, drawing)
+    return None
+
+
+def own_logo(folders: tuple[Path, ...], name: str) -> OwnLogo | None:
+    """``logos/NAME.svg`` (or .png, .webp, .jpg) in one of the operator's catalog folders, the last one first."""
+    for folder in reversed(folders):
+        for ending, media_type in OWN_KINDS.items():
+            path = folder / OWN_FOLDER / f"{name}{ending}"
+            try:
+                with path.open("rb") as file:
+                    content = file.read(OWN_BYTES + 1)
+            except OSError:
+                continue
+            if len(content) <= OWN_BYTES:
+                return OwnLogo(media_type, content)
+    return None

@@ -1,0 +1,63 @@
+"""What follows when a provider's API answers 403 because the token lacks scopes (RFC 6750 §3.1): they are noted.
+
+Until the end user authorizes again, the connection shows them as missing, and a reconnect asks for them. A scope that was
+granted already, or noted already, is not written again.
+"""
+
+from collections.abc import Callable
+
+import structlog
+
+from gateway import clock
+from gateway.catalog.provider import Provider
+from gateway.connections.opened import Opened
+from gateway.connections.scope_drift import ScopeDrift, scope_drift
+from gateway.errors import GatewayError
+from gateway.records.connection import Connection, RefusedScopes
+from gateway.records.integration import Integration
+from gateway.refresh.save_tokens import who
+from gateway.store import Store
+
+log = structlog.get_logger(__name__)
+
+
+class ScopeRefusals:
+    """`replace` takes over a row that was written."""
+
+    def __init__(self, store: Store, replace: Callable[[Connection], None]) -> None:
+        self._store = store
+        self._replace = replace
+
+    async def note(self, opened: Opened, scopes: tuple[str, ...], path: str) -> ScopeDrift:
+        """What the connection lacks, now that the API asks for `scopes`. `path`: of the call, without its query."""
+        row = opened.connection
+        noted = row.refused_scopes
+        refused = RefusedScopes(scopes, clock.now(), path)
+        held = self._store.open_or_nothing(row.credential)
+        drift = scope_drift(held, opened.provider, opened.integration, refused=refused)
+        lacking = drift.refused or drift.any_of
+        if lacking and not (noted is not None and set(lacking) <= set(noted.scopes)):
+            await self._write(row, RefusedScopes(lacking, refused.at, path))
+        return drift
+
+    async def _write(self, seen: Connection, refused: RefusedScopes) -> None:
+        try:
+            row = await self._store.rejections.note_scopes(seen, refused)
+        except GatewayError as fault:  # the next call leads to the same
+            log.warning("refused_scopes_not_stored", **who(seen.ref), detail=fault.message)
+            return
+        if row is not None:
+            self._replace(row)
+            log.info("scopes_refused", **who(row.ref), scopes=list(refused.scopes), path=refused.path)
+
+
+def asked_again(
+    store: Store, row: Connection | None, provider: Provider, integration: Integration
+) -> tuple[str, ...] | None:
+    """What a reconnect asks for after the API has refused a call for want of scopes: these, the integration's, and what is
+    granted already. None: the integration's alone.
+    """
+    if row is None or row.refused_scopes is None:
+        return None
+    drift = scope_drift(store.open_or_nothing(row.credential), provider, integration, refused=row.refused_scopes)
+    return drift.union(frozenset(provider.available_scopes or ())) if drift.refused else None

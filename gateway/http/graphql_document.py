@@ -1,0 +1,221 @@
+"""What a GraphQL document asks for: its one operation's kind and the fields at its root. No I/O.
+
+A reader for the decision of a rule, not an executor: a document that is not plainly one operation with its fragments is refused,
+and so is each thing that versions of GraphQL read differently (https://spec.graphql.org/draft/#sec-Language): block strings,
+control characters, variables of fragments, and definitions of types. Directives such as ``@include`` are not evaluated: a field
+that may be left out counts.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+MOST_CHARS: Final = 64 * 1024
+MOST_TOKENS: Final = 20_000
+DEEPEST: Final = 64
+KINDS: Final = frozenset({"query", "mutation", "subscription"})
+_OPENS: Final = {"{": "}", "(": ")", "[": "]"}
+_CLOSES: Final = frozenset(_OPENS.values())
+_NAME: Final = re.compile(r"[_A-Za-z][_0-9A-Za-z]*")
+_TOKEN: Final = re.compile(
+    r"""
+      [\ \t\n,]+ | \r\n                              # what means nothing
+    | \#[^\n\r]*
+    | (?P<block>\"\"\")
+    | (?P<text>"(?:[^"\\\n\r]|\\["\\/bfnrt]|\\u[0-9A-Fa-f]{4})*")
+    | (?P<name>[_A-Za-z][_0-9A-Za-z]*)
+    | (?P<number>-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)(?![0-9A-Za-z_.])
+    | (?P<sign>\.\.\.|[!$&()\[\]{}:=@|])
+    """,
+    re.VERBOSE,
+)
+_UNPLAIN: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
+
+
+class UnplainDocument(ValueError):
+    """It is malformed, or two readers may take it for different operations; words that follow "the document"."""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphqlOperation:
+    """`fields`: those at the root, by their own names and not their aliases, those of fragments among them."""
+
+    kind: str
+    name: str
+    fields: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Selection:
+    """A selection set at the root: `fields`, and `spreads`, the names of fragments in it."""
+
+    fields: list[str] = field(default_factory=list)
+    spreads: list[str] = field(default_factory=list)
+
+
+def operation_of(text: str) -> GraphqlOperation:
+    """The document's operation. Raises UnplainDocument."""
+    tokens = _Tokens(_tokens(text))
+    operations: list[tuple[str, str, _Selection]] = []
+    fragments: dict[str, _Selection] = {}
+    while (first := tokens.next()) is not None:
+        if first == "{":
+            operations.append(("query", "", tokens.selection()))
+        elif first == "fragment":
+            name = tokens.name("a fragment")
+            if name == "on" or name in fragments:
+                raise UnplainDocument(f"has a fragment '{name[:64]}' that is named 'on', or is there twice")
+            tokens.expect("on")
+            tokens.name("a type")
+            tokens.directives()
+            tokens.expect("{")
+            fragments[name] = tokens.selection()
+        elif first in KINDS:
+            name = tokens.next() or "" if _NAME.fullmatch(tokens.peek()) else ""
+            if tokens.peek() == "(":
+                tokens.skip_group()
+            tokens.directives()
+            tokens.expect("{")
+            operations.append((first, name, tokens.selection()))
+        else:
+            raise UnplainDocument(f"holds '{first[:64]}' where an operation or a fragment begins")
+    if len(operations) != 1:
+        raise UnplainDocument(f"has {len(operations)} operations; send one")
+    kind, name, selection = operations[0]
+    return GraphqlOperation(kind, name, tuple(_all_fields(selection, fragments)))
+
+
+def _all_fields(selection: _Selection, fragments: Mapping[str, _Selection]) -> list[str]:
+    found = dict.fromkeys(selection.fields)
+    waiting, seen = list(selection.spreads), set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        if name not in fragments:
+            raise UnplainDocument(f"spreads the fragment '{name[:64]}', which it does not have")
+        found |= dict.fromkeys(fragments[name].fields)
+        waiting += fragments[name].spreads
+    if not found:
+        raise UnplainDocument("selects no field")
+    return list(found)
+
+
+def _tokens(text: str) -> list[str]:
+    """Its names, signs and values; of a string and of a number only that there is one: ``""`` and ``0``."""
+    if len(text) > MOST_CHARS:
+        raise UnplainDocument(f"has more than {MOST_CHARS} characters; pass values as variables")
+    if (odd := _UNPLAIN.search(text)) is not None:
+        raise UnplainDocument(f"holds the character U+{ord(odd[0]):04X}, which some readers take for the end of a line")
+    return list(_lexed(text))
+
+
+def _lexed(text: str) -> Iterator[str]:
+    at = count = 0
+    while at < len(text):
+        found = _TOKEN.match(text, at)
+        if found is None:
+            raise UnplainDocument(f"cannot be read at character {at + 1}")
+        at = found.end()
+        kind = found.lastgroup
+        if kind is None:
+            continue
+        if kind == "block":
+            raise UnplainDocument("holds a block string; pass the text as a variable")
+        count += 1
+        if count > MOST_TOKENS:
+            raise UnplainDocument(f"has more than {MOST_TOKENS} tokens")
+        yield {"text": '""', "number": "0"}.get(kind) or found[0]
+
+
+class _Tokens:
+    def __init__(self, tokens: Sequence[str]) -> None:
+        self._tokens = tokens
+        self._at = 0
+
+    def peek(self) -> str:
+        """Empty at the end."""
+        return self._tokens[self._at] if self._at < len(self._tokens) else ""
+
+    def next(self) -> str | None:
+        token = self.peek()
+        self._at += 1
+        return token or None
+
+    def expect(self, wanted: str) -> None:
+        if self.next() != wanted:
+            raise UnplainDocument(f"lacks '{wanted}' where it must stand")
+
+    def name(self, what: str) -> str:
+        token = self.next() or ""
+        if not _NAME.fullmatch(token):
+            raise UnplainDocument(f"lacks the name of {what}")
+        return token
+
+    def skip_group(self) -> None:
+        """A whole group in brackets, each closed by its own kind."""
+        open_ones: list[str] = []
+        while True:
+            token = self.next()
+            if token is None:
+                raise UnplainDocument("ends within brackets")
+            if token in _OPENS:
+                open_ones.append(_OPENS[token])
+                if len(open_ones) > DEEPEST:
+                    raise UnplainDocument(f"nests deeper than {DEEPEST} levels")
+            elif token in _CLOSES:
+                if not open_ones or open_ones.pop() != token:
+                    raise UnplainDocument(f"has a '{token}' that closes nothing")
+                if not open_ones:
+                    return
+
+    def directives(self) -> None:
+        while self.peek() == "@":
+            self.next()
+            self.name("a directive")
+            if self.peek() == "(":
+                self.skip_group()
+
+    def selection(self, depth: int = 1) -> _Selection:
+        """What follows a ``{`` at the root, to its ``}``."""
+        if depth > DEEPEST:
+            raise UnplainDocument(f"nests deeper than {DEEPEST} levels")
+        found = _Selection()
+        while True:
+            word = self.next()
+            if word == "}":
+                return found
+            if word == "...":
+                self._spread(found, depth)
+            elif word is not None and _NAME.fullmatch(word):
+                found.fields.append(self._field(word))
+            else:
+                raise UnplainDocument("has something other than a field at its root")
+
+    def _spread(self, found: _Selection, depth: int) -> None:
+        """``...Name`` or ``... on Type {``: both count as fields at the root."""
+        if _NAME.fullmatch(self.peek()) and self.peek() != "on":
+            found.spreads.append(self.name("a fragment"))
+            self.directives()
+            return
+        if self.peek() == "on":
+            self.next()
+            self.name("a type")
+        self.directives()
+        self.expect("{")
+        inner = self.selection(depth + 1)
+        found.fields += inner.fields
+        found.spreads += inner.spreads
+
+    def _field(self, name: str) -> str:
+        if self.peek() == ":":  # `name` is an alias
+            self.next()
+            name = self.name("a field")
+        if self.peek() == "(":
+            self.skip_group()
+        self.directives()
+        if self.peek() == "{":
+            self.skip_group()
+        return name

@@ -1,0 +1,50 @@
+"""The scopes that an API asks for when it answers 403 to a token without them (RFC 6750 §3.1)."""
+
+import re
+from typing import Final
+
+from gateway.http.fields import Fields
+
+MOST_SCOPES: Final = 20
+SCOPE_CHARS: Final = 256
+SCHEMES: Final = frozenset({"bearer", "dpop"})
+_WORD: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_PART: Final = re.compile(rf'({_WORD})(?:[ \t]*=[ \t]*("(?:[^"\\]|\\.)*"|{_WORD}))?')
+_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749 §3.3
+_FIELD_CHARS: Final = 8192
+
+
+def refused_scopes(status: int, fields: Fields) -> tuple[str, ...] | None:
+    """None where an answer does not say that the token lacks scopes; empty where it does not name them."""
+    if status != 403:
+        return None
+    for name, value in fields:
+        if name.lower() == "www-authenticate" and (found := _named_in(value[:_FIELD_CHARS])) is not None:
+            return found
+    return None
+
+
+def _named_in(value: str) -> tuple[str, ...] | None:
+    """`value`: of a `WWW-Authenticate` field, with one challenge or several (RFC 9110 §11.6.1)."""
+    scheme, challenges = "", list[tuple[str, dict[str, str]]]()
+    for part in _PART.finditer(value):
+        name, text = part[1].lower(), part[2]
+        if text is None:
+            scheme = name
+            challenges.append((scheme, {}))
+        elif challenges:
+            challenges[-1][1].setdefault(name, _unquoted(text))
+    for scheme, params in challenges:
+        if scheme in SCHEMES and params.get("error") == "insufficient_scope":
+            return scopes_of(params.get("scope", "").split())
+    return None
+
+
+def _unquoted(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text[1:-1]) if text.startswith('"') else text
+
+
+def scopes_of(named: list[str]) -> tuple[str, ...]:
+    """Those that are scopes by their letters, each once, and not more than `MOST_SCOPES`."""
+    fit = (scope for scope in named if len(scope) <= SCOPE_CHARS and _SCOPE.fullmatch(scope))
+    return tuple(dict.fromkeys(fit))[:MOST_SCOPES]

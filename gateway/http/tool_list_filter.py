@@ -1,0 +1,90 @@
+"""Answers of an MCP server to ``tools/list``, without the tools that a caller may not call: JSON, or an event stream. No I/O."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from gateway.errors import InvalidRequest
+from gateway.http.headers import MalformedAnswer
+from gateway.http.strict_json import parse
+
+Shows = Callable[[str], bool]
+MOST_EVENT: Final = 4 << 20
+_EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r|\r\n\n|\n\r\n|\n\r|\r\r\n")
+_LINE_END: Final = re.compile(r"\r\n|\n|\r")
+
+
+def filtered_json(body: bytes, shows: Shows) -> bytes:
+    """`body` with those tools of its lists that `shows` lets through; as it is where there is no list. Raises MalformedAnswer."""
+    if not body.strip():
+        return body
+    try:
+        value = parse(body)
+    except InvalidRequest as fault:
+        raise MalformedAnswer("it is to be a list of tools, and is no JSON that can be read in one way") from fault
+    if not _filter(value, shows):
+        return body
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _filter(value: Any, shows: Shows) -> bool:
+    """Take tools out of `value`. Whether any was."""
+    if isinstance(value, list):
+        taken = [_filter(one, shows) for one in value]
+        return any(taken)
+    result = value.get("result") if isinstance(value, dict) else None
+    tools = result.get("tools") if isinstance(result, dict) else None
+    if not isinstance(result, dict) or not isinstance(tools, list):
+        return False
+    result["tools"] = [one for one in tools if _is_shown(one, shows)]
+    return len(result["tools"]) < len(tools)
+
+
+def _is_shown(tool: Any, shows: Shows) -> bool:
+    name = tool.get("name") if isinstance(tool, dict) else None
+    return isinstance(name, str) and shows(name)
+
+
+class EventFilter:
+    """An event stream piece by piece (https://html.spec.whatwg.org/multipage/server-sent-events.html). One event is held at
+    a time, of at most `MOST_EVENT` bytes."""
+
+    def __init__(self, shows: Shows) -> None:
+        self._shows = shows
+        self._held = bytearray()
+
+    def feed(self, piece: bytes) -> Iterator[bytes]:
+        """The events that are complete with `piece`. Raises MalformedAnswer."""
+        begins = max(0, len(self._held) - 3)  # where an end that came in two pieces may begin
+        self._held += piece
+        at = 0
+        while (end := _EVENT_END.search(self._held, max(at, begins))) is not None:
+            if end.end() == len(self._held) and self._held.endswith(b"\r"):
+                break  # a line feed may follow
+            yield self._event(bytes(self._held[at : end.end()]))
+            at = begins = end.end()
+        del self._held[:at]
+        if len(self._held) > MOST_EVENT:
+            raise MalformedAnswer(f"an event of it has more than {MOST_EVENT >> 20} MiB")
+
+    def finish(self) -> bytes:
+        """What came behind the last whole event, which clients do not look at."""
+        rest = self._event(bytes(self._held)) if self._held else b""
+        self._held.clear()
+        return rest
+
+    def _event(self, raw: bytes) -> bytes:
+        try:
+            lines = _LINE_END.split(raw.decode())
+        except UnicodeDecodeError as fault:
+            raise MalformedAnswer("an event of it is not UTF-8") from fault
+        fields = [line.partition(":") for line in lines if line]
+        data = "\n".join(value.removeprefix(" ") for name, _, value in fields if name == "data")
+        if not data.strip():
+            return raw
+        filtered = filtered_json(data.encode(), self._shows)
+        if filtered == data.encode():
+            return raw
+        kept = [line for line in lines if line and line.partition(":")[0] != "data"]
+        return "\n".join((*kept, f"data: {filtered.decode()}", "", "")).encode()

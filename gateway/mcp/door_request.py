@@ -1,0 +1,60 @@
+"""One request of the protocol, of one caller: what every part of the door needs to know of it."""
+
+from dataclasses import dataclass
+
+from gateway.access.caller import Caller
+from gateway.access.key_policy import Policy
+from gateway.generation import Generation
+from gateway.mcp.agent_message import AgentMessage
+from gateway.mcp.mcp_messages import RpcRequest
+from gateway.records.trace import CallTrace
+from gateway.runtime import RUNTIME, Runtime
+from gateway.vault import Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class DoorRequest:
+    """`outer`: the HTTP request that carries `message`."""
+
+    outer: AgentMessage
+    message: RpcRequest
+
+    @property
+    def generation(self) -> Generation:
+        return self.outer.generation
+
+    @property
+    def caller(self) -> Caller:
+        return self.outer.caller
+
+    @property
+    def policy(self) -> Policy:
+        return self.caller.policy
+
+    @property
+    def environment(self) -> str:
+        return self.outer.caller.environment.name
+
+    @property
+    def runtime(self) -> Runtime:
+        return self.outer.app[RUNTIME]
+
+    @property
+    def trace(self) -> CallTrace | None:
+        """None where the message is not sampled."""
+        return self.outer.trace
+
+    @property
+    def seals(self) -> Tokens:
+        """For texts that go out and come back: only the gateway makes and reads them."""
+        return Tokens(self.generation.config.store.encryption_keys, "agent door")
+
+    def count(self) -> None:
+        """One call of the key's rate; a call that goes on through the chain is counted there. Raises TooManyRequests."""
+        count(self.caller)
+
+
+def count(caller: Caller) -> None:
+    """One call of the key's rate. Raises TooManyRequests."""
+    if caller.access is not None and caller.access.meter is not None:
+        caller.access.meter.pace()

@@ -1,0 +1,125 @@
+"""Which tools a key has, and on which connections: its rules, held against the integrations and the catalog of now."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from gateway.access.freeze_operations import host_and_path, known_details
+from gateway.access.key_policy import Policy
+from gateway.access.operation_rules import OperationSet
+from gateway.catalog.yaml_file import UnreadableFile
+from gateway.generation import Generation
+from gateway.mcp.door_request import DoorRequest
+from gateway.mcp.tool_list import OperationPlace, RuleTool, listed, shown, tools_of
+from gateway.records.access import ANY_INTEGRATION
+from gateway.store import ListFilter
+
+MOST_CANDIDATES: Final = 50
+LIST_SCOPE: Final = "environment:connections:list"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The tools of a key, by name. `integrations`: all of its environment with their entries; `bases`: of those it reaches."""
+
+    generation: Generation
+    integrations: tuple[tuple[str, str], ...]
+    bases: Mapping[str, str | None]
+    tools: Mapping[str, RuleTool]
+
+
+_made: Final[WeakKeyDictionary[Policy, Known]] = WeakKeyDictionary()
+
+
+class KeyTools:
+    """Of the key of one request."""
+
+    def __init__(self, asked: DoorRequest) -> None:
+        self._asked = asked
+
+    @cached_property
+    def known(self) -> "Known":
+        """Made once for a key, while its rules, the integrations that it reaches and their entries are the same."""
+        there = tuple(
+            (one.integration_id, one.provider)
+            for one in self._asked.generation.integrations.of(self._asked.environment)
+        )
+        known = _made.get(self._asked.policy)
+        if known is None or known.generation is not self._asked.generation or known.integrations != there:
+            bases = self._bases(there)
+            places = {text: self._place(found, bases) for text, found in self._asked.policy.operation_sets.items()}
+            tools = {tool.name: tool for tool in tools_of(self._asked.policy.rules, bases, places)}
+            known = _made[self._asked.policy] = Known(self._asked.generation, there, bases, tools)
+        return known
+
+    def _bases(self, there: Iterable[tuple[str, str]]) -> dict[str, str | None]:
+        """Of each integration that the key reaches, the path of its base address, placeholders included."""
+        bases: dict[str, str | None] = {}
+        bound = self.named()
+        for name, entry in there:
+            if not self._asked.policy.reaches_integration(name) or (
+                bound and not any(c.startswith(f"{name}/") for c in bound)
+            ):
+                continue
+            provider = self._asked.generation.catalog.get(entry)
+            if provider is not None:
+                _, found, rest = provider.proxy.base_url.partition("://")
+                bases[name] = rest.partition("/")[2].rstrip("/") if found else None
+        return bases
+
+    def _place(self, found: OperationSet, reached: Collection[str]) -> OperationPlace:
+        """Which of the integrations that the key reaches have these operations, and what the catalog says of them now."""
+        catalog = self._asked.generation.catalog
+        fitting = [
+            one.integration_id
+            for one in self._asked.generation.integrations.of(self._asked.environment)
+            if one.integration_id in reached
+            and (provider := catalog.get(one.provider)) is not None
+            and host_and_path(provider) == (found.host, found.base)
+        ]
+        try:
+            known = catalog.operations(found.provider)
+        except UnreadableFile:
+            known = None
+        details = {} if known is None else known_details(found.rules, known)
+        return OperationPlace(tuple(fitting), found.base, details)
+
+    @property
+    def choose(self) -> bool:
+        """Whether a call must say which connection it is for."""
+        named = self.named()
+        return named is None or len(named) != 1
+
+    def describe(self, tool: RuleTool) -> dict[str, Any]:
+        return shown(tool, self.named() or (), choose=self.choose)
+
+    def listed(self) -> list[dict[str, Any]]:
+        tools = list(self.known.tools.values())
+        return listed(tools, self._asked.policy.rules, self.named() or (), choose=self.choose)
+
+    def named(self) -> list[str] | None:
+        """The connections that the key's limits name, each of an integration that there is; None where they name none."""
+        names = next((one.connections for one in self._asked.policy.limits if one.connections), None)
+        if names is None:
+            return None
+        found: dict[str, None] = {}
+        for name in names:
+            integration, _, connection = name.partition("/")
+            every = [one.integration_id for one in self._asked.generation.integrations.of(self._asked.environment)]
+            for one in every if integration == ANY_INTEGRATION else [integration]:
+                if self._asked.policy.reaches(one, connection):
+                    found[f"{one}/{connection}"] = None
+        return list(found)
+
+    async def candidates(self) -> list[str] | None:
+        """Those that a call may go to; None where the key names none and may not list them."""
+        named = self.named()
+        if named is not None and (not self._asked.policy.of_tags or len(named) == 1):
+            return named
+        if not self._asked.policy.allows(LIST_SCOPE):
+            return named
+        wanted = ListFilter(within=self._asked.policy.limits, limit=MOST_CANDIDATES)
+        rows = await self._asked.runtime.store.connections.list(self._asked.environment, wanted)
+        return [f"{row.ref.integration_id}/{row.ref.connection_id}" for row in rows]

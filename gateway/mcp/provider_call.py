@@ -1,0 +1,81 @@
+"""A tool's call on its way to the provider: a request to ``/proxy`` in this process, with the caller's own key."""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from aiohttp import hdrs
+
+from gateway.egress.page_memory import Reservation
+from gateway.mcp.agent_message import AgentMessage
+from gateway.mcp.door_request import DoorRequest
+from gateway.mcp.in_process_call import call_in_process
+from gateway.off_loop import INLINE_BYTES
+from gateway.proxy.collected_answer import CollectedAnswer
+from gateway.runtime import RUNTIME
+
+MOST_ANSWER: Final = 8 << 20  # of a provider, that is held to be looked at
+FORMS: Final = 3  # an answer is held as it came, as values, and as the text that leaves
+LONGEST_S: Final = 120.0  # an agent waits no longer; a stream without end must end somewhere
+_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_PASSED_ON: Final = (hdrs.AUTHORIZATION, hdrs.USER_AGENT, "traceparent", "tracestate")
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A call as it left, by which it can be made again. `tool`: by which it was made."""
+
+    method: str
+    target: str
+    connection: str
+    tool: str | None = None
+
+
+class Held:
+    """The memory that one answer takes of what all have in common."""
+
+    def __init__(self, outer: AgentMessage) -> None:
+        self._outer = outer
+        self._reserved: Reservation | None = None
+
+    async def room(self, size: int) -> None:
+        """Raises NoPageMemory."""
+        if size > INLINE_BYTES and self._reserved is None:
+            outer = self._outer
+            wait_s = outer.generation.config.egress.limits.wait_s
+            memory = outer.app[RUNTIME].page_memory
+            self._reserved = await memory.reserve(outer.caller.share, FORMS * MOST_ANSWER, wait_s)
+
+    def release(self) -> None:
+        if self._reserved is not None:
+            self._reserved.release()
+
+
+async def proxied(
+    asked: DoorRequest, sent: Sent, body: bytes | None, content_type: str | None, held: Held
+) -> CollectedAnswer:
+    """The call itself: through the chain of ``/proxy``, or of the capability's address, with the caller's own key."""
+    outer = asked.outer
+    fields = {name: outer.headers[name] for name in _PASSED_ON if name in outer.headers}
+    if outer.trace is not None:
+        fields["traceparent"] = outer.trace.traceparent()  # the call is a part of the message's trace
+    meta = asked.message.params.get("_meta")
+    trace = meta.get("traceparent") if isinstance(meta, dict) else None
+    if isinstance(trace, str) and _TRACEPARENT.fullmatch(trace):
+        fields["traceparent"] = trace
+    integration, _, connection_id = sent.connection.partition("/")
+    if outer.by_address:
+        fields.pop(hdrs.AUTHORIZATION, None)
+    fields |= {"Provider-Config-Key": integration, "Connection-Id": connection_id, "Decompress": "true"}
+    if content_type is not None:
+        fields[hdrs.CONTENT_TYPE] = content_type
+    return await call_in_process(
+        outer,
+        outer.mount + sent.target,
+        sent.method,
+        fields,
+        body,
+        tool=sent.tool,
+        limit_bytes=MOST_ANSWER,
+        room=held.room,
+    )

@@ -1,0 +1,81 @@
+"""Refusals of ours as a tool's result; a missing connection, and the person who may connect it."""
+
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any, Final
+
+from gateway import clock
+from gateway.mcp import mcp_messages as rpc
+from gateway.mcp.door_request import DoorRequest
+from gateway.mcp.mcp_messages import RpcError
+from gateway.mcp.tool_calls import ToolCall
+from gateway.mcp.tool_results import failure, refusal
+from gateway.middleware.error_shape import MARK
+from gateway.proxy.collected_answer import CollectedAnswer
+from gateway.vault import VaultError
+
+STATE_S: Final = 900.0  # how long a person may take to connect
+
+
+class RefusedCalls:
+    """Of one request of the protocol."""
+
+    def __init__(self, asked: DoorRequest) -> None:
+        self._asked = asked
+
+    def refused(self, answer: CollectedAnswer, call: ToolCall) -> dict[str, Any]:
+        try:
+            error = json.loads(answer.body)["error"]
+        except (ValueError, KeyError, TypeError):
+            error = {"code": answer.headers[MARK], "message": "The gateway refused this call."}
+        url = (error.get("payload") or {}).get("connect_url")
+        if url and self._takes_urls and self._asked.message.params.get("requestState") is None:
+            shown_to = {"mode": "url", "message": f"Connect {call.connection or 'the account'} to go on.", "url": url}
+            return {
+                "resultType": "input_required",
+                "inputRequests": {"connect": {"method": "elicitation/create", "params": shown_to}},
+                "requestState": self._state(call),
+            }
+        return refusal(error, answer.status)
+
+    @property
+    def _takes_urls(self) -> bool:
+        elicitation = self._asked.message.capabilities.get("elicitation")
+        return isinstance(elicitation, dict) and isinstance(elicitation.get("url"), dict)
+
+    def declined(self, call: ToolCall) -> dict[str, Any] | None:
+        """The result for a retry whose person did not want to connect; None: the call is made. Raises RpcError."""
+        state = self._asked.message.params.get("requestState")
+        if state is None:
+            return None
+        if not isinstance(state, str) or not self._is_own_state(state, call):
+            raise RpcError(
+                rpc.INVALID_PARAMS, "requestState is not of this call, or has ended. Send the call again without it."
+            )
+        answers = self._asked.message.params.get("inputResponses")
+        said = answers.get("connect") if isinstance(answers, dict) else None
+        action = said.get("action") if isinstance(said, dict) else None
+        if action in ("decline", "cancel"):
+            return failure("The user did not connect the account. Ask them before you call again.")
+        return None
+
+    def _state(self, call: ToolCall) -> str:
+        """Sealed, for this key and this call alone. It opens nothing: the retry is decided as any call is."""
+        ends_at = (clock.now() + timedelta(seconds=STATE_S)).timestamp()
+        return self._asked.seals.seal(json.dumps([self._asked.caller.key_id, _digest(call), ends_at]))
+
+    def _is_own_state(self, state: str, call: ToolCall) -> bool:
+        try:
+            key_id, digest, ends_at = json.loads(self._asked.seals.open(state))
+        except (VaultError, ValueError, TypeError):
+            return False
+        return bool(
+            key_id == self._asked.caller.key_id and digest == _digest(call) and clock.now().timestamp() < ends_at
+        )
+
+
+def _digest(call: ToolCall) -> str:
+    parts: Sequence[object] = (call.method, call.target, (call.body or b"").decode(), call.connection)
+    return sha256(json.dumps(parts).encode()).hexdigest()

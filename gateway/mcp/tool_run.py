@@ -1,0 +1,184 @@
+"""``tools/call``: the tool, its connection, the call to the provider, and the answer as the tool's result."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from aiohttp import hdrs
+
+from gateway.access.operation_rules import OperationRule
+from gateway.catalog.render import Unresolved, render_url
+from gateway.catalog.value import BadValue
+from gateway.connections.opened import Opened
+from gateway.egress.page_memory import NoPageMemory
+from gateway.errors import GatewayError
+from gateway.http.added_fields import CONNECT_URL_FIELD
+from gateway.http.json_select import UnfitExpression, parsed
+from gateway.http.shaped_body import is_dear
+from gateway.mcp import mcp_messages as rpc
+from gateway.mcp.door_request import DoorRequest
+from gateway.mcp.key_tools import KeyTools
+from gateway.mcp.mcp_messages import RpcError
+from gateway.mcp.provider_call import LONGEST_S, MOST_ANSWER, Held, Sent, proxied
+from gateway.mcp.refused_calls import RefusedCalls
+from gateway.mcp.tool_calls import ToolCall, UnfitArguments, chosen, of_api, of_rule
+from gateway.mcp.tool_list import RuleTool, below_base, found
+from gateway.mcp.tool_results import CALL_AGAIN, failure, link_block, provider_result, text_block
+from gateway.mcp.whole_answers import WholeAnswers
+from gateway.middleware.error_shape import MARK
+from gateway.off_loop import off_loop
+from gateway.proxy.collected_answer import CollectedAnswer
+from gateway.records.connection import ConnectionRef
+
+
+class ToolRun:
+    """One ``tools/call``."""
+
+    def __init__(self, asked: DoorRequest) -> None:
+        self._asked = asked
+        self._tools = KeyTools(asked)
+        self._refusals = RefusedCalls(asked)
+        self._wholes = WholeAnswers(asked)
+
+    async def result(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        name, arguments = params.get("name"), params.get("arguments", {})
+        if not isinstance(name, str) or not isinstance(arguments, dict):
+            raise RpcError(rpc.INVALID_PARAMS, "params.name must be a text, and params.arguments an object.")
+        tools = self._tools.known.tools
+        many = name in ("find_tools", "describe_tool", "call_tool")
+        if many:
+            if (result := self._of_list(name, arguments, tools)) is not None:
+                self._asked.count()
+                return result
+            name, arguments = arguments["name"], arguments["arguments"]
+        tool = tools.get(name)
+        if tool is None and name != "call_api":
+            if many:
+                self._asked.count()
+                return failure(f"There is no tool '{name[:64]}'. find_tools searches those that there are.")
+            raise RpcError(rpc.INVALID_PARAMS, f"Unknown tool: {name[:64]}")
+        if self._asked.trace is not None and self._asked.trace.mcp is not None:
+            self._asked.trace.mcp.tool = name
+        try:
+            call = of_api(arguments) if tool is None else of_rule(tool, arguments)
+            select = None if call.select is None else parsed(call.select)
+            connection = chosen(call, await self._tools.candidates())
+            if tool is not None:
+                call = await self._placed(tool, call, arguments, connection)
+        except (UnfitArguments, UnfitExpression) as fault:
+            self._asked.count()
+            return failure(str(fault))
+        return await self._called(call, Sent(call.method, call.target, connection, name), select)
+
+    def _of_list(self, name: str, arguments: Mapping[str, Any], tools: Mapping[str, RuleTool]) -> dict[str, Any] | None:
+        """The result of a tool that is about tools; None: another tool is called by it."""
+        if name == "find_tools":
+            query = arguments.get("query", "")
+            if not isinstance(query, str):
+                return failure("'query' must be a text.")
+            lines = [f"{one.name}: {one.summary}" for one in found(list(tools.values()), query)]
+            return {"content": [text_block("\n".join(lines) or "No tool fits.")], "isError": False}
+        one = arguments.get("name")
+        if not isinstance(one, str):
+            return failure("'name' must be the name of a tool.")
+        if name == "describe_tool":
+            if one not in tools:
+                return failure(f"There is no tool '{one[:64]}'. find_tools searches those that there are.")
+            about = self._tools.describe(tools[one])
+            return {"content": [text_block(json.dumps(about))], "structuredContent": about, "isError": False}
+        inner = arguments.get("arguments", {})
+        return (
+            None if isinstance(inner, dict) and "arguments" in arguments else failure("'arguments' must be an object.")
+        )
+
+    async def _placed(self, tool: RuleTool, call: ToolCall, arguments: Mapping[str, Any], connection: str) -> ToolCall:
+        """`call` below the base address that this connection has, where the entry does not say it as it is. Raises
+        UnfitArguments."""
+        integration, _, connection_id = connection.partition("/")
+        ref = ConnectionRef(self._asked.environment, integration, connection_id)
+        opened = self._asked.runtime.live.peek(ref)
+        of_operation = isinstance(tool.rule, OperationRule)
+        if of_operation and "${" not in call.target:
+            return call
+        if (
+            opened is None
+            and (of_operation or self._tools.known.bases.get(integration) is None)
+            and self._asked.policy.reaches(integration, connection_id)
+        ):
+            try:
+                opened = await self._asked.runtime.live.opened(*ref)
+            except GatewayError:
+                return call  # the chain says why
+        if of_operation:
+            return (
+                call if opened is None else replace(call, target=_with_settings(call.target, str(tool.path[0]), opened))
+            )
+        path = below_base(tool.rule, opened.base.path.strip("/")) if opened is not None else tool.path
+        if path is None or path == tool.path:
+            return call
+        named = {one.name for one in tool.arguments} - {one.name for one in path if not isinstance(one, str)}
+        rest = {name: value for name, value in arguments.items() if name not in named}
+        return of_rule(replace(tool, path=path), rest)
+
+    async def _called(self, call: ToolCall, sent: Sent, select: Any) -> dict[str, Any]:
+        declined = self._refusals.declined(call)
+        if declined is not None:
+            self._asked.count()
+            return declined
+        held = Held(self._asked.outer)
+        try:
+            async with asyncio.timeout(LONGEST_S):
+                answer = await proxied(self._asked, sent, call.body, call.content_type, held)
+            return await self._shaped(sent, answer, select, call)
+        except TimeoutError:
+            return failure(f"The answer was not complete within {LONGEST_S:.0f} s.")
+        except NoPageMemory:
+            return failure("The gateway has no memory for another large answer now. Call again in some seconds.")
+        finally:
+            held.release()
+
+    async def _shaped(self, sent: Sent, answer: CollectedAnswer, select: Any, call: ToolCall) -> dict[str, Any]:
+        if MARK in answer.headers:
+            return self._refusals.refused(answer, call)
+        if answer.too_large:
+            return failure(
+                f"The answer has more than {MOST_ANSWER >> 20} MiB. Ask for less by the query, or fetch it by HTTP from /proxy."
+            )
+        if not answer.whole:
+            return failure("The provider's answer broke off. Nothing of it is shown.")
+        media_type = answer.headers.get(hdrs.CONTENT_TYPE, "")
+        reason = _reason(answer.status)
+        arguments = answer.status, reason, media_type, answer.body, select, call.max_bytes
+        if is_dear(answer.body, select):
+            shaped = await off_loop(self._asked.caller.share, provider_result, *arguments)
+        else:
+            shaped = provider_result(*arguments)
+        if (link := answer.headers.get(CONNECT_URL_FIELD)) is not None:
+            shaped.result["content"].append(text_block(f"It lacks scopes. Ask the user to open {link} {CALL_AGAIN}"))
+        if shaped.keep:
+            uri = self._wholes.kept_at(sent, media_type, answer.body)
+            shaped.result["content"].append(link_block(uri, media_type or "application/octet-stream", len(answer.body)))
+        if 300 <= answer.status < 400 and (place := answer.headers.get(hdrs.LOCATION)):
+            shaped.result["content"].append(text_block(f"Location: {place}. Redirects are not followed."))
+        return shaped.result
+
+
+def _with_settings(target: str, begins: str, opened: Opened) -> str:
+    """`target` with the settings of its connection in `begins`, by which it begins. Raises UnfitArguments."""
+    at = "https://connection"
+    try:
+        filled = render_url(at + begins, opened.connection.config, opened.provider.connection_config)
+    except (Unresolved, BadValue) as fault:
+        raise UnfitArguments(f"The connection lacks the setting {fault}: have the user connect again.") from None
+    return filled.removeprefix(at) + target.removeprefix(begins)
+
+
+def _reason(status: int) -> str:
+    from http import HTTPStatus
+
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""

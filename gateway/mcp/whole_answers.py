@@ -1,0 +1,93 @@
+"""Whole answers behind links: kept for minutes in this worker, or fetched again by another one."""
+
+import asyncio
+import base64
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+from aiohttp import hdrs, web
+
+from gateway import clock
+from gateway.egress.page_memory import NoPageMemory
+from gateway.mcp import mcp_messages as rpc
+from gateway.mcp.door_request import DoorRequest
+from gateway.mcp.kept_answers import KEPT_S, KeptAnswers
+from gateway.mcp.mcp_messages import RpcError
+from gateway.mcp.provider_call import LONGEST_S, Held, Sent, proxied
+from gateway.middleware.error_shape import MARK
+from gateway.vault import VaultError
+
+SCHEME: Final = "gateway://answers/"
+NOT_FOUND_2025: Final = -32002
+
+_kept: Final[WeakKeyDictionary[web.Application, KeptAnswers]] = WeakKeyDictionary()
+
+
+class WholeAnswers:
+    """Of one request: keeps an answer of which its result shows a part, and reads kept ones."""
+
+    def __init__(self, asked: DoorRequest) -> None:
+        self._asked = asked
+
+    def kept_at(self, sent: Sent, media_type: str, body: bytes) -> str:
+        """The address of the whole: kept here for minutes, and for a GET with what another worker needs to fetch it again."""
+        answer_id = _answers(self._asked.outer.app).keep(self._asked.caller.share, media_type, body)
+        ends_at = (clock.now() + timedelta(seconds=KEPT_S)).timestamp()
+        again = [sent.target, sent.connection] if sent.method == "GET" else None
+        return SCHEME + self._asked.seals.seal(json.dumps([answer_id, self._asked.caller.key_id, ends_at, again]))
+
+    async def read(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        uri = params.get("uri")
+        if not isinstance(uri, str):
+            raise RpcError(rpc.INVALID_PARAMS, "params.uri must be a text.")
+        try:
+            answer_id, key_id, ends_at, again = json.loads(self._asked.seals.open(uri.removeprefix(SCHEME)))
+        except (VaultError, ValueError, TypeError):
+            raise self._no_resource(uri) from None
+        if not uri.startswith(SCHEME) or key_id != self._asked.caller.key_id or ends_at <= clock.now().timestamp():
+            raise self._no_resource(uri)
+        kept = _answers(self._asked.outer.app).get(self._asked.caller.share, answer_id or "")
+        if kept is not None:
+            return {"contents": [contents(uri, kept.media_type, kept.body)]}
+        if again is None:
+            raise self._no_resource(uri)
+        return await self._again(uri, Sent("GET", *again))
+
+    async def _again(self, uri: str, sent: Sent) -> dict[str, Any]:
+        held = Held(self._asked.outer)
+        try:
+            async with asyncio.timeout(LONGEST_S):
+                answer = await proxied(self._asked, sent, None, None, held)
+        except (TimeoutError, NoPageMemory):
+            raise RpcError(
+                rpc.INTERNAL_ERROR, "The whole answer could not be fetched again. Call the tool again."
+            ) from None
+        finally:
+            held.release()
+        if MARK in answer.headers or not answer.whole or answer.status >= 300:
+            raise RpcError(rpc.INTERNAL_ERROR, "The whole answer could not be fetched again. Call the tool again.")
+        return {"contents": [contents(uri, answer.headers.get(hdrs.CONTENT_TYPE, ""), answer.body)]}
+
+    def _no_resource(self, uri: str) -> RpcError:
+        code = rpc.INVALID_PARAMS if self._asked.message.modern else NOT_FOUND_2025
+        return RpcError(
+            code, "No such resource for this key, or it has ended. Call the tool again.", {"uri": uri[:2048]}
+        )
+
+
+def contents(uri: str, media_type: str, body: bytes) -> dict[str, Any]:
+    """A resource's content: as text where it is one."""
+    shown = {"uri": uri, "mimeType": media_type or "application/octet-stream"}
+    try:
+        return {**shown, "text": body.decode()}
+    except UnicodeDecodeError:
+        return {**shown, "blob": base64.b64encode(body).decode("ascii")}
+
+
+def _answers(app: web.Application) -> KeptAnswers:
+    if app not in _kept:
+        _kept[app] = KeptAnswers()
+    return _kept[app]

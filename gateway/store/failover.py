@@ -1,0 +1,222 @@
+"""A failover of the database: a standby that took over may lack the primary's last commits, and with them new tokens.
+
+Processes write back what they have: tokens in memory (`ConnectionStore.write_back`), and claims of refreshes under way
+(`gateway.refresh.reconcile`). Until all have done so nobody may claim a lease, since the refresh token that the database
+shows may be spent. So each claim names the timeline that its process goes by, and fails on any other; and no process
+claims before all that live have confirmed the new one in the table `processes` (ADR 42, ADR 64).
+"""
+
+import asyncio
+import os
+import secrets
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import structlog
+from sqlalchemy import Text, delete, literal_column, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway import clock
+from gateway.errors import GatewayError
+from gateway.records.connection import Connection
+from gateway.refresh import decision
+from gateway.refresh.decision import Member, awaited, reconciled
+from gateway.store.backend import ChangeWatch
+from gateway.store.tables import processes, timelines
+from gateway.store.transactions import Transactions, insert_if_absent
+
+BEAT_S: Final = 5.0
+SOON_S: Final = 1.0  # while nodes reconcile, or where the last beat failed
+ASK_AGAIN_S: Final = 0.2
+KEPT: Final = timedelta(minutes=10)
+KNOWN: Final = select(timelines).order_by(timelines.c.since)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Claim:
+    """A refresh under way in this process. `row`: as it was claimed. `digest`: of its intent. `lease_from`: a moment at
+    which its lease had all of its time left (monotonic).
+    """
+
+    row: Connection
+    digest: str
+    lease_from: float
+
+
+class Failover:
+    """`timeline`: the one that this process goes by; None where the database has none, as SQLite. `sql`: what names the
+    timeline in a statement, the same for as long as this process runs. `claims`: by owner.
+    """
+
+    def __init__(self, transactions: Transactions, watch: ChangeWatch) -> None:
+        self._transactions = transactions
+        self._watch = watch
+        self.timeline: str | None = None
+        self.sql: str | None = None
+        self.claims: dict[str, Claim] = {}
+        self.ever = False
+        """Whether the database has ever failed over."""
+        self._process = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+        self._joined = False
+        self._confirmed: str | None = None
+        self._begun = False
+        self._noticed = asyncio.Event()
+        self._since: datetime | None = None  # of a failover that not all have confirmed
+        self._until = 0.0  # where the database has lost commits without another timeline
+        self._began_at = 0.0
+        self._asking = asyncio.Lock()
+        self._asked_at = 0.0
+        self._awaited = frozenset[str]()
+
+    @property
+    def pending(self) -> bool:
+        """Whether tokens in the database may be older than those of a living process, by what is known without asking."""
+        return self._begun or self._since is not None or clock.monotonic() < self._until
+
+    @property
+    def pending_s(self) -> float:
+        """For how long that has been so; 0 where it is not."""
+        return clock.monotonic() - self._began_at if self.pending else 0.0
+
+    async def reconciling(self) -> bool:
+        """The same, asked of the database while it is so."""
+        if self._begun or clock.monotonic() < self._until:
+            return True
+        if self._since is None:
+            return False
+        async with self._asking:  # one question for all who wait
+            if self._since is not None and clock.monotonic() - self._asked_at >= ASK_AGAIN_S:
+                await self._ask(self._since)
+                self._asked_at = clock.monotonic()
+        return self.pending
+
+    def begin(self) -> None:
+        """The database may have lost commits."""
+        if not self.pending:
+            self._began_at = clock.monotonic()
+        self._begun = True
+        self._noticed.set()
+
+    async def follow(self) -> None:
+        """Go by the present timeline: at the start, and when newer tokens of this process are in the database again."""
+        timeline = self._watch.timeline
+        if timeline is not None:
+            known = await self._known()
+            if timeline not in known:
+                await self._add(timeline)
+                known = await self._known()
+            if self.timeline is None:
+                self.sql = self._watch.timeline_sql
+            since, first = known[timeline], min(known.values())
+            self.ever = since > first
+            recent = (clock.now() - since).total_seconds() < decision.MOST_S
+            if self.ever and recent and not self.pending:
+                self._began_at = clock.monotonic()
+            self._since = since if self.ever and recent else None
+        self.timeline = timeline
+
+    async def confirm(self) -> None:
+        """All that this process had is in the database again, and others may know it."""
+        self._confirmed = self.timeline
+        if self._joined:
+            await self._beat()
+        if self._begun:
+            self._until = clock.monotonic() + decision.LEAST_S
+        self._begun = False
+
+    async def join(self) -> None:
+        """From now on others wait for this process after a failover, for as long as it `stay`s."""
+        if self.sql is not None:
+            self._joined = True
+            self._confirmed = None if self.ever else self.timeline
+            await self._beat()
+
+    async def stay(self) -> None:
+        """Say again and again that this process lives."""
+        while self._joined:
+            self._noticed.clear()
+            pause_s = BEAT_S
+            try:
+                await self._beat()
+                if await self.reconciling():
+                    pause_s = SOON_S
+            except GatewayError:  # the change feed logs that the database is away
+                pause_s = SOON_S
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await self._noticed.wait()
+
+    async def leave(self) -> None:
+        """Nobody need wait for this process any more."""
+        if self._joined:
+            self._joined = False
+            ours = delete(processes).where(processes.c.process == self._process)
+            with suppress(GatewayError):
+                await self._transactions.write(lambda db: db.execute(ours))
+
+    async def unchanged(self) -> bool:
+        """Whether what was read until now is not older than what this process knows."""
+        if self.sql is None:
+            return not self.pending
+        async with self._transactions.read() as db:
+            now = (await db.execute(select(literal_column(self.sql, Text)))).scalar()
+        return now == self.timeline and not self.pending
+
+    async def times(self) -> Sequence[datetime]:
+        """When each failover was first noticed, oldest first."""
+        return sorted((await self._known()).values())[1:]
+
+    async def _ask(self, since: datetime) -> None:
+        """Ends the wait where all that live have confirmed; logs for whom it waits."""
+        async with self._transactions.read() as db:
+            rows = (await db.execute(select(processes))).all()
+        now = clock.now()
+        since_s = (now - since).total_seconds()
+        members = {
+            row.process: Member(row.timeline == self.timeline, (now - max(row.beat_at, since)).total_seconds())
+            for row in rows
+        }
+        missing = frozenset(name for name, member in members.items() if awaited(member))
+        if reconciled(since_s, members.values()):
+            self._since = None
+            self._log_end(since_s, missing, [name for name, one in members.items() if not one.confirmed])
+        elif since_s >= decision.LEAST_S and missing != self._awaited:
+            effect = "no token is refreshed until they have written back what they have"
+            log.warning("failover_waits_for_processes", processes=sorted(missing), effect=effect)
+            self._awaited = missing
+
+    def _log_end(self, since_s: float, missing: frozenset[str], unconfirmed: Sequence[str]) -> None:
+        after_s, self._awaited = round(since_s, 1), frozenset()
+        if missing:
+            effect = "newer tokens that only they have are lost"
+            log.error("failover_not_confirmed", processes=sorted(missing), after_s=after_s, effect=effect)
+        else:
+            log.info("failover_reconciled", after_s=after_s, silent=sorted(unconfirmed))
+
+    async def _known(self) -> dict[str, datetime]:
+        async with self._transactions.read() as db:
+            return {row.timeline: row.since for row in (await db.execute(KNOWN)).all()}
+
+    async def _add(self, timeline: str) -> None:
+        async def write(db: AsyncConnection) -> None:
+            row = {"timeline": timeline, "since": clock.now()}
+            await insert_if_absent(db, timelines, row, key=["timeline"])
+
+        await self._transactions.write(write)
+
+    async def _beat(self) -> None:
+        async def write(db: AsyncConnection) -> None:
+            row: dict[str, Any] = {"beat_at": clock.now(), "timeline": self._confirmed}
+            ours = update(processes).where(processes.c.process == self._process)
+            if not (await db.execute(ours.values(row))).rowcount:
+                await insert_if_absent(db, processes, {"process": self._process, **row}, key=["process"])
+            if not self.pending:
+                await db.execute(delete(processes).where(processes.c.beat_at < clock.now() - KEPT))
+
+        await self._transactions.write(write)

@@ -1,0 +1,127 @@
+"""Rules that look into the body: how they are written, and what each allows of a body that has been read."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gateway.access.key_policy import Breach, Policy, SentRequest, ToolFilter, parse
+from gateway.access.sent_body import read_body
+from gateway.records.access import KeyLimits
+
+JSON = [("Content-Type", "application/json")]
+TOOLS = "POST /mcp with tools search_*,get_issue"
+QUERY = "POST /graphql with query issues,viewer"
+MUTATION = "POST /graphql with mutation comment*"
+
+
+def policy(*rules: str, above: tuple[str, ...] = ()) -> Policy:
+    limits = [KeyLimits(rules=rules), *([KeyLimits(rules=above)] if above else [])]
+    return Policy(("environment:proxy",), limits)
+
+
+def decided(key: Policy, path: str, body: Any, method: str = "POST", query: str = "") -> Breach | str:
+    read = read_body(JSON, query, body if isinstance(body, bytes) else json.dumps(body).encode())
+    return key.decision(SentRequest(method, "api.example.com", path, query, ("content-type",), read))
+
+
+def call(tool: Any, **more: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": {}, **more}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "GET /mcp with tools x",
+        "POST,GET /mcp with tools x",
+        "* /mcp with tools x",
+        "POST /mcp with tools",
+        "POST /mcp with tools ",
+        "POST /mcp with tools a,,b",
+        "POST /mcp with tools a b",
+        "POST /mcp with tools a**",
+        "POST /mcp with tools *a*b*",
+        "POST /mcp with tools ä",
+        "POST /mcp with tools a as b",
+        "POST /mcp with resources x",
+        "POST /mcp with",
+        "POST /mcp with tools x with tools y",
+        "POST /graphql with query a-b",
+        "POST /graphql with query a as call_api",
+        "POST /graphql with subscription a",
+    ],
+)
+def test_a_rule_that_cannot_be_held_is_refused_when_it_is_written(text: str) -> None:
+    with pytest.raises(ValueError, match=" "):
+        parse(text)
+
+
+def test_a_tool_is_called_by_its_rule_alone() -> None:
+    key = policy(TOOLS)
+    assert decided(key, "/mcp", call("search_issues")) == TOOLS
+    assert decided(key, "/mcp", call("get_issue")) == TOOLS
+    for tool in ("get_issues", "Search_issues", "delete_issue", "xsearch_"):
+        refused = decided(key, "/mcp", call(tool))
+        assert isinstance(refused, Breach)
+        assert (refused.broken, refused.why) == ("body", f"it calls the tool '{tool}'")
+
+
+def test_what_a_client_says_before_it_calls_is_allowed_and_nothing_else() -> None:
+    key = policy(TOOLS)
+    for method in ("initialize", "notifications/initialized", "tools/list", "ping", "server/discover"):
+        assert decided(key, "/mcp", {"jsonrpc": "2.0", "id": 1, "method": method}) == TOOLS
+    for method in ("resources/read", "prompts/get", "completion/complete", "tasks/result", "Tools/call", "tools/call "):
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"name": "search_issues"}}
+        assert isinstance(decided(key, "/mcp", body), Breach)
+
+
+def test_a_graphql_request_is_held_against_all_its_root_fields() -> None:
+    key = policy(QUERY, MUTATION)
+    assert decided(key, "/graphql", {"query": "{ viewer { id } issues { id } __typename }"}) == QUERY
+    assert decided(key, "/graphql", {"query": 'mutation { commentCreate(body: "x") { id } }'}) == MUTATION
+    for document in (
+        "{ issues { id } users { id } }",
+        "mutation { issues }",
+        "mutation { commentCreate { id } issueDelete { id } }",
+        "{ issues: users { id } }",
+        "{ __schema { types { name } } }",
+        "query commentCreate { users { id } }",
+        "subscription { issues { id } }",
+    ):
+        refused = decided(key, "/graphql", {"query": document})
+        assert isinstance(refused, Breach), document
+        assert refused.broken == "body"
+
+
+def test_each_key_in_a_line_of_descent_must_allow_it() -> None:
+    key = policy("POST /mcp with tools *", above=("POST /mcp with tools search_*", "GET /x"))
+    assert isinstance(decided(key, "/mcp", call("get_issue")), Breach)
+    assert decided(key, "/mcp", call("search_issues")) == "POST /mcp with tools search_*"
+    wide = policy("POST /mcp", above=("POST /mcp with tools search_*",))
+    assert isinstance(decided(wide, "/mcp", call("get_issue")), Breach)
+
+
+def test_a_body_that_nobody_has_read_is_not_allowed() -> None:
+    for key in (policy(TOOLS), policy("POST /mcp", above=(TOOLS,))):
+        refused = key.decision(SentRequest("POST", "api.example.com", "/mcp", "", ()))
+        assert isinstance(refused, Breach)
+        assert refused.broken == "unread_body"
+
+
+def test_a_plain_rule_beside_it_allows_any_body() -> None:
+    key = policy(TOOLS, "POST /mcp")
+    assert key.decision(SentRequest("POST", "api.example.com", "/mcp", "", ())) == "POST /mcp"
+
+
+def test_a_rule_allows_its_path_and_post_alone() -> None:
+    for method, path in (("POST", "/mcp/x"), ("GET", "/mcp"), ("DELETE", "/mcp"), ("POST", "/"), ("POST", "/MCP")):
+        refused = decided(policy(TOOLS), path, call("search_issues"), method)
+        assert isinstance(refused, Breach)
+        assert refused.broken == "rules"
+
+
+def test_tools_are_shown_where_they_can_be_called() -> None:
+    key = policy("POST /mcp with tools *", above=("POST /mcp with tools get_*",))
+    read = read_body(JSON, "", b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}')
+    shows = ToolFilter(key, SentRequest("POST", "h", "/mcp", "", (), read)).shows
+    assert [name for name in ("get_issue", "delete_issue", "get issue") if shows(name)] == ["get_issue"]

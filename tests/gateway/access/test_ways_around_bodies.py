@@ -1,0 +1,381 @@
+"""A key for two tools of an MCP server or two fields of a GraphQL API, and an outsider who wants more of it.
+
+Each way is tried through the fast path and through the chain; nothing but what the rules name reaches the provider.
+"""
+
+import base64
+import gzip
+import json
+from collections.abc import AsyncIterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from yarl import URL
+
+from tests.fakes.agents import Agents, agents
+
+TOOLS = "POST /base/v1/mcp with tools search_*,get_issue"
+QUERY = "POST /base/v1/graphql with query issues,viewer"
+MUTATION = "POST /base/v1/graphql with mutation commentCreate"
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture(params=["lane", "chain"])
+async def door(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Agents]:
+    async with agents(tmp_path, fast_path=request.param == "lane") as made:
+        yield made
+
+
+async def post(
+    door: Agents,
+    key: str,
+    path: str,
+    body: bytes,
+    headers: dict[str, str] | list[tuple[str, str]] | None = None,
+    method: str = "POST",
+) -> tuple[int, dict[str, Any]]:
+    named = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": "c1"}
+    given = [*named.items(), *(JSON if headers is None else dict(headers) if isinstance(headers, dict) else {}).items()]
+    given += headers if isinstance(headers, list) else []
+    url = URL(f"{door.running.url}/proxy{path}", encoded=True)
+    async with door.running.http.request(
+        method, url, data=BytesIO(body), headers=given, skip_auto_headers=["Content-Type"]
+    ) as answer:
+        text = await answer.text()
+        return answer.status, json.loads(text) if text.startswith("{") else {}
+
+
+def call(tool: Any = "delete_issue", **more: Any) -> bytes:
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": {}}}
+    return json.dumps({**message, **more}).encode()
+
+
+GOOD = call("get_issue")
+EVIL = call()
+PARAMS = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":'
+ENCODED = base64.b64encode(b"delete_issue").decode()
+
+# What, the body, header fields beside Content-Type, the URL's end.
+MCP_WAYS: tuple[tuple[str, bytes, Any, str], ...] = (
+    ("another tool", EVIL, None, ""),
+    ("other case of the tool", call("GET_ISSUE"), None, ""),
+    ("a blank behind the tool", call("get_issue "), None, ""),
+    ("a line end behind the tool", call("get_issue\n"), None, ""),
+    ("a NUL behind the tool", call("get_issue\0"), None, ""),
+    ("a wide letter in the tool", call("get_iss\uff55e"), None, ""),
+    ("a list of tools", call(["get_issue", "delete_issue"]), None, ""),
+    ("no tool", PARAMS + b'{"arguments":{}}}', None, ""),
+    ("the tool twice, the good one last", PARAMS + b'{"name":"delete_issue","name":"get_issue"}}', None, ""),
+    ("the tool twice, the good one first", PARAMS + b'{"name":"get_issue","name":"delete_issue"}}', None, ""),
+    ("the tool twice, once escaped", PARAMS + b'{"name":"get_issue","n\\u0061me":"delete_issue"}}', None, ""),
+    ("the tool twice, once in capitals", PARAMS + b'{"name":"get_issue","Name":"delete_issue"}}', None, ""),
+    ("the tool twice, once with a NUL", PARAMS + b'{"name":"get_issue","name\\u0000":"delete_issue"}}', None, ""),
+    ("the tool twice, once wide", PARAMS + '{"name":"get_issue","ｎame":"delete_issue"}}'.encode(), None, ""),
+    ("the tool in a prototype", PARAMS + b'{"__proto__":{"name":"delete_issue"},"name":"get_issue"}}', None, ""),
+    ("params twice", GOOD[:-1] + b',"params":{"name":"delete_issue"}}', None, ""),
+    ("params twice, once in capitals", GOOD[:-1] + b',"Params":{"name":"delete_issue"}}', None, ""),
+    ("params with a long s", GOOD[:-1] + ',"param\u017f":{"name":"delete_issue"}}'.encode(), None, ""),
+    ("the method twice", EVIL[:-1] + b',"method":"tools/list"}', None, ""),
+    ("the method twice, once in capitals", GOOD[:-1] + b',"METHOD":"resources/read"}', None, ""),
+    ("a batch", b"[" + GOOD + b"," + EVIL + b"]", None, ""),
+    ("a batch of one", b"[" + EVIL + b"]", None, ""),
+    ("two messages", GOOD + b"\n" + EVIL, None, ""),
+    ("a message behind a NUL", GOOD + b"\0" + EVIL, None, ""),
+    ("a comment", b"/*" + GOOD + b"*/" + EVIL, None, ""),
+    ("a byte order mark", b"\xef\xbb\xbf" + GOOD, None, ""),
+    ("UTF-16", GOOD.decode().encode("utf-16"), None, ""),
+    ("UTF-16 by its charset", EVIL.decode().encode("utf-16"), {"Content-Type": "application/json; charset=utf-16"}, ""),
+    ("UTF-7 by its charset", GOOD, {"Content-Type": "application/json; charset=utf-7"}, ""),
+    ("two charsets", GOOD, {"Content-Type": "application/json; charset=utf-8; charset=utf-16"}, ""),
+    ("bytes that are not UTF-8", GOOD.replace(b"{}", b'{"a":"\xff"}'), None, ""),
+    ("half a surrogate pair", GOOD.replace(b"{}", b'{"a":"\\ud800"}'), None, ""),
+    ("a number that is none", GOOD.replace(b"{}", b'{"a":NaN}'), None, ""),
+    ("a number beyond measure", GOOD.replace(b"{}", b'{"a":1e999}'), None, ""),
+    ("nested beyond measure", GOOD.replace(b"{}", b'{"a":' + b"[" * 200 + b"]" * 200 + b"}"), None, ""),
+    ("compressed", gzip.compress(EVIL), {**JSON, "Content-Encoding": "gzip"}, ""),
+    ("compressed, as it is not", GOOD, {**JSON, "Content-Encoding": "gzip"}, ""),
+    ("compressed, with an underscore", GOOD, {**JSON, "Content_Encoding": "gzip"}, ""),
+    ("coded by name alone", GOOD, {**JSON, "Content-Encoding": "identity"}, ""),
+    ("a part of a body", GOOD, {**JSON, "Content-Range": "bytes 0-3/100"}, ""),
+    (
+        "as a form",
+        b"jsonrpc=2.0&method=tools/call&name=delete_issue",
+        {"Content-Type": "application/x-www-form-urlencoded"},
+        "",
+    ),
+    ("as plain text", EVIL, {"Content-Type": "text/plain"}, ""),
+    ("without a type", EVIL, {}, ""),
+    ("with two types", GOOD, [("Content-Type", "application/json"), ("Content-Type", "text/plain")], ""),
+    ("with a type and an underscore", GOOD, [("Content-Type", "application/json"), ("Content_Type", "text/plain")], ""),
+    ("another tool in the header", GOOD, {**JSON, "Mcp-Name": "delete_issue"}, ""),
+    ("another tool in the header, encoded", GOOD, {**JSON, "Mcp-Name": f"=?base64?{ENCODED}?="}, ""),
+    ("another tool in a header with underscores", GOOD, {**JSON, "Mcp_Name": "delete_issue"}, ""),
+    ("two tools in headers", GOOD, [*JSON.items(), ("Mcp-Name", "get_issue"), ("Mcp-Name", "delete_issue")], ""),
+    ("another method in the header", call("get_issue"), {**JSON, "Mcp-Method": "resources/read"}, ""),
+    ("a tool in the header of another message", call(method="tools/list"), {**JSON, "Mcp-Name": "delete_issue"}, ""),
+    ("a minted header", GOOD, {**JSON, "Nango-Proxy-Mcp-Name": "delete_issue"}, ""),
+    ("a minted coding", GOOD, {**JSON, "Nango-Proxy-Content-Encoding": "gzip"}, ""),
+    ("another method", call("get_issue", method="resources/read"), None, ""),
+    ("another method in other case", call("get_issue", method="TOOLS/CALL"), None, ""),
+    ("a task", b'{"jsonrpc":"2.0","id":1,"method":"tasks/result","params":{"name":"get_issue"}}', None, ""),
+    ("an answer to the server", b'{"jsonrpc":"2.0","id":1,"result":{"action":"accept"}}', None, ""),
+    ("an answer beside a call", GOOD[:-1] + b',"result":{}}', None, ""),
+    (
+        "parameters by their place",
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":["delete_issue"]}',
+        None,
+        "",
+    ),
+    ("another version of JSON-RPC", GOOD.replace(b"2.0", b"1.0"), None, ""),
+    ("no body", b"", None, ""),
+    ("the method in the URL", GOOD, None, "?method=tools/call&name=delete_issue"),
+    ("a tool in the URL", GOOD, None, "?x=1&name=delete_issue"),
+    ("an encoded tool in the URL", GOOD, None, "?n%61me=delete_issue"),
+    ("params in the URL", GOOD, None, "?params[name]=delete_issue"),
+    ("another path", GOOD, None, "/"),
+    ("an encoded path", GOOD, None, "/%2e%2e/mcp"),
+    ("too large", GOOD.replace(b"{}", b'{"a":"' + b"x" * (1 << 20) + b'"}'), None, ""),
+    ("another method by a header", GOOD, {**JSON, "X-HTTP-Method-Override": "PUT"}, ""),
+    ("as a whole list", GOOD, {**JSON, "Gateway-Paginate": "all; cursor_path=a; cursor_name_in_request=b"}, ""),
+)
+
+
+async def test_no_other_tool_is_called(door: Agents) -> None:
+    key = await door.key(TOOLS)
+    assert len(MCP_WAYS) >= 40
+    for name, body, headers, end in MCP_WAYS:
+        status, answer = await post(door, key, f"/mcp{end}", body, headers)
+        assert status in {400, 403, 404, 413}, (name, status)
+        assert answer["error"]["code"], name
+        assert door.provider.calls == [], name
+
+
+def asked(query: Any, **more: Any) -> bytes:
+    return json.dumps({"query": query, **more}).encode()
+
+
+DELETE = "mutation { issueDelete(id: 1) { success } }"
+GRAPHQL_WAYS: tuple[tuple[str, bytes, Any, str], ...] = (
+    ("another mutation", asked(DELETE), None, ""),
+    ("another field", asked("{ users { id } }"), None, ""),
+    ("one field more", asked("{ viewer { id } users { id } }"), None, ""),
+    ("under an alias", asked("{ viewer: users { id } }"), None, ""),
+    ("in a fragment", asked("{ ...F } fragment F on Query { users { id } }"), None, ""),
+    (
+        "in a fragment of a fragment",
+        asked("{ ...F } fragment F on Query { ...G } fragment G on Query { users { id } }"),
+        None,
+        "",
+    ),
+    ("in a fragment without a name", asked("{ viewer { id } ... on Query { users { id } } }"), None, ""),
+    ("under a directive", asked("query($x: Boolean!) { viewer { id } users @include(if: $x) { id } }"), None, ""),
+    ("behind the name of an operation", asked("mutation viewer { issueDelete(id: 1) { success } }"), None, ""),
+    ("a mutation's field in a query", asked("{ commentCreate { id } }"), None, ""),
+    ("a query's field in a mutation", asked("mutation { viewer { id } }"), None, ""),
+    ("a subscription", asked("subscription { issues { id } }"), None, ""),
+    ("the schema", asked("{ __schema { types { name } } }"), None, ""),
+    ("two operations", asked("query A { viewer { id } } mutation B { issueDelete(id: 1) { success } }"), None, ""),
+    (
+        "two operations, one chosen",
+        asked("query A { viewer { id } } " + DELETE.replace("{", "B {", 1), operationName="B"),
+        None,
+        "",
+    ),
+    ("another operation chosen", asked("query A { viewer { id } }", operationName="B"), None, ""),
+    ("a chosen operation without a name", asked("{ viewer { id } }", operationName=""), None, ""),
+    ("a batch", b"[" + asked("{ viewer { id } }") + b"," + asked(DELETE) + b"]", None, ""),
+    ("the query twice", b'{"query":"{ viewer { id } }","query":"mutation { issueDelete { id } }"}', None, ""),
+    (
+        "the query twice, once in capitals",
+        b'{"query":"{ viewer { id } }","Query":"mutation { issueDelete { id } }"}',
+        None,
+        "",
+    ),
+    (
+        "a persisted query",
+        asked("{ viewer { id } }", extensions={"persistedQuery": {"version": 1, "sha256Hash": "0" * 64}}),
+        None,
+        "",
+    ),
+    ("a persisted query alone", b'{"extensions":{"persistedQuery":{"version":1,"sha256Hash":"00"}}}', None, ""),
+    ("a stored document", asked("{ viewer { id } }", documentId="evil"), None, ""),
+    ("a stored query", asked("{ viewer { id } }", id="evil"), None, ""),
+    ("a stored query of Facebook", asked("{ viewer { id } }", doc_id="1"), None, ""),
+    ("a mutation beside the query", asked("{ viewer { id } }", mutation=DELETE), None, ""),
+    ("variables as a text", asked("{ viewer { id } }", variables='{"a":1}'), None, ""),
+    ("a query that is no text", asked(["{ viewer { id } }", DELETE]), None, ""),
+    ("the query in the URL", asked("{ viewer { id } }"), None, "?query=mutation%7BissueDelete%7D"),
+    ("the operation in the URL", asked("query A { viewer { id } }"), None, "?operationName=B"),
+    ("a document as its own type", DELETE.encode(), {"Content-Type": "application/graphql"}, ""),
+    ("a form", b"query=mutation%7BissueDelete%7D", {"Content-Type": "application/x-www-form-urlencoded"}, ""),
+    ("parts", b"--a\r\n\r\n--a--", {"Content-Type": "multipart/form-data; boundary=a"}, ""),
+    ("compressed", gzip.compress(asked(DELETE)), {**JSON, "Content-Encoding": "gzip"}, ""),
+    ("a comment that another reader ends", asked("{ viewer { id } # \u2028 users { id }\n }"), None, ""),
+    ("a comment and a carriage return", asked("{ viewer { id } # \r users { id }\n }"), None, ""),
+    ("a block string", asked('{ viewer(x: """ " ) { id } users(x: " """) { id } }'), None, ""),
+    ("a quote that is not escaped", asked('{ viewer(x: "\\\\") { id } users(x: "") { id } }'), None, ""),
+    ("a definition beside it", asked("{ viewer { id } } extend type Query { users: [User] }"), None, ""),
+    ("a byte order mark in the document", asked("\ufeff{ viewer { id } }"), None, ""),
+    ("a mutation behind a bracket too many", asked("{ viewer { id } } } " + DELETE), None, ""),
+    ("an MCP call", call("get_issue"), None, ""),
+)
+
+
+async def test_no_other_field_is_asked_for(door: Agents) -> None:
+    key = await door.key(QUERY, MUTATION)
+    assert len(GRAPHQL_WAYS) >= 40
+    for name, body, headers, end in GRAPHQL_WAYS:
+        status, answer = await post(door, key, f"/graphql{end}", body, headers)
+        assert status in {400, 403, 404, 413}, (name, status)
+        assert answer["error"]["code"], name
+        assert door.provider.calls == [], name
+
+
+async def test_the_keys_do_what_they_are_for_with_the_very_bytes(door: Agents) -> None:
+    key = await door.key(TOOLS, QUERY, MUTATION)
+    spaced = json.dumps(json.loads(GOOD), indent=3).encode()
+    for path, body, headers in (
+        ("/mcp", GOOD, None),
+        (
+            "/mcp",
+            spaced,
+            {"Content-Type": 'Application/JSON ; charset="UTF-8"', "Mcp-Name": "get_issue", "Mcp-Method": "tools/call"},
+        ),
+        (
+            "/mcp?project=1",
+            call("search_é".replace("é", "x")),
+            {**JSON, "Mcp-Name": "=?base64?" + base64.b64encode(b"search_x").decode() + "?="},
+        ),
+        (
+            "/mcp",
+            call(
+                "get_issue", params={"name": "get_issue", "arguments": {"Name": 1, "params": []}, "_meta": {"x/y": 1}}
+            ),
+            None,
+        ),
+        ("/mcp", GOOD.replace(b"{}", b'{"a":"' + b"x" * 500_000 + b'"}'), None),
+        (
+            "/graphql",
+            asked("query A($n: Int) { viewer { id } issues(first: $n) { id } }", operationName="A", variables={"n": 1}),
+            None,
+        ),
+        ("/graphql", asked('mutation { commentCreate(body: "mutation { issueDelete }") { id } }', extensions={}), None),
+    ):
+        status, _ = await post(door, key, path, body, headers)
+        assert status == 200, (path, body[:80])
+        assert door.provider.calls.pop()[3] == body
+        assert door.provider.calls == []
+
+
+async def test_a_refusal_names_the_tool_and_the_rules(door: Agents) -> None:
+    status, answer = await post(door, await door.key(TOOLS), "/mcp", EVIL)
+    error = answer["error"]
+    assert (status, error["code"], error["payload"]["rule"]) == (403, "forbidden", "body")
+    assert "it calls the tool 'delete_issue'" in error["message"]
+    assert error["payload"]["allowed"] == [TOOLS]
+
+
+async def test_a_body_in_pieces_and_one_that_waits_to_be_invited_are_read(door: Agents) -> None:
+    key = await door.key(TOOLS)
+
+    async def pieces(body: bytes) -> AsyncIterator[bytes]:
+        for at in range(0, len(body), 7):
+            yield body[at : at + 7]
+
+    for body, expected in ((GOOD, 200), (EVIL, 403)):
+        named = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": "c1", **JSON}
+        for more in ({}, {"Expect": "100-continue"}):
+            url = f"{door.running.url}/proxy/mcp"
+            expects = "Expect" in more
+            async with door.running.http.post(url, data=pieces(body), headers=named, expect100=expects) as answer:
+                assert answer.status == expected
+    assert [call[3] for call in door.provider.calls] == [GOOD, GOOD]
+
+
+async def test_a_retry_sends_the_bytes_that_were_looked_at(door: Agents) -> None:
+    key, seen = await door.key(TOOLS), []
+    long = GOOD.replace(b"{}", b'{"a":"' + b"x" * 200_000 + b'"}')
+
+    async def fails(request: web.Request) -> web.Response:
+        seen.append(await request.read())
+        return web.Response(status=503 if len(seen) == 1 else 200)
+
+    door.provider.answering = fails
+    headers = {**JSON, "Retries": "1", "Retry-On": "503", "Idempotency-Key": "k"}
+    status, _ = await post(door, key, "/mcp", long, headers)
+    assert status == 200
+    assert seen == [long, long]
+
+
+async def test_the_list_of_tools_has_those_that_can_be_called(door: Agents) -> None:
+    tools = [{"name": name} for name in ("get_issue", "delete_issue", "search_users")]
+    listed = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"tools": tools}})
+    answers = {
+        "json": web.Response(text=listed, content_type="application/json", headers={"ETag": "x"}),
+        "gzip": web.Response(
+            body=gzip.compress(listed.encode()), content_type="application/json", headers={"Content-Encoding": "gzip"}
+        ),
+        "events": web.Response(text=f"event: message\ndata: {listed}\n\n", content_type="text/event-stream"),
+    }
+    key, plain = await door.key(TOOLS), await door.key("POST /base/v1/mcp")
+    for kind, answer in answers.items():
+
+        async def answering(_request: web.Request, answer: web.Response = answer) -> web.StreamResponse:
+            return web.Response(
+                body=answer.body, headers={k: v for k, v in answer.headers.items() if k != "Content-Length"}
+            )
+
+        door.provider.answering = answering
+        for one, expected in (
+            (key, ["get_issue", "search_users"]),
+            (plain, ["get_issue", "delete_issue", "search_users"]),
+        ):
+            named = {"Authorization": f"Bearer {one}", "Provider-Config-Key": "lane", "Connection-Id": "c1", **JSON}
+            url, body = f"{door.running.url}/proxy/mcp", b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
+            async with door.running.http.post(url, data=body, headers=named) as got:
+                raw = await got.read()
+                text = (gzip.decompress(raw) if raw.startswith(b"\x1f\x8b") else raw).decode()
+                assert got.status == 200, kind
+            found = json.loads(text.partition("data: ")[2] or text)
+            assert [tool["name"] for tool in found["result"]["tools"]] == expected, kind
+
+
+async def test_a_list_that_cannot_be_read_in_one_way_is_not_passed_on(door: Agents) -> None:
+    key = await door.key(TOOLS)
+    body = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
+    for text, headers in (
+        ('{"result":{"tools":[],"tools":[{"name":"delete_issue"}]}}', JSON),
+        ("delete_issue", {"Content-Type": "text/plain"}),
+        ("delete_issue", {**JSON, "Content-Encoding": "unknown"}),
+    ):
+
+        async def answering(_: web.Request, text: str = text, headers: dict[str, str] = headers) -> web.Response:
+            return web.Response(body=text.encode(), headers=headers)
+
+        door.provider.answering = answering
+        status, answer = await post(door, key, "/mcp", body)
+        assert (status, answer["error"]["code"]) == (502, "upstream_protocol"), text
+
+
+async def test_a_dry_run_is_decided_as_the_call(door: Agents) -> None:
+    key = await door.key(TOOLS)
+    headers = {**JSON, "Gateway-Dry-Run": "true"}
+    assert [(await post(door, key, "/mcp", body, headers))[0] for body in (GOOD, EVIL)] == [200, 403]
+    assert door.provider.calls == []
+
+
+async def test_the_door_offers_graphql_and_leaves_a_servers_tools_to_the_server(door: Agents) -> None:
+    key = await door.key(TOOLS, f"{QUERY} as ask")
+    assert list(await door.tools(key)) == ["ask"]
+    assert (await door.call(key, "ask", {"body": {"query": "{ viewer { id } }"}}))["isError"] is False
+    assert (await door.call(key, "ask", {"body": {"query": "{ users { id } }"}}))["isError"] is True
+    assert (await door.call(key, "call_api", {"method": "POST", "path": "/mcp", "body": json.loads(EVIL)}))[
+        "isError"
+    ] is True
+    assert (await door.call(key, "call_api", {"method": "POST", "path": "/mcp", "body": json.loads(GOOD)}))[
+        "isError"
+    ] is False
+    assert len(door.provider.calls) == 2

@@ -1,0 +1,87 @@
+"""What a GraphQL document asks for at its root, and the documents that are refused."""
+
+import pytest
+
+from gateway.http.graphql_document import DEEPEST, MOST_CHARS, GraphqlOperation, UnplainDocument, operation_of
+
+
+@pytest.mark.parametrize(
+    ("document", "kind", "name", "fields"),
+    [
+        ("{ viewer { login } }", "query", "", ("viewer",)),
+        ("query { a b }", "query", "", ("a", "b")),
+        ("query Named($id: ID! = 3, $more: [Int!]!) @cached(for: 3) { a(id: $id) }", "query", "Named", ("a",)),
+        ("mutation Harmless { issueDelete(id: 1) { success } }", "mutation", "Harmless", ("issueDelete",)),
+        ("query { viewer: deleteAll }", "query", "", ("deleteAll",)),
+        ("{ ...F } fragment F on Query { a ...G } fragment G on Query { b ...F }", "query", "", ("a", "b")),
+        ("{ ... on Query { a } ... @include(if: true) { b } ... { c } }", "query", "", ("a", "b", "c")),
+        ('{ a @skip(if: true) b(x: {y: [1, -2.5e3, "}", ENUM, null]}) { c } }', "query", "", ("a", "b")),
+        ("# first\r\n{ a # } mutation { b }\n b }", "query", "", ("a", "b")),
+        ('{ a(x: "\\"} mutation { b }") }', "query", "", ("a",)),
+        ("{ query mutation fragment on }", "query", "", ("query", "mutation", "fragment", "on")),
+        ("subscription { changed }", "subscription", "", ("changed",)),
+        ("{ a a: b a }", "query", "", ("a", "b")),
+    ],
+)
+def test_the_fields_at_the_root_are_found(document: str, kind: str, name: str, fields: tuple[str, ...]) -> None:
+    found = operation_of(document)
+    assert (found.kind, found.name, set(found.fields)) == (kind, name, set(fields))
+    assert isinstance(found, GraphqlOperation)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        "",
+        "# nothing",
+        "{}",
+        "{ a",
+        "{ a } }",
+        "{ a ) }",
+        "query { a } query { b }",
+        "query A { a } mutation B { b }",
+        "{ a } mutation { b }",
+        "fragment F on Query { a }",
+        "{ ...Missing }",
+        "{ ...F } fragment F on Query { a } fragment F on Mutation { b }",
+        "{ ...on } fragment on on Query { a }",
+        "{ ...F } fragment F($x: Int) on Query { a }",
+        "extend type Query { a: Int } { a }",
+        "schema { query: Query }",
+        '{ a(x: """ text """) }',
+        '{ a(x: "unfinished) }',
+        '{ a(x: "line\nline") }',
+        "{ a(x: 1b) }",
+        "{ a(x: 01) }",
+        "{ a(x: '1') }",
+        "{ a: b: c }",
+        "{ a! }",
+        "{ a? }",
+        "{ [a] }",
+        "{ $a }",
+        "{ a \u2028 b }",
+        "{ a # comment \u2029 b\n }",
+        "{ a # comment \x85 b\n }",
+        "{ a # comment \r b }",
+        "\ufeff{ a }",
+        "{ a\x00 }",
+        "{ а }",  # a Cyrillic letter
+        "query on { a } { b }",
+        "{ a(x: [)] }",
+        "{" * (DEEPEST + 2) + "a" + "}" * (DEEPEST + 2),
+        "{ a" + "{ a" * (DEEPEST + 2) + "}" * (DEEPEST + 3),
+        "{ a }" + " " * MOST_CHARS,
+        "{ ... " * (DEEPEST + 2) + "}" * (DEEPEST + 2),
+    ],
+)
+def test_a_document_that_is_not_plainly_one_operation_is_refused(document: str) -> None:
+    with pytest.raises(UnplainDocument):
+        operation_of(document)
+
+
+def test_a_long_document_takes_no_long_time() -> None:
+    for text in ("{ a " + "a " * 9_000 + "}", "{ a(x: " + "[" * 30_000, '"' * 60_000, "#" * 60_000, "{ ...a" * 9_000):
+        try:
+            operation_of(text)
+        except UnplainDocument:
+            continue

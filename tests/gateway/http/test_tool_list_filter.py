@@ -1,0 +1,108 @@
+"""Lists of tools in answers of MCP servers, shortened: JSON and event streams, in any pieces."""
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from gateway.http.headers import MalformedAnswer
+from gateway.http.tool_list_filter import MOST_EVENT, EventFilter, filtered_json
+
+TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("get_issue", "delete_issue", "search")]
+ANSWER: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "result": {"tools": TOOLS, "nextCursor": "c"}}
+
+
+def shows(name: str) -> bool:
+    return not name.startswith("delete")
+
+
+def names_in(text: bytes) -> list[str]:
+    return [one["name"] for one in json.loads(text)["result"]["tools"]]
+
+
+def test_only_tools_that_may_be_called_are_left() -> None:
+    left = filtered_json(json.dumps(ANSWER).encode(), shows)
+    assert names_in(left) == ["get_issue", "search"]
+    assert json.loads(left)["result"]["nextCursor"] == "c"
+
+
+def test_what_has_no_list_or_only_allowed_tools_keeps_its_bytes() -> None:
+    for value in ({"jsonrpc": "2.0", "id": 1, "error": {"code": -1}}, {"a": 1.50}, [], "x", {"result": {"tools": 3}}):
+        raw = json.dumps(value, indent=2).encode()
+        assert filtered_json(raw, shows) == raw
+    raw = json.dumps(ANSWER, indent=3).encode()
+    assert filtered_json(raw, lambda _: True) == raw
+    assert filtered_json(b"", shows) == b""
+
+
+def test_items_without_a_plain_name_are_left_out() -> None:
+    odd: list[Any] = [{"name": 3}, {}, "search", None, {"name": "search"}]
+    assert names_in(filtered_json(json.dumps({"result": {"tools": odd}}).encode(), shows)) == ["search"]
+
+
+def test_every_answer_of_a_batch_is_filtered() -> None:
+    left = json.loads(filtered_json(json.dumps([ANSWER, ANSWER]).encode(), shows))
+    assert [len(one["result"]["tools"]) for one in left] == [2, 2]
+
+
+@pytest.mark.parametrize("body", [b'{"result":{"tools":[],"tools":[{"name":"x"}]}}', b"{", b"\xff", b"<html>"])
+def test_a_list_that_can_be_read_in_two_ways_is_refused(body: bytes) -> None:
+    with pytest.raises(MalformedAnswer):
+        filtered_json(body, shows)
+
+
+@pytest.mark.parametrize("line", ["\n", "\r\n", "\r"])
+def test_events_are_filtered_in_whatever_pieces_they_come(line: str) -> None:
+    draw = random.Random(5)
+    progress = {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progress": 1}}
+    stream = line.join(
+        (
+            ": ping",
+            "",
+            "event: message",
+            f"data: {json.dumps(progress)}",
+            "",
+            "id: 7",
+            "event: message",
+            f"data: {json.dumps(ANSWER)[:17]}",
+            f"data:{json.dumps(ANSWER)[17:]}",
+            "",
+            "data",
+            "",
+            "",
+        )
+    ).encode()
+    at_once = EventFilter(shows)
+    whole = b"".join(at_once.feed(stream)) + at_once.finish()
+    for _ in range(50):
+        events, out, at = EventFilter(shows), b"", 0
+        while at < len(stream):
+            step = draw.randint(1, 40)
+            out += b"".join(events.feed(stream[at : at + step]))
+            at += step
+        assert out + events.finish() == whole
+    assert b"delete_issue" not in whole
+    assert b"id: 7" in whole
+    assert b"get_issue" in whole
+    assert whole.startswith(b": ping")
+
+
+def test_an_event_is_passed_on_as_soon_as_it_is_complete() -> None:
+    events = EventFilter(shows)
+    assert list(events.feed(b"data: {}\n")) == []
+    assert list(events.feed(b"\ndata: {")) == [b"data: {}\n\n"]
+
+
+def test_an_event_without_end_is_refused() -> None:
+    events = EventFilter(shows)
+    piece = b"data: " + b"x" * 65_536
+    for _ in range(MOST_EVENT // len(piece)):
+        assert list(events.feed(piece)) == []
+    with pytest.raises(MalformedAnswer):
+        list(events.feed(piece))
+
+
+def test_an_event_that_can_be_read_in_two_ways_is_refused() -> None:
+    with pytest.raises(MalformedAnswer):
+        list(EventFilter(shows).feed(b'data: {"result":{"tools":[],"tools":[{"name":"x"}]}}\n\n'))

@@ -1,0 +1,84 @@
+"""Which tool made a call: in the call log, on its line and in its trace, on the fast path and through the chain."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gateway.observe import call_queue
+from tests.fakes.agents import Agents, agents
+from tests.fakes.collector import collecting
+from tests.gateway.api.test_logs import logged
+
+GET = "GET /base/v1/issue/{issue} as get_issue"
+VENDOR = "POST /base/v1/mcp with tools search_*"
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_queue, "EVERY_S", 0.02)
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
+
+
+@pytest.fixture(params=["lane", "chain"])
+async def door(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Agents]:
+    async with agents(tmp_path, fast_path=request.param == "lane") as made:
+        yield made
+
+
+async def test_a_call_is_found_by_its_tool(door: Agents) -> None:
+    key = await door.key(GET, "DELETE /base/v1/**", VENDOR)
+    await door.call(key, "get_issue", {"issue": "1"})
+    await door.call(key, "get_issue", {"issue": "2"})
+    await door.call(key, "call_api", {"method": "DELETE", "path": "/issue/3"})
+    search = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "search_issues"}}
+    named = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": "c1"}
+    await door.posted(json.dumps(search).encode(), named, "/proxy/mcp")
+    found = await logged(door.running, "?tool=get_issue", least=2)
+    assert [(one["path"], one["rule"], one["tool"]) for one in found] == [
+        ("/issue/2", GET, "get_issue"),
+        ("/issue/1", GET, "get_issue"),
+    ]
+    assert found[0]["key_id"] is not None
+    assert found[0]["detail"] is None
+    (raw,) = await logged(door.running, "?tool=call_api")
+    assert raw["path"] == "/issue/3"
+    (vendor,) = await logged(door.running, "?tool=search_issues")
+    assert (vendor["path"], vendor["rule"]) == ("/mcp", VENDOR)
+    everything = await logged(door.running, "?kind=call&keyId=" + str(found[0]["key_id"]), least=4)
+    assert [one["tool"] for one in everything] == ["search_issues", "call_api", "get_issue", "get_issue"]
+
+
+async def test_spans_follow_the_conventions_for_mcp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with collecting() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+        async with agents(tmp_path) as door:
+            key = await door.key(GET)
+            await door.call(key, "get_issue", {"issue": "1"})
+            await door.call(key, "call_api", {"method": "DELETE", "path": "/issue/1"})
+            await door.call(key, "made_up_by_a_model", {})
+            await door.tell(key, "tools/list")
+            await collector.until(lambda: collector.named("tools/list"))
+        (called,) = collector.named("tools/call get_issue")
+        (refused,) = collector.named("tools/call call_api")
+        (unknown,) = collector.named("tools/call")
+        assert called.kind == "server"
+        wanted = {
+            "mcp.method.name": "tools/call",
+            "mcp.protocol.version": "2026-07-28",
+            "jsonrpc.request.id": "1",
+            "gen_ai.tool.name": "get_issue",
+            "gen_ai.operation.name": "execute_tool",
+            "network.transport": "tcp",
+            "http.request.method": "POST",
+        }
+        assert wanted.items() <= called.attributes.items()
+        assert (called.failed, "error.type" in called.attributes) == (False, False)
+        assert (refused.failed, refused.attributes["error.type"]) == (True, "tool_error")
+        assert (unknown.failed, unknown.attributes["error.type"]) == (True, "-32602")
+        assert unknown.attributes["rpc.response.status_code"] == "-32602"
+        (inner,) = [one for one in collector.spans if one.parent == called.span_id]
+        assert (inner.attributes["gen_ai.tool.name"], inner.attributes["gateway.rule"]) == ("get_issue", GET)
+        assert "mcp.method.name" not in inner.attributes
+        assert collector.orphans == []

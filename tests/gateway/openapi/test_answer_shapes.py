@@ -1,0 +1,59 @@
+"""The shape that an operation documents is one that its handler names, so that mypy compares the two (ADR 48)."""
+
+import ast
+import inspect
+import sys
+import textwrap
+from collections.abc import Iterator
+from types import FunctionType
+from typing import Any, Final
+
+import pytest
+
+from gateway.api import answers
+from gateway.app.routes import ROUTES
+from gateway.openapi.operations import OPERATIONS, Operation
+from tests.gateway.openapi.test_openapi_document import plain
+
+HANDLERS: Final = {(method, plain(path)): handler for method, path, handler in ROUTES}
+SHAPES: Final = {id(shape): name for name, shape in vars(answers).items() if not name.startswith("_")}
+FREE: Final = {answers.AnyJson, answers.Metadata}  # any JSON object
+ELSEWHERE: Final = {
+    "/providers": "rows of the catalog, compiled with it; compared by test_schemathesis.py, beside this",
+    "/providers/{provider}": "the same",
+    "/oauth/client-metadata/{environment}/{integration_id}": "made by an auth mode, below the API",
+    "/auth/oauth-outbound/{integration_id}": "only ever refuses",
+}
+
+
+def shapes_named(code: Any, seen: set[Any]) -> Iterator[str]:
+    """The shapes that a function or class names, and those named by functions and classes of ours that it names."""
+    if not isinstance(code, type):
+        code = inspect.unwrap(code)
+        code = getattr(code, "__func__", code)
+    if code in seen:
+        return
+    seen.add(code)
+    names = vars(sys.modules[code.__module__])
+    for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(code)))):
+        named: Any = None
+        if isinstance(node, ast.Name):
+            named = names.get(node.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            named = getattr(names.get(node.value.id), node.attr, None)
+        if id(named) in SHAPES:
+            yield SHAPES[id(named)]
+        elif isinstance(named, FunctionType | type) and named.__module__.startswith("gateway.api."):
+            yield from shapes_named(named, seen)
+
+
+def described() -> list[Operation]:
+    return [
+        one for one in OPERATIONS if one.answer is not None and one.answer not in FREE and one.path not in ELSEWHERE
+    ]
+
+
+@pytest.mark.parametrize("one", described(), ids=lambda one: one.id)
+def test_a_handler_names_the_shape_that_is_documented(one: Operation) -> None:
+    named = set(shapes_named(HANDLERS[one.method, one.path], set()))
+    assert SHAPES[id(one.answer)] in named, f"documented is {one.answer}; the handler names {sorted(named)}"

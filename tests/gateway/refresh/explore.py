@@ -1,0 +1,76 @@
+"""A complete search through the states of the refresh protocol's model."""
+
+from collections import deque
+from typing import NamedTuple
+
+from tests.gateway.refresh.model import SPENT, Machine, Model, Row, State
+
+
+class Finding(NamedTuple):
+    """What is wrong, and the steps that lead there."""
+
+    what: str
+    trace: tuple[str, ...]
+
+
+def explore(
+    model: Model, *, machines: int = 3, kills: int = 2, pauses: int = 1, cuts: int = 1, failovers: int = 0
+) -> tuple[int, list[Finding]]:
+    """How many states there are, and the first finding of each kind. Machines are alike: their order does not count."""
+    first = State(Row(), (Machine(),) * machines, 0, True, kills, pauses, cuts, failovers)
+    came_by: dict[State, tuple[State, str] | None] = {canonical(first): None}
+    found: dict[str, Finding] = {}
+    waiting = deque([first])
+
+    def note(what: str, state: State, last: str = "") -> None:
+        if what not in found:
+            found[what] = Finding(what, (*_trace(came_by, canonical(state)), *([last] if last else [])))
+
+    while waiting:
+        state = waiting.popleft()
+        steps = list(model.steps(state))
+        if not steps and (wrong := model.verdict(state)) is not None:
+            note(wrong, state)
+        for name, after, sent in (*steps, *model.faults(state)):
+            if sent is not None and sent.saved:
+                note(SPENT, state, name)
+            known = canonical(after)
+            if known not in came_by:
+                came_by[known] = canonical(state), name
+                waiting.append(after)
+    return len(came_by), list(found.values())
+
+
+def canonical(state: State) -> State:
+    """The same state with its machines in one order."""
+    keys = [
+        (_numbers.setdefault(machine, len(_numbers)), state.row.machine == number, _has_copy(state, number), number)
+        for number, machine in enumerate(state.machines)
+    ]
+    order = [number for *_, number in sorted(keys)]
+    if order == list(range(len(order))):
+        return state
+    place = {old: new for new, old in enumerate(order)}
+
+    def moved(row: Row) -> Row:
+        return row if row.machine is None else row._replace(machine=place[row.machine])
+
+    machines = tuple(state.machines[number] for number in order)
+    copy = None if state.copy is None else moved(state.copy)
+    machines = tuple(one._replace(seen=moved(one.seen)) for one in machines)
+    return state._replace(row=moved(state.row), copy=copy, machines=machines)
+
+
+def _has_copy(state: State, number: int) -> bool:
+    return state.copy is not None and state.copy.machine == number
+
+
+_numbers: dict[Machine, int] = {}
+
+
+def _trace(came_by: dict[State, tuple[State, str] | None], state: State) -> tuple[str, ...]:
+    names = []
+    while (step := came_by[state]) is not None:
+        state, name = step
+        names.append(name)
+    return tuple(reversed(names))

@@ -1,0 +1,205 @@
+"""After a failover of the database no token is refreshed before all processes that live have written back what they have.
+
+The database says that it failed over: it has seen another timeline before. So no standby is needed.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from gateway import clock
+from gateway.records.connection import ConnectionRef
+from gateway.refresh.decision import MOST_S, SILENT_S
+from gateway.refresh.save_tokens import LEASE
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.patience import PATIENCE_S
+from tests.fakes.tracker import Tracker
+
+REF = ConnectionRef("dev", "tracker", "c1")
+LONG_AGO = "2020-01-01T00:00:00Z"
+Start = Callable[[], Awaitable[RunningGateway]]
+
+
+@pytest.fixture
+async def start(
+    tracker: Tracker, tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Start]:
+    """Starts a node of the machine."""
+    write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("gateway.refresh.decision.LEAST_S", 0.0)
+    running: list[RunningGateway] = []
+
+    async def started() -> RunningGateway:
+        whole = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"])
+        whole["store"]["url"] = database
+        running.append(RunningGateway(tmp_path, whole))
+        await running[-1].start()
+        return running[-1]
+
+    yield started
+    for node in running:
+        await node.stop()
+
+
+@pytest.fixture
+async def db(database: str) -> AsyncIterator["asyncpg.Connection[Any]"]:
+    opened = await asyncpg.connect(database)
+    yield opened
+    await opened.close()
+
+
+async def failed_over(db: "asyncpg.Connection[Any]", ago_s: float = 0.0) -> None:
+    await db.execute("INSERT INTO timelines VALUES ('00000000', now() - interval '1 day')")
+    await db.execute("UPDATE timelines SET since = now() - $1 * interval '1 s' WHERE timeline <> '00000000'", ago_s)
+
+
+async def elsewhere(db: "asyncpg.Connection[Any]", silent_s: float = 0.0) -> None:
+    """A process of another machine has not confirmed."""
+    await db.execute("INSERT INTO processes VALUES ('other:1', now() - $1 * interval '1 s', NULL)", silent_s)
+
+
+async def connected(start: Start, tracker: Tracker) -> None:
+    """A connection whose token has expired, in the database and in no memory."""
+    first = await start()
+    tokens = {name: text for name, text in tracker.grant().items() if name in ("access_token", "refresh_token")}
+    await first.imported({**tokens, "expires_at": LONG_AGO})
+    await first.stop()
+
+
+async def called(node: RunningGateway) -> tuple[int, Any, str | None]:
+    async with node.proxied("c1") as answer:
+        return answer.status, await answer.json(), answer.headers.get("Retry-After")
+
+
+async def test_a_process_that_lives_and_has_not_confirmed_is_waited_for(
+    start: Start, tracker: Tracker, db: "asyncpg.Connection[Any]"
+) -> None:
+    await connected(start, tracker)
+    await failed_over(db)
+    await elsewhere(db)
+    node = await start()
+    status, shown, again = await called(node)
+    assert (status, shown["error"]["code"], again) == (503, "store_unavailable", "5")
+    assert shown["error"]["payload"] == {"reason": "failover"}
+    assert "failed over" in shown["error"]["message"]
+    assert await node.json("GET", "/ready") == {"result": "ok", "failover": "reconciling"}
+    assert tracker.calls["refresh_token"] == 0
+    await db.execute("UPDATE processes SET timeline = (SELECT max(timeline) FROM timelines) WHERE process = 'other:1'")
+    async with asyncio.timeout(PATIENCE_S):
+        while (await called(node))[0] != 200:
+            await asyncio.sleep(0.05)
+    assert tracker.calls["refresh_token"] == 1
+    assert await node.json("GET", "/ready") == {"result": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("ago_s", "silent_s"), [(SILENT_S + 1, SILENT_S + 1), (MOST_S + 1, 0.0)], ids=["silent", "for too long"]
+)
+async def test_a_process_that_is_silent_or_takes_too_long_is_not_waited_for(
+    ago_s: float, silent_s: float, start: Start, tracker: Tracker, db: "asyncpg.Connection[Any]"
+) -> None:
+    await connected(start, tracker)
+    await failed_over(db, ago_s)
+    await elsewhere(db, silent_s)
+    node = await start()
+    assert (await called(node))[0] == 200
+
+
+async def test_a_process_that_was_silent_before_the_failover_has_as_long_as_any_other_to_be_heard(
+    start: Start, tracker: Tracker, db: "asyncpg.Connection[Any]"
+) -> None:
+    """The standby may have lacked what it had said."""
+    await connected(start, tracker)
+    await failed_over(db)
+    await elsewhere(db, SILENT_S + 1)
+    node = await start()
+    assert (await called(node))[0] == 503
+    assert tracker.calls["refresh_token"] == 0
+
+
+async def test_a_process_says_that_it_lives_and_takes_leave(
+    start: Start, tracker: Tracker, db: "asyncpg.Connection[Any]"
+) -> None:
+    node = await start()
+    row = await db.fetchrow("SELECT processes.timeline, timelines.timeline AS known FROM processes, timelines")
+    assert row is not None
+    assert row["timeline"] == row["known"] is not None
+    await db.execute("UPDATE processes SET beat_at = now() - interval '1 hour'")
+    node.runtime.store.failover._noticed.set()
+    async with asyncio.timeout(PATIENCE_S):
+        while await db.fetchval("SELECT beat_at < now() - interval '10 min' FROM processes"):
+            await asyncio.sleep(0.02)
+    await node.stop()
+    assert await db.fetchval("SELECT count(*) FROM processes") == 0
+
+
+async def test_what_a_dead_process_left_is_forgotten_in_the_end(
+    start: Start, tracker: Tracker, db: "asyncpg.Connection[Any]"
+) -> None:
+    await elsewhere(db, 3600.0)
+    await start()
+    assert await db.fetchval("SELECT count(*) FROM processes WHERE process = 'other:1'") == 0
+
+
+async def test_a_row_older_than_what_is_in_hand_is_written_back_before_the_new_token_is_stored(
+    start: Start, tracker: Tracker, db: "asyncpg.Connection[Any]"
+) -> None:
+    """The exchange of a newer version was under way when the database lost that version."""
+    node = await start()
+    await node.imported(tracker.grant())
+    former = await db.fetchrow("SELECT version, credential, updated_at FROM connections")
+    assert former is not None
+    path = "/connections/c1?provider_config_key=tracker&force_refresh=true"
+    assert "error" not in await node.json("GET", path)
+    node.runtime.live.forget_all()
+    tracker.hold_answer.clear()
+    refreshing = asyncio.create_task(node.json("GET", path))
+    async with asyncio.timeout(PATIENCE_S):
+        while tracker.calls["refresh_token"] < 2:
+            await asyncio.sleep(0.02)
+    lost = "lease_owner = NULL, lease_until = NULL, intent_digest = NULL, intent_at = NULL"
+    values = (former["version"], former["credential"], former["updated_at"])
+    await db.execute(f"UPDATE connections SET version = $1, credential = $2, updated_at = $3, {lost}", *values)
+    tracker.hold_answer.set()
+    async with asyncio.timeout(PATIENCE_S):
+        assert "error" not in await refreshing
+    row = await node.runtime.store.connections.get(REF)
+    assert row is not None
+    assert row.version == 3
+    assert node.runtime.store.open(row.credential)["refresh_token"] == tracker.grants[0].refresh_token
+    assert clock.now() < (row.expires_at or clock.now())
+
+
+async def test_a_process_that_was_paused_for_longer_than_its_lease_sends_nothing_from_it(
+    start: Start, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a failover others may have gone on without it, and claimed what it had claimed."""
+    node = await start()
+    tokens = {name: text for name, text in tracker.grant().items() if name in ("access_token", "refresh_token")}
+    await node.imported({**tokens, "expires_at": LONG_AGO})
+    store = node.runtime.store
+    prepare, claim, monotonic = store.journal.prepare, store.refreshes.lease_refresh, clock.monotonic
+    paused_s, claims, sent_at = [0.0], [], []
+
+    async def paused(environment: str) -> None:
+        await prepare(environment)
+        sent_at.append(tracker.calls["refresh_token"])
+        if len(claims) == 1:
+            paused_s[0] = LEASE.total_seconds()
+
+    async def claimed(ref: ConnectionRef, **options: Any) -> bool:
+        claims.append(options["owner"])
+        return await claim(ref, **options)
+
+    monkeypatch.setattr(store.journal, "prepare", paused)
+    monkeypatch.setattr(store.refreshes, "lease_refresh", claimed)
+    monkeypatch.setattr(clock, "monotonic", lambda: monotonic() + paused_s[0])
+    assert (await called(node))[0] == 200
+    assert len(set(claims)) == 2, "it gave the first one back"
+    assert sent_at == [0, 0]
+    assert tracker.calls["refresh_token"] == 1

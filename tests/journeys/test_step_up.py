@@ -1,0 +1,213 @@
+"""A call that the provider refuses for want of a scope leads to a link, and the link to a grant with which it succeeds."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from gateway.records.states import State
+from gateway.refresh.backoff import API_DEGRADED
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.tracker import Tracker
+
+NEEDS = {"/admin": "admin", "/write": "write"}
+WHERE = "provider_config_key=tracker&include=history"
+
+
+@pytest.fixture
+async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGateway]:
+    """With connection `c1`, to which `read` and `extra` were granted; the integration asks for `read`."""
+    tracker.scopes_of = dict(NEEDS)
+    entry = tracker_entry(tracker.url) | {"default_scopes": ["read"], "available_scopes": ["read", "extra", "admin"]}
+    write_entry(tmp_path, "tracker", entry)
+    whole = document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"])
+    whole["environments"]["dev"]["connect_links_in_errors"] = True
+    gateway = RunningGateway(tmp_path, whole)
+    await gateway.start()
+    await connected(gateway, await session(gateway, "c1", scopes="read,extra"))
+    yield gateway
+    await gateway.stop()
+
+
+async def session(running: RunningGateway, connection_id: str, *, scopes: str | None = None) -> str:
+    """A connect link for a connection of that id."""
+    async with running.proxied(connection_id) as answer:
+        link = (await answer.json())["error"]["payload"]["connect_url"]
+    if scopes is None:
+        return str(link)
+    row = await running.runtime.sessions.find(token_of(link))
+    fixed = {"tracker": {"connection_config": {"oauth_scopes_override": scopes}}}
+    token, _ = await running.runtime.sessions.open(
+        "dev", "", connection_id=row.connection_id, allowed_integrations=("tracker",), defaults=fixed
+    )
+    return f"{running.url}/connect?session_token={token}"
+
+
+def token_of(link: str) -> str:
+    return parse_qs(urlsplit(link).query)["session_token"][0]
+
+
+async def connected(running: RunningGateway, link: str) -> str:
+    """What the end user's browser does: through the provider's consent and back."""
+    async with running.http.get(
+        f"{running.url}/oauth/connect/tracker?connect_session_token={token_of(link)}"
+    ) as answer:
+        assert answer.status == 200, await answer.text()
+        return await answer.text()
+
+
+async def called(running: RunningGateway, path: str, **headers: str) -> tuple[int, Any, str | None]:
+    async with running.proxied("c1", path, headers=headers) as answer:
+        challenge = answer.headers.get("WWW-Authenticate", "")
+        assert (answer.status == 403) == ('error="insufficient_scope"' in challenge)
+        assert "Gateway-Error" not in answer.headers
+        return answer.status, await answer.json(), answer.headers.get("Gateway-Connect-Url")
+
+
+async def scopes(running: RunningGateway) -> Any:
+    return (await running.json("GET", f"/connections/c1?{WHERE}"))["scopes"]
+
+
+async def test_the_link_of_a_refused_call_asks_for_what_it_needs_and_loses_nothing(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    status, body, link = await called(running, "/admin")
+    assert (status, body) == (403, {"missing": "admin"}), "the provider's answer passes as it is"
+    assert link is not None
+    found = await scopes(running)
+    assert (found["granted"], found["missing"]) == (["read", "extra"], ["admin"])
+    assert (found["refused"]["scopes"], found["refused"]["path"]) == (["admin"], "/admin")
+    await connected(running, link)
+    assert tracker.authorize_query["scope"].split() == ["read", "admin", "extra"]
+    assert (await called(running, "/admin"))[0] == 200
+    assert await scopes(running) == {"granted": ["read", "admin", "extra"], "needed": ["read"], "missing": []}
+
+
+async def test_the_link_stays_the_same_and_gathers_what_further_calls_need(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    links = [(await called(running, path))[2] for path in ("/admin", "/write", "/admin", "/x")]
+    assert links[3] is None
+    assert links[0] == links[1] == links[2]
+    assert links[0] is not None
+    async with running.http.get(links[0]) as page:
+        text = await page.text()
+    assert "admin" in text
+    assert "write" in text
+    await connected(running, links[0])
+    assert tracker.authorize_query["scope"].split() == ["read", "admin", "write", "extra"]
+
+
+async def test_a_refusal_for_scope_does_not_count_against_the_credential(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    for _ in range(API_DEGRADED[403].count + 2):
+        assert (await called(running, "/admin"))[0] == 403
+    rows = await running.runtime.store.connections.list("dev", _all())
+    assert [row.state for row in rows] == [State.ACTIVE]
+    assert not running.runtime.live.rejections.suspected
+
+
+async def test_a_key_that_may_make_no_session_gets_no_link_and_the_connection_shows_what_it_lacks(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    wish = {"display_name": "narrow", "scopes": ["environment:proxy"]}
+    made = await running.json("POST", "/environment/api-keys", json=wish, expect=200)
+    assert (await called(running, "/admin", Authorization=f"Bearer {made['data']['secret']}"))[2] is None
+    story = await running.json("GET", f"/connections/c1?{WHERE}")
+    assert story["state"] == "active"
+    cause = story["diagnosis"]["causes"][0]
+    assert cause["cause"] == "scopes_missing"
+    assert "lacks 'admin'" in cause["why"]
+    assert story["diagnosis"]["action"]["do"] == "reconnect"
+    assert any(one["detail"] == "admin" and "/admin" in one["what"] for one in story["diagnosis"]["timeline"])
+
+
+async def test_a_session_that_the_back_end_makes_asks_for_it_too_unless_it_fixes_the_scopes(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await called(running, "/admin")
+    body: dict[str, Any] = {"connection_id": "c1", "integration_id": "tracker"}
+    fixed = {"integrations_config_defaults": {"tracker": {"connection_config": {"oauth_scopes_override": "read"}}}}
+    made = await running.json("POST", "/connect/sessions/reconnect", json=body | fixed, expect=201)
+    await connected(running, made["data"]["connect_link"])
+    assert tracker.authorize_query["scope"] == "read"
+    await called(running, "/admin")
+    made = await running.json("POST", "/connect/sessions/reconnect", json=body, expect=201)
+    await connected(running, made["data"]["connect_link"])
+    assert tracker.authorize_query["scope"].split() == ["read", "admin"]
+
+
+async def test_a_scope_that_the_app_may_not_ask_for_is_not_asked_for_again(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    _, _, link = await called(running, "/admin")
+    assert link is not None
+    tracker.callback_extra = {"error": "invalid_scope"}
+    start = f"{running.url}/oauth/connect/tracker?connect_session_token={token_of(link)}"
+    async with running.http.get(start) as answer:
+        assert answer.status == 400
+    tracker.callback_extra = {}
+    assert (await scopes(running))["missing"] == []
+    await connected(running, link)
+    assert tracker.authorize_query["scope"] == "read"
+
+
+async def test_where_any_of_several_scopes_suffices_none_is_asked_for_until_the_integration_names_one(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    entry = tracker_entry(tracker.url) | {"default_scopes": ["read"], "available_scopes": ["read", "extra", "admin"]}
+    entry["proxy"] = entry["proxy"] | {"scope_challenge": "any"}
+    write_entry(running.folder, "tracker", entry)
+    await running.restart()
+    tracker.scopes_of = {"/admin": "admin root"}
+    status, _, link = await called(running, "/admin")
+    assert (status, link) == (403, None)
+    story = await running.json("GET", f"/connections/c1?{WHERE}")
+    assert story["scopes"]["missing"] == []
+    assert "none of 'admin', 'root'" in story["diagnosis"]["causes"][0]["why"]
+    running.document["environments"]["dev"]["integrations"]["tracker"]["scopes"] = ["read", "admin"]
+    await running.restart()
+    assert (await scopes(running))["missing"] == ["admin"]
+    assert (await called(running, "/admin"))[2] is not None
+
+
+async def test_the_connections_that_lack_scopes_are_listed(
+    running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("c2", "c3"):
+        await connected(running, await session(running, name))
+    assert await lacking(running) == []
+    await called(running, "/admin")
+    assert await lacking(running) == ["c1"]
+    running.document["environments"]["dev"]["integrations"]["tracker"]["scopes"] = ["read", "report"]
+    await running.restart()
+    assert sorted(await lacking(running)) == ["c1", "c2", "c3"]
+    assert sorted(await lacking(running, limit="1")) == ["c1", "c2", "c3"]
+    monkeypatch.setattr("gateway.connections.lacking_scopes.LOOKED_AT", 1)
+    monkeypatch.setattr("gateway.connections.lacking_scopes.ROWS_AT_ONCE", 2)
+    assert sorted(await lacking(running)) == ["c1", "c2", "c3"]
+    async with running.http.get(
+        f"{running.url}/connections?missingScopes=true&page=1", headers=running.headers
+    ) as answer:
+        assert answer.status == 400
+
+
+async def lacking(running: RunningGateway, **query: str) -> list[str]:
+    """All that are listed, page by page."""
+    found: list[str] = []
+    while True:
+        asked = "&".join(f"{name}={text}" for name, text in {"missingScopes": "true", **query}.items())
+        page = await running.json("GET", f"/connections?{asked}")
+        found += [one["connection_id"] for one in page["connections"]]
+        if "next_cursor" not in page:
+            return found
+        query["cursor"] = page["next_cursor"]
+
+
+def _all() -> Any:
+    from gateway.store import ListFilter
+
+    return ListFilter()

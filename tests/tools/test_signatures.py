@@ -1,0 +1,39 @@
+"""Signatures of webhooks, laid over entries that say nothing of them."""
+
+from typing import Any
+
+from tools.catalog_from_facts.signatures import signatures
+
+HMAC = {"scheme": "hmac-sha256", "header": "x-sig", "encoding": "hex", "signed": "raw body"}
+OURS = {"scheme": "hmac-sha256", "header": "x-sig", "encoding": "hex", "signed_payload": "raw body"}
+
+
+def made(entries: dict[str, Any], **fact: Any) -> dict[str, Any]:
+    whole = {"entries": list(entries), "signature": HMAC, "signature_confidence": "sourced", **fact}
+    return signatures({"acme": whole}, entries)
+
+
+def test_a_plain_hmac_that_a_source_has_is_taken_over() -> None:
+    assert made({"acme": {}}) == {"acme": OURS}
+    assert made({"acme": {}}, signature=HMAC | {"prefix": "sha256=", "key": "verifier token"}) == {
+        "acme": OURS | {"prefix": "sha256=", "key": "verifier token"}
+    }
+
+
+def test_what_no_source_has_or_is_no_plain_hmac_is_left_out() -> None:
+    assert made({"acme": {}}, signature_confidence="knowledge") == {}
+    assert made({"acme": {}}, signature=HMAC | {"signed": "{t}.{raw body}"}) == {}
+    assert made({"acme": {}}, signature={"scheme": "none"}) == {}
+    assert made({"acme": {}}, signature=None) == {}
+
+
+def test_entries_of_one_api_are_signed_alike_and_what_is_there_stays() -> None:
+    known = {"scheme": "hmac-sha1", "header": "x-other", "key": "client secret"}
+    entries = {
+        "acme": {"auth_mode": "OAUTH2", "webhook_signature": known},
+        "acme-cc": {"auth_mode": "OAUTH2_CC"},
+        "acme-key": {"auth_mode": "API_KEY"},
+        "acme-heir": {"alias": "acme"},
+    }
+    without_client = {"scheme": "hmac-sha1", "header": "x-other"}
+    assert made(entries) == {"acme-cc": known, "acme-key": without_client}

@@ -1,0 +1,88 @@
+"""``python -m tools.brand_icons PACKAGE``: write catalog/_brand_icons.tsv from an unpacked npm package `simple-icons`.
+
+An entry gets the icon whose title, or other name, is its display name without brackets, or its own name; else that of its
+family or base. Left out: icons with a licence of their own other than CC0, and those in `NOT_THEIRS`.
+"""
+
+import argparse
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from gateway.catalog.brand_icons import FILE
+from gateway.catalog.yaml_file import read
+
+ROOT: Final = Path(__file__).parents[1]
+CC0: Final = "CC0-1.0"
+NOT_THEIRS: Final = frozenset({("terraform", "opentofu")})
+"""Entry and icon that share a name, but are not the same."""
+_PATH: Final = re.compile(r'<path d="([^"<>&]+)"/></svg>')
+_BRACKETS: Final = re.compile(r"\s*\(.*?\)")
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("package", type=Path, help="the folder with package.json, icons/ and data/")
+    package = arguments.parse_args().package
+    version = json.loads((package / "package.json").read_text("utf-8"))["version"]
+    icons = json.loads((package / "data" / "simple-icons.json").read_text("utf-8"))
+    entries = {path.stem: read(path).value for path in sorted((ROOT / "catalog").glob("*.yaml"))}
+    chosen = chosen_icons(entries, icons)
+    lines = [
+        f"# npm simple-icons {version}, CC0-1.0. Made by `python -m tools.brand_icons`. Brands belong to their owners."
+    ]
+    for slug in sorted(set(chosen.values())):
+        colour = next(one["hex"] for one in icons if one["slug"] == slug)
+        names = " ".join(name for name, icon in chosen.items() if icon == slug)
+        lines.append(f"{names}\t#{colour.lower()}\t{drawing(package, slug)}")
+    (ROOT / "catalog" / FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(f"{len(lines) - 1} icons for {len(chosen)} of {len(entries)} entries")
+
+
+def chosen_icons(entries: Mapping[str, Mapping[str, Any]], icons: list[dict[str, Any]]) -> dict[str, str]:
+    """Entry ▸ icon's slug."""
+    by_name = {name: one["slug"] for one in reversed(icons) if is_free(one) for name in _names(one)}
+    own: dict[str, str] = {}
+    for name, entry in entries.items():
+        shown = _plain(_BRACKETS.sub("", entry.get("display_name", "")))
+        slug = by_name.get(shown) or by_name.get(_plain(name))
+        if slug is not None and (name, slug) not in NOT_THEIRS:
+            own[name] = slug
+    return {name: slug for name in entries if (slug := _of_kin(name, entries, own)) is not None}
+
+
+def _of_kin(name: str, entries: Mapping[str, Mapping[str, Any]], own: Mapping[str, str]) -> str | None:
+    for one in (name, entries[name].get("alias"), entries[name].get("family")):
+        if one in own:
+            return own[one]
+    return None
+
+
+def is_free(icon: Mapping[str, Any]) -> bool:
+    """The package is CC0; what it knows of an icon's own licence goes before that."""
+    return icon.get("license", {}).get("type", CC0) == CC0
+
+
+def _names(icon: Mapping[str, Any]) -> Iterator[str]:
+    others = icon.get("aliases", {})
+    same = [one["title"] for one in others.get("dup", ())]
+    for name in (icon["title"], icon["slug"], *others.get("aka", ()), *same, *others.get("loc", {}).values()):
+        yield _plain(name)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9+]", "", name.lower().replace("&", "and"))
+
+
+def drawing(package: Path, slug: str) -> str:
+    """The icon's one path."""
+    found = _PATH.search((package / "icons" / f"{slug}.svg").read_text("utf-8"))
+    if found is None:
+        raise SystemExit(f"{slug}.svg is not one path")
+    return found[1]
+
+
+if __name__ == "__main__":
+    main()
