@@ -7,11 +7,11 @@ UV := $(BIN)/uv
 export UV_SYSTEM_CERTS = 1
 export UV_NATIVE_TLS = 1
 
-# Where bytecode may not be written, each of the suite's many processes would compile all of our code anew, 0.5 s each.
+# Where bytecode may not be written, each of the suite's many processes would compile all of our code again, 0.5 s each.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help venv venv-dev run test crowd mutate drill selftest loss refresh-crowd refresh-rate burst sdks mcp-clients collector oauth-servers rolling image rotation check docs fmt lock fuzz bench bench-shapes bench-peers wheel clean
+.PHONY: help venv venv-dev run test coverage crowd mutate drill selftest loss refresh-crowd refresh-rate burst sdks mcp-clients collector oauth-servers rolling image rotation check docs fmt lock fuzz bench bench-shapes bench-peers wheel clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -54,6 +54,11 @@ TEST_FILES = $$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4194304' | g
 test: venv-dev  ## the whole test suite
 	@$(TEST_FILES) $(BIN)/pytest -n 4 --dist worksteal
 
+coverage: venv-dev  ## the whole test suite with line and branch coverage; fails below the threshold in pyproject.toml
+	@rm -rf .coverage && mkdir .coverage
+	@$(TEST_FILES) $(BIN)/coverage run -m pytest -n 4 --dist worksteal
+	@$(BIN)/coverage combine -q && $(BIN)/coverage report
+
 crowd: venv-dev  ## 100,000 requests over 50 connections with random aborts
 	@WIRE_CROWD=$${WIRE_CROWD:-100000} $(BIN)/pytest -q -s tests/wire/test_crowd.py
 
@@ -69,7 +74,12 @@ selftest: venv-dev  ## kills, cut networks, stalls, a full disk, and what was lo
 loss: venv-dev  ## three nodes in network namespaces behind nginx and HAProxy, killed, stopped, cut off, with wrong clocks (root, 40 minutes): LOSS="--only cut"
 	@$(BIN)/python -m tests.loss $(LOSS)
 
-refresh-crowd: venv-dev  ## 500 requests on one expired connection, 20 times: 3 nodes on PostgreSQL, 4 workers on SQLite
+refresh-coverage: venv-dev  ## the whole test suite with line and branch coverage; fails below the threshold in pyproject.toml
+	@rm -rf .coverage && mkdir .coverage
+	@$(TEST_FILES) $(BIN)/coverage run -m pytest -n 4 --dist worksteal
+	@$(BIN)/coverage combine -q && $(BIN)/coverage report
+
+crowd: venv-dev  ## 500 requests on one expired connection, 20 times: 3 nodes on PostgreSQL, 4 workers on SQLite
 	@REFRESH_ROUNDS=$${REFRESH_ROUNDS:-20} $(BIN)/pytest -v -s -p no:xdist tests/journeys/test_refresh_by_nodes.py
 
 burst: venv-dev  ## 10,000 tokens that end in one minute, and how other calls fare meanwhile (20 minutes): BURST=10000
@@ -107,7 +117,7 @@ check: venv-dev  ## style, types, floors, dead code and the catalog
 	@found=$$($(BIN)/vulture) || [ $$? = 3 ] || exit 1; ! echo "$$found" | grep -E "unused (function|method|class|property|import)|unused variable '[A-Z][A-Z_]+'|unreachable" | grep -v ^tests/
 	@$(BIN)/gateway catalog lint
 
-docs: venv-dev  ## make the pages that come from code anew: the catalog's fields, auth modes, the JSON Schema
+docs: venv-dev  ## generate the pages that come from code: the catalog's fields, auth modes, the JSON Schema
 	@$(BIN)/python -m tools.catalog_docs
 
 fmt: venv-dev  ## put the code into shape
@@ -139,4 +149,4 @@ wheel: venv-dev  ## the package, in dist/
 	@$(BIN)/python -m hatchling build -t wheel
 
 clean:  ## remove the environment and what was built; .gateway/ stays
-	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv dist .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -38,7 +38,7 @@ class Contender(Protocol):
     ) -> AbstractContextManager[Server]:
         """A context manager that gives a Server in front of the upstream on that port. Raises CannotRun.
 
-        `streams`: set up for bodies of any size, where a peer must be told so.
+        `streams`: set up for bodies of any size, where a peer must be set up for it.
         """
 
 
@@ -99,7 +99,7 @@ def _trust(certificate: Path | None) -> str:
 
 
 def _for_streams(streams: bool) -> dict[str, str]:
-    """What nginx and HAProxy want to be told before they pass streams on at once."""
+    """The settings with which nginx and HAProxy pass streams on at once."""
     if streams:
         return {"BUFFERING": "off", "NO_DELAY": "option http-no-delay"}
     return {"BUFFERING": "on", "NO_DELAY": ""}

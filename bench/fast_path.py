@@ -241,7 +241,7 @@ async def measured(stage: Stage, measure: argparse.Namespace) -> None:
             records.append((time.process_time() - at) / TOGETHER * 1e6)
             waiting = 0
     assert stage.fast_path.taken - before == rounds * AT_ONCE, "not all took the fast path"
-    assert stage.fast_path.departures.aboard == 0, "not all were answered"
+    assert stage.fast_path.write_batch.in_flight == 0, "not all were answered"
     sys.stdout.write(
         f"{measure.shape}: fast path {min(fast_path):.1f} µs ({median(fast_path):.1f}), "
         f"records {min(records):.1f} µs ({median(records):.1f}): the quickest (and the median) of {rounds} rounds of {AT_ONCE}\n"
@@ -255,7 +255,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.fast_path", description="The fast path without sockets.")
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--shape", choices=SHAPES, default="get")
-    parser.add_argument("--profile", action="store_true", help="tell where it goes")
+    parser.add_argument("--profile", action="store_true", help="show where the time goes")
     asked = parser.parse_args()
     logs.setup("info", terminal=False)
     gc.collect()

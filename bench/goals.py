@@ -7,7 +7,7 @@ from bench.result import Result, ratio, speed_ratio
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """`found` and `limit` in one unit; None: this run could not tell."""
+    """`found` and `limit` in one unit; None: this run did not measure it."""
 
     words: str
     limit: float

@@ -91,7 +91,7 @@ def _all(
 def _up(
     contenders: Sequence[Contender], rows: dict[str, Row], folder: Path, say: Callable[[str], None], *, streamed: bool
 ) -> Iterator[list[Server]]:
-    """All that start, in front of one upstream; what does not is told and left out."""
+    """All that start, in front of one upstream; what does not is reported and left out."""
     with ExitStack() as stack:
         (folder / "upstream").mkdir(parents=True)
         make = upstream.streams if streamed else upstream.small

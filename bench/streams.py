@@ -1,4 +1,4 @@
-"""What requests per second do not tell: big bodies either way, events, and connections that only wait."""
+"""What requests per second do not show: big bodies either way, events, and connections that only wait."""
 
 import os
 import re

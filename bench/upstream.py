@@ -35,7 +35,7 @@ def filled(name: str, folder: Path, **values: object) -> Path:
 
 @contextmanager
 def small(folder: Path) -> Iterator[Server]:
-    """Answers every GET with SMALL: nginx where there is one, else the server of the streams."""
+    """Answers every GET with SMALL: nginx if it is installed, else the server of the streams."""
     nginx = binary("nginx")
     if nginx is None:
         with streams(folder) as server:

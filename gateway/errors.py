@@ -1,4 +1,4 @@
-"""What can go wrong, as the caller will hear it.
+"""Errors as the caller gets them.
 
     GatewayError                  status, code, message, payload
     ├── InvalidRequest        400     ├── BodyTooLarge         413

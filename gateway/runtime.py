@@ -11,7 +11,7 @@ from typing import Final
 from aiohttp import web
 
 from gateway.access.invalid_keys import InvalidKeys
-from gateway.access.issue_keys import Issuer
+from gateway.access.issue_keys import KeyIssuer
 from gateway.access.known_keys import Minted
 from gateway.access.refusal_log import RefusalLog
 from gateway.authorization.connect_sessions import ConnectSessions
@@ -75,7 +75,7 @@ class Runtime:
     outcomes: Outcomes
     flows: Flows
     links: ReconnectLinks
-    issuer: Issuer
+    issuer: KeyIssuer
     session_connections: SessionConnections
     typed_in: TypedIn
     deleter: Deleter

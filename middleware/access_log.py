@@ -55,7 +55,7 @@ async def access_log(request: web.Request, handler: Handler) -> web.StreamRespon
         status, error = (STOPPED, "stopped") if _stopped(request) else (CUT_OFF, "client_left")
         _note(request, timing, status, 0, error)
         raise
-    if timing.proxied and not response.prepared:  # an answer of ours, where the provider's was asked for
+    if timing.proxied and not response.prepared:  # an answer of ours, where the provider's was requested
         timing.head_at = now = clock.monotonic()
         response.headers[SERVER_TIMING] = server_timing(*_split_ms(timing, now))
     attempts = int(response.headers.get(ATTEMPTS, "0"))
@@ -95,7 +95,7 @@ def _stopped(request: web.Request) -> bool:
 
 
 def path_below(base_path: str, target: str) -> str:
-    """What the caller asked for, as it is logged. The base path is the entry's, and may hold a setting that is secret."""
+    """What the caller requested, as it is logged. The base path is the entry's, and may hold a setting that is secret."""
     return target.removeprefix(base_path).partition("?")[0][:PATH_LIMIT]
 
 

@@ -39,7 +39,7 @@ def paced(response: web.StreamResponse, request: web.Request) -> web.StreamRespo
 
 
 def pace_fields(counted: KeyPace, present: Iterable[tuple[str, str]]) -> Fields:
-    """What is added to an answer with the fields `present`: nothing where the provider tells of a limit of its own."""
+    """What is added to an answer with the fields `present`: nothing where the provider sends a limit of its own."""
     ours = counted.headers()
     names = {name.lower() for name in ours}
     return [] if any(name.lower() in names for name, _ in present) else list(ours.items())

@@ -1,4 +1,4 @@
-"""Whether one answer is asked for or a whole list: ``Gateway-Paginate: all`` has all its pages fetched.
+"""Whether one answer is requested or a whole list: ``Gateway-Paginate: all`` has all its pages fetched.
 
 A POST is taken for a list only where the provider's entry or the caller says that it is one; its body is looked at by the
 handler, when the request has been admitted.

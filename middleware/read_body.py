@@ -15,7 +15,7 @@ from gateway.middleware.expectation import send_continue
 from gateway.runtime import RUNTIME, generation_of
 from gateway.text import counted
 
-_DEFAULT: Final = ClientLimitsConfig()
+DEFAULT_LIMITS: Final = ClientLimitsConfig()
 
 
 async def read_within(request: web.Request, limit_bytes: int, detail: str) -> None:
@@ -44,7 +44,7 @@ async def read_within(request: web.Request, limit_bytes: int, detail: str) -> No
 
 def limits_of(request: web.Request) -> ClientLimitsConfig:
     """`server.limits`; the defaults in an application that is not ours."""
-    return generation_of(request).config.server.limits if RUNTIME in request.app else _DEFAULT
+    return generation_of(request).config.server.limits if RUNTIME in request.app else DEFAULT_LIMITS
 
 
 async def _next_piece(request: web.Request, limits: ClientLimitsConfig, began: float, received: int) -> bytes:

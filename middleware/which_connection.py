@@ -49,7 +49,7 @@ def check_reach(caller: Caller, ref: ConnectionRef) -> None:
 async def check_tags(runtime: Runtime, caller: Caller, ref: ConnectionRef) -> None:
     """Raises NotFound where there is no connection with the tags that the key is limited to.
 
-    The store is asked in either case, so that time does not tell what is not there from what is not for this key.
+    The store is asked in either case, so that timing does not distinguish what is not there from what is not for this key.
     """
     if not caller.policy.of_tags:
         return

@@ -1,4 +1,4 @@
-"""docs/auth-modes.md: each auth mode as the catalog knows it (`gateway.catalog.auth_modes`) and as its class tells."""
+"""docs/auth-modes.md: each auth mode as the catalog knows it (`gateway.catalog.auth_modes`) and as its class has it."""
 
 import inspect
 from collections.abc import Iterator

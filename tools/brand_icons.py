@@ -54,15 +54,13 @@ def chosen_icons(entries: Mapping[str, Mapping[str, Any]], icons: list[dict[str,
 
 
 def _of_kin(name: str, entries: Mapping[str, Mapping[str, Any]], own: Mapping[str, str]) -> str | None:
-    for one in (name, entries[name].get("alias"), entries[name].get("family")):
-        if one in own:
-            return own[one]
-    return None
+    kin = (name, str(entries[name].get("alias")), str(entries[name].get("family")))
+    return next((own[one] for one in kin if one in own), None)
 
 
 def is_free(icon: Mapping[str, Any]) -> bool:
     """The package is CC0; what it knows of an icon's own licence goes before that."""
-    return icon.get("license", {}).get("type", CC0) == CC0
+    return bool(icon.get("license", {}).get("type", CC0) == CC0)
 
 
 def _names(icon: Mapping[str, Any]) -> Iterator[str]:

@@ -60,7 +60,7 @@ def evidence_sources() -> str:
 
 
 def left_out() -> str:
-    """A Markdown table of the providers that facts tell of and the catalog does not have."""
+    """A Markdown table of the providers that facts name and the catalog does not have."""
     reasons = load_corrections(ROOT / "tools" / "corrections").left_out
     return "\n".join(
         ["| provider | reason |", "|---|---|", *(f"| `{name}` | {why} |" for name, why in reasons.items())]

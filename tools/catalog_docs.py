@@ -26,7 +26,7 @@ from tools.catalog_counts import counts, evidence_counts, evidence_sources, left
 ROOT: Final = Path(__file__).parent.parent
 _BLOCK = re.compile(r"(<!-- begin: (?P<name>[\w: -]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
-# Which fields of an entry are told together; every field stands in exactly one.
+# Which fields of an entry are shown together; every field stands in exactly one.
 SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "identity": (
         "name", "display_name", "logo_url", "categories", "alias", "family", "docs", "docs_connect", "homepage",

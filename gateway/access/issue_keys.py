@@ -23,7 +23,7 @@ from gateway.store.minted_keys import NewMintedKey
 log = structlog.get_logger(__name__)
 
 
-class Issuer:
+class KeyIssuer:
     """`catalog`: the one in use, for rules that name operations."""
 
     def __init__(self, store: Store, minted: Minted, catalog: Callable[[], Catalog]) -> None:

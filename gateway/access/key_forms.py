@@ -1,4 +1,4 @@
-"""The form of keys and capabilities that we mint, and what may be wrong with one that is asked for."""
+"""The form of keys and capabilities that we mint, and what may be wrong with one that is requested."""
 
 import secrets
 import string
@@ -27,7 +27,7 @@ _URL_SAFE: Final = frozenset(string.ascii_letters + string.digits + "-_")
 
 
 def mint(kind: Kind = "key") -> Secret:
-    """A new one: a prefix that tells secret scanners what it is, 43 url-safe characters, and a checksum of six, by which a
+    """A new one: a prefix by which secret scanners know it, 43 url-safe characters, and a checksum of six, by which a
     scanner knows a real key from a text that looks like one without asking us.
     """
     body = secrets.token_urlsafe(32)
@@ -62,7 +62,7 @@ OF_CAPABILITY: Final = ("environment:proxy", "environment:connect_sessions:write
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedKey:
-    """A key that is asked for. `scopes` None: everything, or with limits the proxy alone, or those of what it replaces.
+    """A key that is requested. `scopes` None: everything, or with limits the proxy alone, or those of what it replaces.
 
     `replaces`: the id of a key that goes on for `overlap`, so that both work while its users move over.
     """

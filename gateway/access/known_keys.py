@@ -235,7 +235,7 @@ INVALID: Final = {"WWW-Authenticate": 'Bearer realm="gateway", error="invalid_to
 class Keys:
     """The keys that gateway.yaml declares, and behind them those that were minted.
 
-    A look-up by digest tells nothing through its timing about the key.
+    A look-up by digest reveals nothing about the key through its timing.
     """
 
     def __init__(self, by_digest: Mapping[str, Caller], minted: Minted, environments: Collection[str]) -> None:

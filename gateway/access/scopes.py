@@ -1,4 +1,4 @@
-"""The scopes there are, and whether those that a key holds cover one that is asked for (docs/compatibility.md#scopes)."""
+"""The scopes there are, and whether those that a key holds cover one that is requested (docs/compatibility.md#scopes)."""
 
 from collections.abc import Iterable
 from typing import Final

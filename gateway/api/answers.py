@@ -56,7 +56,7 @@ class Organization(TypedDict):
     display_name: str | None
 
 
-class EndUser(TypedDict):
+class EndUserJson(TypedDict):
     """Whose connection it is, in the customer's own words."""
 
     id: str
@@ -69,7 +69,7 @@ class EndUser(TypedDict):
 # ── Errors, as models.
 
 
-class Issue(TypedDict):
+class IssueJson(TypedDict):
     """One fault among several."""
 
     code: str
@@ -84,7 +84,7 @@ class ErrorDetail(TypedDict):
     """API: it does not change."""
     message: str
     """What to do next; it may change."""
-    errors: NotRequired[list[Issue]]
+    errors: NotRequired[list[IssueJson]]
     payload: NotRequired[dict[str, Any]]
     """For programs; what it holds depends on the code."""
     trace_id: NotRequired[str]
@@ -106,7 +106,7 @@ class ErrorText(TypedDict):
 # ── How a connection came to be as it is, and what helps.
 
 
-class Change(TypedDict):
+class ChangeJson(TypedDict):
     at: Moment
     state: str
     previous_state: str | None
@@ -124,7 +124,7 @@ class Action(TypedDict):
     how: str
 
 
-class Happening(TypedDict):
+class HappeningJson(TypedDict):
     at: Moment
     what: str
     detail: str | None
@@ -139,7 +139,7 @@ class Diagnosis(TypedDict):
     since: Moment
     causes: list[Cause]
     action: Action
-    timeline: list[Happening]
+    timeline: list[HappeningJson]
 
 
 # ── Connections and their metadata.
@@ -153,8 +153,8 @@ class Trouble(TypedDict):
     log_id: str
 
 
-class Account(TypedDict):
-    """Who authorized, in the provider's words, as far as it tells."""
+class AccountJson(TypedDict):
+    """Who authorized, as far as the provider reports it."""
 
     id: str | None
     label: str | None
@@ -168,9 +168,9 @@ class AnyConnection(TypedDict):  # pydantic finds docstrings of members in the c
     state: StateName
     dies_at: Annotated[Moment | None, Field(description="When the refresh token ends if nothing is done.")]
     keep_alive_at: Annotated[Moment | None, Field(description="When it is refreshed to prevent that.")]
-    account: Account | None
+    account: AccountJson | None
     errors: Annotated[list[Trouble], Field(description="Trouble that has not passed: the last refresh failed.")]
-    end_user: EndUser | None
+    end_user: EndUserJson | None
     tags: dict[str, str]
     metadata: dict[str, Any] | None
 
@@ -198,7 +198,7 @@ class ConnectionList(TypedDict):
 
 
 class ScopesRefused(TypedDict):
-    """What the provider's API asked for with 403 since the last authorization, and the path of the last such call."""
+    """What the provider's API requested with 403 since the last authorization, and the path of the last such call."""
 
     scopes: list[str]
     at: Moment
@@ -207,7 +207,7 @@ class ScopesRefused(TypedDict):
 
 class Scopes(TypedDict):
     """Granted against needed scopes: null where the provider did not say what it granted. `missing`: those that the integration
-    asks for, and those that the provider's API asked for."""
+    asks for, and those that the provider's API requested."""
 
     granted: list[str] | None
     needed: list[str]
@@ -218,13 +218,13 @@ class Scopes(TypedDict):
 class History(TypedDict):
     """What include=history adds."""
 
-    history: list[Change]
+    history: list[ChangeJson]
     diagnosis: Diagnosis
     scopes: Scopes
 
 
-class Connection(AnyConnection):
-    """The whole connection. `credentials` is the object of its auth mode, without refresh tokens unless asked for."""
+class ConnectionJson(AnyConnection):
+    """The whole connection. `credentials` is the object of its auth mode, without refresh tokens unless requested."""
 
     connection_config: dict[str, Any]
     webhook_url_override: str | None
@@ -232,13 +232,13 @@ class Connection(AnyConnection):
     updated_at: Moment
     last_fetched_at: Moment | None
     credentials: dict[str, Any]
-    history: NotRequired[list[Change]]
+    history: NotRequired[list[ChangeJson]]
     """With include=history."""
     diagnosis: NotRequired[Diagnosis]
     """With include=history."""
     scopes: NotRequired[Scopes]
     """With include=history."""
-    warnings: NotRequired[list[Issue]]
+    warnings: NotRequired[list[IssueJson]]
     """What is odd about an import, and was taken all the same."""
 
 
@@ -306,7 +306,7 @@ Variables = TypeAliasType("Variables", Annotated[list[Variable], Field(descripti
 # ── Integrations.
 
 
-class Integration(TypedDict):
+class IntegrationJson(TypedDict):
     unique_key: str
     """Sent as Provider-Config-Key."""
     provider: str
@@ -328,11 +328,11 @@ class Integration(TypedDict):
 
 
 class IntegrationAnswer(TypedDict):
-    data: Integration
+    data: IntegrationJson
 
 
 class IntegrationList(TypedDict):
-    data: list[Integration]
+    data: list[IntegrationJson]
 
 
 # ── Minted keys.
@@ -528,7 +528,7 @@ is how many connections and keys those are."""
 
 
 @with_config(ConfigDict(extra="allow"))
-class Provider(TypedDict):
+class ProviderJson(TypedDict):
     """An entry of the catalog: these fields, and whatever else its file says."""
 
     name: str
@@ -539,16 +539,16 @@ class Provider(TypedDict):
     docs: str
 
 
-class ProviderAnswer(TypedDict):
-    data: Provider
+class ProviderAnswerJson(TypedDict):
+    data: ProviderJson
 
 
 class ProviderList(TypedDict):
-    data: list[Provider]
+    data: list[ProviderJson]
     next_cursor: NotRequired[str]
 
 
-class ApiOperation(TypedDict):
+class ApiOperationJson(TypedDict):
     """A request that the provider's API takes."""
 
     id: str
@@ -591,7 +591,7 @@ class OperationScopes(TypedDict):
 
 
 class ApiOperationList(TypedDict):
-    data: list[ApiOperation]
+    data: list[ApiOperationJson]
     source: dict[str, str]
     """Where they come from: source, version, date, licence, cautions."""
     scopes: OperationScopes
@@ -601,7 +601,7 @@ class ApiOperationList(TypedDict):
 # ── Connecting an end user: sessions, and what comes of them.
 
 
-class ConnectSession(TypedDict):
+class ConnectSessionJson(TypedDict):
     session_id: str
     """By which the application completes it, and which the result of a return names; no secret."""
     token: str
@@ -613,7 +613,7 @@ class ConnectSession(TypedDict):
 
 
 class ConnectSessionAnswer(TypedDict):
-    data: ConnectSession
+    data: ConnectSessionJson
 
 
 class SessionConnection(TypedDict):
@@ -654,7 +654,7 @@ class CompletionAnswer(TypedDict):
 class Session(TypedDict):
     """As the published page reads it."""
 
-    endUser: EndUser | None
+    endUser: EndUserJson | None
     connectUISettings: dict[str, Any]
     websocketsPath: str
     allowed_integrations: NotRequired[list[str]]

@@ -1,22 +1,19 @@
-"""Connect sessions: made by the customer's back end, shown to the page and to the back end."""
+"""Connect sessions, made by the customer's back end: whom they are for, and what may be connected in them."""
 
-import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import parse_qs, urlsplit
 
 from aiohttp import web
 from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, model_validator
 
-from gateway import clock
 from gateway.access.caller import Caller
 from gateway.access.refusals import beyond_limits, no_integration
 from gateway.api import answers
-from gateway.api.connection_json import end_user_json
 from gateway.api.narrow import check_fixed
-from gateway.api.request_body import Strict, number, query_of, read_json
+from gateway.api.request_body import Strict, query_of, read_json
 from gateway.api.shapes import (
     MOST_NAMED,
     ConnectionId,
@@ -31,21 +28,19 @@ from gateway.api.shapes import (
     tags_asked,
 )
 from gateway.authorization.connect_sessions import LIFETIME, LONGEST, MOST_CONNECTIONS, SHORTEST, connect_link, poll_url
-from gateway.authorization.outcomes import client_digest
 from gateway.authorization.return_address import origin_of
 from gateway.authorization.trusted_pages import is_registered
 from gateway.catalog.value import is_web_address
 from gateway.config import Config
-from gateway.errors import InvalidRequest, Issue, NotFound
+from gateway.errors import InvalidRequest, Issue
 from gateway.generation import Generation
-from gateway.middleware.facts import CALLER, CONNECT_SESSION, ENVIRONMENT
+from gateway.middleware.facts import CALLER
 from gateway.middleware.scope import needs
 from gateway.middleware.which_connection import check_reach
 from gateway.middleware.which_connection import check_tags as check_tags_of
-from gateway.records.connecting import SESSION_ENDED, ConnectSession, Outcome
+from gateway.records.connecting import ConnectSession
 from gateway.records.connection import ConnectionRef
 from gateway.runtime import RUNTIME, Runtime, generation_of
-from gateway.secret import Secret
 from gateway.timestamps import iso
 
 # ── What a connect session may be limited and bound to, as its back end says it.
@@ -166,7 +161,7 @@ Overrides = Annotated[dict[str, Override], Field(max_length=MOST_NAMED), SmallAs
 
 
 class NewSession(SessionOptions):
-    """`end_user` may be left out where `tags` tell whose connection it will be."""
+    """`end_user` may be left out where `tags` name the owner of the connection."""
 
     end_user: EndUserBody | None = None
     organization: OrganizationBody | None = None
@@ -179,7 +174,7 @@ class NewSession(SessionOptions):
     @model_validator(mode="after")
     def _somebody(self) -> "NewSession":
         if self.end_user is None and self.tags is None:
-            raise ValueError("end_user is missing; without it, give tags that tell whose connection it will be")
+            raise ValueError("end_user is missing; without it, give tags that name its owner")
         return self
 
 
@@ -292,7 +287,7 @@ def _fixed(body: NewSession | Reconnect) -> dict[str, Any]:
     }
 
 
-def shown(generation: Generation, token: str, session: ConnectSession) -> answers.ConnectSession:
+def shown(generation: Generation, token: str, session: ConnectSession) -> answers.ConnectSessionJson:
     """What its maker is given of a new session."""
     public_url = generation.public_url
     return {
@@ -347,233 +342,3 @@ def _check_integrations(
     ]
     if issues:
         raise InvalidRequest("invalid_body", issues[0].message, errors=issues)
-
-
-# ── What a connect session tells of itself: to the page that its end user has open, and to the back end that made it.
-
-LONGEST_WAIT_S: Final = 30
-MASK: Final = "********"
-VERIFIER: Final = re.compile(r"[A-Za-z0-9._~-]{43,128}")
-
-
-def _verifier(text: str) -> str:
-    if not VERIFIER.fullmatch(text):
-        raise ValueError("must have 43 to 128 characters: letters, digits and - . _ ~ (RFC 7636 §4.1)")
-    return text
-
-
-class Telemetry(Strict):
-    """What published pages report; taken and forgotten."""
-
-    token: str
-    event: str
-    timestamp: Any = None
-    dimensions: dict[str, Any] | None = None
-
-
-class Completion(Strict):
-    """`code_verifier`: the text of which the session's `code_challenge` is the S256 challenge (RFC 7636 §4.1).
-    `connection_id`: of the verified result, which names what that browser has connected; without it, no more than one
-    connection may be pending."""
-
-    code_verifier: Annotated[
-        str, AfterValidator(_verifier), Field(json_schema_extra={"pattern": f"^{VERIFIER.pattern}$"}, repr=False)
-    ]
-    connection_id: ConnectionId | None = None
-
-
-async def show(request: web.Request) -> web.Response:
-    """GET /connect/session (docs/compatibility.md#connect-sessions)."""
-    query_of(request, ())
-    session, generation = request[CONNECT_SESSION], generation_of(request)
-    body: answers.Session = {
-        "endUser": end_user_json(session.end_user),
-        "connectUISettings": _settings(generation),
-        "websocketsPath": generation.config.server.websocket_path,
-    }
-    if session.allowed_integrations:
-        body["allowed_integrations"] = list(session.allowed_integrations)
-    if session.defaults:
-        body["integrations_config_defaults"] = {
-            key: _for_browser(generation, session, key, one) for key, one in session.defaults.items()
-        }
-    if session.overrides:
-        body["overrides"] = {key: dict(one) for key, one in session.overrides.items()}
-    if session.reconnects:
-        body["isReconnecting"] = True
-    return web.json_response(answers.SessionAnswer(data=body))
-
-
-async def end(request: web.Request) -> web.Response:
-    """DELETE /connect/session: 204, and from then on its token opens nothing."""
-    query_of(request, ())
-    await request.app[RUNTIME].sessions.end(request[CONNECT_SESSION])
-    return web.Response(status=204)
-
-
-async def result(request: web.Request) -> web.Response:
-    """GET /connect/session/result: what has come of it so far, for a page without a WebSocket.
-
-    ``client``: only of the window that named it as `ws_client_id`. ``wait_s``: for so long, until there is anything.
-    """
-    query = query_of(request, ("client", "wait_s"), numbers={"wait_s": (0, LONGEST_WAIT_S)})
-    session = request[CONNECT_SESSION]
-    client = client_digest(query.get("client"))
-    outcomes = await _awaited(request, session.digest, client, number(query, "wait_s") or 0)
-    return web.json_response(answers.SessionResult(data=_result_json(outcomes, session.expires_at)))
-
-
-@needs("environment:connect_sessions:write", limits=True)
-async def poll(request: web.Request) -> web.Response:
-    """GET /connect/sessions/{id}: the same for the back end, with its key; `poll_url` names it. Raises NotFound."""
-    query = query_of(request, ("wait_s",), numbers={"wait_s": (0, LONGEST_WAIT_S)})
-    runtime, name = request.app[RUNTIME], request.match_info["session_id"]
-    session = await runtime.sessions.known(name)
-    mine = session is not None and session.environment == request[ENVIRONMENT].name
-    outcomes = await _awaited(request, name, None, (number(query, "wait_s") or 0) if mine else 0)
-    outcomes = [one for one in outcomes if one.environment == request[ENVIRONMENT].name and _reached(request, one)]
-    if mine and not outcomes:
-        session = await runtime.sessions.known(name)  # it may have ended while we waited
-    if not mine and not outcomes and not await runtime.store.sessions.ended(name, request[ENVIRONMENT].name):
-        raise _unknown()
-    expires_at = session.expires_at if mine and session else None
-    return web.json_response(answers.SessionResult(data=_result_json(outcomes, expires_at)))
-
-
-@needs("environment:connect_sessions:write", limits=True)
-async def complete(request: web.Request) -> web.Response:
-    """POST /connect/sessions/{id}/complete: 200 with the connections, which are stored and can be used from then on.
-
-    The same call again gets the same answer. Raises NotFound as `poll` does, and what `SessionConnections.complete` raises.
-    """
-    query_of(request, ())
-    body = await read_json(request, Completion)
-    runtime, environment, name = request.app[RUNTIME], request[ENVIRONMENT].name, request.match_info["session_id"]
-    session = await runtime.sessions.known(name)
-    if session is not None and session.environment != environment:
-        raise _unknown()
-    pending = await runtime.store.pending.of_session(name, now=clock.now())
-    policy = request[CALLER].policy
-    pending = [one for one in pending if one.ref.environment == environment and policy.reaches(*one.ref[1:])]
-    if body.connection_id is not None:
-        pending = [one for one in pending if one.ref.connection_id == body.connection_id]
-    if session is None and not pending:
-        raise _unknown()
-    done = await runtime.session_connections.complete(session, pending, Secret(body.code_verifier))
-    connections = [_connection_of(one.integration_id, one.connection_id, is_pending=False) for one in done]
-    completed: answers.CompletedSession = {"status": "connected", "connections": connections}
-    return web.json_response(answers.CompletionAnswer(data=completed))
-
-
-def _unknown() -> NotFound:
-    return NotFound(
-        "not_found", "This connect session is unknown, or ended long ago. POST /connect/sessions makes one."
-    )
-
-
-def _reached(request: web.Request, outcome: Outcome) -> bool:
-    """Whether the key may know of it."""
-    policy = request[CALLER].policy
-    if outcome.connection_id:
-        return policy.reaches(outcome.integration_id, outcome.connection_id)
-    return policy.reaches_integration(outcome.integration_id)
-
-
-async def telemetry(request: web.Request) -> web.Response:
-    """POST /connect/telemetry: 204. Raises Unauthorized where its token is none."""
-    body = await read_json(request, Telemetry)
-    if len(body.event) > 255:
-        raise InvalidRequest("invalid_body", "'event' may have at most 255 characters.")
-    await request.app[RUNTIME].sessions.find(body.token)
-    return web.Response(status=204)
-
-
-async def _awaited(request: web.Request, session_digest: str, client: str | None, wait_s: int) -> Sequence[Outcome]:
-    """All that is known; where that is nothing, what comes within `wait_s`."""
-    runtime, generation = request.app[RUNTIME], generation_of(request)
-    with runtime.outcomes.waiting(client or session_digest) as waiting:
-        found = await _found(runtime, session_digest, client)
-        if not found and wait_s and not runtime.outcomes.crowded(generation.config.connect.result_sockets):
-            await asyncio.wait({waiting.outcome}, timeout=wait_s)
-            found = await _found(runtime, session_digest, client)
-    return found
-
-
-async def _found(runtime: Runtime, session_digest: str, client: str | None) -> Sequence[Outcome]:
-    found = await runtime.store.flow_results.of_session(session_digest)
-    found = [one for one in found if one.error_type != SESSION_ENDED]
-    return found if client is None else [one for one in found if one.client_digest == client]
-
-
-def _result_json(outcomes: Sequence[Outcome], expires_at: datetime | None) -> answers.SessionOutcome:
-    """`expires_at` None: the session has ended. A failure is not the end: the user may try again while it lives."""
-    made = _made(outcomes)
-    connected = any(not one.is_pending for one in made)
-    body: answers.SessionOutcome = {
-        "status": "connected" if connected else "pending" if made or expires_at else "expired",
-        "connections": [
-            _connection_of(one.integration_id, one.connection_id or "", is_pending=one.is_pending) for one in made
-        ],
-    }
-    if outcomes and not outcomes[-1].succeeded:
-        last = outcomes[-1]
-        body["error"] = {
-            "type": last.error_type or "",
-            "code": last.code or "",
-            "message": last.error_desc or "",
-            "provider_config_key": last.integration_id,
-        }
-    if expires_at is not None:
-        body["expires_at"] = iso(expires_at)
-    return body
-
-
-def _connection_of(integration_id: str, connection_id: str, *, is_pending: bool) -> answers.SessionConnection:
-    return {"provider_config_key": integration_id, "connection_id": connection_id, "is_pending": is_pending}
-
-
-def _made(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """What has been connected; of what was pending, what became of it."""
-    made: list[Outcome | None] = []
-    waiting: dict[tuple[str, str | None], int] = {}
-    for one in outcomes:
-        of = one.integration_id, one.connection_id
-        at = waiting.pop(of, None)
-        if one.succeeded:
-            if at is None:
-                at = len(made)
-                made.append(one)
-            made[at] = one
-            if one.is_pending:
-                waiting[of] = at
-        elif at is not None:
-            if one.is_pending:
-                made[at] = None
-            else:
-                waiting[of] = at
-    return [one for one in made if one is not None]
-
-
-def _for_browser(
-    generation: Generation, session: ConnectSession, key: str, defaults: Mapping[str, Any]
-) -> dict[str, Mapping[str, Any]]:
-    """What is fixed for one integration, and of settings that its entry calls secret, only that they are fixed."""
-    public = {name: defaults[name] for name in ("connection_config", "authorization_params") if name in defaults}
-    integration = generation.integrations.find(session.environment, key)
-    provider = generation.catalog.get(integration.provider) if integration else None
-    if provider is None:
-        public.pop("connection_config", None)  # nobody can say any more what of it is secret
-    elif "connection_config" in public:
-        secret = {name.casefold() for name, setting in provider.connection_config.items() if setting.secret}
-        fixed = public["connection_config"].items()
-        public["connection_config"] = {name: MASK if name.casefold() in secret else value for name, value in fixed}
-    return public
-
-
-def _settings(generation: Generation) -> dict[str, Any]:
-    branding = generation.config.branding
-    return {
-        "theme": {"light": {"primary": branding.color}, "dark": {"primary": branding.color_dark}},
-        "defaultTheme": "system",
-        "showWatermark": False,
-    }

@@ -15,7 +15,7 @@ from gateway.errors import Unavailable
 from gateway.records.connecting import Outcome
 from gateway.runtime import RUNTIME, generation_of
 
-# ── An address for WebSockets alone: whatever else is asked for there belongs to others, a host's own page for
+# ── An address for WebSockets alone: any other request there belongs to others, a host's own page for
 # example.
 
 

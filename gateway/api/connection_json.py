@@ -46,7 +46,7 @@ def whole(
     credentials: bool = True,
     with_refresh_token: bool = False,
     zulu: bool = False,
-) -> answers.Connection:
+) -> answers.ConnectionJson:
     """The connection with its settings and, unless `credentials` is false, with its credential.
 
     Without `with_refresh_token` every member that is one, in any spelling and at any depth, is left out. `zulu`: times
@@ -95,7 +95,7 @@ def stamp(when: datetime) -> str:
     return when.isoformat(timespec="milliseconds")
 
 
-def end_user_json(user: EndUser | None) -> answers.EndUser | None:
+def end_user_json(user: EndUser | None) -> answers.EndUserJson | None:
     """As lists of connections and connect sessions show one."""
     if user is None:
         return None
@@ -126,7 +126,7 @@ def _without_refresh_tokens(value: Any) -> Any:
 # ── The story of a connection as our API and the command line show it.
 
 
-async def add_history(shown: answers.Connection, runtime: Runtime, generation: Generation, row: Connection) -> None:
+async def add_history(shown: answers.ConnectionJson, runtime: Runtime, generation: Generation, row: Connection) -> None:
     """What ``include=history`` adds to `shown`."""
     story = await state_and_story(runtime, generation, row)
     shown["history"], shown["diagnosis"], shown["scopes"] = story["history"], story["diagnosis"], story["scopes"]
@@ -183,7 +183,7 @@ def _opened(runtime: Runtime, row: Connection) -> tuple[Mapping[str, Any] | None
     return held, True
 
 
-def _change(one: Change) -> answers.Change:
+def _change(one: Change) -> answers.ChangeJson:
     return {
         "at": stamp(one.at),
         "state": one.state.value,

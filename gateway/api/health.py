@@ -32,7 +32,7 @@ async def ready(request: web.Request) -> web.Response:
     which with ``store=required`` is a 503 too; ``clock_offset_seconds`` is how far the database's is ahead.
     ``"journal": "unwritable"`` where token endpoints' replies cannot be journalled, and ``"failover": "reconciling"`` while
     no token is refreshed after a failover of the database (ADR 64); the status stays. The body is that of
-    docs/compatibility.md#requests; ``Gateway-Error`` tells this 503 from one of whatever stands before us.
+    docs/compatibility.md#requests; ``Gateway-Error`` distinguishes this 503 from one of a proxy before the gateway.
     """
     status, body = await readiness(request.app[RUNTIME], required=request.query.get("store") == "required")
     if status == 200 and len(body) == 1:

@@ -50,7 +50,7 @@ AllowedHosts = Annotated[list[AllowedHost], Field(max_length=100)]
 
 
 class ClientCredentials(Strict):
-    """The OAuth app at the provider. `scopes`: comma list, asked for exactly; empty means the entry's default scopes."""
+    """The OAuth app at the provider. `scopes`: comma list, requested exactly; empty means the entry's default scopes."""
 
     type: Literal["OAUTH1", "OAUTH2", "TBA", "INSTALL_PLUGIN"]
     client_id: ClientId
@@ -169,12 +169,12 @@ SHOWN: Final = {
 """The auth modes whose integration takes credentials here, and their fields."""
 
 
-def shown(runtime: Runtime, generation: Generation, integration: Integration) -> answers.Integration:
+def shown(runtime: Runtime, generation: Generation, integration: Integration) -> answers.IntegrationJson:
     """Without its secrets. Of a provider that the catalog has lost, its name stands for what else the entry stated."""
     provider = generation.catalog.get(integration.provider)
     public_url = generation.public_url
     made = integration.made
-    body: answers.Integration = {
+    body: answers.IntegrationJson = {
         "unique_key": integration.integration_id,
         "provider": integration.provider,
         "display_name": integration.display_name or (provider.display_name if provider else integration.provider),

@@ -46,7 +46,7 @@ async def list_operations(request: web.Request) -> web.Response:
     page, following = _page(found, query.get("cursor"), number(query, "limit") or USUAL)
     prefix = known.prefix
     body: answers.ApiOperationList = {
-        "data": [cast(answers.ApiOperation, shown_operation(one, prefix)) for one in page],
+        "data": [cast(answers.ApiOperationJson, shown_operation(one, prefix)) for one in page],
         "source": provenance(known),
         "scopes": cast(answers.OperationScopes, shown_scopes(known, found, query.get("granted"))),
     }

@@ -119,7 +119,7 @@ def end_user(body: EndUserBody | None, organization: OrganizationBody | None = N
 
 
 def derived_tags(user: EndUser | None, given: dict[str, str] | None) -> dict[str, str]:
-    """The tags that tell who the end user is, with `given` ones winning; the user's own are dropped past ten in all."""
+    """The tags that describe the end user, with `given` ones winning; the user's own are dropped past ten in all."""
     if user is None:
         return given or {}
     derived: dict[str, Any] = {

@@ -5,19 +5,18 @@ that a declared integration could not do without. Only the operator's folders ar
 """
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import structlog
 from aiohttp import web
 
+from gateway import clock
 from gateway.app.generations import Checked, replace
 from gateway.catalog.folder import state_of
 from gateway.catalog.load_catalog import Catalog
@@ -27,13 +26,11 @@ from gateway.integrations.declared import catalog_of, integrations
 from gateway.observe.metrics import CATALOG_RELOADS, Metrics
 from gateway.runtime import RUNTIME
 
-if TYPE_CHECKING:
-    from watchfiles._rust_notify import RustNotify
-
 QUIET_MS: Final = 200  # a file that is still being written goes on within this; also how often the thread looks up
-POLL_MS: Final = 300  # where the system tells of nothing, and WATCHFILES_FORCE_POLLING says so
+POLL_MS: Final = 300  # where the system reports no changes, and WATCHFILES_FORCE_POLLING says so
 LONGEST_MS: Final = 2000  # files that never rest are read all the same
-LOOK_AGAIN_S: Final = 10.0  # what no event tells of: network file systems, a folder that was taken away and put back
+WAIT_MS: Final = 1000
+LOOK_AGAIN_S: Final = 10.0  # what no event reports: network file systems, a folder that was taken away and put back
 STAYS: Final = "the entry in use stays"
 
 log = structlog.get_logger(__name__)
@@ -50,7 +47,7 @@ class Reread:
 
 @dataclass(slots=True)
 class CatalogWatch:
-    """`aloud`: False in a process beside others, one of which tells of what happens."""
+    """`aloud`: False in a process beside others, one of which logs what happens."""
 
     app: web.Application
     aloud: bool = True
@@ -146,42 +143,52 @@ def _differences(before: dict[str, bytes], after: dict[str, bytes]) -> dict[str,
 
 
 async def _stirred(folders: Sequence[Path]) -> AsyncGenerator[None]:
-    """At once, whenever something in `folders` has stirred, and every `LOOK_AGAIN_S` in any case."""
+    """At once, whenever something in `folders` has changed, and every `LOOK_AGAIN_S` in any case."""
+    yield
     there = [folder for folder in folders if folder.exists()]
     if not there:
-        yield
         await asyncio.sleep(LOOK_AGAIN_S)
         return
-    # Its core alone, here: a gateway without folders does without, and its `awatch` would load anyio (1.3 MB).
-    from watchfiles._rust_notify import RustNotify
-
-    polling = bool(os.environ.get("WATCHFILES_FORCE_POLLING"))
-    with RustNotify([str(folder) for folder in there], False, polling, POLL_MS, False, True) as watcher:
-        yield  # it watches by now, so what came before is seen now and what comes later is reported
-        async with aclosing(_waits(watcher)) as waits:
-            async for stirred in waits:
+    async with aclosing(_waits(there)) as waits:
+        look_at = 0.0  # what changed before the watch began is read after the first wait
+        async for changed in waits:
+            if changed or clock.monotonic() >= look_at:
+                look_at = clock.monotonic() + LOOK_AGAIN_S
                 yield
-                if not stirred and {folder for folder in folders if folder.exists()} != set(there):
-                    return
+            if not changed and {folder for folder in folders if folder.exists()} != set(there):
+                return
 
 
-async def _waits(watcher: "RustNotify") -> AsyncGenerator[bool]:
-    """Whether something has stirred, each time that it has and after every `LOOK_AGAIN_S` without.
+async def _waits(folders: Sequence[Path]) -> AsyncGenerator[bool]:
+    """Whether something has changed, each time that it has and after every `WAIT_MS` without.
 
-    Cancelled, it ends when its thread has: `watcher` cannot be closed before. That takes `QUIET_MS`.
+    Cancelled, it ends when its thread has: the watch cannot be closed before. That takes `QUIET_MS`.
     """
+    from watchfiles import watch  # here: a gateway without folders does without
+
     ended, loop = Event(), asyncio.get_running_loop()
-    with ThreadPoolExecutor(1, "watch_catalog") as thread:
+    changes = watch(
+        *folders,
+        watch_filter=None,
+        debounce=LONGEST_MS,
+        step=QUIET_MS,
+        stop_event=ended,
+        rust_timeout=WAIT_MS,
+        yield_on_timeout=True,
+        poll_delay_ms=POLL_MS,
+        recursive=False,
+        ignore_permission_denied=True,
+    )
+    with ThreadPoolExecutor(1, "watch_catalog") as thread, closing(changes):
         while True:
-            wait = partial(watcher.watch, LONGEST_MS, QUIET_MS, int(LOOK_AGAIN_S * 1000), ended)
-            waiting = loop.run_in_executor(thread, wait)
+            waiting = loop.run_in_executor(thread, next, changes, None)
             try:
-                stirred = await asyncio.shield(waiting)
+                changed = await asyncio.shield(waiting)
             finally:
                 ended.set()
                 await asyncio.wait([waiting])
                 ended.clear()
-            yield stirred != "timeout"
+            yield bool(changed)
 
 
 async def watching(app: web.Application) -> AsyncIterator[None]:

@@ -1,7 +1,7 @@
 """What is not counted but simply so, for metrics: read from the runtime whenever somebody asks.
 
 Connections to providers are counted by provider, since an origin serves all integrations of a provider; never by origin,
-whose name may tell of an end user.
+and a name may identify an end user.
 """
 
 from collections import defaultdict

@@ -9,7 +9,7 @@ import structlog
 
 from gateway import clock
 from gateway.access.invalid_keys import InvalidKeys
-from gateway.access.issue_keys import Issuer
+from gateway.access.issue_keys import KeyIssuer
 from gateway.access.known_keys import Minted
 from gateway.access.refusal_log import RefusalLog
 from gateway.app.generations import Checked, concurrency_settings, generation
@@ -138,7 +138,7 @@ def assembled(
         outcomes=outcomes,
         flows=Flows(store, current, creator, session_connections, dialogues, outcomes),
         links=links,
-        issuer=Issuer(store, minted, lambda: current.generation.catalog),
+        issuer=KeyIssuer(store, minted, lambda: current.generation.catalog),
         session_connections=session_connections,
         typed_in=TypedIn(store, creator, session_connections, outcomes),
         deleter=deleter,

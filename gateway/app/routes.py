@@ -7,7 +7,7 @@ from aiohttp import hdrs, web
 
 from gateway.api import (
     agent_sessions,
-    audit,
+    audit_endpoints,
     client_metadata,
     connect_endpoints,
     connect_socket,
@@ -17,9 +17,10 @@ from gateway.api import (
     health,
     integrations,
     keys,
-    logs,
+    logs_endpoints,
     provider_operations,
     providers,
+    session_results,
     typed_in,
     webhooks,
 )
@@ -56,7 +57,7 @@ REST: Final = r"{path:(?s:.*)}"
 async def options(request: web.Request) -> web.Response:
     """``OPTIONS`` on our own API: 204 with Allow (RFC 9110 §9.3.7). A browser's preflight is answered before this.
 
-    No key is asked for, since it shows nothing that docs/http-api.md does not.
+    No key is needed, since it shows nothing that docs/http-api.md does not.
     """
     resource = request.match_info.route.resource
     methods = [] if resource is None else sorted({route.method for route in resource})
@@ -95,7 +96,8 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/console/sign-in/oidc", OPEN(lazy_console.to_identity_provider)),
     ("GET", "/console/callback", OPEN(lazy_console.from_identity_provider)),
     ("POST", "/console/sign-out", OPEN(lazy_console.sign_out)),
-    ("GET", "/console/console.css", OPEN(lazy_console.style)),
+    ("GET", "/console/assets/{name}", OPEN(lazy_console.asset)),
+    ("GET", "/console/logos/{name}.svg", OPEN(lazy_console.logo)),
     ("GET", "/console/{tail:.+}", OPEN(lazy_console.view)),
     ("POST", "/console/{tail:.+}", OPEN(lazy_console.act)),
     ("GET", "/providers", SHOWN(providers.list_providers)),
@@ -117,16 +119,16 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("OPTIONS", "/connect/sessions", CALLED(options)),
     ("POST", "/connect/sessions/reconnect", API(connect_endpoints.create_reconnect_session)),
     ("OPTIONS", "/connect/sessions/reconnect", CALLED(options)),
-    ("GET", "/connect/sessions/{session_id}", API(connect_endpoints.poll)),
+    ("GET", "/connect/sessions/{session_id}", API(session_results.poll)),
     ("OPTIONS", "/connect/sessions/{session_id}", CALLED(options)),
-    ("POST", "/connect/sessions/{session_id}/complete", API(connect_endpoints.complete)),
+    ("POST", "/connect/sessions/{session_id}/complete", API(session_results.complete)),
     ("OPTIONS", "/connect/sessions/{session_id}/complete", CALLED(options)),
-    ("GET", "/connect/session", CONNECTING(connect_endpoints.show)),
-    ("DELETE", "/connect/session", CONNECTING(connect_endpoints.end)),
+    ("GET", "/connect/session", CONNECTING(session_results.show)),
+    ("DELETE", "/connect/session", CONNECTING(session_results.end)),
     ("OPTIONS", "/connect/session", CALLED(options)),
-    ("GET", "/connect/session/result", CONNECTING(connect_endpoints.result)),
+    ("GET", "/connect/session/result", CONNECTING(session_results.result)),
     ("OPTIONS", "/connect/session/result", CALLED(options)),
-    ("POST", "/connect/telemetry", POSTED(connect_endpoints.telemetry)),
+    ("POST", "/connect/telemetry", POSTED(session_results.telemetry)),
     ("OPTIONS", "/connect/telemetry", CALLED(options)),
     ("GET", "/connections", API(connections.list_connections)),
     ("POST", "/connections", API(connection_import.import_connection)),
@@ -153,11 +155,11 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("OPTIONS", f"/connection/{ID}", CALLED(options)),
     ("GET", "/environment-variables", API(environment.list_variables)),
     ("OPTIONS", "/environment-variables", CALLED(options)),
-    ("GET", "/logs", API(logs.list_operations)),
+    ("GET", "/logs", API(logs_endpoints.list_operations)),
     ("OPTIONS", "/logs", CALLED(options)),
-    ("GET", "/audit", API(audit.list_records)),
+    ("GET", "/audit", API(audit_endpoints.list_records)),
     ("OPTIONS", "/audit", CALLED(options)),
-    ("GET", "/audit/uses", API(audit.list_uses)),
+    ("GET", "/audit/uses", API(audit_endpoints.list_uses)),
     ("OPTIONS", "/audit/uses", CALLED(options)),
     ("GET", "/environment/api-keys", API(keys.list_keys)),
     ("POST", "/environment/api-keys", API(keys.create_key)),

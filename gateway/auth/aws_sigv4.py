@@ -250,9 +250,9 @@ class AwsSigV4(ExchangedMode):
         keys = SigV4Keys(client.client_id, client.client_secret)
         call = _signed(url, urlencode(asked).encode(), SigV4Signer(keys, Scope(region, "sts")))
         reply = yield context.with_secrets(call, secrets=(client.client_secret,))
-        lent = read_credentials(reply)
-        fresh = {"access_key_id": lent[0], "secret_access_key": lent[1], "session_token": lent[2]}
-        return {**held, **fresh, "expires_at": iso(lent[3])}
+        issued = read_credentials(reply)
+        fresh = {"access_key_id": issued[0], "secret_access_key": issued[1], "session_token": issued[2]}
+        return {**held, **fresh, "expires_at": iso(issued[3])}
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
         return typed_values(held)

@@ -21,7 +21,7 @@ from gateway.timestamps import iso
 
 OURS: Final = ("token", "expires_at", "raw")
 ALSO: Final = ("data.token", "jwt")  # where providers keep the token that do not follow RFC 6749 §5.1
-LIFETIME: Final = timedelta(minutes=55)  # where the provider tells none
+LIFETIME: Final = timedelta(minutes=55)  # where the provider reports none
 WITHOUT_SECRET: Final = frozenset({"private_key_jwt", "custom", "none"})
 BY_ASSERTION: Final = frozenset({"private_key_jwt"})
 ASSERTION_S: Final = 300
@@ -38,7 +38,7 @@ class ClientCredentialsMode(ExchangedMode):
     brought: ClassVar = "token"
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
-        """A `token` may be brought along; without one, the first is asked for."""
+        """A `token` may be brought along; without one, the first is requested."""
         fields = CredentialForm(form, self.types())
         held: dict[str, Any] = {"type": self.name}
         held["client_id"] = fields.text("client_id", limit=1024)

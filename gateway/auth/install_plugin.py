@@ -17,7 +17,7 @@ from gateway.oauth.authorize import with_params
 
 class InstallPlugin(Basic, GrantingMode):
     """Held as BASIC: the integration's `client_id` and `client_secret`, which are the plugin's identifier and key. The end
-    user is sent to its `app_link`; what the callback tells of the installation is kept as settings.
+    user is sent to its `app_link`; what the callback reports of the installation is stored as settings.
     """
 
     name = "INSTALL_PLUGIN"

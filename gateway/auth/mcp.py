@@ -74,7 +74,7 @@ def registered(
     """A new client of the server (RFC 7591 §3). `methods`: those that the server supports, None if nothing says which.
 
     The entry's `token_request_auth_method` decides; without it the server's answer does, which may name another method
-    than the one that was asked for. Raises TokenRefused where it registers nobody.
+    than the one that was requested. Raises TokenRefused where it registers nobody.
     """
     chosen = context.provider.token_request_auth_method
     supported = (method for method in METHODS if methods is None or method in methods)
@@ -88,7 +88,7 @@ def registered(
     secret = secret if isinstance(secret, str) and secret else None
     if secret is None:
         return Registered(client_id)
-    # A secret with no method said is for Basic (RFC 7591 §2), unless another way to use one was asked for.
+    # A secret with no method said is for Basic (RFC 7591 §2), unless another way to use one was requested.
     assumed = wanted if wanted != "none" else "client_secret_basic"
     given = METHODS.get(str(answer.get("token_endpoint_auth_method") or assumed), "body")
     return Registered(client_id, secret, chosen or given)
@@ -96,7 +96,7 @@ def registered(
 
 class McpOAuth2(OAuth2):
     """Held as OAUTH2 holds it, with the client that was registered in ``config_override`` and, as ``server``, the addresses
-    that the token came from. Tokens are asked for with the server as their ``resource`` (RFC 8707).
+    that the token came from. Tokens are requested with the server as their ``resource`` (RFC 8707).
     """
 
     name = "MCP_OAUTH2"
@@ -172,7 +172,7 @@ class McpOAuth2(OAuth2):
 
 class McpOAuth2Generic(McpOAuth2):
     """The same for any MCP server: its address is what the entry's `proxy.base_url` makes of the connection's settings, and
-    it tells where it authorizes (RFC 9728, RFC 8414).
+    the server says where it authorizes (RFC 9728, RFC 8414).
     """
 
     name = "MCP_OAUTH2_GENERIC"

@@ -1,4 +1,4 @@
-"""What an MCP server tells about itself: who protects it (RFC 9728), and where that one authorizes (RFC 8414).
+"""What an MCP server publishes: who protects it (RFC 9728), and where that one authorizes (RFC 8414).
 
 Addresses come from the server, so each is looked at before it is used: an absolute http or https URL without placeholders.
 That none of them leads to a private network is egress's to see to.
@@ -45,7 +45,7 @@ class Server:
 
 
 def discovered(url: str) -> Dialogue[Server]:
-    """The way to authorize for the server at `url`. Raises TokenRefused where it tells nothing that can be used."""
+    """The way to authorize for the server at `url`. Raises TokenRefused where it publishes nothing usable."""
     hint, scopes = yield from _challenge(url)
     resource = yield from _resource(url, hint)
     issuer = next(iter(_texts(resource.get("authorization_servers"))), None) or _origin(url)
@@ -105,7 +105,7 @@ def _resource(url: str, hint: str | None) -> Dialogue[Mapping[str, Any]]:
 
 
 def _authorization_server(issuer: str) -> Dialogue[Mapping[str, Any] | None]:
-    """The server's metadata (RFC 8414 §3), which must name the issuer it was asked for (§3.3)."""
+    """The server's metadata (RFC 8414 §3), which must name the issuer of the request (§3.3)."""
     if _address(issuer) is None:
         raise TokenRefused("invalid_request", "the metadata names an authorization server that is no address")
     places = [*_well_known(issuer, "oauth-authorization-server")[:1], *_well_known(issuer, "openid-configuration")[:1]]

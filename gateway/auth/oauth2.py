@@ -57,7 +57,7 @@ class OAuth2(GrantingMode):
         return held
 
     def set_out(self, context: Context, wish: Wish) -> Dialogue[SetOut]:
-        """RFC 6749 §4.1.1 with PKCE (RFC 7636), and with a nonce where an ID token is asked for. The token address is pinned
+        """RFC 6749 §4.1.1 with PKCE (RFC 7636), and with a nonce where an ID token is requested. The token address is pinned
         here (RFC 9700 §4.4).
         """
         yield from ()
@@ -136,7 +136,7 @@ class OAuth2(GrantingMode):
         self, context: Context, client: OAuthClient, answer: dict[str, Any], asked_at: datetime
     ) -> Dialogue[tuple[dict[str, Any], datetime]]:
         """The answer to the last of the entry's `additional_steps`, with what earlier ones say besides their own token; and
-        when it was asked for. `answer`: of the token request.
+        when it was requested. `answer`: of the token request.
         """
         provider = context.provider
         steps, answers, at = provider.additional_steps or (), {"step1": answer}, Moment(clock.now())

@@ -68,7 +68,7 @@ def _messages(answer: Any, depth: int) -> Iterator[str]:
                 return
 
 
-# ── Reads what a sign-in answers where no OAuth error codes tell what it means.
+# ── Reads what a sign-in answers where it has no OAuth error codes.
 
 PASSING: Final = frozenset({408, 425, 429})
 

@@ -1,6 +1,6 @@
 """Templates that name parts of the request itself: filled in for each attempt, when all else stands.
 
-What they may name, `gateway.auth.request_templates` tells.
+What they may name, see `gateway.auth.request_templates`.
 """
 
 import json

@@ -192,7 +192,7 @@ class Flows:
 
     async def begin(self, session: ConnectSession, integration_id: str, asked: FlowOptions) -> Departure:
         """Raises NotFound, Forbidden where the session does not offer this integration or has made all its connections,
-        InvalidRequest on its settings; who waits for the outcome then hears of that.
+        InvalidRequest on its settings; the window that waits for the outcome gets it.
         """
         try:
             return await self._begin(session, integration_id, asked)
@@ -216,7 +216,7 @@ class Flows:
             request_id=request_id,
             connection_id=session.connection_id,
         )
-        await self._outcomes.tell(
+        await self._outcomes.publish(
             Outcome(
                 environment=session.environment,
                 session_digest=session.digest,
@@ -330,7 +330,7 @@ class Flows:
         back = Back(request_id, query)
         returned = await self._returned(query, cookies, back)
         if returned.pending.reconnects and query.get("error") == "invalid_scope":
-            flow = returned.flow  # the app may not ask for what its API has asked for: the next link leaves it out
+            flow = returned.flow  # the app may not ask for what its API has requested: the next link leaves it out
             ref = ConnectionRef(flow.environment, flow.integration_id, flow.connection_id)
             await self._store.rejections.forget_scopes(ref, now=clock.now())
         return await self._to_its_end(returned.flow, returned.pending, self._grants.exchanged(returned, query), back)

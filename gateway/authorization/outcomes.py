@@ -1,6 +1,6 @@
 """Reports the outcome of an authorization: to the window that waits, to other nodes, to the application, to the log.
 
-Tells what came of an attempt to connect: to the window that waits here for it, and through the store to all other nodes.
+Reports the outcome of an attempt to connect: to the window that waits here for it, and through the store to all other nodes.
 
 The browser's WebSocket may hang on another node, or in another worker, than the one that its callback comes to. So an
 outcome is stored first; waiting windows are woken by the change feed and read it there (ADR 25).
@@ -150,7 +150,7 @@ class Outcomes:
 
     @contextmanager
     def waiting(self, key: str) -> Iterator[WaitingWindow]:
-        """Hear of the next outcome for `key`: the digest of a `ws_client_id`, or of a session's token."""
+        """Wait for the next outcome for `key`: the digest of a `ws_client_id`, or of a session's token."""
         one = WaitingWindow(key)
         self._waiting.setdefault(key, set()).add(one)
         self._count += 1
@@ -167,7 +167,7 @@ class Outcomes:
             if not self._waiting:
                 self._looked_at = None
 
-    async def tell(self, outcome: Outcome, failure: Mapping[str, str] | None = None) -> None:
+    async def publish(self, outcome: Outcome, failure: Mapping[str, str] | None = None) -> None:
         """Store it and wake those that wait. A store that fails costs the other nodes the news, never the connection.
 
         `failure`: what the log says of an authorization that failed.
@@ -224,7 +224,7 @@ def client_digest(ws_client_id: str | None) -> str | None:
     return digest(ws_client_id) if ws_client_id else None
 
 
-# ── Tells the customer's application of a connection that did not come about (docs/compatibility.md#events).
+# ── Notifies the customer's application of a connection that was not made (docs/compatibility.md#events).
 
 
 async def tell_failure(store: Store, flow: Flow, pending: PendingAuthorization, fault: GatewayError) -> None:
@@ -236,7 +236,7 @@ async def tell_failure(store: Store, flow: Flow, pending: PendingAuthorization, 
         there = await store.connections.get(ref)
         user = pending.end_user or (there.end_user if there else None)
         override = pending.webhook_url_override
-        await store.outbox.tell(
+        await store.outbox.add_failure(
             ref,
             pending.provider,
             Event.CREATION_FAILED,
@@ -254,7 +254,7 @@ async def tell_failure(store: Store, flow: Flow, pending: PendingAuthorization, 
         log.warning("failed_creation_not_told", connection_id=ref.connection_id, detail=trouble.message)
 
 
-# ── Tells all who wait for an authorization what became of it: before the browser hears of it, since that may have
+# ── Sends the outcome of an authorization to all that wait for it, before the browser gets it, since that may have
 # left.
 
 
@@ -276,7 +276,9 @@ class Telling:
             raise
         if isinstance(came, Arrived):
             connection_id = came.connection.ref.connection_id
-            await self._outcomes.tell(_outcome(flow, pending, connection_id=connection_id, is_pending=came.is_pending))
+            await self._outcomes.publish(
+                _outcome(flow, pending, connection_id=connection_id, is_pending=came.is_pending)
+            )
         return came
 
     async def failure(self, flow: Flow, pending: PendingAuthorization, fault: Exception, back: Back) -> None:
@@ -297,7 +299,7 @@ class Telling:
             error_desc=known.message if known else "The gateway failed. Its log has the details.",
             code=known.code if known else "generic_error_support",
         )
-        await self._outcomes.tell(outcome, said)
+        await self._outcomes.publish(outcome, said)
 
 
 def _outcome(flow: Flow, pending: PendingAuthorization, **what: Any) -> Outcome:

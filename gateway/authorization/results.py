@@ -89,7 +89,7 @@ TYPES: Final[Mapping[str, str]] = {
 
 
 class CallbackFailed(InvalidRequest):
-    """An authorization that led to nothing; knows what it was for, as far as that is safe to tell.
+    """An authorization that led to nothing; knows what it was for, as far as that is safe to show.
 
     `proven`: the browser that began it came back with its state, so that the query is the provider's. `spent`: its state is
     good no more.

@@ -122,7 +122,7 @@ class SessionConnections:
             return any(other.uid == one.uid and other.new is None for other in again)
         connection, created = stored
         self._creator.stored(connection, new, created=created)
-        await self._outcomes.tell(_outcome(one, connection_id=one.ref.connection_id))
+        await self._outcomes.publish(_outcome(one, connection_id=one.ref.connection_id))
         return True
 
     async def _refuse(self, pending: Sequence[PendingConnection]) -> None:
@@ -139,7 +139,7 @@ class SessionConnections:
     async def _dropped(self, one: PendingConnection, reason: str, event: str) -> None:
         """Log it, tell those who wait for the session, and end its grant."""
         log.warning(event, **who(one.ref))
-        await self._outcomes.tell(
+        await self._outcomes.publish(
             _outcome(
                 one,
                 connection_id=one.ref.connection_id,

@@ -45,7 +45,7 @@ class TypedIn:
     ) -> Connection | PendingConnection:
         """The connection, pending where the session has a code challenge. `typed`: the credential's fields; `params`: the
         settings; `browser`: the digest by which the browser that confirmed is known. Raises what making a connection
-        raises, with the paths of issues beginning at the field's own name, or at ``params``. Who polls the session hears of
+        raises, with the paths of issues beginning at the field's own name, or at ``params``. A poll of the session returns
         either.
         """
         outcome = Outcome(
@@ -66,11 +66,11 @@ class TypedIn:
                 request_id=request_id,
                 connection_id=session.connection_id,
             )
-            await self._outcomes.tell(failed, said)
+            await self._outcomes.publish(failed, said)
             raise
         is_pending = isinstance(connection, PendingConnection)
         made = replace(outcome, connection_id=connection.ref.connection_id, is_pending=is_pending, at=clock.now())
-        await self._outcomes.tell(made)
+        await self._outcomes.publish(made)
         return connection
 
     async def _connected(

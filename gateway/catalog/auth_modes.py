@@ -205,7 +205,7 @@ AUTH_MODES: Final[Mapping[str, ModeFormat]] = MappingProxyType(
             exchanges_code=True,
         ),
         "MCP_OAUTH2_GENERIC": ModeFormat(
-            "Any MCP server: its address is asked for, and it tells the rest itself (RFC 9728, RFC 8414, RFC 7591).",
+            "Any MCP server: the end user enters its address, and the server describes the rest (RFC 9728, RFC 8414, RFC 7591).",
             fills=(*TOKEN, *CLIENT),
             reads=("client_registration", *_DISCOVERED),
             proofs=_BY_ID_OR_SECRET,

@@ -28,7 +28,7 @@ _NAME: Final = ".compiled.jsonl"
 def key_of(files: Sequence[Path], before: Collection[str]) -> str:
     """What the compiled form of `files` depends on, in one digest. `before`: the same of the folders before this one."""
     digest = hashlib.sha256()
-    digest.update(json.dumps([_code(), pydantic.VERSION, sorted(before)]).encode())
+    digest.update(json.dumps([code_digest(), pydantic.VERSION, sorted(before)]).encode())
     for path in files:
         content = path.read_bytes()
         digest.update(f"{path.name} {len(content)}\n".encode() + content)
@@ -36,7 +36,7 @@ def key_of(files: Sequence[Path], before: Collection[str]) -> str:
 
 
 @cache
-def _code() -> str:
+def code_digest() -> str:
     """A digest of the code that reads and checks entries: with other code, another outcome."""
     digest = hashlib.sha256()
     for folder in (*catalog.__path__, *documents.__path__):

@@ -107,7 +107,7 @@ def _words(provider: Provider) -> Iterator[Finding]:
     if needed and needed not in (provider.default_scopes or ()):
         yield ("default_scopes",), f"without {needed!r} among default_scopes, connections cannot be refreshed"
     if not provider.sources and provider.evidence is None:
-        yield (), "says no sources, so nobody can tell how far to trust it"
+        yield (), "says no sources, so nobody knows how far to trust it"
 
 
 def _evidence(provider: Provider, today: dt.date) -> Iterator[Finding]:
@@ -136,7 +136,7 @@ def _without_effect(provider: Provider) -> Iterator[Finding]:
 
 
 def _own_fields(provider: Provider) -> Iterator[Finding]:
-    """Fields of the auth mode itself, which an entry with `credentials` has to declare too: only those are asked for."""
+    """Fields of the auth mode itself, which an entry with `credentials` has to declare too: only those are requested."""
     mode = AUTH_MODES.get(provider.auth_mode)
     if mode is None or not provider.credentials or provider.auth_mode in _EITHER_OR:
         return
@@ -192,7 +192,7 @@ def _examples(provider: Provider) -> Iterator[Finding]:
         try:
             render_url(template, {name: value for name, value in config.items() if value}, forms, others)
         except Unresolved:
-            continue  # a setting without an example, or one that the provider tells
+            continue  # a setting without an example, or one that the provider returns
         except BadValue as wrong:
             yield place, f"does not come out right with the example of {wrong.name!r}, which {wrong.why}"
 

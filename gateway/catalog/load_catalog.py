@@ -47,7 +47,7 @@ MOST_BUILT: Final = (
 
 
 class Providers(Mapping[str, Provider]):
-    """The providers by name, in the order of their names, each made from its JSON when it is first asked for.
+    """The providers by name, in the order of their names, each made from its JSON when it is first requested.
 
     A thousand of them, made, would take ten times the memory.
     """
@@ -161,7 +161,7 @@ def load_catalog(
     for folder in folders:
         files, wrong = files_in(folder)
         faults += wrong
-        for name, path, content, found in _read(folder, files, words, contents, keys):
+        for name, path, content, found in rows_of_folder(folder, files, words, contents, keys):
             paths[name] = path
             faults += found
             if content is None:
@@ -203,10 +203,10 @@ def read_folders(
 Row = tuple[str, str, bytes | None, tuple[CatalogFault, ...]]
 
 
-def _read(
+def rows_of_folder(
     folder: Path, files: Sequence[Path], words: KnownWords, earlier: Mapping[str, bytes], keys: list[str]
 ) -> Iterator[Row]:
-    """Name, path, content and faults of every entry, from the compiled file where there is one that fits."""
+    """Name, path, content and faults of every entry, from the compiled file if one fits."""
     large = len(files) >= compiled.FEWEST
     try:
         keys.append(compiled.key_of(files, tuple(keys)))

@@ -79,7 +79,7 @@ class Provider(Shape):
     categories: list[str] = Field(min_length=1)
     """What it is for, from the vocabulary in docs/catalog.md."""
     auth_mode: str
-    """How a connection proves itself; [Auth modes](auth-modes.md) tells what each needs."""
+    """How a connection proves itself; [Auth modes](auth-modes.md) shows what each needs."""
     authorization_url: str | None = None
     """Where the end user is sent to consent. Placeholders allowed."""
     token_url: str | None = None
@@ -129,7 +129,7 @@ class Provider(Shape):
     scope_separator: str | None = None
     """What stands between scopes; a blank if absent. `+` stands unencoded in the address."""
     default_scopes: list[str] | None = None
-    """Scopes asked for when the integration names none."""
+    """Scopes requested when the integration names none."""
     available_scopes: list[str] | None = None
     """Scopes that exist, for people who choose."""
     request_url: str | None = None
@@ -141,7 +141,7 @@ class Provider(Shape):
     client_registration: Literal["static", "dynamic", "metadata_document"] | None = None
     """MCP: how the client comes to its ID: registered by hand, by request (RFC 7591), or the address of a document of ours."""
     registration_url: str | None = None
-    """Where clients register (RFC 7591). Absent: discovery tells."""
+    """Where clients register (RFC 7591). Absent: found by discovery."""
     installation_token_url: str | None = None
     """CUSTOM: where the app asks for an installation's token; `token_url` is that of the end user's."""
 
@@ -252,7 +252,7 @@ def json_schema() -> dict[str, Any]:
         for name, mode in sorted(AUTH_MODES.items())
         if mode.needs
     ]
-    # An heir may leave out whatever its base has.
+    # An entry that inherits may leave out what its base has.
     required, rules = schema.pop("required"), schema.pop("allOf")
     schema["if"], schema["then"] = {"not": {"required": ["alias"]}}, {"required": required, "allOf": rules}
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "A provider of the integration gateway"}

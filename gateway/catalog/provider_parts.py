@@ -121,7 +121,7 @@ def title_from(name: str) -> str:
     return " ".join([shown[0] if shown[0].isupper() else shown[0].capitalize(), *shown[1:]]) if shown else name
 
 
-# ── Where an entry's provider tells whose account a credential belongs to.
+# ── Where an entry's provider returns the account of a credential.
 
 
 class AccountForm(Shape):
@@ -143,7 +143,7 @@ class AccountForm(Shape):
     """Dotted paths to what people know the account by; the first that is there is taken."""
     settings: dict[str, str] = Field(default_factory=dict)
     """Setting ▸ dotted path to its value in the same answer, kept with a connection that does not have it yet. Where the
-    provider cannot be asked for it, nothing is stored. `[name=value]` in a path takes the item of a list with that member."""
+    provider does not return it, nothing is stored. `[name=value]` in a path takes the item of a list with that member."""
 
 
 # ── What is signed, and with which key: JWTs, signed tokens, signed requests.
@@ -188,7 +188,7 @@ class RequestSigning(Shape):
     """Service in the credential scope. Templates allowed."""
 
 
-# ── How tokens are asked for, refreshed and ended where the entry's flat fields do not say it all.
+# ── How tokens are requested, refreshed and ended where the entry's flat fields do not say it all.
 
 Encoding = Literal["form", "json", "query"]
 ClientAuth = Literal["basic", "body", "private_key_jwt", "custom", "none"]
@@ -365,7 +365,7 @@ class Proxy(Shape):
     paginate_alternatives: list[Paginate] | None = None
     """Other ways of paging that some of its resources use."""
     retry: Retry | None = None
-    """Where it says when to come back."""
+    """The field that says when to retry."""
     verification: Verification | None = None
     """A cheap call that proves a credential."""
     allowed_origins: list[str] = Field(default_factory=list)

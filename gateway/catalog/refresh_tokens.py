@@ -16,7 +16,7 @@ def refresh_scope(provider: Provider) -> str | None:
 
 
 def what_brings_one(provider: Provider, asked: Collection[str]) -> str:
-    """A sentence on what to change so that the next consent brings a refresh token. `asked`: the scopes asked for."""
+    """A sentence on what to change so that the next consent brings a refresh token. `asked`: the scopes requested."""
     name, params = provider.display_name, provider.authorization_params
     scope = refresh_scope(provider)
     if scope is None and OFFLINE in (*asked, *(provider.available_scopes or ())):

@@ -16,7 +16,7 @@ _OF_HOSTS: Final = frozenset({"hostname", "uri"})
 
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _UUID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
-_EMAIL = re.compile(r"[^\s@]{1,64}+@[^\s@][^\s@.]*+\.[^\s@]++")
+EMAIL = re.compile(r"[^\s@]{1,64}+@[^\s@][^\s@.]*+\.[^\s@]++")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _INTEGER = re.compile(r"\s*[+-]?(?:0x[0-9a-f]+|[0-9]+)", re.IGNORECASE)
 
@@ -126,7 +126,7 @@ def _has_format(value: str, format_: str) -> bool:
         case "uuid":
             return _UUID.fullmatch(value) is not None
         case "email":
-            return _EMAIL.fullmatch(value) is not None
+            return EMAIL.fullmatch(value) is not None
         case _:
             return is_web_address(value)
 

@@ -7,8 +7,8 @@
     init, init_answers, demo                      a configuration of one's own; the gateway beside its sandbox
     try_                                          one call through a running gateway, shown in full
     connections, keys, events, catalog            what their names say
-    logs, audit                                   the call log, searched or followed; the audit trail
-    console                                       `gateway console`: a link to sign in to the console
+    logs_command, audit                           the call log, searched or followed; the audit trail
+    console_command                               `gateway console`: a link to sign in to the console
     incident                                      `gateway incident`: what an integration or a key did, and all of it ended
     backup_restore                                `gateway backup` and `gateway restore`
 
@@ -33,8 +33,10 @@ COMMANDS = {
         "gateway.cli.doctor.doctor_command:doctor", "find what is wrong around a gateway before a user does"
     ),
     "connections": Command("gateway.cli.connections:connections", "look at connections, refresh, end and move them"),
-    "logs": Command("gateway.cli.logs:logs", "what happened: calls, refreshes, authorizations, deliveries, webhooks"),
-    "console": Command("gateway.cli.console:console", "print a link that signs an operator in to the console"),
+    "logs": Command(
+        "gateway.cli.logs_command:logs", "what happened: calls, refreshes, authorizations, deliveries, webhooks"
+    ),
+    "console": Command("gateway.cli.console_command:console", "print a link that signs an operator in to the console"),
     "audit": Command("gateway.cli.audit:audit", "who did what: show, export, verify, count the use of credentials"),
     "incident": Command("gateway.cli.incident:incident", "what an integration or a key did within a time, and end it"),
     "events": Command("gateway.cli.events:events", "events sent to your application, and sending it again"),

@@ -119,7 +119,7 @@ def restore(source: Path, file: Path, exactly: bool, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"ok": True, **_report(done)}))
         return
-    moment = f"as of {done.at:%Y-%m-%d %H:%M:%S} UTC" if done.at else "of a time that the file does not tell"
+    moment = f"as of {done.at:%Y-%m-%d %H:%M:%S} UTC" if done.at else "of a time that the file does not hold"
     print(f"{path}: {counted(done.connections, 'connection')} {moment}")
     for line in _warnings(done):
         print(line, file=sys.stderr)
@@ -146,7 +146,7 @@ def _warnings(done: "Restored") -> list[str]:
     else:
         warnings.append(
             "Tokens that were refreshed since are not in it: where a provider rotates them, the next refresh is refused, and "
-            "the end user has to connect again (`gateway connections why` tells)."
+            "the end user has to connect again (see `gateway connections why`)."
         )
         warnings.append("Minted keys that were revoked since work again: `gateway keys list`, and revoke them again.")
     if done.gone:

@@ -169,7 +169,7 @@ KEYS = ("encryption_key", "secret_key")
     "--store-url", metavar="URL", help="sqlite:///FILE, or postgresql://user:password@host/database for several nodes."
 )
 @click.option("--provider", metavar="NAME", help="The first integration: an entry of the catalog.")
-@click.option("--webhook-url", metavar="URL", help="Where your application wants to hear of its connections.")
+@click.option("--webhook-url", metavar="URL", help="The address at which your application receives events.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask; what is not given has its default.")
 @click.option("--force", is_flag=True, help="Write gateway.yaml again. Keys that exist are kept in any case.")
 @as_json
@@ -320,4 +320,4 @@ Next:
   2. {declare}
   3. {typed} check -c {given}
   4. {typed} serve -c {given}
-  5. {typed} doctor -c {given}   tells what would keep a user from connecting"""
+  5. {typed} doctor -c {given}   finds what would keep a user from connecting"""

@@ -1,4 +1,4 @@
-"""What a configuration depends on: given by flags, or asked for where somebody sits at a terminal."""
+"""What a configuration depends on: given by flags, or prompted for at a terminal."""
 
 import errno
 import socket
@@ -47,7 +47,7 @@ def checked(answers: Answers, catalog: "Callable[[], Catalog]") -> Answers:
 
 
 def asked(answers: Answers, catalog: "Callable[[], Catalog]") -> Answers:
-    """With what was not given by a flag asked for, on stderr; a wrong answer is reported and asked for again."""
+    """Prompts on stderr for what no flag gives. A wrong answer is reported, and prompted for again."""
     if answers.public_url is None:
         click.echo(
             "The address under which browsers and providers will reach the gateway: https, or this machine's own.",
@@ -63,7 +63,7 @@ def asked(answers: Answers, catalog: "Callable[[], Catalog]") -> Answers:
         answers = replace(answers, provider=_prompt("Provider", "", lambda name: _provider(name, catalog())) or None)
     if answers.webhook_url is None:
         click.echo(
-            "Where your application wants to hear of connections that come, break and heal; empty for nowhere.",
+            "The address at which your application receives events; empty for none.",
             err=True,
         )
         answers = replace(answers, webhook_url=_prompt("Webhook URL", "", _webhook_url) or None)

@@ -48,7 +48,7 @@ def secret_of(what: str, option: str, env: str | None, file: Path | None) -> "Se
 
 
 def passphrase_of(env: str | None, file: Path | None, *, new: bool) -> "Secret":
-    """Asked for on a terminal where no option names it. Raises UsageError; `new` ones must not be short."""
+    """Prompted for on a terminal where no option names it. Raises UsageError; `new` ones must not be short."""
     from gateway.secret import Secret
 
     found = secret_of("passphrase", "--passphrase", env, file)
@@ -58,6 +58,6 @@ def passphrase_of(env: str | None, file: Path | None, *, new: bool) -> "Secret":
         found = Secret(click.prompt("Passphrase", hide_input=True, confirmation_prompt=new, err=True))
     if new and len(found.reveal()) < SHORTEST_PASSPHRASE:
         raise click.UsageError(
-            f"The passphrase needs {SHORTEST_PASSPHRASE} characters or more: it is all that guards every token in the file."
+            f"The passphrase needs {SHORTEST_PASSPHRASE} characters or more: nothing else protects the tokens in the file."
         )
     return found

@@ -257,7 +257,7 @@ class AsyncClient:
         return await self._json(call)
 
     async def list_connections(self, **filters: Unpack[Filters]) -> AsyncIterator[Json]:
-        """All that fit, newest first, without their credentials; fetched as they are asked for, 500 at once."""
+        """All that fit, newest first, without their credentials; fetched on demand, 500 at once."""
         cursor: str | None = None
         while True:
             page = await self._json(calls.connections(filters, PAGE, cursor))
@@ -291,7 +291,7 @@ class AsyncClient:
     async def delete_connection(
         self, provider_config_key: str | None = None, connection_id: str | None = None, *, revoke: bool = True
     ) -> Json:
-        """It ends at once, then its tokens at the provider; the answer's `revocation` tells of each. `revoke` False
+        """It ends at once, then its tokens at the provider; the answer's `revocation` has the result of each. `revoke` False
         leaves them alone."""
         return await self._json(calls.deleted(*self._named(provider_config_key, connection_id), revoke=revoke))
 

@@ -37,7 +37,7 @@ class Loop:
             raise
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """The items, each asked for when the one before is done with. A loop that is left early closes what they come from."""
+        """The items, each requested when the one before is done with. A loop that is left early closes what they come from."""
         end = object()
 
         async def following() -> Any:
@@ -253,7 +253,7 @@ class Client:
         return self._loop.run(asked)
 
     def list_connections(self, **filters: Unpack[Filters]) -> Iterator[Json]:
-        """All that fit, newest first, without their credentials; fetched as they are asked for, 500 at once."""
+        """All that fit, newest first, without their credentials; fetched on demand, 500 at once."""
         return self._loop.iterate(self._client.list_connections(**filters))
 
     def import_connection(

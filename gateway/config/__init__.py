@@ -6,13 +6,13 @@ Read in this order:
     substitution   ``${NAME}``, ``${NAME:-default}`` and ``${file:path}``, after parsing
     values         single values, keys and secrets included: what is right for each, and the form the gateway uses
     store_url      `store.url`: a SQLite file, or a PostgreSQL address as libpq has it
-    shape          every key, its type and default, for pydantic
+    config_shape   every key, its type and default, for pydantic
     model          the configuration as the gateway uses it: frozen, every default filled in
     load_config    from the file to the model: shapes, rules across keys, faults
     exposed        what a configuration leaves open to others: files with secrets, the metrics port
 
-Always true: a key's name, type and default stand in `shape` once; the rest of the gateway sees `model` alone; unknown keys are
-faults; docs/configuration.md is tested against it.
+Always true: a key's name, type and default stand once, in `config_shape`; the rest of the gateway sees `model` alone; unknown
+keys are faults; docs/configuration.md is tested against it.
 """
 
 from gateway.config.document import Fault, Faults, Readable

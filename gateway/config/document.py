@@ -71,7 +71,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class ConfigDocument:
-    """`tree` is what it says; `lines` tells where, by place: the keys and list indices that lead there.
+    """`tree` is what it says; `lines` has the line, by place: the keys and list indices that lead there.
 
     `name` is the file as the operator named it, None for a mapping: then a place is named by its keys. `digest`: hex SHA-256
     of the file's bytes, empty for a mapping.

@@ -9,8 +9,8 @@ from os import geteuid
 from pathlib import Path
 from typing import Any, Final, get_args
 
+from gateway.config.config_shape import SECTIONS
 from gateway.config.model import Config, ServerConfig
-from gateway.config.shape import SECTIONS
 from gateway.config.values import is_loopback
 from gateway.documents.read_document import Place, dotted
 from gateway.secret import Secret

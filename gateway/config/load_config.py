@@ -11,8 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from gateway.config import model, store_url
-from gateway.config.document import ConfigDocument, Faults, Finding, Readable, from_mapping, read_file
-from gateway.config.shape import (
+from gateway.config.config_shape import (
     SECTIONS,
     ConsoleShape,
     EnvironmentShape,
@@ -20,6 +19,7 @@ from gateway.config.shape import (
     Section,
     ServerShape,
 )
+from gateway.config.document import ConfigDocument, Faults, Finding, Readable, from_mapping, read_file
 from gateway.config.substitution import Substitution, substitute
 from gateway.config.values import is_loopback
 from gateway.documents.pydantic_messages import pydantic_message
@@ -110,13 +110,14 @@ LOGO_BYTES: Final = 256 << 10
 
 
 def broken_rules(shape: GatewayShape, base: Path, faulty: set[Place]) -> Iterator[Finding]:
-    """Faults between values that are each right. What is in `faulty` is not asked for again."""
+    """Faults between values that are each right. What is in `faulty` is not requested again."""
     yield from _server(shape.server, faulty)
     yield from _store(shape, faulty)
     yield from _catalog(shape, base)
     yield from _secret_keys(shape.environments)
     yield from _logo(shape, base)
     yield from _console(shape.console, faulty)
+    yield from _console_port(shape, faulty)
 
 
 def _server(server: ServerShape, faulty: set[Place]) -> Iterator[Finding]:
@@ -129,6 +130,20 @@ def _server(server: ServerShape, faulty: set[Place]) -> Iterator[Finding]:
         )
     if server.admin_port and server.admin_port == server.port:
         yield Finding(("server", "admin_port"), "is server.port as well; metrics need a port of their own")
+
+
+def _console_port(shape: GatewayShape, faulty: set[Place]) -> Iterator[Finding]:
+    console, server = shape.console, shape.server
+    if console.port is None:
+        if console.host is not None:
+            yield Finding(("console", "host"), "is where console.port listens: name that too")
+        return
+    if console.port and console.port in (server.port, server.admin_port):
+        taken = "server.port" if console.port == server.port else "server.admin_port"
+        yield Finding(("console", "port"), f"is {taken} as well; the console's own port must be another")
+    host, url = console.host or server.host, ("console", "public_url")
+    if console.public_url is None and url not in faulty and not is_loopback(host):
+        yield Finding(url, f"is required since console.port listens on {host}: the https address of the console")
 
 
 def _store(shape: GatewayShape, faulty: set[Place]) -> Iterator[Finding]:

@@ -222,7 +222,8 @@ class IdentityHeadersConfig:
 class ConsoleConfig:
     """Whether there is a console at ``/console``, how long somebody stays signed in, and who may.
 
-    `operators`, `viewers`: groups of the identity provider, or of identity headers.
+    `operators`, `viewers`: groups of the identity provider, or of identity headers. `port`: of its own; None: `server.port`.
+    `host`: where that port listens; None: `server.host`. `public_url` None: see `Config.console_url`.
     """
 
     enabled: bool
@@ -231,6 +232,9 @@ class ConsoleConfig:
     viewers: tuple[str, ...] = ()
     oidc: ConsoleOidcConfig = ConsoleOidcConfig()
     identity_headers: IdentityHeadersConfig = IdentityHeadersConfig()
+    port: int | None = None
+    host: str | None = None
+    public_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,15 +284,29 @@ class Config:
         """The redirect address to register at every provider."""
         return f"{self.server.public_url}/oauth/callback"
 
+    @property
+    def console_host(self) -> str:
+        """Where `console.port` listens."""
+        return self.console.host or self.server.host
+
+    @property
+    def console_url(self) -> str:
+        """The address under which browsers find ``/console``, without trailing slash."""
+        if self.console.public_url is not None:
+            return self.console.public_url
+        port = self.console.port
+        return self.server.public_url if port is None else default_public_url(self.console_host, port)
+
     def where(self, *place: str) -> str:
         """``gateway.yaml:17`` for keys such as ``"environments", "dev"``, or for the nearest around them that is written."""
         return self.document.where(place)
 
-    def at_port(self, port: int) -> "Config":
-        """For a server configured with port 0: the same with the port it got, in a derived `public_url` too."""
+    def at_port(self, port: int, console_port: int | None = None) -> "Config":
+        """For a server configured with port 0: the same with the ports it got, in a derived `public_url` too."""
         derived = self.server.public_url == default_public_url(self.server.host, self.server.port)
         public_url = default_public_url(self.server.host, port) if derived else self.server.public_url
-        return replace(self, server=replace(self.server, port=port, public_url=public_url))
+        server, console = replace(self.server, port=port, public_url=public_url), self.console
+        return replace(self, server=server, console=replace(console, port=console_port))
 
 
 def default_public_url(host: str, port: int) -> str:
@@ -298,7 +316,7 @@ def default_public_url(host: str, port: int) -> str:
 
 # ── What a running gateway cannot change: it was used up at the start, for a socket, a process or the store.
 
-# Asked for by 0, a port is whatever the system gave out; that is no wish to change it.
+# With 0, a port is whatever the system gave out; that is no wish to change it.
 FIXED: Final[Mapping[Place, Any]] = {
     ("server", "host"): None,
     ("server", "port"): 0,
@@ -309,6 +327,8 @@ FIXED: Final[Mapping[Place, Any]] = {
     ("server", "admin_host"): None,
     ("server", "websocket_path"): None,
     ("server", "limits"): None,
+    ("console", "port"): 0,
+    ("console", "host"): None,
     ("store", "url"): None,
     ("store", "pool"): None,
     ("tracing", "connection_ids"): None,
@@ -327,7 +347,8 @@ def with_fixed(new: Config, running: Config) -> tuple[Config, list[Place]]:
     host, port = running.server.host, running.server.port
     public_url = default_public_url(host, port) if derived else server.public_url
     store = replace(running.store, encryption_keys=new.store.encryption_keys)
-    return replace(new, server=replace(running.server, public_url=public_url), store=store), ignored
+    console = replace(new.console, port=running.console.port, host=running.console.host)
+    return replace(new, server=replace(running.server, public_url=public_url), store=store, console=console), ignored
 
 
 def _at(config: Config, place: Place) -> Any:

@@ -231,7 +231,7 @@ class ConnectionCache:
         """The row as the store has it, refreshed when it is in its margin, has expired, or by `force`.
 
         A refresh that fails leaves a token that is still valid in place: the fault then stands beside the row, which
-        tells of it too. It is raised where the token is not valid any more, and by `force` where the no is final.
+        is raised too. It is raised where the token is not valid any more, and by `force` where the no is final.
         """
         connection = await self._loads.row(ref)
         provider = self.provider_of(connection)
@@ -336,6 +336,11 @@ class ConnectionCache:
         """How many connections are in memory."""
         return len(self._kept)
 
+    @property
+    def unsealed(self) -> int:
+        """How many credentials are open in memory."""
+        return sum(kept.opened is not None for kept in self._kept.values())
+
     def replace(self, connection: Connection) -> None:
         """Take over a row that was just written; the credential is opened at its next use."""
         kept = self._kept.get(connection.ref)
@@ -386,7 +391,7 @@ class ConnectionCache:
         """The newest version that this process knows of each connection."""
         rows = {kept.connection.ref: kept.connection for kept in self._kept.values()}
         claimed = (claim.row for claim in self._store.failover.claims.values())
-        for row in (*self._set_aside.values(), *claimed):
+        for row in (*self._set_aside.values(), *claimed, *self._refresher.recent):
             known = rows.get(row.ref)
             if known is None or known.version < row.version:
                 rows[row.ref] = row
@@ -410,7 +415,7 @@ class ConnectionCache:
     async def refresh_entries(self, refs: Mapping[ConnectionRef, Mark | None]) -> None:
         """One question about all that may be others than they were, and one more about each that is.
 
-        What could not be read is asked for again at the next look, and `sweep` sees for how long.
+        What could not be read is requested again at the next look, and `sweep` sees for how long.
         """
         left: dict[ConnectionRef, None] = {}
         for ref, mark in refs.items():
@@ -467,7 +472,7 @@ class ConnectionCache:
             for kept in self._kept.values():
                 self._put_away(kept)
             self._kept.clear()
-            self.feed.tell_missed()
+            self.feed.announce_missed()
         for ref in [ref for ref, at in self.feed.unread.items() if now - at >= self._limits.trust_s]:
             del self.feed.unread[ref]
             if (unread := self._kept.get(ref)) is not None:

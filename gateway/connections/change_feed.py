@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 class Follower(Protocol):
-    """Who keeps something in memory besides that the same log tells of."""
+    """Who keeps something in memory that the same log reports, besides connections."""
 
     def changed(self, ref: ConnectionRef) -> None:
         """Something at this address was written; an address without an integration is a key's (`store.minted_keys`)."""
@@ -49,9 +49,9 @@ class FedCache(Protocol):
 
 
 class ChangeFeed:
-    """Keeps `cache` up to date. `followers` hear of every change too; `heard` is called when anything has changed.
+    """Keeps `cache` up to date. `followers` get every change too; `heard` is called when anything has changed.
 
-    `changed_at`: when a connection was last heard of (monotonic). `unread`: since when a connection is known to have
+    `changed_at`: when a connection last changed (monotonic). `unread`: since when a connection is known to have
     changed while its row could not be read. `synced_at`: when the store was last read. `uncertain`: whether what is in
     memory may be newer than the database, which cannot be read or lost commits.
     """
@@ -119,7 +119,7 @@ class ChangeFeed:
                 self._store.failover.begin()
                 position, version = None, None
                 self._missed = self._integrations_missed = True
-                self.tell_missed()
+                self.announce_missed()
             except Exception as fault:  # noqa: BLE001 (this task must not end: it is what makes a delete effective)
                 if not self._lost:
                     self._lost, lost_at = True, clock.monotonic()
@@ -163,7 +163,7 @@ class ChangeFeed:
             self.synced_at = clock.monotonic()
             return newest, seen
 
-    def tell_missed(self) -> None:
+    def announce_missed(self) -> None:
         """What followers keep may be stale."""
         for follower in self._followers:
             follower.missed()

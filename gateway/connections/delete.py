@@ -50,7 +50,7 @@ class Revoker:
         config: Mapping[str, Any],
         metadata: Mapping[str, Any] | None,
     ) -> list[RevocationOutcome]:
-        """One outcome a token; empty where the credential holds none that a provider could end. `config` with its secrets.
+        """One outcome a token; empty if the credential holds no token that the provider could revoke. `config` with its secrets.
 
         Never raises: a failure is an outcome, and logged."""
         provider = self._current.generation.catalog.get(provider_name)
@@ -167,7 +167,7 @@ class Deleter:
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _revoked(self, row: Connection, given: Integration | None) -> list[RevocationOutcome]:
-        """One outcome a token; empty where the credential holds none that a provider could end."""
+        """One outcome a token; empty if the credential holds no token that the provider could revoke."""
         integration = given or self._current.generation.integrations.find(*row.ref[:2])
         if integration is None:
             return []

@@ -89,11 +89,17 @@ class Refusals:
             task.add_done_callback(lambda done: (self._refused.pop(key, None), done.cancelled() or done.exception()))
         return task
 
+    async def idle(self) -> None:
+        """Return once none of them is under way."""
+        while self._refused:
+            await asyncio.gather(*self._refused.values(), return_exceptions=True)
+            await asyncio.sleep(0)  # their callbacks
+
     async def close(self) -> None:
-        """Let go of what waits for a refresh; the refresh itself is the refresher's."""
+        """Cancel what waits for a refresh; the refresh itself is the refresher's."""
         for task in list(self._refused.values()):
             task.cancel()
-        await asyncio.gather(*self._refused.values(), return_exceptions=True)
+        await self.idle()
 
     async def _after(self, sent: Opened) -> Opened | None:
         ref, version = sent.connection.ref, sent.connection.version

@@ -198,7 +198,7 @@ def built(
 
 
 def refusal(context: Context, reply: Reply, secrets: Iterable[str]) -> InvalidRequest:
-    """What the caller hears, with the provider's own words as far as they hold no secret."""
+    """What the caller gets, with the provider's own words as far as they hold no secret."""
     words = scrubbed(said(reply), tuple(secrets))
     name = context.provider.display_name
     quoted = f": {words}" if words else ""

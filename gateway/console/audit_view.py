@@ -6,7 +6,7 @@ from typing import Final
 from aiohttp import web
 
 from gateway import clock
-from gateway.api.audit import shown, uses_shown
+from gateway.api.audit_endpoints import shown, uses_shown
 from gateway.api.request_body import wrong_query
 from gateway.console.asked_query import asked_moment, asked_number, asked_of
 from gateway.console.console_page import View

@@ -8,23 +8,25 @@ from typing import Any, Final
 from aiohttp import web
 
 from gateway import clock
-from gateway.api.logs import shown
+from gateway.api.logs_endpoints import shown
 from gateway.api.request_body import wrong_query
 from gateway.connections.operation_search import NARROWER, connections_of
 from gateway.console.asked_query import asked_moment, asked_number, asked_of
 from gateway.console.charts import Part, parts
-from gateway.console.console_page import View
+from gateway.console.console_page import Live, View, console_path
+from gateway.console.failure_causes import cause_of
 from gateway.errors import InvalidRequest, NotFound
 from gateway.records.operation import KINDS, OperationFilter, StoredOperation, status_range
 from gateway.runtime import RUNTIME, generation_of
 from gateway.text import whole_number
 
 ROWS: Final = 50
-LIVE_S: Final = 3
+LIVE_S: Final = 2
 FIELDS: Final = (
     *("since", "until", "kind", "integration", "connection", "end_user", "key", "status"),
-    *("failed", "code", "path", "text", "tool", "request", "trace", "before", "live"),
+    *("failed", "code", "path", "text", "tool", "request", "trace", "before", "live", "seen"),
 )
+NEWEST: Final = (1 << 63) - 1
 ANY_TIME_APART: Final = timedelta(hours=1)
 
 
@@ -32,15 +34,24 @@ async def calls(request: web.Request, environment: str) -> View:
     asked = asked_of(request.query, FIELDS)
     wanted = await _wanted(request, environment, asked)
     page = await request.app[RUNTIME].store.call_log.find(wanted)
+    newest = page.operations[0].id if page.operations else 0
+    filters = {name: text for name, text in asked.items() if text and name not in ("live", "seen")}
+    live = None
+    if asked["live"] and not asked["before"]:
+        address = console_path(request, environment, "calls", **filters, live="1", seen=str(newest))
+        live = Live("calls_live.html", address, LIVE_S, whole=True)
     data = {
         "title": "Calls",
+        "as_of": clock.now().isoformat(timespec="seconds"),
         "asked": asked,
+        "still": console_path(request, environment, "calls", **filters),
+        "seen": asked_number(asked, "seen") or NEWEST,
         "kinds": list(KINDS),
         "operations": [row(one) for one in page.operations],
         "following": page.following,
         "searched_to": None if page.searched_until is None else page.searched_until.isoformat(timespec="seconds"),
     }
-    return View("calls.html", data, "calls", refresh_s=LIVE_S if asked["live"] else None)
+    return View("calls.html", data, "calls", live)
 
 
 def row(one: StoredOperation) -> dict[str, Any]:
@@ -90,9 +101,8 @@ async def _wanted(request: web.Request, environment: str, asked: dict[str, str])
     return replace(wanted, connections=reached)
 
 
-async def call(request: web.Request, environment: str) -> View:
-    """One operation, by its id, and the others of its request."""
-    text = request.query.get("id", "")
+async def operation_of(request: web.Request, environment: str, text: str) -> StoredOperation:
+    """The one of this id. Raises NotFound."""
     id_ = whole_number(text)
     if id_ is None:
         raise NotFound("not_found", "An operation's id is a whole number.")
@@ -100,20 +110,34 @@ async def call(request: web.Request, environment: str) -> View:
     found = await log.find(OperationFilter(environment, before=id_ + 1, after=id_ - 1, limit=1))
     if not found.operations:
         raise NotFound("not_found", f"The call log has no operation {text} any more, or never had one.")
-    one = found.operations[0]
+    return found.operations[0]
+
+
+async def call(request: web.Request, environment: str) -> View:
+    """One operation, by its id, and the others of its request."""
+    one = await operation_of(request, environment, request.query.get("id", ""))
+    log = request.app[RUNTIME].store.call_log
     at = one.operation.at
     around = OperationFilter(
         environment, since=at - ANY_TIME_APART, until=at + ANY_TIME_APART, request_id=one.operation.request_id
     )
     others = [] if not one.operation.request_id else (await log.find(around)).operations
     data = {
-        "title": f"{one.operation.kind} {text}",
+        "title": f"{one.operation.kind} {one.id}",
         "operation": row(one),
+        "cause": _cause(one),
         "others": [row(other) for other in reversed(others) if other.id != one.id],
         "where": parts(_parts(one)),
         "curl": _curl(request, one),
     }
     return View("call.html", data, "calls")
+
+
+def _cause(one: StoredOperation) -> dict[str, str] | None:
+    """What its failure means and what helps; None where it went well."""
+    it = one.operation
+    reason = it.error_code or (str(it.status) if it.status >= 400 else "")
+    return cause_of(it.kind, reason)._asdict() if reason else None
 
 
 def _parts(one: StoredOperation) -> list[Part]:

@@ -1,9 +1,8 @@
 """The frame of the console's pages: who looks, where they are, and the same data as JSON."""
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -11,11 +10,17 @@ from urllib.parse import urlencode
 from aiohttp import hdrs, web
 
 from gateway import clock, resources
+from gateway.api import providers
+from gateway.console.lazy_console import OWN_PORT
+from gateway.errors import NotFound
+from gateway.pages.frame import File, file_answer, read_file
 from gateway.pages.templates import page
 from gateway.records.console import ConsoleSession
 from gateway.runtime import generation_of
 from gateway.secret import Secret
 
+WITHIN: Final = timedelta(hours=24)
+"""Of which pages show sums."""
 SECTIONS: Final = {
     "": "Now",
     "connections": "Connections",
@@ -50,18 +55,40 @@ class SignedIn:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a page shows: `data` holds plain values only, and is the page's JSON. `refresh_s`: it is loaded again so often."""
+    """What a page shows: `data` holds plain values only, and is the page's JSON. `live`: a part that changes by itself."""
 
     template: str
     data: Mapping[str, Any]
     section: str = ""
-    refresh_s: int | None = None
+    live: "Live | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """`template` is loaded again every `every_s` seconds, from `address`, and replaces itself. `whole`: without JavaScript the
+    page is loaded again instead."""
+
+    template: str
+    address: str
+    every_s: int
+    whole: bool = False
+
+
+def console_url(request: web.Request) -> str:
+    return generation_of(request).config.console_url
 
 
 def console_path(request: web.Request, /, *below: str, **query: str) -> str:
     """The address of a page of the console."""
-    path = "/".join((f"{generation_of(request).public_url}/console", *below))
+    path = "/".join((f"{console_url(request)}/console", *below))
     return f"{path}?{urlencode(query)}" if query else path
+
+
+def check_enabled(request: web.Request) -> None:
+    """Raises NotFound where there is no console, and for a request by `server.port` where the console has a port of its own."""
+    config = generation_of(request).config.console
+    if not config.enabled or (config.port is not None and OWN_PORT not in request):
+        raise NotFound("not_found", "There is nothing at this address. GET /docs shows what there is.")
 
 
 def render(
@@ -72,27 +99,29 @@ def render(
     environment: str | None = None,
     status: int = 200,
 ) -> web.Response:
+    """The page or, for htmx, its live part alone."""
     generation = generation_of(request)
+    live = view.live
+    part = live is not None and request.headers.get("HX-Request") == "true"
     answer = page(
         request,
-        f"console/{view.template}",
+        f"console/{live.template if live is not None and part else view.template}",
         status,
+        script=live is not None,
         **view.data,
+        live=live,
         who=who,
         environment=environment,
         environments=list(generation.config.environments),
         sections=SECTIONS,
         section=view.section,
-        css=f"{generation.public_url}/console/console.css?v={_style()[1]}",
-        icon=f"{generation.public_url}/connect/assets/icon.svg",
+        asset=lambda name: f"{console_path(request, 'assets', name)}?v={_read_asset(name).mark}",
         root=lambda *below, **query: console_path(request, *below, **query),
         here=lambda section="", /, **query: console_path(
             request, *(part for part in (environment or "", section) if part), **query
         ),
         since=since,
     )
-    if view.refresh_s is not None:
-        answer.headers["Refresh"] = str(view.refresh_s)
     answer.headers["X-Frame-Options"] = "DENY"
     answer.headers["Cross-Origin-Opener-Policy"] = "same-origin"
     return answer
@@ -114,19 +143,30 @@ def since(moment: str | None) -> str:
     return "now"
 
 
+# ── The files that pages load: from a fixed table, never from a path that somebody sends.
+
+ASSETS: Final = {
+    "console.css": ("console", "text/css"),
+    "htmx.min.js": ("console", "text/javascript"),
+    "icon.svg": ("connect", "image/svg+xml"),
+}
+
+
 @cache
-def _style() -> tuple[bytes, str]:
-    content = (resources.folder("templates") / "console" / "console.css").read_bytes()
-    return content, hashlib.sha256(content).hexdigest()[:16]
+def _read_asset(name: str) -> File:
+    return read_file(resources.folder("templates") / ASSETS[name][0] / name)
 
 
-def style(request: web.Request) -> web.Response:
-    """GET /console/console.css"""
-    content, mark = _style()
-    kept = "public, max-age=31536000, immutable" if request.query.get("v") == mark else "no-cache"
-    headers = {
-        hdrs.CACHE_CONTROL: kept,
-        "X-Content-Type-Options": "nosniff",
-        "Cross-Origin-Resource-Policy": "same-origin",
-    }
-    return web.Response(body=content, content_type="text/css", charset="utf-8", headers=headers)
+def asset(request: web.Request) -> web.Response:
+    """GET /console/assets/{name}. Raises NotFound."""
+    check_enabled(request)
+    name = request.match_info["name"]
+    if name not in ASSETS:
+        raise NotFound("not_found", "There is no such file.")
+    return file_answer(request, _read_asset(name), ASSETS[name][1])
+
+
+async def logo(request: web.Request) -> web.Response:
+    """GET /console/logos/{name}.svg: of a provider, from the console's own origin, which may differ. Raises NotFound."""
+    check_enabled(request)
+    return await providers.logo(request)

@@ -1,8 +1,10 @@
 """What a failure means and what helps, by kind and reason: one sentence each, for people who did not write the gateway."""
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from gateway.api.connection_json import stamp
 from gateway.oauth.error_codes import GRANT_GONE
+from gateway.records.traffic import PlaceTotal
 
 
 class FailureCause(NamedTuple):
@@ -25,7 +27,7 @@ _DOWN: Final = FailureCause(
     "Look at its status page. The gateway tries again by itself; calls that fail meanwhile may be sent again.",
 )
 _RULES: Final = FailureCause(
-    "A key asked for what its scopes, connections or rules do not allow: a mistake, or a key in wrong hands.",
+    "A key requested what its scopes, connections or rules do not allow: a mistake, or a key in wrong hands.",
     "Open a call of this list: it names key and rule. Revoke the key if nobody knows this use; else mint one with that rule.",
 )
 
@@ -127,3 +129,18 @@ def cause_of(kind: str, reason: str) -> FailureCause:
     if reason.startswith("4") and reason.isdigit():
         return _CLIENT
     return _SERVER if reason.startswith("5") and reason.isdigit() else _OTHER
+
+
+def group(one: PlaceTotal) -> dict[str, Any]:
+    """Failures of one kind, integration and reason, with what they mean and what helps."""
+    cause = cause_of(one.kind, one.reason)
+    return {
+        "kind": one.kind,
+        "integration": one.integration_id,
+        "reason": one.reason,
+        "is_code": not one.reason.isdigit(),
+        "count": one.calls,
+        "newest_at": stamp(one.last_at),
+        "why": cause.why,
+        "do": cause.do,
+    }

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from gateway import clock
-from gateway.api.audit import shown as audit_shown
-from gateway.api.audit import uses_shown
+from gateway.api.audit_endpoints import shown as audit_shown
+from gateway.api.audit_endpoints import uses_shown
 from gateway.api.connection_json import stamp
 from gateway.api.keys import as_json
 from gateway.console.call_views import row

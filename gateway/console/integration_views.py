@@ -1,17 +1,32 @@
 """Integrations at the console: how each is set up, how its calls went, and where to read on."""
 
+import asyncio
+from collections.abc import Iterator
 from typing import Any, Final
 
 from aiohttp import web
 
+from gateway import clock
+from gateway.access.caller import Caller
+from gateway.api import connect_endpoints
+from gateway.api.request_body import checked
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.evidence import in_words
 from gateway.catalog.hosts import open_secret_addresses
-from gateway.catalog.load_catalog import LOGOS
-from gateway.console.console_page import View
+from gateway.catalog.refresh_tokens import refresh_scope, what_brings_one
+from gateway.console.connection_views import summary
+from gateway.console.console_page import WITHIN, SignedIn, View, console_path
+from gateway.console.failure_causes import group
+from gateway.errors import NotFound
 from gateway.generation import Generation
+from gateway.integrations.client_mistakes import client_mistakes, client_values
+from gateway.records.access import Environment
 from gateway.records.integration import Integration
-from gateway.runtime import generation_of
+from gateway.runtime import RUNTIME, generation_of
+from gateway.store import ListFilter
+
+ROWS: Final = 10
+TEST_USER: Final = "console-test"
 
 TRUST: Final = {
     "confirmed": "confirmed",
@@ -45,7 +60,7 @@ def _shown(generation: Generation, one: Integration) -> dict[str, Any]:
         "trust": TRUST.get(provider.trust() or "", "not known") if provider else None,
         "evidence": in_words(provider.evidence) if provider else [],
         "faults": [],
-        "logo": f"{generation.public_url}{LOGOS}/{one.provider}.svg" if provider else None,
+        "logo": f"{generation.config.console_url}/console/logos/{one.provider}.svg" if provider else None,
         "guide": f"{generation.public_url}/providers/{one.provider}/guide" if provider else None,
     }
     if provider is None:
@@ -57,6 +72,87 @@ def _shown(generation: Generation, one: Integration) -> dict[str, Any]:
     if provider is not None and one.client_secret and not one.allowed_hosts and any(open_secret_addresses(provider)):
         shown["faults"].append("End users type the host that its client secret would go to: set allowed_hosts.")
     return shown
+
+
+async def integration(request: web.Request, environment: str) -> View:
+    """One: how it is set up, what looks wrong, how its calls went, its connections."""
+    runtime, generation = request.app[RUNTIME], generation_of(request)
+    one = _found(generation, environment, request.query.get("key", ""))
+    key = one.integration_id
+    newest, trouble, day = await asyncio.gather(
+        runtime.store.connections.list(environment, ListFilter(integration_ids=(key,), limit=ROWS + 1)),
+        runtime.store.connections.list(environment, ListFilter(integration_ids=(key,), in_trouble=True, limit=ROWS)),
+        runtime.store.call_log.totals(environment, clock.now() - WITHIN),
+    )
+    places = [each for each in day.places if each.integration_id == key]
+    failed = sorted((each for each in places if each.reason), key=lambda each: -each.calls)
+    data = {
+        "title": key,
+        "callback_url": generation.config.callback_url,
+        "integration": _shown(generation, one),
+        "findings": list(_findings(generation, one)),
+        "calls": sum(each.calls for each in places if each.kind == "call"),
+        "failures": [group(each) for each in failed[:ROWS]],
+        "trouble": [summary(each) for each in trouble],
+        "connections": [summary(each) for each in newest[:ROWS]],
+        "more": len(newest) > ROWS,
+        "test_user": TEST_USER,
+    }
+    return View("integration.html", data, "integrations")
+
+
+def _found(generation: Generation, environment: str, key: str) -> Integration:
+    """Raises NotFound."""
+    one = generation.integrations.find(environment, key)
+    if one is None:
+        raise NotFound("not_found", f"Environment '{environment}' has no integration '{key[:255]}'.")
+    return one
+
+
+def _findings(generation: Generation, one: Integration) -> Iterator[dict[str, Any]]:
+    """What ``gateway doctor`` finds without the network: whether it is well, and what to do if not."""
+    provider = generation.catalog.get(one.provider)
+    if provider is None:
+        return
+    console = f"{provider.display_name}'s developer console"
+    mistakes = client_mistakes(one)
+    for key, trouble in mistakes:
+        yield {"ok": False, "what": f"{key} {trouble}.", "do": f"Copy it again from {console}, and reload."}
+    if (given := client_values(one)) and not mistakes:
+        yield {"ok": True, "what": f"{' and '.join(given)} look like what a console gives out.", "do": ""}
+    scopes = one.scopes if one.scopes is not None else provider.default_scopes or ()
+    needed = refresh_scope(provider)
+    if needed is not None:
+        asked = needed in scopes
+        what = f"The scope '{needed}', without which no refresh token is given, is {'' if asked else 'not '}asked for."
+        yield {"ok": asked, "what": what, "do": "" if asked else what_brings_one(provider, scopes)}
+    mode = AUTH_MODES.get(provider.auth_mode)
+    if mode is not None and mode.redirects:
+        what = f"Register exactly this callback address there: {generation.config.callback_url}"
+        yield {"ok": True, "what": what, "do": ""}
+
+
+async def connect(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
+    """A link by which an operator connects an account of their own, to try the integration."""
+    generation = generation_of(request)
+    one = _found(generation, environment, fields.get("key", ""))
+    wish = checked(
+        {"end_user": {"id": fields.get("user", "").strip() or TEST_USER}, "allowed_integrations": [one.integration_id]},
+        connect_endpoints.NewSession,
+        "invalid_body",
+    )
+    caller = Caller(Environment(environment))
+    made = await connect_endpoints.new_session(request.app[RUNTIME], generation, caller, wish)
+    shown = connect_endpoints.shown(generation, *made)
+    data = {
+        "title": "Test the integration",
+        "message": "Open it and connect an account of your own. What goes wrong is shown there, and at Calls.",
+        "link": shown["connect_link"],
+        "is_address": True,
+        "until": shown["expires_at"],
+        "back": console_path(request, environment, "integration", key=one.integration_id),
+    }
+    return View("outcome.html", data, "integrations")
 
 
 def _declared(generation: Generation) -> set[tuple[str, str]]:

@@ -76,24 +76,28 @@ async def key(request: web.Request, environment: str) -> View:
         "key": _shown(one),
         "operations": [row(found) for found in operations.operations],
         "asked": asked,
-        "verdict": _verdict(one, asked) if asked["path"] else None,
+        "verdict": _asked_verdict(one, asked) if asked["path"] else None,
     }
     return View("key.html", data, "keys")
 
 
-def _verdict(one: MintedKey, asked: dict[str, str]) -> dict[str, Any]:
-    """Whether its scopes and rules would let this request leave; `path` is what the provider gets, base address included."""
-    policy = Policy(one.scopes, one.limits)
+def _asked_verdict(one: MintedKey, asked: dict[str, str]) -> dict[str, Any]:
+    """`path` is what the provider gets, base address included."""
     path, _, query = asked["path"].partition("?")
-    method = asked["method"].upper() or "GET"
+    return verdict(one, SentRequest(asked["method"].upper() or "GET", asked["host"], path, query, ()))
+
+
+def verdict(one: MintedKey, sent: SentRequest) -> dict[str, Any]:
+    """Whether its scopes and rules would let this request leave now."""
+    policy = Policy(one.scopes, one.limits)
     if not policy.may_proxy:
         return {"passes": False, "why": "it has no scope for proxied calls", "rule": None}
     if not one.alive(clock.now()):
         return {"passes": False, "why": "it is revoked or expired", "rule": None}
-    decided = policy.decision(SentRequest(method, asked["host"], path, query, ()))
+    decided = policy.decision(sent)
     if isinstance(decided, Breach):
         unknown = " (give the host too: rules by operation are bound to it)" if policy.operation_sets else ""
-        return {"passes": False, "why": decided.why + ("" if asked["host"] else unknown), "rule": None}
+        return {"passes": False, "why": decided.why + ("" if sent.host else unknown), "rule": None}
     return {"passes": True, "why": "a rule allows it" if decided else "it has no rules", "rule": decided or None}
 
 

@@ -1,6 +1,35 @@
-"""The console's handlers, loaded with the first request for a page: most workers never serve one."""
+"""The console's handlers, loaded with the first request for a page, since most workers never serve one; and its own port."""
 
-from aiohttp import web
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from aiohttp import hdrs, web
+
+from gateway.errors import NotFound
+from gateway.middleware.error_shape import answer
+from gateway.middleware.facts import REQUEST_ID
+from gateway.middleware.request_id import GIVEN, fit, named, new_id
+
+Answering = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
+OWN_PORT: Final = web.RequestKey("own_port", bool)  # console_alone; absent: the request came by server.port
+ROOT: Final = "/console"
+
+
+def console_alone(handler: Answering) -> Answering:
+    """`handler` for requests by `console.port`: whatever is no address of the console is not there."""
+
+    async def handled(request: web.BaseRequest) -> web.StreamResponse:
+        request[OWN_PORT] = True
+        path = request.rel_url.raw_path
+        if path == ROOT or path.startswith(f"{ROOT}/"):
+            return await handler(request)
+        request[REQUEST_ID] = fit(request.headers.get(GIVEN)) or new_id()
+        if path == "/" and request.method in (hdrs.METH_GET, hdrs.METH_HEAD):
+            return named(web.Response(status=303, headers={hdrs.LOCATION: ROOT.removeprefix("/")}), request)
+        return answer(request, NotFound("not_found", f"Only the console answers on this port, at {ROOT}."))
+
+    return handled
 
 
 async def sign_in(request: web.Request) -> web.StreamResponse:
@@ -27,10 +56,16 @@ async def sign_out(request: web.Request) -> web.StreamResponse:
     return await own.sign_out(request)
 
 
-async def style(request: web.Request) -> web.StreamResponse:
+async def asset(request: web.Request) -> web.StreamResponse:
     from gateway.console import console_page
 
-    return console_page.style(request)
+    return console_page.asset(request)
+
+
+async def logo(request: web.Request) -> web.StreamResponse:
+    from gateway.console import console_page
+
+    return await console_page.logo(request)
 
 
 async def view(request: web.Request) -> web.StreamResponse:

@@ -1,5 +1,6 @@
 """What needs a person now, the most urgent first, and the calls of 24 hours in figures."""
 
+import asyncio
 import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -12,17 +13,17 @@ from gateway import clock
 from gateway.api.connection_json import stamp
 from gateway.console.charts import Bar, areas, bars
 from gateway.console.connection_views import summary
-from gateway.console.console_page import View
+from gateway.console.console_page import WITHIN, Live, View, console_path
 from gateway.console.event_views import delivery
-from gateway.console.failure_causes import cause_of
+from gateway.console.failure_causes import group
 from gateway.errors import Unavailable
 from gateway.records.event import DeliveryState
-from gateway.records.traffic import SLOT_S, PlaceTotal, SlotTotal, Traffic, quantile_ms
+from gateway.records.traffic import SLOT_S, SlotTotal, Traffic, quantile_ms
 from gateway.runtime import RUNTIME, Runtime
 from gateway.store import EventFilter, ListFilter
 
 ROWS: Final = 10
-WITHIN: Final = timedelta(hours=24)
+LIVE_S: Final = 15
 ENDING_WITHIN: Final = timedelta(days=7)
 SLOTS_A_BAR: Final = 2
 BARS: Final = int(WITHIN.total_seconds()) // SLOT_S // SLOTS_A_BAR
@@ -35,16 +36,15 @@ CLOCK_OFF_S: Final = 5.0
 async def now(request: web.Request, environment: str) -> View:
     runtime, at = request.app[RUNTIME], clock.now()
     store = runtime.store
-    trouble = await store.connections.list(environment, ListFilter(in_trouble=True, limit=ROWS + 1))
-    ending = await store.connections.list(environment, ListFilter(dies_before=at + ENDING_WITHIN, limit=ROWS + 1))
-    dead = await store.event_log.list(EventFilter(environment=environment, state=DeliveryState.DEAD, limit=ROWS + 1))
-    waiting = [one for one in await store.deliveries.backlog() if one.environment == environment]
     wrong = alarms(runtime)
-    try:
-        found = await store.call_log.totals(environment, at - WITHIN)
-    except Unavailable as fault:
-        found = Traffic()
-        wrong.append({"what": fault.message, "do": "Check its disk; calls go on and are not logged meanwhile."})
+    trouble, ending, dead, backlog, found = await asyncio.gather(
+        store.connections.list(environment, ListFilter(in_trouble=True, limit=ROWS + 1)),
+        store.connections.list(environment, ListFilter(dies_before=at + ENDING_WITHIN, limit=ROWS + 1)),
+        store.event_log.list(EventFilter(environment=environment, state=DeliveryState.DEAD, limit=ROWS + 1)),
+        store.deliveries.backlog(),
+        _day(runtime, environment, at, wrong),
+    )
+    waiting = [one for one in backlog if one.environment == environment]
     failed = sorted((one for one in found.places if one.reason), key=lambda one: -one.calls)
     data = {
         "title": "Now",
@@ -60,7 +60,17 @@ async def now(request: web.Request, environment: str) -> View:
         "more_failures": max(len(failed) - ROWS, 0),
         "traffic": traffic(found, at),
     }
-    return View("now.html", data)
+    live = None if request.query.get("still") else Live("now_live.html", console_path(request, environment), LIVE_S)
+    return View("now.html", data, live=live)
+
+
+async def _day(runtime: Runtime, environment: str, at: datetime, wrong: list[dict[str, str]]) -> Traffic:
+    """The sums of 24 hours; none, and an alarm more, where the call log cannot be read."""
+    try:
+        return await runtime.store.call_log.totals(environment, at - WITHIN)
+    except Unavailable as fault:
+        wrong.append({"what": fault.message, "do": "Check its disk; calls go on and are not logged meanwhile."})
+        return Traffic()
 
 
 def alarms(runtime: Runtime) -> list[dict[str, str]]:
@@ -104,21 +114,6 @@ def _folders(runtime: Runtime) -> list[Path]:
     folder = runtime.store.journal.folder
     there = [] if folder is None else [one for one in (folder, folder.parent) if one.exists()]
     return there[:1]
-
-
-def group(one: PlaceTotal) -> dict[str, Any]:
-    """Failures of one kind, integration and reason, with what they mean and what helps."""
-    cause = cause_of(one.kind, one.reason)
-    return {
-        "kind": one.kind,
-        "integration": one.integration_id,
-        "reason": one.reason,
-        "is_code": not one.reason.isdigit(),
-        "count": one.calls,
-        "newest_at": stamp(one.last_at),
-        "why": cause.why,
-        "do": cause.do,
-    }
 
 
 def traffic(found: Traffic, at: datetime) -> dict[str, Any] | None:

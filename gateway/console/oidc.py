@@ -46,7 +46,7 @@ class SignInRefused(Forbidden):
 
 
 @dataclass(frozen=True, slots=True)
-class Issuer:
+class OidcIssuer:
     """An identity provider's metadata and keys. `basic`: it takes client credentials by HTTP Basic. `at`: when it was read."""
 
     issuer: str
@@ -84,10 +84,10 @@ class Begun:
         )
 
 
-_known: dict[str, Issuer] = {}
+_known: dict[str, OidcIssuer] = {}
 
 
-async def issuer_of(egress: Egress, config: ConsoleOidcConfig, *, newer: bool = False) -> Issuer:
+async def issuer_of(egress: Egress, config: ConsoleOidcConfig, *, newer: bool = False) -> OidcIssuer:
     """The metadata and keys of the configured issuer (OpenID Connect Discovery 1.0 §4), cached for ten minutes;
     `newer`: for 30 s, since a token names an unknown key. Raises Unavailable."""
     assert config.issuer is not None
@@ -109,7 +109,7 @@ async def issuer_of(egress: Egress, config: ConsoleOidcConfig, *, newer: bool = 
         usable = [
             one for one in keys["keys"] if one.get("kty") in ("RSA", "EC", "OKP") and one.get("use", "sig") == "sig"
         ]
-        found = Issuer(
+        found = OidcIssuer(
             str(said["issuer"]),
             authorize,
             token,
@@ -189,7 +189,7 @@ async def claims_of(
 
 
 async def _id_token(
-    egress: Egress, config: ConsoleOidcConfig, issuer: Issuer, begun: Begun, code: str, redirect_uri: str
+    egress: Egress, config: ConsoleOidcConfig, issuer: OidcIssuer, begun: Begun, code: str, redirect_uri: str
 ) -> str:
     headers = {"Accept": "application/json"}
     params = {

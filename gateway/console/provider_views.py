@@ -8,9 +8,8 @@ from aiohttp import web
 from gateway import clock
 from gateway.api.connection_json import stamp
 from gateway.catalog.provider import Provider
-from gateway.console.console_page import View
+from gateway.console.console_page import WITHIN, View
 from gateway.console.integration_views import TRUST
-from gateway.console.now_view import WITHIN
 from gateway.records.traffic import PlaceTotal, quantile_ms
 from gateway.runtime import RUNTIME, Runtime, generation_of
 

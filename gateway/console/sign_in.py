@@ -17,7 +17,7 @@ from aiohttp import hdrs, web
 
 from gateway import clock
 from gateway.config.model import ConsoleConfig
-from gateway.console.console_page import SignedIn, View, console_path, render
+from gateway.console.console_page import SignedIn, View, check_enabled, console_path, console_url, render
 from gateway.console.failure_causes import cause_of
 from gateway.console.oidc import SIGN_IN_S, Begun, address_to, claims_of, name_in, printable_name, role_of
 from gateway.errors import Forbidden, GatewayError, NotFound, Unauthorized
@@ -33,12 +33,6 @@ FORM_FIELD: Final = "form"
 FORM_BYTES: Final = 64 << 10
 
 log = structlog.get_logger(__name__)
-
-
-def check_enabled(request: web.Request) -> None:
-    """Raises NotFound where there is no console."""
-    if not generation_of(request).config.console.enabled:
-        raise NotFound("not_found", "There is nothing at this address. GET /docs shows what there is.")
 
 
 async def signed_in(request: web.Request) -> SignedIn:
@@ -106,7 +100,7 @@ async def _with_headers(request: web.Request, session: ConsoleSession, token: Se
 async def acting(request: web.Request) -> tuple[SignedIn, dict[str, str]]:
     """Who sends this form, and its fields. Raises Forbidden for a viewer, and for a form that is none of ours."""
     who = await signed_in(request)
-    check_own_form(request)
+    check_own_form(request, console_url(request))
     if not who.may_act:
         raise Forbidden("forbidden", f"{who.name} is signed in as a viewer, who changes nothing.")
     fields = await posted(request, FORM_BYTES)
@@ -119,7 +113,7 @@ async def page_or_session(request: web.Request) -> web.StreamResponse:
     """GET: a page with one button, so that a scanner of links in mails signs nobody in. POST: the session."""
     check_enabled(request)
     if request.method == hdrs.METH_POST:
-        check_own_form(request)
+        check_own_form(request, console_url(request))
         return await _begin(request, Secret((await posted(request, FORM_BYTES)).get("link", "")[:LONGEST_LINK]))
     link = request.query.get("link", "")[:LONGEST_LINK]
     return render(request, None, _sign_in_view(request, link))
@@ -211,7 +205,7 @@ def _seat_begun(request: web.Request, answer: web.StreamResponse, cookie: Secret
 async def sign_out(request: web.Request) -> web.StreamResponse:
     """POST: the session is over here and in the database."""
     check_enabled(request)
-    check_own_form(request)
+    check_own_form(request, console_url(request))
     if token := _token(request):
         await request.app[RUNTIME].store.console_sessions.end(digest(token.reveal()))
     answer = see_other(console_path(request, "sign-in"))
@@ -222,7 +216,9 @@ async def sign_out(request: web.Request) -> web.StreamResponse:
 def refused(request: web.Request, fault: GatewayError) -> web.Response:
     """A page for somebody who is not signed in, may not do this, or asks for what is not there."""
     if isinstance(fault, Unauthorized):
-        return render(request, None, _sign_in_view(request), status=401)
+        answer = render(request, None, _sign_in_view(request), status=401)
+        answer.headers["HX-Refresh"] = "true"  # a page that loads a part of itself shows the sign-in instead
+        return answer
     titles = {404: "There is no such page", 503: "The console cannot answer now"}
     data = {"title": titles.get(fault.status, "Nothing was done"), "message": fault.message, "code": fault.code}
     data["do"] = cause_of("call", fault.code).do if fault.code == "store_unavailable" else ""
@@ -250,7 +246,7 @@ def seat(request: web.Request, answer: web.StreamResponse, token: Secret, life: 
 
 
 def cookie_name(request: web.Request) -> str:
-    secure = generation_of(request).public_url.startswith("https://")
+    secure = console_url(request).startswith("https://")
     return f"{'__Host-' if secure else ''}gw-console"
 
 

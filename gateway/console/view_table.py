@@ -11,6 +11,7 @@ from gateway.console import (
     audit_view,
     call_views,
     connection_views,
+    dry_run_act,
     event_views,
     incident_views,
     integration_views,
@@ -41,6 +42,7 @@ VIEWS: Final[dict[str, ViewOf]] = {
     "call": call_views.call,
     "providers": provider_views.providers,
     "integrations": integration_views.integrations,
+    "integration": integration_views.integration,
     "keys": key_views.keys,
     "key": key_views.key,
     "events": event_views.events,
@@ -48,6 +50,8 @@ VIEWS: Final[dict[str, ViewOf]] = {
     "incident": incident_views.incident,
 }
 ACTS: Final[dict[str, Act]] = {
+    "call/dry-run": dry_run_act.dry_run,
+    "integration/connect": integration_views.connect,
     "connection/refresh": connection_views.refresh,
     "connection/link": connection_views.link,
     "connection/delete": connection_views.delete,

@@ -1,4 +1,4 @@
-"""What can go wrong on the way to a provider, before anyone decides what the caller shall hear of it."""
+"""What can go wrong on the way to a provider, before the answer to the caller is decided."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""The connections to one origin: lent last-in first-out, so that those not needed grow old and are closed."""
+"""The connections to one origin: handed out last-in first-out, so that those not needed grow old and are closed."""
 
 import asyncio
 from collections import deque

@@ -40,7 +40,7 @@ class Torn(Exception):
 
 
 class RequestUpload:
-    """Writes `head` and then `body` to the transport; `done` hears of the end, with the fault if there was one.
+    """Writes `head` and then `body` to the transport; `done` is called at the end, with the fault if there was one.
 
     The head leaves together with the first piece if that is at hand, and else at once. After `stop` nothing is reported.
     """
@@ -202,7 +202,7 @@ class ProviderConnection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """Idle, as far as anyone can tell without asking."""
+        """Idle, as far as is known without a request."""
         return self._stage == _IDLE and self._transport is not None and not self._transport.is_closing()
 
     # ── a request ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -233,13 +233,13 @@ class ProviderConnection(asyncio.Protocol):
                 waiter.result().close()
             raise
 
-    def tell(self, message: bytes, taker: Taker, departures: WriteBatch, *, method: str) -> None:
-        """Send a whole request; `taker` hears what becomes of it. The way of `ask` without a task or a future."""
+    def send_nowait(self, message: bytes, taker: Taker, write_batch: WriteBatch, *, method: str) -> None:
+        """Send a whole request; `taker` gets what comes of it. The way of `ask` without a task or a future."""
         self._expect(taker, method)
-        departures.add(partial(self._depart, message))
+        write_batch.add(partial(self._depart, message))
 
     def begin(self, message: bytes, taker: Taker, listener: UploadListener, *, method: str) -> PushedUpload:
-        """As `tell`, with a request whose body has not come to its end: what is returned takes the rest."""
+        """As `send_nowait`, with a request whose body has not come to its end: what is returned takes the rest."""
         self._expect(taker, method)
         upload = self._upload = PushedUpload(self, listener)
         upload.paused = self._writing_paused  # by the request before: the transport does not say so again
@@ -299,7 +299,7 @@ class ProviderConnection(asyncio.Protocol):
         self._gone()
         return transport, behind
 
-    # ── what the transport tells ────────────────────────────────────────────────────────────────────────────────────
+    # ── what the transport calls ────────────────────────────────────────────────────────────────────────────────────
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
@@ -328,7 +328,7 @@ class ProviderConnection(asyncio.Protocol):
         elif self._stage == _SWITCHED:
             self._behind_switch += data
         elif self._stage != _DEAD:
-            self.abort()  # nobody asked for these bytes, and whose answer they are cannot be known
+            self.abort()  # nobody requested these bytes, and whose answer they are cannot be known
             self._refuse(ConnectionLost())  # whose request is still due
 
     def eof_received(self) -> bool:

@@ -41,7 +41,7 @@ class ProviderExchange(Protocol):
 
     @property
     def peer(self) -> str | None:
-        """The IP address that its connection leads to, of an outbound proxy where there is one; None if it is not known."""
+        """The IP address that its connection leads to, of the outbound proxy if there is one; None if it is not known."""
 
     async def read(self) -> bytes:
         """Some bytes of the body as soon as there are any; ``b""`` at its clean end. Raises EgressError."""

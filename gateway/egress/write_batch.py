@@ -17,17 +17,17 @@ log = structlog.get_logger(__name__)
 
 
 class WriteBatch:
-    """`aboard`: how many requests on the fast path are on their way just now; who begins and ends one keeps count."""
+    """`in_flight`: how many requests on the fast path have begun and not ended; the exchange counts them."""
 
-    __slots__ = ("_due", "aboard")
+    __slots__ = ("_due", "in_flight")
 
     def __init__(self) -> None:
         self._due: list[Callable[[], None]] = []
-        self.aboard = 0
+        self.in_flight = 0
 
     def add(self, depart: Callable[[], None]) -> None:
         """Call `depart` after this turn's events; at once where no other request is on its way, which could share it."""
-        if self.aboard < 2:
+        if self.in_flight < 2:
             depart()
             return
         if not self._due:

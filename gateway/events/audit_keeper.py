@@ -17,7 +17,7 @@ from gateway.errors import GatewayError
 from gateway.events.delivery import send
 from gateway.generation import Current
 from gateway.store import Store
-from gateway.store.audit.chain import Checkpoint
+from gateway.store.audit.audit_chain import Checkpoint
 from gateway.vault import VaultError
 
 TOGETHER_S: Final = 1.0  # records of so long get their places in one transaction

@@ -67,7 +67,7 @@ def size_of(content: Content) -> int:
 
 
 def message(delivery: Delivery, content: Content, auth_mode: str | None) -> tuple[bytes, dict[str, str]]:
-    """Body and header fields, signatures aside. `auth_mode`: of the provider's entry, where there is one."""
+    """Body and header fields, signatures aside. `auth_mode`: of the provider's entry, if any."""
     if content.event != FORWARD:
         return _dumped(_change(delivery, content, auth_mode)), {"content-type": JSON}
     raw = base64.b64decode(content.received["body"])

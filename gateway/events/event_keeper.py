@@ -1,4 +1,4 @@
-"""What one process does for all: tells of connections whose end is in sight, and counts what waits to be sent."""
+"""What one process does for all: reports connections that are about to expire, and counts what waits to be sent."""
 
 import asyncio
 import uuid
@@ -71,8 +71,8 @@ class Keeper:
             self._count_at = clock.monotonic() + RARER * (clock.monotonic() - begun)  # a million rows take a second
 
     async def _tell(self, environment: str, days: int) -> None:
-        tell = self._store.expiring.tell
-        while noted := await tell(environment, days, now=clock.now(), limit=AT_ONCE):
+        report = self._store.expiring.report
+        while noted := await report(environment, days, now=clock.now(), limit=AT_ONCE):
             log.info("expiring_told", environment=environment, within_days=days, connections=noted)
             self._wake()
             if noted < AT_ONCE:

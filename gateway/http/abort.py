@@ -34,6 +34,6 @@ def untaken(transport: asyncio.WriteTransport) -> int:
     """
     held, sock = transport.get_write_buffer_size(), transport.get_extra_info("socket")
     queued = bytearray(4)
-    with suppress(OSError):  # not every system tells
+    with suppress(OSError):  # not every system supports it
         fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, queued)
     return held + int.from_bytes(queued, sys.byteorder)

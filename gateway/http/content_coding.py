@@ -66,7 +66,7 @@ class Gzip:
 
 
 class Deflate(Gzip):
-    """``deflate``: zlib's format by the letter (RFC 9110 §8.4.1.2), the bare one by habit; two bytes tell which."""
+    """``deflate``: zlib's format by the letter (RFC 9110 §8.4.1.2), the bare one by habit; two bytes show which."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -173,7 +173,7 @@ def codings_of(content_encoding: str) -> tuple[str, ...] | None:
 
 
 class Decoder:
-    """Undoes the codings of one body. Made when decoding is asked for; `start` tells it what the answer holds."""
+    """Undoes the codings of one body. Made when decoding is requested; `start` gives it the answer's head."""
 
     def __init__(self) -> None:
         self._codings: list[Coding] = []

@@ -45,7 +45,7 @@ OPTIONS: Final = frozenset(
 TO_US: Final = OPTIONS | {
     "forwarded",
     "x-real-ip",
-    "baggage",  # W3C: what our callers tell each other of their users, which is no provider's business
+    "baggage",  # W3C: what callers send each other about their users, which is no provider's business
 }
 TO_US_PREFIXES: Final = ("nango-", "gateway-", "x-forwarded-")
 
@@ -96,7 +96,7 @@ def plain(name: str) -> str:
 
 
 def for_us(name: str) -> bool:
-    """Whether a field (spelled plainly) is addressed to the gateway or tells of hops before it."""
+    """Whether a field (spelled plainly) is addressed to the gateway or describes hops before it."""
     return name in TO_US or name.startswith(TO_US_PREFIXES)
 
 

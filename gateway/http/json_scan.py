@@ -32,7 +32,7 @@ MORE_ITEMS: Final = re.compile(f"{_SPACE}{_TO_ITEM}{_ITEMS}")
 MORE_MEMBERS: Final = re.compile(f"{_SPACE}{_TO_MEMBER}{_MEMBERS}")
 
 
-class Member(NamedTuple):
+class JsonMember(NamedTuple):
     """Of an object: where its name begins, behind its name, its value's bounds, and where the object goes on behind it."""
 
     start: int
@@ -62,7 +62,7 @@ def end_of(text: str, pos: int) -> int:
     return scalar.end() if scalar is not None else _end_of_container(text, pos)
 
 
-def members_at(text: str, pos: int) -> Iterator[Member]:
+def members_at(text: str, pos: int) -> Iterator[JsonMember]:
     """The members of the object at `pos`; `after` of the last is the end of the object. Raises NotJson."""
     pos = skip_space(text, pos + 1)
     if text[pos : pos + 1] == "}":
@@ -80,7 +80,7 @@ def members_at(text: str, pos: int) -> Iterator[Member]:
         here = text[after : after + 1]
         if here not in (",", "}"):
             raise NotJson(after)
-        yield Member(pos, name.end(), value, end, after + 1)
+        yield JsonMember(pos, name.end(), value, end, after + 1)
         if here == "}":
             return
         pos = skip_space(text, after + 1)

@@ -46,7 +46,7 @@ def framing(method: str, version: tuple[int, int], status: int, length: int | No
     chunked = False
     bodiless = method == "HEAD" or status in (204, 304)
     if bodiless:
-        # A 204 has no length, while HEAD and 304 tell that of the answer they stand for (RFC 9110 §8.6).
+        # A 204 has no length, while HEAD and 304 state that of the answer they stand for (RFC 9110 §8.6).
         if length is not None and status != 204:
             fields.append(("Content-Length", str(length)))
     elif length is not None:
@@ -167,8 +167,13 @@ def plain_head(raw: bytes) -> PlainHead | None:
     return head
 
 
+def remembered() -> int:
+    """How many header lines are known."""
+    return len(_lines)
+
+
 def forget() -> None:
-    """What was learned of lines; to be called now and then, since a provider may tell of its users in them."""
+    """Forget the header lines that were learned. To be called regularly: a provider may name its users in them."""
     _lines.clear()
 
 

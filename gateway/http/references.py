@@ -113,7 +113,7 @@ class Rewriter:
 
 
 # ── The credential in what a provider sends back: redirects to another host or to a login page repeat the address that was
-# asked for, and with it what we put there.
+# requested, and with it what we put there.
 
 MASK: Final = "***"
 _ESCAPED: Final = re.compile(rb"%(?:25)*([0-9A-Fa-f]{2})")  # %2541 is an A that was encoded twice

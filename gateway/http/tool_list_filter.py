@@ -46,7 +46,7 @@ def _is_shown(tool: Any, shows: Shows) -> bool:
     return isinstance(name, str) and shows(name)
 
 
-class EventFilter:
+class StreamEventFilter:
     """An event stream piece by piece (https://html.spec.whatwg.org/multipage/server-sent-events.html). One event is held at
     a time, of at most `MOST_EVENT` bytes."""
 

@@ -144,7 +144,7 @@ def _missing_keys(place: Place, declared: Integration, provider: Provider) -> It
     """Keys without which only some of its connections work."""
     mode = provider.auth_mode
     if mode == "APP" and not (declared.app_id or declared.client_id):
-        yield place, "no app_id: no token can be asked for, except for imports that bring an app_id of their own"
+        yield place, "no app_id: no token can be requested, except for imports that bring an app_id of their own"
     install = provider.authorization_url or ""
     needs_app = AUTH_MODES.get(mode, ModeFormat("")).needs_app
     if needs_app and APP_LINK in install and not declared.app_link:

@@ -33,7 +33,7 @@ class ProcessMarker:
         """The file's name without its suffix; empty where none can be made, which is logged."""
         async with self._making:
             if self._fd is not None and os.fstat(self._fd).st_nlink == 0:
-                self._close()
+                self.release()
             if self._fd is None and clock.monotonic() >= self._not_before:
                 try:
                     self._name, self._fd = await asyncio.to_thread(_made, self._folder)
@@ -48,9 +48,10 @@ class ProcessMarker:
         if self._fd is not None:
             with contextlib.suppress(OSError):
                 marker_path(self._folder, self._name).unlink()
-            self._close()
+            self.release()
 
-    def _close(self) -> None:
+    def release(self) -> None:
+        """Release the lock and leave the file, as the system does for a process that is killed."""
         if self._fd is not None:
             os.close(self._fd)
         self._fd, self._name = None, ""

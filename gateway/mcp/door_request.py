@@ -40,6 +40,13 @@ class DoorRequest:
         return self.outer.app[RUNTIME]
 
     @property
+    def shown_at(self) -> str:
+        """How links of a provider's answer begin, which lead through the gateway."""
+        outer = self.outer
+        at = f"c/{outer.mount.rpartition('/')[2]}" if outer.by_address else "proxy"
+        return f"{self.generation.public_url}/{at}"
+
+    @property
     def trace(self) -> CallTrace | None:
         """None where the message is not sampled."""
         return self.outer.trace

@@ -80,7 +80,7 @@ class CallerProtocol:
 
 
 class AnswerCollector(AbstractStreamWriter):
-    """Takes an answer's body, up to `limit` bytes; past it, the one who writes hears that its caller has left."""
+    """Takes an answer's body, up to `limit` bytes; past it, the writer sees that its caller has left."""
 
     def __init__(self, limit: int, room: Room) -> None:
         self.body = bytearray()

@@ -1,7 +1,7 @@
 """Which tools a key has, and on which connections: its rules, held against the integrations and the catalog of now."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -12,6 +12,7 @@ from gateway.access.operation_rules import OperationSet
 from gateway.catalog.yaml_file import UnreadableFile
 from gateway.generation import Generation
 from gateway.mcp.door_request import DoorRequest
+from gateway.mcp.next_page import is_list
 from gateway.mcp.tool_list import OperationPlace, RuleTool, listed, shown, tools_of
 from gateway.records.access import ANY_INTEGRATION
 from gateway.store import ListFilter
@@ -50,9 +51,25 @@ class KeyTools:
         if known is None or known.generation is not self._asked.generation or known.integrations != there:
             bases = self._bases(there)
             places = {text: self._place(found, bases) for text, found in self._asked.policy.operation_sets.items()}
-            tools = {tool.name: tool for tool in tools_of(self._asked.policy.rules, bases, places)}
+            tools = {tool.name: self._paged(tool) for tool in tools_of(self._asked.policy.rules, bases, places)}
             known = _made[self._asked.policy] = Known(self._asked.generation, there, bases, tools)
         return known
+
+    def _paged(self, tool: RuleTool) -> RuleTool:
+        """`tool`, with a cursor where the entry of one of its integrations says how its list is paged."""
+        if (
+            tool.methods != ("GET",)
+            or not tool.path
+            or not isinstance(tool.path[-1], str)
+            or tool.path[-1].endswith("/")
+        ):
+            return tool
+        catalog, integrations = self._asked.generation.catalog, self._asked.generation.integrations
+        there = [one for one in integrations.of(self._asked.environment) if one.integration_id in tool.integrations]
+        if not any(is_list(catalog.get(one.provider), tool.shown_path, tool.details) for one in there):
+            return tool
+        taken = {one.name for one in tool.arguments}
+        return tool if "cursor" in taken else replace(tool, pages=True)
 
     def _bases(self, there: Iterable[tuple[str, str]]) -> dict[str, str | None]:
         """Of each integration that the key reaches, the path of its base address, placeholders included."""
@@ -113,13 +130,16 @@ class KeyTools:
                     found[f"{one}/{connection}"] = None
         return list(found)
 
-    async def candidates(self) -> list[str] | None:
-        """Those that a call may go to; None where the key names none and may not list them."""
-        named = self.named()
-        if named is not None and (not self._asked.policy.of_tags or len(named) == 1):
-            return named
-        if not self._asked.policy.allows(LIST_SCOPE):
-            return named
-        wanted = ListFilter(within=self._asked.policy.limits, limit=MOST_CANDIDATES)
+    async def candidates(self, *, labelled: bool) -> dict[str, str] | None:
+        """Those that a call may go to, in order; None where the key names none and may not list them. `labelled`: each with
+        what its provider calls the account, where the key may list connections."""
+        named, policy = self.named(), self._asked.policy
+        may_list = policy.allows(LIST_SCOPE)
+        if named is not None and (not may_list or len(named) == 1 or not (labelled or policy.of_tags)):
+            return dict.fromkeys(named, "")
+        if not may_list:
+            return None
+        wanted = ListFilter(within=policy.limits, limit=MOST_CANDIDATES)
         rows = await self._asked.runtime.store.connections.list(self._asked.environment, wanted)
-        return [f"{row.ref.integration_id}/{row.ref.connection_id}" for row in rows]
+        found = {f"{row.ref.integration_id}/{row.ref.connection_id}": row.account.label or "" for row in rows}
+        return found if named is None or policy.of_tags else {one: found.get(one, "") for one in named}

@@ -16,7 +16,7 @@ from gateway.mcp import mcp_messages as rpc
 from gateway.mcp.agent_message import AgentMessage, check_origin, mount_beside
 from gateway.mcp.door_request import DoorRequest, count
 from gateway.mcp.key_tools import KeyTools
-from gateway.mcp.mcp_messages import Reply, RpcError, RpcNotification, RpcRequest
+from gateway.mcp.mcp_messages import McpReply, RpcError, RpcNotification, RpcRequest
 from gateway.mcp.tool_run import ToolRun
 from gateway.mcp.whole_answers import WholeAnswers
 from gateway.middleware.facts import CALLER, CAPABILITY, REQUEST_ID, TRACE
@@ -83,7 +83,7 @@ async def answered(message: AgentMessage) -> web.Response:
     return _response(reply)
 
 
-def _response(reply: Reply) -> web.Response:
+def _response(reply: McpReply) -> web.Response:
     if reply.body is None:
         return web.Response(status=reply.status)
     text = json.dumps(reply.body, ensure_ascii=False, separators=(",", ":"))

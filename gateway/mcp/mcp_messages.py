@@ -113,7 +113,7 @@ class RpcNotification:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class McpReply:
     """`status` of HTTP, and the body as it leaves; None: none."""
 
     status: int
@@ -288,7 +288,7 @@ def negotiated(params: Mapping[str, Any]) -> str:
 
 def result_reply(
     request: RpcRequest, result: Mapping[str, Any], server: Mapping[str, Any], ttl_ms: int | None
-) -> Reply:
+) -> McpReply:
     """`result` as the request's revision wants it. `ttl_ms`: how long a list may be cached, None for other results."""
     shown = dict(result)
     if request.modern:
@@ -298,17 +298,17 @@ def result_reply(
         shown["_meta"] = {**shown.get("_meta", {}), META_SERVER: dict(server)}
     elif not isinstance(shown.get("structuredContent", {}), dict):
         del shown["structuredContent"]  # an object, before 2026-07-28
-    return Reply(200, {"jsonrpc": "2.0", "id": request.id, "result": shown})
+    return McpReply(200, {"jsonrpc": "2.0", "id": request.id, "result": shown})
 
 
-def error_reply(error: RpcError, request: RpcRequest | None, request_id: int | str | None) -> Reply:
+def error_reply(error: RpcError, request: RpcRequest | None, request_id: int | str | None) -> McpReply:
     """`request` None: the message could not be read. Before 2026-07-28 an error of a method is a 200."""
     by_code = request is None or request.modern or error.code in _OF_THE_MESSAGE
     status = _STATUS.get(error.code, 200) if by_code else 200
-    return Reply(status, {"jsonrpc": "2.0", "id": request_id, "error": error.as_json()})
+    return McpReply(status, {"jsonrpc": "2.0", "id": request_id, "error": error.as_json()})
 
 
-ACCEPTED: Final = Reply(202, None)
+ACCEPTED: Final = McpReply(202, None)
 """To a notification."""
 
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
@@ -13,6 +13,7 @@ LONGEST_TARGET: Final = 8190  # as of a request line
 USUAL_BYTES: Final = 20_000
 MOST_BYTES: Final = 1 << 20
 LONGEST_SELECT: Final = 512
+LONGEST_LABEL: Final = 100
 _METHOD: Final = re.compile(r"[A-Z]{1,16}(?:-[A-Z]{1,16})?")
 _TARGET: Final = re.compile(r"(?:[/?][!\"$-\[\]-~]*)?")
 _PATH_SAFE: Final = "!$&'()*+,:=@"  # RFC 3986 §3.3, without ``;``, which readers take apart
@@ -39,11 +40,14 @@ class ToolCall:
     integrations: tuple[str, ...] | None
     select: str | None
     max_bytes: int
+    cursor: str | None = None
 
 
 def of_rule(tool: RuleTool, arguments: Mapping[str, Any]) -> ToolCall:
     """Raises UnfitArguments."""
     allowed = {one.name for one in tool.arguments} | _COMMON | {"query", "method"}
+    if tool.pages:
+        allowed |= {"cursor"}
     _no_others(arguments, allowed | (_WITH_BODY if not set(tool.methods) <= BODILESS else set()))
     method = arguments.get("method", tool.methods[0] if len(tool.methods) == 1 else None)
     if method not in tool.methods:
@@ -101,7 +105,10 @@ def _call(method: str, path: str, arguments: Mapping[str, Any], integrations: tu
     max_bytes = arguments.get("max_bytes", USUAL_BYTES)
     if isinstance(max_bytes, bool) or not isinstance(max_bytes, int) or not 100 <= max_bytes <= MOST_BYTES:
         raise UnfitArguments(f"'max_bytes' must be a whole number from 100 to {MOST_BYTES}.")
-    return ToolCall(method, target, body, content_type, connection, integrations, select or None, max_bytes)
+    cursor = arguments.get("cursor") or None
+    if cursor is not None and not isinstance(cursor, str):
+        raise UnfitArguments("'cursor' must be a text, as the page before gave it.")
+    return ToolCall(method, target, body, content_type, connection, integrations, select or None, max_bytes, cursor)
 
 
 def _query(given: Any) -> str:
@@ -138,9 +145,9 @@ def _body(arguments: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(), "application/json"
 
 
-def chosen(call: ToolCall, candidates: Sequence[str] | None) -> str:
-    """The connection of a call, ``INTEGRATION/CONNECTION``; `candidates`: those that the key may use, None where it is not
-    known. Never a guess: raises UnfitArguments where there is more than one and none is named."""
+def chosen(call: ToolCall, candidates: Mapping[str, str] | None) -> str:
+    """The connection of a call, ``INTEGRATION/CONNECTION``; `candidates`: those that the key may use, with the account of each,
+    None where it is not known. Never a guess: raises UnfitArguments where there is more than one and none is named."""
     fitting = [
         one for one in candidates or () if call.integrations is None or one.partition("/")[0] in call.integrations
     ]
@@ -152,7 +159,10 @@ def chosen(call: ToolCall, candidates: Sequence[str] | None) -> str:
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise UnfitArguments(f"Say which 'connection': {', '.join(fitting[:50])}.")
+        named = [
+            f"{one} ({candidates[one][:LONGEST_LABEL]})" if candidates and candidates[one] else one for one in fitting
+        ]
+        raise UnfitArguments(f"Say which 'connection': {', '.join(named[:50])}.")
     if candidates is None:
         raise UnfitArguments(
             "Say which 'connection': INTEGRATION/CONNECTION. This key names none, and may not list them: that takes the scope "

@@ -15,6 +15,7 @@ from typing import Any, Final
 from gateway.access.key_policy import PLACES_TAKEN, RESERVED_NAMES, WEBSOCKET, KeyRule
 from gateway.access.operation_rules import OperationRule
 from gateway.catalog.api_operations import ApiOperation
+from gateway.mcp.path_overlap import may_overlap, overlap
 from gateway.text import counted
 
 MOST_LISTED: Final = 12
@@ -47,7 +48,8 @@ class RuleTool:
     """`path`: below the provider's base address, texts and arguments in turn. `methods`: at least one.
 
     `integrations`: those whose base address the rule is under. `details`: what the catalog says of an operation, None for a
-    rule that was written out. The path of an operation may begin with ``${settings}`` of the connection.
+    rule that was written out. `pages`: it is a list that the provider's entry says how to page. The path
+    of an operation may begin with ``${settings}`` of the connection.
     """
 
     name: str
@@ -56,6 +58,7 @@ class RuleTool:
     path: tuple[str | PathArgument, ...]
     integrations: tuple[str, ...]
     details: ApiOperation | None = None
+    pages: bool = False
 
     @property
     def only_reads(self) -> bool:
@@ -246,65 +249,12 @@ def _methods(rule: KeyRule | OperationRule, above: Sequence[Sequence[KeyRule | O
             method
             for method in named
             if any(
-                (other.methods is None or method in other.methods) and _may_overlap(rule.written, other.written)
+                (other.methods is None or method in other.methods) and may_overlap(rule.written, other.written)
                 for other in rules
             )
         }
     named = named - _COMPANIONS or named
     return tuple(sorted(named, key=lambda method: (USUAL.index(method) if method in USUAL else len(USUAL), method)))
-
-
-MOST_STEPS: Final = 20_000
-
-
-def _may_overlap(one: str, other: str) -> bool:
-    """`overlap`, with a short way for two paths of which the segments can be compared: a key above may have hundreds."""
-    if "**" in one or "**" in other:
-        return overlap(one, other)
-    mine, theirs = one.split("/"), other.split("/")
-    return len(mine) == len(theirs) and all(
-        a == b or ((_OPEN.search(a) or _OPEN.search(b)) and overlap(a, b)) for a, b in zip(mine, theirs, strict=True)
-    )
-
-
-def overlap(one: str, other: str) -> bool:
-    """Whether some path fits both rules' paths; where that takes too long to find out, True."""
-    left, right = _tokens(one), _tokens(other)
-    seen: set[tuple[int, int]] = set()
-    todo = [(0, 0)]
-    while todo:
-        at = todo.pop()
-        if at in seen:
-            continue
-        seen.add(at)
-        i, j = at
-        if i == len(left) and j == len(right):
-            return True
-        if len(seen) > MOST_STEPS:
-            return True
-        a, b = left[i] if i < len(left) else "", right[j] if j < len(right) else ""
-        if len(a) > 1:
-            todo.append((i + 1, j))
-            if b and not (a == "[^/]" and b == "/"):
-                todo.append((i, j + 1))
-        if len(b) > 1:
-            todo.append((i, j + 1))
-            if a and not (b == "[^/]" and a == "/"):
-                todo.append((i + 1, j))
-        if len(a) == len(b) == 1 and a == b:
-            todo.append((i + 1, j + 1))
-    return False
-
-
-def _tokens(path: str) -> list[str]:
-    """A character each, or ``[^/]`` and ``any`` for runs."""
-    found: list[str] = []
-    at = 0
-    for place in _OPEN.finditer(path):
-        found += path[at : place.start()]
-        found.append("any" if place[0] == "**" else "[^/]")
-        at = place.end()
-    return [*found, *path[at:]]
 
 
 def _free_name(methods: Sequence[str], path: Sequence[str | PathArgument], taken: set[str]) -> str:
@@ -336,6 +286,7 @@ OF_THE_LIST: Final = {"readOnlyHint": True, "destructiveHint": False, "idempoten
 _TEXT: Final = {"type": "string"}
 _SELECT: Final = {"type": "string", "description": "JMESPath: only this of a JSON answer"}
 _MAX_BYTES: Final = {"type": "integer", "description": "answer's limit; usual 20000"}
+_CURSOR: Final = {"type": "string", "description": "of the page before"}
 _QUERY: Final = {"type": "object", "description": "URL parameters"}
 _BODY: Final[dict[str, Any]] = {
     "body": {"type": ["object", "array"], "description": "JSON body"},
@@ -370,6 +321,8 @@ def shown(tool: RuleTool, connections: Sequence[str], *, choose: bool) -> dict[s
     else:
         properties["query"] = _QUERY
         properties |= {} if set(tool.methods) <= BODILESS else _BODY
+    if tool.pages:
+        properties["cursor"] = _CURSOR
     _add_common(properties, required, [one for one in connections if _of(one) in tool.integrations], choose=choose)
     return {
         "name": tool.name,
@@ -389,6 +342,8 @@ def _shown_operation(
     properties["query"] = {"type": "object", **({"properties": dict.fromkeys(names, _TEXT)} if names else {})}
     if rule.method not in BODILESS and (tool.details.body if tool.details is not None else rule.method != "DELETE"):
         properties["body"] = {"type": ["object", "array"]}
+    if tool.pages:
+        properties["cursor"] = _TEXT
     fitting = [one for one in connections if _of(one) in tool.integrations]
     if choose and len(fitting) != 1:
         properties["connection"] = connection_schema(fitting)

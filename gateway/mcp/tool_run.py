@@ -3,7 +3,8 @@
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any
 
 from aiohttp import hdrs
@@ -21,11 +22,12 @@ from gateway.mcp import mcp_messages as rpc
 from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.key_tools import KeyTools
 from gateway.mcp.mcp_messages import RpcError
-from gateway.mcp.provider_call import LONGEST_S, MOST_ANSWER, Held, Sent, proxied
+from gateway.mcp.next_page import NextPage, items_at, opened_cursor, page_behind, sealed, without_shown
 from gateway.mcp.refused_calls import RefusedCalls
 from gateway.mcp.tool_calls import ToolCall, UnfitArguments, chosen, of_api, of_rule
 from gateway.mcp.tool_list import RuleTool, below_base, found
-from gateway.mcp.tool_results import CALL_AGAIN, failure, link_block, provider_result, text_block
+from gateway.mcp.tool_provider_call import LONGEST_S, MOST_ANSWER, Held, Sent, proxied
+from gateway.mcp.tool_results import CALL_AGAIN, ShapedResult, failure, link_block, provider_result, text_block
 from gateway.mcp.whole_answers import WholeAnswers
 from gateway.middleware.error_shape import MARK
 from gateway.off_loop import off_loop
@@ -64,13 +66,26 @@ class ToolRun:
         try:
             call = of_api(arguments) if tool is None else of_rule(tool, arguments)
             select = None if call.select is None else parsed(call.select)
-            connection = chosen(call, await self._tools.candidates())
+            connection = chosen(call, await self._tools.candidates(labelled=call.connection is None))
             if tool is not None:
                 call = await self._placed(tool, call, arguments, connection)
         except (UnfitArguments, UnfitExpression) as fault:
             self._asked.count()
             return failure(str(fault))
-        return await self._called(call, Sent(call.method, call.target, connection, name), select)
+        first = call
+        page = NextPage(call.target)
+        if call.cursor is not None:
+            found = opened_cursor(
+                call.cursor, self._asked.seals, self._asked.caller.key_id, _page_of(first, name, connection)
+            )
+            if found is None:
+                self._asked.count()
+                return failure(
+                    "This cursor is not of this call, or has ended. Send the arguments of the first page with it."
+                )
+            page, call = found, replace(call, target=found.target)
+        lists = _Lists(page, tool is not None and tool.pages, _page_of(first, name, connection))
+        return await self._called(call, Sent(call.method, call.target, connection, name), select, lists)
 
     def _of_list(self, name: str, arguments: Mapping[str, Any], tools: Mapping[str, RuleTool]) -> dict[str, Any] | None:
         """The result of a tool that is about tools; None: another tool is called by it."""
@@ -122,7 +137,7 @@ class ToolRun:
         rest = {name: value for name, value in arguments.items() if name not in named}
         return of_rule(replace(tool, path=path), rest)
 
-    async def _called(self, call: ToolCall, sent: Sent, select: Any) -> dict[str, Any]:
+    async def _called(self, call: ToolCall, sent: Sent, select: Any, lists: "_Lists") -> dict[str, Any]:
         declined = self._refusals.declined(call)
         if declined is not None:
             self._asked.count()
@@ -131,7 +146,7 @@ class ToolRun:
         try:
             async with asyncio.timeout(LONGEST_S):
                 answer = await proxied(self._asked, sent, call.body, call.content_type, held)
-            return await self._shaped(sent, answer, select, call)
+            return await self._shaped(sent, answer, select, call, lists)
         except TimeoutError:
             return failure(f"The answer was not complete within {LONGEST_S:.0f} s.")
         except NoPageMemory:
@@ -139,7 +154,9 @@ class ToolRun:
         finally:
             held.release()
 
-    async def _shaped(self, sent: Sent, answer: CollectedAnswer, select: Any, call: ToolCall) -> dict[str, Any]:
+    async def _shaped(
+        self, sent: Sent, answer: CollectedAnswer, select: Any, call: ToolCall, lists: "_Lists"
+    ) -> dict[str, Any]:
         if MARK in answer.headers:
             return self._refusals.refused(answer, call)
         if answer.too_large:
@@ -150,11 +167,19 @@ class ToolRun:
             return failure("The provider's answer broke off. Nothing of it is shown.")
         media_type = answer.headers.get(hdrs.CONTENT_TYPE, "")
         reason = _reason(answer.status)
-        arguments = answer.status, reason, media_type, answer.body, select, call.max_bytes
-        if is_dear(answer.body, select):
-            shaped = await off_loop(self._asked.caller.share, provider_result, *arguments)
-        else:
-            shaped = provider_result(*arguments)
+        share, dear = self._asked.caller.share, is_dear(answer.body, select)
+        body, behind = answer.body, None
+        if lists.pages and 200 <= answer.status < 300 and (opened := self._opened(sent.connection)) is not None:
+            fields = [(name, value) for name, value in answer.headers.items()]
+            of_page = opened, sent.target, answer.body, fields, self._asked.shown_at
+            behind = await off_loop(share, page_behind, *of_page) if dear else page_behind(*of_page)
+        if behind is not None and lists.page.skip:
+            of_body = body, behind[0], lists.page.skip
+            body = await off_loop(share, without_shown, *of_body) if dear else without_shown(*of_body)
+        arguments = answer.status, reason, media_type, body, select, call.max_bytes
+        shaped = await off_loop(share, provider_result, *arguments) if dear else provider_result(*arguments)
+        if behind is not None:
+            self._note_next(shaped, sent, behind, selected=select is not None, lists=lists)
         if (link := answer.headers.get(CONNECT_URL_FIELD)) is not None:
             shaped.result["content"].append(text_block(f"It lacks scopes. Ask the user to open {link} {CALL_AGAIN}"))
         if shaped.keep:
@@ -163,6 +188,38 @@ class ToolRun:
         if 300 <= answer.status < 400 and (place := answer.headers.get(hdrs.LOCATION)):
             shaped.result["content"].append(text_block(f"Location: {place}. Redirects are not followed."))
         return shaped.result
+
+    def _opened(self, connection: str) -> Opened | None:
+        integration, _, connection_id = connection.partition("/")
+        return self._asked.runtime.live.peek(ConnectionRef(self._asked.environment, integration, connection_id))
+
+    def _note_next(
+        self, shaped: ShapedResult, sent: Sent, behind: tuple[str, str | None], *, selected: bool, lists: "_Lists"
+    ) -> None:
+        """Say by which cursor the list goes on: behind what is shown of this page, or on the page behind it."""
+        at, target = behind
+        following = None if target is None else NextPage(target)
+        if shaped.keep:
+            items = None if selected else items_at(shaped.result.get("structuredContent"), at)
+            following = NextPage(sent.target, lists.page.skip + len(items)) if items else None
+        if following is not None:
+            cursor = sealed(following, self._asked.seals, self._asked.caller.key_id, lists.call)
+            shaped.result["content"].append(
+                text_block(f"More follows: call again with the same arguments and cursor: {cursor}")
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Lists:
+    """`page`: which page of a list is fetched. `pages`: the tool is such a list. `call`: to which its cursors belong."""
+
+    page: NextPage
+    pages: bool
+    call: str
+
+
+def _page_of(call: ToolCall, tool: str, connection: str) -> str:
+    return sha256(json.dumps([tool, call.method, call.target, connection]).encode()).hexdigest()[:32]
 
 
 def _with_settings(target: str, begins: str, opened: Opened) -> str:

@@ -16,7 +16,7 @@ from gateway.mcp import mcp_messages as rpc
 from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.kept_answers import KEPT_S, KeptAnswers
 from gateway.mcp.mcp_messages import RpcError
-from gateway.mcp.provider_call import LONGEST_S, Held, Sent, proxied
+from gateway.mcp.tool_provider_call import LONGEST_S, Held, Sent, proxied
 from gateway.middleware.error_shape import MARK
 from gateway.vault import VaultError
 

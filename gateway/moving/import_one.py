@@ -217,7 +217,7 @@ class ConnectionImporter:
 
 
 def with_site(provider: Provider, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The other gateway keeps an issue tracker's site by its id and address; its `subdomain` is the address's first label."""
+    """The other gateway keeps a Jira site by its id and address; its `subdomain` is the address's first label."""
     label = ""
     if provider.post_connection_script == SITE and not config.get("subdomain") and config.get("cloudId"):
         try:

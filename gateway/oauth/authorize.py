@@ -33,7 +33,7 @@ SCOPE: Final = "openid"
 
 
 def wanted(scopes: Sequence[str], params: Mapping[str, str]) -> bool:
-    """Whether an ID token is asked for, by `scopes` or by a ``scope`` among the entry's and the caller's `params`.
+    """Whether an ID token is requested, by `scopes` or by a ``scope`` among the entry's and the caller's `params`.
 
     The response type is always ``code``, so none comes back in the callback.
     """

@@ -27,6 +27,7 @@ from gateway.records.proxied_call import ExchangeRecord
 from gateway.records.trace import trace_id_in
 
 BOUND: Final = 30_000
+MORE_FAILURES: Final = 10_000  # of failures and refreshes, say, that are still taken where so many rows wait
 BATCH: Final = 2000
 WHOLE: Final = 100  # rows; those beyond a multiple of it wait for the next time: a few cost as much as these
 LINES: Final = 100  # turned into text before the event loop gets its turn again
@@ -124,11 +125,12 @@ class CallQueue:
             self.note_operation(operation)
 
     def _wants(self, exchange: ExchangeRecord) -> bool:
-        well = exchange.status < 400 and exchange.error_code is None
-        return not well or self.sample >= 1 or random.random() < self.sample  # noqa: S311 (nothing depends on it)
+        return not _went_well(exchange) or self.sample >= 1 or random.random() < self.sample  # noqa: S311 (nothing depends on it)
 
     def _store(self, record: ExchangeRecord | Operation) -> None:
-        if len(self._rows) < self._bound:
+        """Calls that went well are dropped first; what else there is has room beyond the bound."""
+        waiting = len(self._rows)
+        if waiting < self._bound or (waiting < self._bound + MORE_FAILURES and not _went_well(record)):
             self._rows.append(record)
         else:
             self.dropped += 1
@@ -199,12 +201,17 @@ class CallQueue:
             counts[0] += calls
             counts[1] += failed
 
+    async def flush(self) -> None:
+        """Write the counts and the records that wait. Raises what the store raises for records."""
+        self._turn_hour()
+        await self._try_uses()
+        while self._rows and self._sink is not None:
+            await self._write_rows(whole=1)
+
     async def close(self) -> None:
         """Write what is left; a store that cannot take it any more loses records, never requests."""
-        await self._try_uses()
         try:
-            while self._rows and self._sink is not None:
-                await self._write_rows(whole=1)
+            await self.flush()
         except GatewayError as fault:
             log.warning("call_log_lost", records=len(self._rows), detail=fault.message)
         while self._lines:
@@ -246,6 +253,11 @@ class CallQueue:
                 for _ in batch:
                     self._rows.popleft()
                 due -= len(batch)
+
+
+def _went_well(record: ExchangeRecord | Operation) -> bool:
+    """Whether it is a call like most."""
+    return isinstance(record, ExchangeRecord) and record.status < 400 and record.error_code is None
 
 
 def as_line(exchange: ExchangeRecord) -> str:

@@ -21,7 +21,7 @@ class LoopLag:
         return max(self._late, default=0.0)
 
     async def measure(self) -> None:
-        """For as long as the gateway runs: how much later than asked for a pause ends."""
+        """For as long as the gateway runs: how much later than requested a pause ends."""
         while True:
             begun = clock.monotonic()
             await asyncio.sleep(EVERY_S)

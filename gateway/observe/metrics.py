@@ -20,7 +20,7 @@ from gateway import clock
 from gateway.errors import Code
 from gateway.records.proxied_call import ExchangeRecord
 
-# ── Every metric there is, by name: its kind, its labels and what it tells. docs/operations.md is tested against
+# ── Every metric there is, by name: its kind, its labels and what it shows. docs/operations.md is tested against
 # this.
 
 Kind = Literal["counter", "gauge", "histogram"]
@@ -218,7 +218,7 @@ FAMILIES: Final[dict[str, Family]] = {
     "process_open_fds": Family("gauge", (), "As gateway_process_open_fds."),
     "process_max_fds": Family("gauge", (), "As gateway_process_max_fds."),
     "process_start_time_seconds": Family("gauge", (), "As gateway_start_time_seconds."),
-    "gateway_build_info": Family("gauge", ("version", "python", "aiohttp"), "Always 1; the labels tell what runs."),
+    "gateway_build_info": Family("gauge", ("version", "python", "aiohttp"), "Always 1; the labels show what runs."),
 }
 
 
@@ -338,7 +338,7 @@ class Metrics:
     def __init__(self, known: Callable[[str, str], bool], page: MetricsPage | None = None) -> None:
         self.known = known
         self._watched: list[Callable[[], Iterable[Sample]]] = []
-        self._page = page = page or MetricsPage.alone()  # goes on from what stands there
+        self.page = page = page or MetricsPage.alone()  # goes on from what stands there
         self._cells = page.cells
         self._split: dict[Whose, Split] = {}
         self._named = {key[1:] for key, _ in page.read() if key[0] == SPLIT}
@@ -430,7 +430,7 @@ class Metrics:
         at = self._places.get(key)
         if at is None:
             try:
-                at = self._places[key] = self._page.place(key, width)
+                at = self._places[key] = self.page.place(key, width)
             except PageFull:
                 at = self._spare()
         return at
@@ -459,7 +459,7 @@ def status_text(status: int) -> str:
 
 
 def checked(key: Key, *kinds: str) -> Key:
-    """Raises ValueError for what the page about metrics would not tell of."""
+    """Raises ValueError for what the page about metrics does not list."""
     family = FAMILIES.get(key[0])
     if family is None or family.kind not in kinds or len(key) != 1 + len(family.labels):
         raise ValueError(f"{key} is not in FAMILIES as a {' or '.join(kinds)} with these labels")

@@ -48,7 +48,7 @@ BOUNDS: Final = (*(repr(bound / 1000) for bound in BOUNDS_MS), "+Inf")
 
 
 def exposition(numbers: Mapping[Key, Sequence[float]]) -> str:
-    """All families that have something to tell, in the order of FAMILIES."""
+    """All families that have samples, in the order of FAMILIES."""
     samples: dict[str, list[str]] = {name: [] for name in FAMILIES}
     for key in sorted(numbers):
         if key[0] == SPLIT:

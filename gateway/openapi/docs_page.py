@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import Any
 
 from gateway.openapi.answer_examples import example
-from gateway.openapi.openapi_document import IN_PATH, NAMED, components, status_codes
-from gateway.openapi.operations import OPERATIONS, Operation, Param
+from gateway.openapi.openapi_document import IN_PATH, NAMED, component_name, components, status_codes
+from gateway.openapi.operations import OPERATIONS, Endpoint, Param
 from gateway.text import counted
 
 # ── A call of our API, ready to be pasted: as curl, as Python and as Node, each with nothing but what it comes with.
@@ -29,7 +29,7 @@ SHOWN = {
 }
 
 
-def samples(operation: Operation, public_url: str) -> list[tuple[str, str]]:
+def samples(operation: Endpoint, public_url: str) -> list[tuple[str, str]]:
     """Title and text of each."""
     method = "GET" if operation.method == "*" else operation.method
     address = public_url + operation.path
@@ -89,7 +89,7 @@ WHO = {"key": "secret key", "session": "connect session", "open": "open to all"}
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A member of an object, or a parameter. `link` names the schema that tells more."""
+    """A member of an object, or a parameter. `link` names the schema with the details."""
 
     name: str
     kind: str
@@ -113,7 +113,7 @@ class Shown:
     """`errors`: those that are this operation's own; the rest is listed once for all. `sent` and `answered`: examples, as
     JSON."""
 
-    operation: Operation
+    operation: Endpoint
     who: str
     path: list[Row]
     query: list[Row]
@@ -141,7 +141,7 @@ def schemas() -> list[Schema]:
     return [_schema(name, schema) for name, schema in components().items()]
 
 
-def _shown(operation: Operation, public_url: str, definitions: Mapping[str, Any]) -> Shown:
+def _shown(operation: Endpoint, public_url: str, definitions: Mapping[str, Any]) -> Shown:
     own = {one if isinstance(one, str) else one[0] for one in operation.errors}
     return Shown(
         operation,
@@ -156,12 +156,12 @@ def _shown(operation: Operation, public_url: str, definitions: Mapping[str, Any]
     )
 
 
-def _answered(operation: Operation, definitions: Mapping[str, Any]) -> Any:
+def _answered(operation: Endpoint, definitions: Mapping[str, Any]) -> Any:
     """What it answers: its own example where its schema is any object."""
     assert operation.answer is not None
     if operation.answer.__name__ in ("AnyJson", "Metadata"):
         return operation.answer_example if operation.answer_example is not None else operation.example or {}
-    return example(operation.answer.__name__, definitions)
+    return example(component_name(operation.answer), definitions)
 
 
 def _json(value: Any) -> str:

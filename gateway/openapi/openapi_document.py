@@ -19,7 +19,7 @@ from gateway.errors import Code
 from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY
 from gateway.openapi.codes import ANYWHERE, STATUS, WEBHOOK_SIGNATURE, WITH_JSON, WITH_KEY, WITH_SESSION
 from gateway.openapi.import_models import IMPORTED, either
-from gateway.openapi.operations import OPERATIONS, Operation, Param, Shape
+from gateway.openapi.operations import OPERATIONS, Endpoint, Param, Shape
 
 REF: Final = "#/components/schemas/{model}"
 ANY: Final = ("get", "post", "put", "patch", "delete")
@@ -111,10 +111,26 @@ def components() -> dict[str, Any]:
     _, defined = TypeAdapter.json_schemas(
         [(one.__name__, mode, TypeAdapter(one)) for one, mode in wanted.items()], ref_template=REF
     )
-    schemas: dict[str, Any] = defined["$defs"]
+    schemas: dict[str, Any] = _component_names(defined["$defs"])
     _say_defaults(schemas)
     schemas["Import"]["properties"]["credentials"] = either(REF)
     return dict(sorted(schemas.items()))
+
+
+def component_name(model: Shape) -> str:
+    """The name of a model in the document: generators of clients make class names of it."""
+    name: str = model.__name__
+    return name if name == "AnyJson" else name.removesuffix("Json")
+
+
+def _component_names(schemas: dict[str, Any]) -> dict[str, Any]:
+    """`schemas` under the names of `component_name`, in their keys, titles and references."""
+    text = json.dumps(schemas)
+    for name in schemas:
+        if name.endswith("Json") and name != "AnyJson":
+            text = text.replace(f'"{name}"', f'"{name[:-4]}"').replace(f'/{name}"', f'/{name[:-4]}"')
+    renamed: dict[str, Any] = json.loads(text)
+    return renamed
 
 
 def _close_answers() -> None:
@@ -137,7 +153,7 @@ def _say_defaults(part: Any) -> None:
         _say_defaults(below)
 
 
-def status_codes(operation: Operation) -> dict[int, list[Code]]:
+def status_codes(operation: Endpoint) -> dict[int, list[Code]]:
     """The error codes that it may answer with, by status."""
     codes: list[Code | tuple[Code, int]] = [*ANYWHERE, *operation.errors]
     if operation.who == "key":
@@ -153,7 +169,7 @@ def status_codes(operation: Operation) -> dict[int, list[Code]]:
     return dict(sorted(found.items()))
 
 
-def _operation_object(operation: Operation, method: str, shared: Shared) -> dict[str, Any]:
+def _operation_object(operation: Endpoint, method: str, shared: Shared) -> dict[str, Any]:
     described: dict[str, Any] = {
         "operationId": operation.id.replace("any_", f"{method}_", 1) if operation.method == "*" else operation.id,
         "summary": operation.summary,
@@ -174,13 +190,13 @@ def _operation_object(operation: Operation, method: str, shared: Shared) -> dict
     return described
 
 
-def _security(operation: Operation) -> list[dict[str, list[str]]]:
+def _security(operation: Endpoint) -> list[dict[str, list[str]]]:
     if operation.who == "key":
         return [{"secretKey": [operation.scope] if operation.scope else []}]
     return [{"connectSession": []}] if operation.who == "session" else []
 
 
-def _parameters(operation: Operation) -> Iterator[dict[str, Any]]:
+def _parameters(operation: Endpoint) -> Iterator[dict[str, Any]]:
     for name in IN_PATH.findall(operation.path):
         yield {"name": name, "in": "path", "required": True, "schema": {"type": "string", **NAMED.get(name, {})}}
     yield from _given(operation.query, "query")
@@ -197,7 +213,7 @@ def _given(params: Iterable[Param], place: str) -> Iterator[dict[str, Any]]:
         yield described
 
 
-def _responses(operation: Operation, shared: Shared) -> Iterator[tuple[str, Any]]:
+def _responses(operation: Endpoint, shared: Shared) -> Iterator[tuple[str, Any]]:
     if operation.method == "*":
         yield from _proxied(operation)
         return
@@ -208,14 +224,14 @@ def _responses(operation: Operation, shared: Shared) -> Iterator[tuple[str, Any]
         done["content"] = {operation.content: {}}
     yield str(operation.status), done
     for status in operation.also:
-        yield str(status), {"description": "Done, and nothing to tell."}
+        yield str(status), {"description": "Done, without a body."}
     if operation.path == "/ready":
         yield "503", {"description": "Not ready.", "content": {JSON: {"schema": _ref(operation.answer)}}}
     for status, codes in status_codes(operation).items():
         yield str(status), shared.error(status, codes, operation.content)
 
 
-def _proxied(operation: Operation) -> Iterator[tuple[str, Any]]:
+def _proxied(operation: Endpoint) -> Iterator[tuple[str, Any]]:
     """The provider may answer with anything at any status, so no status of ours has a shape that always holds."""
     ours = "; ".join(f"{status} {_named(codes)}" for status, codes in status_codes(operation).items())
     yield "2XX", {"description": "The provider's answer.", "content": ANYTHING}
@@ -235,4 +251,4 @@ def _named(codes: list[Code]) -> str:
 
 def _ref(model: Shape | None) -> dict[str, str]:
     assert model is not None
-    return {"$ref": REF.format(model=model.__name__)}
+    return {"$ref": REF.format(model=component_name(model))}

@@ -1,5 +1,5 @@
-"""``GET /openapi.json`` and ``GET /docs``. Open to all: they tell what docs/http-api.md does, and nothing of this installation
-but its public address. Made when first asked for."""
+"""``GET /openapi.json`` and ``GET /docs``. Open to all: they say what docs/http-api.md does, and nothing of this installation
+but its public address. Made when first requested."""
 
 from aiohttp import web
 

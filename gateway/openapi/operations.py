@@ -8,11 +8,12 @@ from typing_extensions import TypeAliasType
 
 from gateway.api import answers, typed_in
 from gateway.api.agent_sessions import NewAgentSession
-from gateway.api.connect_endpoints import Completion, NewSession, Reconnect, Telemetry
+from gateway.api.connect_endpoints import NewSession, Reconnect
 from gateway.api.connection_import import Import
 from gateway.api.connections import MOST, ConnectionChanges, NewMetadata
 from gateway.api.integration_shapes import IntegrationChanges, NewIntegration
 from gateway.api.keys import GoneKeyBody, NewKeyBody
+from gateway.api.session_results import Completion, Telemetry
 from gateway.catalog.api_operations import RISKS
 from gateway.errors import Code
 from gateway.openapi.codes import MAKING, PROXIED, SESSION_REFUSED, WEBHOOK_SIGNATURE
@@ -37,7 +38,7 @@ class Param:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class Endpoint:
     """`path` spells its parameters ``{name}``; `method` ``*`` is any.
 
     `who` may call: the holder of a secret key with `scope`, an end user's browser with a connect session, or anybody.
@@ -115,7 +116,7 @@ LIST: Final = (
     ),
     Param(
         "limit",
-        "How many at most. May be left out, and then it is 10,000, more than may be asked for: so it is for published clients. Where there are more, `next_cursor` goes on.",
+        "Maximum number of results, 1 to 2,000. Default 10,000. If there are more, `next_cursor` continues.",
         {"type": "integer", "minimum": 1, "maximum": MOST},
     ),
     Param(
@@ -275,99 +276,100 @@ def _form_example(form: typed_in.Form) -> dict[str, str]:
 
 
 # fmt: off
-OPERATIONS: Final[tuple[Operation, ...]] = (
-    Operation("GET", "/providers", "List the catalog", PROVIDERS, answers.ProviderList, query=FIND, more="With an `ETag`; `If-None-Match` saves the body."),
-    Operation("GET", "/providers/{provider}", "Read one entry", PROVIDERS, answers.ProviderAnswer, errors=("not_found", "invalid_uri_params")),
-    Operation("GET", "/providers/{provider}/operations", "List API operations of a provider", PROVIDERS, answers.ApiOperationList, query=FIND_OPERATIONS, errors=("not_found", "invalid_uri_params"), more="What its API can do: for rules of keys, agents and scopes. Not every provider has them, and none has all."),
+OPERATIONS: Final[tuple[Endpoint, ...]] = (
+    Endpoint("GET", "/providers", "List the catalog", PROVIDERS, answers.ProviderList, query=FIND, more="With an `ETag`; `If-None-Match` saves the body."),
+    Endpoint("GET", "/providers/{provider}", "Read one entry", PROVIDERS, answers.ProviderAnswerJson, errors=("not_found", "invalid_uri_params")),
+    Endpoint("GET", "/providers/{provider}/operations", "List API operations of a provider", PROVIDERS, answers.ApiOperationList, query=FIND_OPERATIONS, errors=("not_found", "invalid_uri_params"), more="What its API can do: for rules of keys, agents and scopes. Not every provider has them, and none has all."),
 
-    Operation("GET", "/integrations", "List the integrations", INTEGRATIONS, answers.IntegrationList, scope=f"{SCOPE}:integrations:list"),
-    Operation("POST", "/integrations", "Make an integration", INTEGRATIONS, answers.IntegrationAnswer, NewIntegration, scope=f"{SCOPE}:integrations:create", example={"provider": "jira", "unique_key": "jira-eu", "credentials": OAUTH_CLIENT}),
-    Operation("GET", "/integrations/{unique_key}", "Read an integration", INTEGRATIONS, answers.IntegrationAnswer, query=(Param("include", "`webhook` and `credentials` add these; may be repeated.", _words("webhook", "credentials")),), errors=("not_found", "invalid_uri_params"), scope=f"{SCOPE}:integrations:read", more="`credentials` need the scope `environment:integrations:read_credentials`."),
-    Operation("PATCH", "/integrations/{unique_key}", "Change an integration", INTEGRATIONS, answers.IntegrationAnswer, IntegrationChanges, errors=("not_found", "invalid_uri_params", "conflict"), scope=f"{SCOPE}:integrations:update", example={"display_name": "Jira (EU)"}, more="Not one that `gateway.yaml` declares."),
-    Operation("DELETE", "/integrations/{unique_key}", "Delete an integration and its connections", INTEGRATIONS, answers.DeletedIntegration, errors=("not_found", "invalid_uri_params", "conflict"), scope=f"{SCOPE}:integrations:delete", more="Answers when all are gone, and their tokens ended at the provider. Not one that `gateway.yaml` declares."),
+    Endpoint("GET", "/integrations", "List the integrations", INTEGRATIONS, answers.IntegrationList, scope=f"{SCOPE}:integrations:list"),
+    Endpoint("POST", "/integrations", "Make an integration", INTEGRATIONS, answers.IntegrationAnswer, NewIntegration, scope=f"{SCOPE}:integrations:create", example={"provider": "jira", "unique_key": "jira-eu", "credentials": OAUTH_CLIENT}),
+    Endpoint("GET", "/integrations/{unique_key}", "Read an integration", INTEGRATIONS, answers.IntegrationAnswer, query=(Param("include", "`webhook` and `credentials` add these; may be repeated.", _words("webhook", "credentials")),), errors=("not_found", "invalid_uri_params"), scope=f"{SCOPE}:integrations:read", more="`credentials` need the scope `environment:integrations:read_credentials`."),
+    Endpoint("PATCH", "/integrations/{unique_key}", "Change an integration", INTEGRATIONS, answers.IntegrationAnswer, IntegrationChanges, errors=("not_found", "invalid_uri_params", "conflict"), scope=f"{SCOPE}:integrations:update", example={"display_name": "Jira (EU)"}, more="Not one that `gateway.yaml` declares."),
+    Endpoint("DELETE", "/integrations/{unique_key}", "Delete an integration and its connections", INTEGRATIONS, answers.DeletedIntegration, errors=("not_found", "invalid_uri_params", "conflict"), scope=f"{SCOPE}:integrations:delete", more="Answers when all are gone, and their tokens ended at the provider. Not one that `gateway.yaml` declares."),
 
-    Operation("GET", "/connections", "List the connections", CONNECTIONS, answers.ConnectionList, query=LIST, scope=f"{SCOPE}:connections:list", more="Newest first."),
-    Operation("POST", "/connections", "Import a credential", CONNECTIONS, answers.Connection, Import, errors=MAKING, scope=f"{SCOPE}:connections:create", status=201, example=A_KEY, more="The same id again replaces what it held. Which fields `credentials` have depends on the provider's auth mode."),
-    Operation("POST", "/connections/metadata", "Set metadata", CONNECTIONS, answers.MetadataOf, NewMetadata, errors=OF_ONE[1:], scope=f"{SCOPE}:connections:update", status=201, example=NOTED, more="Of all connections that are named or, where one is unknown, of none."),
-    Operation("PATCH", "/connections/metadata", "Merge metadata", CONNECTIONS, answers.MetadataOf, NewMetadata, errors=OF_ONE[1:], scope=f"{SCOPE}:connections:update", example=NOTED, more="Top-level members that are not named stay."),
-    Operation("GET", "/connections/{connection_id}", "Read a connection, refreshed where due", CONNECTIONS, answers.Connection, query=READ, errors=REFRESHED, scope=f"{SCOPE}:connections:read", more="`credentials` need the scope `environment:connections:read_credentials`. The header `Gateway-Refresh-Failed` names why a token that is still valid could not be refreshed."),
-    Operation("PATCH", "/connections/{connection_id}", "Change tags, end user or webhook address", CONNECTIONS, answers.Success, ConnectionChanges, query=(OF,), errors=OF_ONE, scope=f"{SCOPE}:connections:update", example=CHANGED),
-    Operation("DELETE", "/connections/{connection_id}", "Delete a connection and end its tokens", CONNECTIONS, answers.DeletedConnection, query=DELETE, errors=OF_ONE, scope=f"{SCOPE}:connections:delete"),
-    Operation("GET", "/connection", "List the connections", CONNECTIONS, answers.ConnectionList, query=LIST, scope=f"{SCOPE}:connections:list", more=AGAIN, deprecated=True),
-    Operation("POST", "/connection", "Import a credential, its fields beside the rest", CONNECTIONS, answers.AnyJson, answers.AnyJson, example=FLAT, answer_example={"connection_id": "user-1", "provider_config_key": "openai"}, errors=MAKING, scope=f"{SCOPE}:connections:create", status=201, more=AGAIN, deprecated=True),
-    Operation("GET", "/connection/{connection_id}", "Read a connection", CONNECTIONS, answers.Connection, query=READ, errors=REFRESHED, scope=f"{SCOPE}:connections:read", more=AGAIN, deprecated=True),
-    Operation("PATCH", "/connection/{connection_id}", "Change a connection", CONNECTIONS, answers.Success, ConnectionChanges, example=CHANGED, query=(OF,), errors=OF_ONE, scope=f"{SCOPE}:connections:update", more=AGAIN, deprecated=True),
-    Operation("DELETE", "/connection/{connection_id}", "Delete a connection", CONNECTIONS, answers.DeletedConnection, query=DELETE, errors=OF_ONE, scope=f"{SCOPE}:connections:delete", more=AGAIN, deprecated=True),
-    Operation("POST", "/connection/{connection_id}/metadata", "Set metadata", CONNECTIONS, answers.Metadata, answers.Metadata, example=NOTED["metadata"], headers=IN_HEADER, errors=OF_ONE, scope=f"{SCOPE}:connections:update", status=201, more=AGAIN, deprecated=True),
-    Operation("PATCH", "/connection/{connection_id}/metadata", "Merge metadata", CONNECTIONS, answers.Metadata, answers.Metadata, example=NOTED["metadata"], headers=IN_HEADER, errors=OF_ONE, scope=f"{SCOPE}:connections:update", more=AGAIN, deprecated=True),
+    Endpoint("GET", "/connections", "List the connections", CONNECTIONS, answers.ConnectionList, query=LIST, scope=f"{SCOPE}:connections:list", more="Newest first."),
+    Endpoint("POST", "/connections", "Import a credential", CONNECTIONS, answers.ConnectionJson, Import, errors=MAKING, scope=f"{SCOPE}:connections:create", status=201, example=A_KEY, more="The same id again replaces what it held. Which fields `credentials` have depends on the provider's auth mode."),
+    Endpoint("POST", "/connections/metadata", "Set metadata", CONNECTIONS, answers.MetadataOf, NewMetadata, errors=OF_ONE[1:], scope=f"{SCOPE}:connections:update", status=201, example=NOTED, more="All or nothing: fails if one of the ids is unknown."),
+    Endpoint("PATCH", "/connections/metadata", "Merge metadata", CONNECTIONS, answers.MetadataOf, NewMetadata, errors=OF_ONE[1:], scope=f"{SCOPE}:connections:update", example=NOTED, more="Top-level members that are not named stay."),
+    Endpoint("GET", "/connections/{connection_id}", "Read a connection, refreshed where due", CONNECTIONS, answers.ConnectionJson, query=READ, errors=REFRESHED, scope=f"{SCOPE}:connections:read", more="`credentials` need the scope `environment:connections:read_credentials`. The header `Gateway-Refresh-Failed` names why a token that is still valid could not be refreshed."),
+    Endpoint("PATCH", "/connections/{connection_id}", "Change tags, end user or webhook address", CONNECTIONS, answers.Success, ConnectionChanges, query=(OF,), errors=OF_ONE, scope=f"{SCOPE}:connections:update", example=CHANGED),
+    Endpoint("DELETE", "/connections/{connection_id}", "Delete a connection and end its tokens", CONNECTIONS, answers.DeletedConnection, query=DELETE, errors=OF_ONE, scope=f"{SCOPE}:connections:delete"),
+    Endpoint("GET", "/connection", "List the connections", CONNECTIONS, answers.ConnectionList, query=LIST, scope=f"{SCOPE}:connections:list", more=AGAIN, deprecated=True),
+    Endpoint("POST", "/connection", "Import a credential, its fields beside the rest", CONNECTIONS, answers.AnyJson, answers.AnyJson, example=FLAT, answer_example={"connection_id": "user-1", "provider_config_key": "openai"}, errors=MAKING, scope=f"{SCOPE}:connections:create", status=201, more=AGAIN, deprecated=True),
+    Endpoint("GET", "/connection/{connection_id}", "Read a connection", CONNECTIONS, answers.ConnectionJson, query=READ, errors=REFRESHED, scope=f"{SCOPE}:connections:read", more=AGAIN, deprecated=True),
+    Endpoint("PATCH", "/connection/{connection_id}", "Change a connection", CONNECTIONS, answers.Success, ConnectionChanges, example=CHANGED, query=(OF,), errors=OF_ONE, scope=f"{SCOPE}:connections:update", more=AGAIN, deprecated=True),
+    Endpoint("DELETE", "/connection/{connection_id}", "Delete a connection", CONNECTIONS, answers.DeletedConnection, query=DELETE, errors=OF_ONE, scope=f"{SCOPE}:connections:delete", more=AGAIN, deprecated=True),
+    Endpoint("POST", "/connection/{connection_id}/metadata", "Set metadata", CONNECTIONS, answers.Metadata, answers.Metadata, example=NOTED["metadata"], headers=IN_HEADER, errors=OF_ONE, scope=f"{SCOPE}:connections:update", status=201, more=AGAIN, deprecated=True),
+    Endpoint("PATCH", "/connection/{connection_id}/metadata", "Merge metadata", CONNECTIONS, answers.Metadata, answers.Metadata, example=NOTED["metadata"], headers=IN_HEADER, errors=OF_ONE, scope=f"{SCOPE}:connections:update", more=AGAIN, deprecated=True),
 
-    Operation("POST", "/connect/sessions", "Make a connect session", SESSIONS, answers.ConnectSessionAnswer, NewSession, scope=f"{SCOPE}:connect_sessions:write", status=201, example=SESSION, more="In which one end user may connect: for 30 minutes, or for `expires_in` seconds."),
-    Operation("POST", "/connect/sessions/reconnect", "Make a session to authorize one connection again", SESSIONS, answers.ConnectSessionAnswer, Reconnect, errors=("unknown_provider_config", "unknown_connection"), scope=f"{SCOPE}:connect_sessions:write", status=201, example={"connection_id": "user-1", "integration_id": "jira"}, more="Its id, its site and its end user stay."),
-    Operation("GET", "/connect/sessions/{session_id}", "See what became of a session", SESSIONS, answers.SessionResult, query=(WAIT,), errors=("not_found",), scope=f"{SCOPE}:connect_sessions:write", more="Its `poll_url`."),
-    Operation("POST", "/connect/sessions/{session_id}/complete", "Complete what a session with a code challenge has connected", SESSIONS, answers.CompletionAnswer, Completion, errors=("not_found", "invalid_code_verifier", "conflict", "connection_id_required", "invalid_connection", "connection_validation_failed", "unknown_provider_config", "unknown_provider_template"), scope=f"{SCOPE}:connect_sessions:write", example={"code_verifier": "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk", "connection_id": "7c1d1c1e-5c0e-4a3a-9a0e-0d5c1f7a2b3c"}, more="Send the `connection_id` of the verified result: it names what this browser has connected. Within 10 minutes of the end user's authorization. Until then its connections are pending: in no list, and not proxied. Five wrong verifiers drop them."),
-    Operation("GET", "/connect/session", "Read the session", SESSIONS, answers.SessionAnswer, who="session"),
-    Operation("DELETE", "/connect/session", "End the session", SESSIONS, who="session", status=204),
-    Operation("GET", "/connect/session/result", "See what became of it, from the browser", SESSIONS, answers.SessionResult, query=(Param("client", "Of the window that named it as `ws_client_id` alone."), WAIT), who="session"),
-    Operation("POST", "/connect/telemetry", "Tell what the page's user does", SESSIONS, body=Telemetry, example={"token": "…", "event": "open"}, errors=("invalid_connect_session_token_format", "unknown_connect_session_token", "invalid_json", "invalid_body", "invalid_content_type", "body_too_large", "store_unavailable"), who="open", status=204, more="Taken and forgotten.", internal=True),
-    Operation("GET", "/connect/", "The same page, at the address that published clients know", SESSIONS, query=(Param("session_token", "Of the connect session."),), who="open", content=HTML, internal=True),
-    Operation("GET", "/connect/assets/{name}", "A file of the page", SESSIONS, errors=("not_found",), who="open", content="*/*", internal=True),
-    Operation("GET", "/connect/s/{session_id}", "The page, once the token is in a cookie", SESSIONS, who="open", content=HTML, internal=True),
-    Operation("GET", "/connect/s/{session_id}/i/{integration_id}", "Its form of one integration", SESSIONS, who="open", content=HTML, internal=True),
-    Operation("POST", "/connect/s/{session_id}/i/{integration_id}", "What was typed into that form", SESSIONS, who="open", content=HTML, internal=True),
-    Operation("GET", "/connect/s/{session_id}/i/{integration_id}/result", "What came of that form", SESSIONS, who="open", content=HTML, internal=True),
-    Operation("GET", "/connect/s/{session_id}/leave/{flow}", "On to the provider", SESSIONS, who="open", content=HTML, internal=True),
-    Operation("GET", "/connect/s/{session_id}/return", "Back to the application, with the signed result", SESSIONS, query=(Param("i", "Of the integration whose result it is."),), who="open", status=303, content=HTML, internal=True),
-    Operation("POST", "/oauth/site", "The choice of a site, where several fit", SESSIONS, who="open", content=HTML, internal=True),
-    Operation("GET", "/connect", "The page behind `connect_link`", SESSIONS, query=(Param("session_token", "Of the connect session."),), who="open", content=HTML),
-    Operation("GET", "/oauth/connect/{integration_id}", "Begin an authorization", SESSIONS, who="session", status=302, content=HTML, more="Navigated to by a browser; 400 with a page where it cannot begin."),
-    Operation("GET", "/oauth/callback", "Where providers send the browser back to", SESSIONS, who="open", content=HTML),
-    Operation("GET", "/app-auth/connect", "The same, where an app was installed", SESSIONS, who="open", content=HTML),
-    Operation("GET", "/oauth/client-metadata/{environment}/{integration_id}", "Who we are, for MCP authorization servers", SESSIONS, answers.ClientMetadata, errors=("not_found",), who="open"),
+    Endpoint("POST", "/connect/sessions", "Make a connect session", SESSIONS, answers.ConnectSessionAnswer, NewSession, scope=f"{SCOPE}:connect_sessions:write", status=201, example=SESSION, more="In which one end user may connect: for 30 minutes, or for `expires_in` seconds."),
+    Endpoint("POST", "/connect/sessions/reconnect", "Make a session to authorize one connection again", SESSIONS, answers.ConnectSessionAnswer, Reconnect, errors=("unknown_provider_config", "unknown_connection"), scope=f"{SCOPE}:connect_sessions:write", status=201, example={"connection_id": "user-1", "integration_id": "jira"}, more="Its id, its site and its end user stay."),
+    Endpoint("GET", "/connect/sessions/{session_id}", "See what became of a session", SESSIONS, answers.SessionResult, query=(WAIT,), errors=("not_found",), scope=f"{SCOPE}:connect_sessions:write", more="Its `poll_url`."),
+    Endpoint("POST", "/connect/sessions/{session_id}/complete", "Complete what a session with a code challenge has connected", SESSIONS, answers.CompletionAnswer, Completion, errors=("not_found", "invalid_code_verifier", "conflict", "connection_id_required", "invalid_connection", "connection_validation_failed", "unknown_provider_config", "unknown_provider_template"), scope=f"{SCOPE}:connect_sessions:write", example={"code_verifier": "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk", "connection_id": "7c1d1c1e-5c0e-4a3a-9a0e-0d5c1f7a2b3c"}, more="Send the `connection_id` of the verified result: it names what this browser has connected. Within 10 minutes of the end user's authorization. Until then its connections are pending: in no list, and not proxied. Five wrong verifiers drop them."),
+    Endpoint("GET", "/connect/session", "Read the session", SESSIONS, answers.SessionAnswer, who="session"),
+    Endpoint("DELETE", "/connect/session", "End the session", SESSIONS, who="session", status=204),
+    Endpoint("GET", "/connect/session/result", "See what became of it, from the browser", SESSIONS, answers.SessionResult, query=(Param("client", "Of the window that named it as `ws_client_id` alone."), WAIT), who="session"),
+    Endpoint("POST", "/connect/telemetry", "Report what the page's user does", SESSIONS, body=Telemetry, example={"token": "…", "event": "open"}, errors=("invalid_connect_session_token_format", "unknown_connect_session_token", "invalid_json", "invalid_body", "invalid_content_type", "body_too_large", "store_unavailable"), who="open", status=204, more="Taken and forgotten.", internal=True),
+    Endpoint("GET", "/connect/", "The same page, at the address that published clients know", SESSIONS, query=(Param("session_token", "Of the connect session."),), who="open", content=HTML, internal=True),
+    Endpoint("GET", "/connect/assets/{name}", "A file of the page", SESSIONS, errors=("not_found",), who="open", content="*/*", internal=True),
+    Endpoint("GET", "/connect/s/{session_id}", "The page, once the token is in a cookie", SESSIONS, who="open", content=HTML, internal=True),
+    Endpoint("GET", "/connect/s/{session_id}/i/{integration_id}", "Its form of one integration", SESSIONS, who="open", content=HTML, internal=True),
+    Endpoint("POST", "/connect/s/{session_id}/i/{integration_id}", "What was typed into that form", SESSIONS, who="open", content=HTML, internal=True),
+    Endpoint("GET", "/connect/s/{session_id}/i/{integration_id}/result", "What came of that form", SESSIONS, who="open", content=HTML, internal=True),
+    Endpoint("GET", "/connect/s/{session_id}/leave/{flow}", "On to the provider", SESSIONS, who="open", content=HTML, internal=True),
+    Endpoint("GET", "/connect/s/{session_id}/return", "Back to the application, with the signed result", SESSIONS, query=(Param("i", "Of the integration whose result it is."),), who="open", status=303, content=HTML, internal=True),
+    Endpoint("POST", "/oauth/site", "The choice of a site, where several fit", SESSIONS, who="open", content=HTML, internal=True),
+    Endpoint("GET", "/connect", "The page behind `connect_link`", SESSIONS, query=(Param("session_token", "Of the connect session."),), who="open", content=HTML),
+    Endpoint("GET", "/oauth/connect/{integration_id}", "Begin an authorization", SESSIONS, who="session", status=302, content=HTML, more="Navigated to by a browser; 400 with a page where it cannot begin."),
+    Endpoint("GET", "/oauth/callback", "Where providers send the browser back to", SESSIONS, who="open", content=HTML),
+    Endpoint("GET", "/app-auth/connect", "The same, where an app was installed", SESSIONS, who="open", content=HTML),
+    Endpoint("GET", "/oauth/client-metadata/{environment}/{integration_id}", "Who we are, for MCP authorization servers", SESSIONS, answers.ClientMetadata, errors=("not_found",), who="open"),
     *(
-        Operation("POST", f"{path}/{{integration_id}}", f"Connect by what was typed in: {form.mode}", SESSIONS, answers.Connected, answers.AnyJson, example=_form_example(form), errors=(*MAKING, "invalid_auth_mode", ("integration_not_allowed", 400), "connect_session_used", "invalid_connection", "missing_client_id", "missing_client_secret", "client_credentials_fetch_error", "invalid_query_params"), who="session")
+        Endpoint("POST", f"{path}/{{integration_id}}", f"Connect by what was typed in: {form.mode}", SESSIONS, answers.Connected, answers.AnyJson, example=_form_example(form), errors=(*MAKING, "invalid_auth_mode", ("integration_not_allowed", 400), "connect_session_used", "invalid_connection", "missing_client_id", "missing_client_secret", "client_credentials_fetch_error", "invalid_query_params"), who="session")
         for path, form in typed_in.FORMS.items()
     ),
-    Operation("POST", "/auth/oauth-outbound/{integration_id}", "Refused as yet: no provider's own side installs us", SESSIONS, answers.Connected, errors=("unknown_provider_config", "unknown_provider_template", "invalid_auth_mode", ("integration_not_allowed", 400), "invalid_query_params"), who="session"),
+    Endpoint("POST", "/auth/oauth-outbound/{integration_id}", "Refused as yet: no provider's own side installs us", SESSIONS, answers.Connected, errors=("unknown_provider_config", "unknown_provider_template", "invalid_auth_mode", ("integration_not_allowed", 400), "invalid_query_params"), who="session"),
 
-    Operation("POST", "/environment/webhook-signing-key/rotate", "Sign events with a new key", ENVIRONMENT, answers.SigningKeyAnswer, scope=f"{SCOPE}:webhook_signing_key:rotate", more="The former key signs beside it for a while. Not where `gateway.yaml` names the key.", errors=("conflict",)),
-    Operation("GET", "/logs", "Search the call log", LOGS, answers.Logs, query=SEARCH_LOGS, scope=f"{SCOPE}:logs:read", more="Calls, refreshes, authorizations, deliveries of events and webhooks, newest first. A key that is limited to connections sees theirs only.", errors=("store_unavailable",)),
-    Operation("GET", "/audit", "Read the audit trail", LOGS, answers.AuditPage, query=SEARCH_AUDIT, scope=f"{SCOPE}:audit:read", more="Of this environment, newest first. `gateway audit verify` checks the chain of all.", errors=("store_unavailable",)),
-    Operation("GET", "/audit/uses", "Add up which key used which connection", LOGS, answers.CredentialUses, query=SUM_USES, scope=f"{SCOPE}:audit:read", more="Proxied calls by connection and key, over whole hours; the last day without `from`.", errors=("store_unavailable",)),
-    Operation("GET", "/environment/api-keys", "List the keys", ENVIRONMENT, answers.KeyList, query=(Param("limit", "How many at most.", {"type": "integer", "minimum": 1, "maximum": 1000}), Param("cursor", "Where to go on: `next_cursor` of the last answer.", {"type": "string", "pattern": "^[1-9][0-9]{0,17}$"}), Param("include", "`ended`: those too that are revoked or have expired.", {"type": "string", "enum": ["ended"]})), scope=f"{SCOPE}:api_keys:list", more="Those that `gateway.yaml` names are not among them."),
-    Operation("POST", "/environment/api-keys", "Mint a key or a capability address", ENVIRONMENT, answers.NewKeyAnswer, NewKeyBody, errors=("unknown_provider_config", "unknown_connection", "not_found", "conflict"), scope=f"{SCOPE}:api_keys:create", example={"display_name": "agent", "scopes": ["environment:proxy"], "limits": {"rules": ["GET /ex/*/rest/api/3/search*"]}, "expires_in_s": 3600}, more="It may never do more than the key that mints it."),
-    Operation("DELETE", "/environment/api-keys", "Revoke a key, named in the body", ENVIRONMENT, answers.RevokedKeys, GoneKeyBody, example={"key_id": 7}, errors=("not_found",), scope=f"{SCOPE}:api_keys:delete"),
-    Operation("DELETE", "/environment/api-keys/{key_id}", "Revoke a key", ENVIRONMENT, answers.RevokedKeys, errors=("not_found", "invalid_uri_params"), scope=f"{SCOPE}:api_keys:delete", more="And those that it minted; on every node within seconds."),
-    Operation("GET", "/environment-variables", "Read the environment's variables", ENVIRONMENT, answers.Variables, scope=f"{SCOPE}:variables:read", more="Those of `environments.<name>.variables` in `gateway.yaml`."),
+    Endpoint("POST", "/environment/webhook-signing-key/rotate", "Sign events with a new key", ENVIRONMENT, answers.SigningKeyAnswer, scope=f"{SCOPE}:webhook_signing_key:rotate", more="The former key signs beside it for a while. Not where `gateway.yaml` names the key.", errors=("conflict",)),
+    Endpoint("GET", "/logs", "Search the call log", LOGS, answers.Logs, query=SEARCH_LOGS, scope=f"{SCOPE}:logs:read", more="Calls, refreshes, authorizations, deliveries of events and webhooks, newest first. A key that is limited to connections sees theirs only.", errors=("store_unavailable",)),
+    Endpoint("GET", "/audit", "Read the audit trail", LOGS, answers.AuditPage, query=SEARCH_AUDIT, scope=f"{SCOPE}:audit:read", more="Of this environment, newest first. `gateway audit verify` checks the chain of all.", errors=("store_unavailable",)),
+    Endpoint("GET", "/audit/uses", "Add up which key used which connection", LOGS, answers.CredentialUses, query=SUM_USES, scope=f"{SCOPE}:audit:read", more="Proxied calls by connection and key, over whole hours; the last day without `from`.", errors=("store_unavailable",)),
+    Endpoint("GET", "/environment/api-keys", "List the keys", ENVIRONMENT, answers.KeyList, query=(Param("limit", "How many at most.", {"type": "integer", "minimum": 1, "maximum": 1000}), Param("cursor", "Where to go on: `next_cursor` of the last answer.", {"type": "string", "pattern": "^[1-9][0-9]{0,17}$"}), Param("include", "`ended`: those too that are revoked or have expired.", {"type": "string", "enum": ["ended"]})), scope=f"{SCOPE}:api_keys:list", more="Those that `gateway.yaml` names are not among them."),
+    Endpoint("POST", "/environment/api-keys", "Mint a key or a capability address", ENVIRONMENT, answers.NewKeyAnswer, NewKeyBody, errors=("unknown_provider_config", "unknown_connection", "not_found", "conflict"), scope=f"{SCOPE}:api_keys:create", example={"display_name": "agent", "scopes": ["environment:proxy"], "limits": {"rules": ["GET /ex/*/rest/api/3/search*"]}, "expires_in_s": 3600}, more="It may never do more than the key that mints it."),
+    Endpoint("DELETE", "/environment/api-keys", "Revoke a key, named in the body", ENVIRONMENT, answers.RevokedKeys, GoneKeyBody, example={"key_id": 7}, errors=("not_found",), scope=f"{SCOPE}:api_keys:delete"),
+    Endpoint("DELETE", "/environment/api-keys/{key_id}", "Revoke a key", ENVIRONMENT, answers.RevokedKeys, errors=("not_found", "invalid_uri_params"), scope=f"{SCOPE}:api_keys:delete", more="And those that it minted; on every node within seconds."),
+    Endpoint("GET", "/environment-variables", "Read the environment's variables", ENVIRONMENT, answers.Variables, scope=f"{SCOPE}:variables:read", more="Those of `environments.<name>.variables` in `gateway.yaml`."),
 
-    Operation("GET", "/webhook/{environment}/{unique_key}", "Answer a provider that asks whether the address is ours", WEBHOOKS, errors=("unknown_provider_template", "not_found"), who="open", content="text/plain"),
-    Operation("POST", "/webhook/{environment}/{unique_key}", "Take a provider's webhook", WEBHOOKS, answers.AnyJson, answer_example={"challenge": "…"}, errors=("unknown_provider_template", *WEBHOOK_SIGNATURE, "body_too_large", "store_unavailable"), who="open", also=(204,), more="Proven by the provider's signature. Connections that it is about get it as an event."),
+    Endpoint("GET", "/webhook/{environment}/{unique_key}", "Answer a provider that asks whether the address is ours", WEBHOOKS, errors=("unknown_provider_template", "not_found"), who="open", content="text/plain"),
+    Endpoint("POST", "/webhook/{environment}/{unique_key}", "Take a provider's webhook", WEBHOOKS, answers.AnyJson, answer_example={"challenge": "…"}, errors=("unknown_provider_template", *WEBHOOK_SIGNATURE, "body_too_large", "store_unavailable"), who="open", also=(204,), more="Proven by the provider's signature. Connections that it is about get it as an event."),
 
-    Operation("*", "/proxy/{path}", "Send a request to the provider", PROXY, headers=ON_BEHALF, errors=PROXIED, scope=f"{SCOPE}:proxy", content="*/*", more="The provider's own answer comes back; an answer with the header `Gateway-Error` is ours."),
-    Operation("*", "/c/{capability}/{path}", "Send a request by a capability address", PROXY, headers=BY_ADDRESS, errors=(*PROXIED, "unknown_account", "forbidden", "too_many_request"), who="open", content="*/*", more="The address says who calls and for which connection; below it lies the provider's own API."),
-    Operation("*", "/c/{capability}", "Send a request to the provider's base address, likewise", PROXY, headers=BY_ADDRESS, errors=(*PROXIED, "unknown_account", "forbidden", "too_many_request"), who="open", content="*/*"),
-    Operation("*", "/proxy", "Send a request to the provider's base address", PROXY, headers=ON_BEHALF, errors=PROXIED, scope=f"{SCOPE}:proxy", content="*/*"),
-    Operation("POST", "/mcp", "Send a message of the Model Context Protocol", AGENTS, answers.AnyJson, answers.AnyJson, answer_example={"jsonrpc": "2.0", "id": 1, "result": {"tools": []}}, scope=f"{SCOPE}:proxy", also=(202,), example={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, more="For minted keys alone: their rules are the tools. An error of the protocol itself is an answer by JSON-RPC, with the status that the protocol names."),
-    Operation("POST", "/sessions", "Make an agent session", AGENTS, answers.AgentSessionAnswer, NewAgentSession, errors=(*SESSION_REFUSED, "unknown_connection", "conflict", "not_offered"), scope=f"{SCOPE}:agent_sessions:write", example={"tenant": {"connections": {"any": [{"tags": {"team": "red"}}]}}, "toolset": {"jira": {"allow": {"tools": ["search_issues", "get_issue"]}}}, "expires_in": "1h"}, more="One connection of each integration, and operations of the catalog as tools. The token is a minted key."),
-    Operation("DELETE", "/sessions/{session_id}", "End an agent session", AGENTS, answers.EndedAgentSessionAnswer, errors=("session_not_found",), scope=f"{SCOPE}:agent_sessions:write"),
-    Operation("POST", "/session/{session_id}/mcp", "Send a message in an agent session", AGENTS, answers.AnyJson, answers.AnyJson, answer_example={"jsonrpc": "2.0", "id": 1, "result": {"tools": []}}, errors=("session_not_found",), scope=f"{SCOPE}:proxy", also=(202,), example={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, more="As `POST /mcp`, for the session's own token alone."),
-    Operation("POST", "/sessions/{session_id}/mcp", "Send a message in an agent session, likewise", AGENTS, answers.AnyJson, answers.AnyJson, answer_example={"jsonrpc": "2.0", "id": 1, "result": {"tools": []}}, errors=("session_not_found",), scope=f"{SCOPE}:proxy", also=(202,), example={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, more="As `POST /mcp`, for the session's own token alone."),
-    Operation("*", "/c/{capability}/mcp", "Send such a message by a capability address", AGENTS, errors=(*PROXIED, "unknown_account", "forbidden", "too_many_request"), who="open", content="*/*", more="`POST` alone. Where the provider is an MCP server itself, any method goes to it."),
+    Endpoint("*", "/proxy/{path}", "Send a request to the provider", PROXY, headers=ON_BEHALF, errors=PROXIED, scope=f"{SCOPE}:proxy", content="*/*", more="The provider's own answer comes back; an answer with the header `Gateway-Error` is ours."),
+    Endpoint("*", "/c/{capability}/{path}", "Send a request by a capability address", PROXY, headers=BY_ADDRESS, errors=(*PROXIED, "unknown_account", "forbidden", "too_many_request"), who="open", content="*/*", more="The address says who calls and for which connection; below it lies the provider's own API."),
+    Endpoint("*", "/c/{capability}", "Send a request to the provider's base address, likewise", PROXY, headers=BY_ADDRESS, errors=(*PROXIED, "unknown_account", "forbidden", "too_many_request"), who="open", content="*/*"),
+    Endpoint("*", "/proxy", "Send a request to the provider's base address", PROXY, headers=ON_BEHALF, errors=PROXIED, scope=f"{SCOPE}:proxy", content="*/*"),
+    Endpoint("POST", "/mcp", "Send a message of the Model Context Protocol", AGENTS, answers.AnyJson, answers.AnyJson, answer_example={"jsonrpc": "2.0", "id": 1, "result": {"tools": []}}, scope=f"{SCOPE}:proxy", also=(202,), example={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, more="For minted keys alone: their rules are the tools. An error of the protocol itself is an answer by JSON-RPC, with the status that the protocol names."),
+    Endpoint("POST", "/sessions", "Make an agent session", AGENTS, answers.AgentSessionAnswer, NewAgentSession, errors=(*SESSION_REFUSED, "unknown_connection", "conflict", "not_offered"), scope=f"{SCOPE}:agent_sessions:write", example={"tenant": {"connections": {"any": [{"tags": {"team": "red"}}]}}, "toolset": {"jira": {"allow": {"tools": ["search_issues", "get_issue"]}}}, "expires_in": "1h"}, more="One connection of each integration, and operations of the catalog as tools. The token is a minted key."),
+    Endpoint("DELETE", "/sessions/{session_id}", "End an agent session", AGENTS, answers.EndedAgentSessionAnswer, errors=("session_not_found",), scope=f"{SCOPE}:agent_sessions:write"),
+    Endpoint("POST", "/session/{session_id}/mcp", "Send a message in an agent session", AGENTS, answers.AnyJson, answers.AnyJson, answer_example={"jsonrpc": "2.0", "id": 1, "result": {"tools": []}}, errors=("session_not_found",), scope=f"{SCOPE}:proxy", also=(202,), example={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, more="As `POST /mcp`, for the session's own token alone."),
+    Endpoint("POST", "/sessions/{session_id}/mcp", "Send a message in an agent session, likewise", AGENTS, answers.AnyJson, answers.AnyJson, answer_example={"jsonrpc": "2.0", "id": 1, "result": {"tools": []}}, errors=("session_not_found",), scope=f"{SCOPE}:proxy", also=(202,), example={"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, more="As `POST /mcp`, for the session's own token alone."),
+    Endpoint("*", "/c/{capability}/mcp", "Send such a message by a capability address", AGENTS, errors=(*PROXIED, "unknown_account", "forbidden", "too_many_request"), who="open", content="*/*", more="`POST` alone. Where the provider is an MCP server itself, any method goes to it."),
 
-    Operation("GET", "/health", "Whether the process lives", HEALTH, answers.Result, who="open"),
-    Operation("GET", "/ready", "Whether it serves", HEALTH, answers.Readiness, who="open", errors=(), more="503 with the same shape before it does, and from the moment a stop begins."),
-    Operation("GET", "/openapi.json", "This description", HEALTH, answers.AnyJson, answer_example={"openapi": "3.1.0", "info": {"title": "Integration gateway"}, "paths": {}}, who="open"),
-    Operation("GET", "/docs", "The same as a page", HEALTH, who="open", content=HTML),
-    Operation("GET", "/console", "The console, for operators", HEALTH, who="open", errors=("not_found",), status=303, content=HTML),
-    Operation("GET", "/console/{tail}", "A page of it; its data with `.json` at the end", HEALTH, who="open", errors=("not_found",), content=HTML, internal=True),
-    Operation("POST", "/console/{tail}", "A form of it", HEALTH, who="open", errors=("not_found",), content=HTML, internal=True),
-    Operation("GET", "/console/sign-in", "The page behind a link of `gateway console`", HEALTH, who="open", errors=("not_found",), content=HTML, internal=True),
-    Operation("POST", "/console/sign-in", "Its button", HEALTH, who="open", errors=("not_found",), status=303, content=HTML, internal=True),
-    Operation("GET", "/console/sign-in/oidc", "On to the identity provider", HEALTH, who="open", errors=("not_found",), status=303, content=HTML, internal=True),
-    Operation("GET", "/console/callback", "Back from it, with a session", HEALTH, who="open", errors=("not_found",), status=303, content=HTML, internal=True),
-    Operation("POST", "/console/sign-out", "The end of a session at the console", HEALTH, who="open", errors=("not_found",), status=303, content=HTML, internal=True),
-    Operation("GET", "/console/console.css", "Its style", HEALTH, who="open", errors=("not_found",), content="text/css", internal=True),
-    Operation("GET", "/providers/{provider}/guide", "How to set a provider up, as a page", PROVIDERS, who="open", content=HTML, errors=("not_found",)),
-    Operation("GET", "/guides", "The catalog as a page, with a guide for each provider", PROVIDERS, query=(FIND[0], FIND[1], CURSOR), who="open", content=HTML),
-    Operation("GET", "/images/template-logos/{name}.svg", "A neutral logo", PROVIDERS, who="open", content="image/svg+xml", errors=("not_found",), internal=True),
+    Endpoint("GET", "/health", "Whether the process lives", HEALTH, answers.Result, who="open"),
+    Endpoint("GET", "/ready", "Whether it serves", HEALTH, answers.Readiness, who="open", errors=(), more="503 with the same shape before it does, and from the moment a stop begins."),
+    Endpoint("GET", "/openapi.json", "This description", HEALTH, answers.AnyJson, answer_example={"openapi": "3.1.0", "info": {"title": "Integration gateway"}, "paths": {}}, who="open"),
+    Endpoint("GET", "/docs", "The same as a page", HEALTH, who="open", content=HTML),
+    Endpoint("GET", "/console", "The console, for operators", HEALTH, who="open", errors=("not_found",), status=303, content=HTML),
+    Endpoint("GET", "/console/{tail}", "A page of it; its data with `.json` at the end", HEALTH, who="open", errors=("not_found",), content=HTML, internal=True),
+    Endpoint("POST", "/console/{tail}", "A form of it", HEALTH, who="open", errors=("not_found",), content=HTML, internal=True),
+    Endpoint("GET", "/console/sign-in", "The page behind a link of `gateway console`", HEALTH, who="open", errors=("not_found",), content=HTML, internal=True),
+    Endpoint("POST", "/console/sign-in", "Its button", HEALTH, who="open", errors=("not_found",), status=303, content=HTML, internal=True),
+    Endpoint("GET", "/console/sign-in/oidc", "On to the identity provider", HEALTH, who="open", errors=("not_found",), status=303, content=HTML, internal=True),
+    Endpoint("GET", "/console/callback", "Back from it, with a session", HEALTH, who="open", errors=("not_found",), status=303, content=HTML, internal=True),
+    Endpoint("POST", "/console/sign-out", "The end of a session at the console", HEALTH, who="open", errors=("not_found",), status=303, content=HTML, internal=True),
+    Endpoint("GET", "/console/logos/{name}.svg", "A provider's logo, for its pages", HEALTH, who="open", errors=("not_found",), content="image/svg+xml", internal=True),
+    Endpoint("GET", "/console/assets/{name}", "Its style, script and icon", HEALTH, who="open", errors=("not_found",), content="*/*", internal=True),
+    Endpoint("GET", "/providers/{provider}/guide", "How to set a provider up, as a page", PROVIDERS, who="open", content=HTML, errors=("not_found",)),
+    Endpoint("GET", "/guides", "The catalog as a page, with a guide for each provider", PROVIDERS, query=(FIND[0], FIND[1], CURSOR), who="open", content=HTML),
+    Endpoint("GET", "/images/template-logos/{name}.svg", "A neutral logo", PROVIDERS, who="open", content="image/svg+xml", errors=("not_found",), internal=True),
 )
 # fmt: on

@@ -101,10 +101,10 @@ def cookie_name(request: web.Request, name: str) -> str:
     return f"{'__Host-' if secure else ''}gw-connect-{name}"
 
 
-def check_own_form(request: web.Request) -> None:
-    """Raises Forbidden for a form that another site's page has sent; browsers say which did (Fetch Metadata, Origin)."""
-    public_url = generation_of(request).public_url
-    own = origin_of(public_url)
+def check_own_form(request: web.Request, public_url: str | None = None) -> None:
+    """Raises Forbidden for a form that another site's page has sent; browsers say which did (Fetch Metadata, Origin).
+    `public_url` None: `server.public_url`."""
+    own = origin_of(public_url or generation_of(request).public_url)
     origin = request.headers.get(hdrs.ORIGIN)
     site = request.headers.get("Sec-Fetch-Site")
     # A page without a referrer has its forms sent with `Origin: null`; then the browser's word on the site counts.

@@ -17,7 +17,7 @@ from gateway.records.connecting import ConnectSession
 from gateway.records.integration import Integration
 from gateway.runtime import Runtime
 
-# ── Scopes in plain words, as far as their own spelling tells: ``write:jira-work`` is to create and change jira work.
+# ── Scopes in plain words, as far as their own spelling shows: ``write:jira-work`` is to create and change jira work.
 
 VERBS: Final = {
     "read": "scope_read", "readonly": "scope_read", "view": "scope_read", "list": "scope_read", "get": "scope_read",

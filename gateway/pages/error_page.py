@@ -84,7 +84,7 @@ def advice(fault: GatewayError, words: PageWords, name: str | None) -> str:
 
 
 def advices(words: PageWords, name: str) -> dict[str, str]:
-    """All of them by code, for a frame, which hears of the failure of its window."""
+    """All of them by code, for a frame, which gets the failure of its window."""
     return {key.removeprefix("advice_"): words(key, name=name) for key in words.keys("advice_")}
 
 

@@ -1,4 +1,4 @@
-"""The form of an entry: what an end user is asked for, and what came back from the browser."""
+"""The form of an entry: what an end user enters, and what came back from the browser."""
 
 import re
 from collections.abc import Iterable, Mapping

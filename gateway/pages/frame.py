@@ -111,6 +111,11 @@ async def asset(request: web.Request) -> web.Response:
         file, kind = _image(logo), IMAGES[logo.suffix.lower()]
     else:
         raise NotFound("not_found", "There is no such file.")
+    return file_answer(request, file, kind)
+
+
+def file_answer(request: web.Request, file: File, kind: str) -> web.Response:
+    """Kept for a year by its mark (``?v=``), else asked about each time."""
     headers = {
         "Cache-Control": "public, max-age=31536000, immutable" if request.query.get("v") == file.mark else "no-cache",
         "ETag": f'"{file.mark}"',
@@ -128,7 +133,7 @@ async def asset(request: web.Request) -> web.Response:
 
 @cache
 def own(name: str) -> File:
-    return _read_file(resources.folder("templates") / "connect" / name)
+    return read_file(resources.folder("templates") / "connect" / name)
 
 
 def logo_mark(logo: Path | None) -> str | None:
@@ -149,10 +154,10 @@ def _image(path: Path) -> File:
 
 @cache
 def _logo(path: Path, _changed: int, _size: int) -> File:
-    return _read_file(path)
+    return read_file(path)
 
 
-def _read_file(path: Path) -> File:
+def read_file(path: Path) -> File:
     content = path.read_bytes()
     return File(content, hashlib.sha256(content).hexdigest()[:16])
 

@@ -38,7 +38,7 @@ async def start_page(request: web.Request) -> web.Response:
         public_url=generation.public_url,
         serves=status == 200,
         states=[text for place, text in STATES.items() if body.get(place[0]) == place[1]],
-        console=generation.config.console.enabled,
+        console=f"{generation.config.console_url}/console" if generation.config.console.enabled else None,
         oidc=generation.config.console.oidc.issuer is not None,
         providers=len(generation.catalog.providers),
     )

@@ -102,7 +102,7 @@ def _on_scopes(provider: Provider) -> Iterator[str]:
     if scopes := _for_a_start(provider):
         yield f"To begin with: {', '.join(scopes)}. Select the same ones here and in gateway.yaml (next step)."
     if provider.default_scopes:
-        yield f"Asked for unless the integration names others: {', '.join(provider.default_scopes)}."
+        yield f"Requested unless the integration names others: {', '.join(provider.default_scopes)}."
     if any(scope.endswith(".default") for scope in provider.default_scopes or ()):
         yield ".default stands for all permissions that the app is registered with."
     if provider.refresh is not None and (needed := provider.refresh.requires_scope):

@@ -38,7 +38,7 @@ async def begin(request: web.Request) -> web.StreamResponse:
     A program, which holds nobody's cookies, gets the 302 to the provider with the cookie that binds the flow to it.
 
     A refusal is a page for who looks at it in a browser, and JSON for programs; without a valid session always the latter.
-    The window's WebSocket hears of it either way.
+    The window's WebSocket gets it either way.
     """
     runtime = request.app[RUNTIME]
     session = await runtime.sessions.find(request.query.get("connect_session_token", ""))

@@ -21,7 +21,7 @@ from gateway.process import start
 from gateway.process.handshake import Message, send_now
 from gateway.process.reload_workers import Reloads
 from gateway.process.shared_memory import SharedMemory
-from gateway.process.sockets import listening
+from gateway.process.sockets import Listening, listening
 from gateway.process.start import ENDING, Started
 from gateway.process.workers import ORDERLY, WorkerProcess, Workers
 from gateway.refresh.for_workers import ExchangesForWorkers
@@ -81,8 +81,7 @@ class Parent:
         self._terminal = Terminal()
         self._ending = asyncio.Event()
         self._held = ExitStack()  # the sockets
-        self._public: socket.socket | None = None
-        self._metrics: socket.socket | None = None
+        self._sockets: Listening | None = None
         self._admin: Any = None
         self._count = 1
         self._announcement: Message = {}
@@ -219,25 +218,27 @@ class Parent:
 
     def _open_sockets(self, worker: WorkerProcess, message: Message) -> None:
         """For the first worker; the others get the same."""
-        if self._public is None:
+        if self._sockets is None:
             try:
                 addresses = SimpleNamespace(**message["server"])
-                self._public, self._metrics = self._held.enter_context(listening(addresses))
+                self._sockets = self._held.enter_context(listening(addresses))
             except StartRefused as refusal:
                 send_now(worker.sock, {"refused": str(refusal)})
                 return
             self._count = message["workers"]
-            if self._metrics is not None:
-                self._beside(self._open_admin(self._metrics))
-        metrics = None if self._metrics is None else self._metrics.getsockname()[:2]
+            if self._sockets.admin is not None:
+                self._beside(self._open_admin(self._sockets.admin))
+        public, admin, console = self._sockets
+        metrics = None if admin is None else admin.getsockname()[:2]
+        descriptors = [public.fileno(), *([] if console is None else [console.fileno()])]
         with suppress(OSError):
-            send_now(worker.sock, {"metrics": metrics, "pages": self._count + 1}, [self._public.fileno()])
+            send_now(worker.sock, {"metrics": metrics, "pages": self._count + 1}, descriptors)
 
     def _close_public(self) -> None:
         """Once no worker takes connections any more, new ones are refused, and do not wait for the last one to end."""
         everybody = all(worker.closed for worker in self._workers.living.values())
-        if self._public is not None and self._ending.is_set() and everybody:
-            self._public.close()
+        if self._sockets is not None and self._ending.is_set() and everybody:
+            self._sockets.close_to_clients()
 
     async def _open_admin(self, listener: socket.socket) -> None:
         small_web()

@@ -45,7 +45,7 @@ class Reloads:
     def missing_keys(self, worker: WorkerProcess, ids: Collection[str]) -> None:
         """A worker misses these master keys: read the files again, ever more rarely where they do not come.
 
-        While a reload is pending, its end is the answer: another worker may have asked for the same key just before.
+        While a reload is pending, its end is the answer: another worker may have requested the same key just before.
         """
         if self._pauses.due(set(ids)):
             self.want()

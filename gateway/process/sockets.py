@@ -5,13 +5,14 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from gateway.errors import StartRefused
 
 BACKLOG: Final = 2048
 FIRST_FD: Final = 3  # sd_listen_fds(3)
 ADMIN: Final = "admin"  # what the descriptor of server.admin_port is called in LISTEN_FDNAMES
+CONSOLE: Final = "console"  # and that of console.port
 
 
 class Addresses(Protocol):
@@ -25,38 +26,63 @@ class Addresses(Protocol):
     def metrics_host(self) -> str: ...
     @property
     def admin_port(self) -> int | None: ...
+    @property
+    def console_host(self) -> str: ...
+    @property
+    def console_port(self) -> int | None: ...
+
+
+class Listening(NamedTuple):
+    """`admin`, `console`: None where there is no such port."""
+
+    public: socket.socket
+    admin: socket.socket | None
+    console: socket.socket | None
+
+    def close_to_clients(self) -> None:
+        for one in (self.public, self.console):
+            if one is not None:
+                one.close()
 
 
 @contextmanager
-def listening(server: Addresses) -> Iterator[tuple[socket.socket, socket.socket | None]]:
-    """The public socket, and that of the admin port if there is one. Raises StartRefused."""
+def listening(server: Addresses) -> Iterator[Listening]:
+    """The public socket, and those of the admin port and the console's own port if there are any. Raises StartRefused."""
     with ExitStack() as held:
-        public, admin = handed_over(held)
+        public, named = handed_over(held)
         if public is None:
             public = held.enter_context(listen(server.host, server.port, "server.port"))
-        if admin is None and server.admin_port is not None:
-            admin = held.enter_context(listen(server.metrics_host, server.admin_port, "server.admin_port"))
-        yield public, admin
+        for name, host, port, key in (
+            (ADMIN, server.metrics_host, server.admin_port, "server.admin_port"),
+            (CONSOLE, server.console_host, server.console_port, "console.port"),
+        ):
+            if name not in named and port is not None:
+                named[name] = held.enter_context(listen(host, port, key))
+        yield Listening(public, named.get(ADMIN), named.get(CONSOLE))
 
 
-def handed_over(held: ExitStack) -> tuple[socket.socket | None, socket.socket | None]:
-    """The sockets in LISTEN_FDS, where they are meant for this process. Raises StartRefused for what is no such socket.
+def handed_over(held: ExitStack) -> tuple[socket.socket | None, dict[str, socket.socket]]:
+    """The sockets in LISTEN_FDS, where they are meant for this process: the public one, and others by their names. Raises
+    StartRefused for what is no such socket.
 
     systemd, or what else hands them over, keeps them while one gateway ends and the next one begins: no connection is refused.
     """
     meant_for, count = os.environ.pop("LISTEN_PID", ""), os.environ.pop("LISTEN_FDS", "")
     names = os.environ.pop("LISTEN_FDNAMES", "").split(":")
     if meant_for != str(os.getpid()) or not count.isdecimal():
-        return None, None
-    public = admin = None
+        return None, {}
+    public, named = None, dict[str, socket.socket]()
     for number in range(int(count)):
-        if number < len(names) and names[number] == ADMIN:
-            admin = held.enter_context(_socket(FIRST_FD + number))
+        name = names[number] if number < len(names) else ""
+        if name in (ADMIN, CONSOLE):
+            named[name] = held.enter_context(_socket(FIRST_FD + number))
         elif public is None:
             public = held.enter_context(_socket(FIRST_FD + number))
         else:
-            raise StartRefused(f"LISTEN_FDS hands over {count} sockets. One is enough, and one more named '{ADMIN}'.")
-    return public, admin
+            raise StartRefused(
+                f"LISTEN_FDS hands over {count} sockets. One is enough, and others named '{ADMIN}' and '{CONSOLE}'."
+            )
+    return public, named
 
 
 def listen(host: str, port: int, key: str) -> socket.socket:
@@ -71,7 +97,7 @@ def listen(host: str, port: int, key: str) -> socket.socket:
         sock.close()
         words = "is in use" if fault.errno == errno.EADDRINUSE else f"cannot be listened on ({fault.strerror})"
         besides = ", and the same in server.public_url where that names it" if key == "server.port" else ""
-        host_key = "server.host" if key == "server.port" else "server.admin_host"
+        host_key = {"server.port": "server.host", "console.port": "console.host"}.get(key, "server.admin_host")
         raise StartRefused(
             f"{host}:{port} {words}. Set another {key}{besides}, or another {host_key}, in gateway.yaml."
         ) from fault

@@ -45,7 +45,7 @@ def spawn(descriptors: Sequence[int]) -> Started:
 
 def serve(file: Path, *, as_json: bool) -> int:
     """Run until SIGTERM or SIGINT; the exit code."""
-    # A reload that is asked for during the start waits until somebody can act on it.
+    # A reload that is requested during the start waits until somebody can act on it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     from gateway.process.shared_memory import SharedMemory
 

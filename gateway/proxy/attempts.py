@@ -1,6 +1,6 @@
 """The attempts of one exchange, each signed: sent until there is an answer to pass on.
 
-One attempt where nobody asked for more, whatever the answer, but for a 401 to a token that can be refreshed: the new one
+One attempt where nobody requested more, whatever the answer, but for a 401 to a token that can be refreshed: the new one
 gets its chance. `http.retry` says what may be repeated and when; here it is done, within the provider's budget.
 """
 
@@ -231,7 +231,7 @@ class Attempts:
         return before
 
     def _traced(self, trace: CallTrace, *, again: bool) -> AttemptTrace:
-        """The attempt that begins now; `again`: it is the one that the fast path has begun, on a new connection."""
+        """The attempt that begins now; `again`: the fast path has begun it, on a new connection."""
         upstream = self._request[UPSTREAM]
         attempt = trace.attempts[-1] if again and trace.attempts else trace.attempt(upstream.host, upstream.port)
         if trace_headers(self._request[CONNECTION], self._generation) == OWN:
@@ -257,7 +257,7 @@ class Attempts:
             close = getattr(handed.outcome, "close", None)
             if close is not None:
                 close()
-            return None  # the new place is asked
+            return None  # the request goes to the new address
         self._sent_with = handed.opened
         return handed.outcome
 

@@ -162,7 +162,7 @@ def too_slow(limits: ClientLimitsConfig, received: int, waited_s: float) -> Gate
 def arrives_inflated(request: web.Request) -> bool:
     """Whether the runner has undone the body's coding although Content-Encoding still names it.
 
-    A runner's options decide that, and nothing in a request tells; so a parser of the same runner is shown a message.
+    A runner's options decide that, and no request shows it; so a parser of the same runner is shown a message.
     """
     if not request.body_exists or request.headers.get(hdrs.CONTENT_ENCODING, "").lower() not in _INFLATED_CODINGS:
         return False

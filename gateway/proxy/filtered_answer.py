@@ -7,7 +7,7 @@ from aiohttp import web
 
 from gateway.egress.provider_exchange import ProviderExchange
 from gateway.http.headers import MalformedAnswer
-from gateway.http.tool_list_filter import EventFilter, filtered_json
+from gateway.http.tool_list_filter import StreamEventFilter, filtered_json
 from gateway.middleware.facts import LISTED_TOOLS
 from gateway.proxy.exchange_watch import ExchangeWatch
 from gateway.proxy.passed_answer import AnswerBody, PassedAnswer, answer_of, signed, values
@@ -30,7 +30,7 @@ class FilteredEvents:
 
     def __init__(self, request: web.Request, body: AnswerBody) -> None:
         self._body = body
-        self._filter = EventFilter(request[LISTED_TOOLS].shows)
+        self._filter = StreamEventFilter(request[LISTED_TOOLS].shows)
         self._ended = False
         self.first = self._filtered(body.first)
 

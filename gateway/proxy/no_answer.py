@@ -1,4 +1,4 @@
-"""What the caller hears when there is no answer to pass on."""
+"""What the caller gets when there is no answer to pass on."""
 
 from datetime import timedelta
 from typing import Final

@@ -1,4 +1,4 @@
-"""One page: asked for, also later where its provider says so, read within bounds, decoded."""
+"""One page: requested, also later where its provider says so, read within bounds, decoded."""
 
 import asyncio
 import random
@@ -23,7 +23,7 @@ from gateway.proxy.exchange_watch import ExchangeWatch, StoodStill
 from gateway.proxy.passed_answer import values
 from gateway.runtime import RUNTIME, generation_of
 
-# ── The attempts for one page: a provider that says when to come back is waited for, though nobody has asked for
+# ── The attempts for one page: a provider that says when to come back is waited for, though nobody has requested
 # retries.
 
 RETRIES: Final = 5  # of each page, where the caller does not say
@@ -33,7 +33,7 @@ HEADER: Final = "Retries"
 
 
 class PageAttempts(Attempts):
-    """`later`: the answer has begun, so there is no other way to tell of a failure than to break off."""
+    """`later`: the answer has begun, so a failure can only break it off."""
 
     __slots__ = ("_later", "_most")
 
@@ -83,7 +83,7 @@ class PageAttempts(Attempts):
 
 
 def retries_of(request: web.Request) -> int:
-    """How often each page may be asked for again."""
+    """How often each page may be requested again."""
     return request[ASKED].retries if request.headers.get(HEADER) else RETRIES
 
 
@@ -116,7 +116,7 @@ class PageReader:
 
         `exchange`: its answer, if it is there already.
 
-        An answer that breaks off is asked for again. Raises EgressError, CodingError, StoodStill, GatewayError.
+        An answer that breaks off is requested again. Raises EgressError, CodingError, StoodStill, GatewayError.
         """
         broken = 0
         while True:

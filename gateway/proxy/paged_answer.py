@@ -140,14 +140,14 @@ async def _pass_pages(
         except (GatewayError, *BROKEN, asyncio.CancelledError) as fault:
             run.fault = _heard(fault, request, upload, watch)
             break
-    request[UPSTREAM] = asked_first  # what the log tells of
+    request[UPSTREAM] = asked_first  # what the log shows
     await answer.write(line_of(TRAILER, run.trailer(following)))
     await answer.write_eof()
     answer.broke_off = None if run.fault is None else run.fault.code
 
 
 def _heard(fault: BaseException, request: web.Request, upload: CallerBody, watch: ExchangeWatch) -> GatewayError:
-    """`fault` in our words. Raises it where nobody is left to hear them."""
+    """`fault` in our words. Raises it where the caller is gone."""
     if isinstance(fault, asyncio.CancelledError):
         silence = watch.taken_back(total=True)
         if silence is None:
@@ -186,7 +186,7 @@ class _Run:
         return await self._turned(content, headers)
 
     async def following(self, position: Position) -> PageTurn:
-        """The page at `position`, asked for with the credential of now."""
+        """The page at `position`, requested with the credential of now."""
         request = self._request
         live, ref = request.app[RUNTIME].live, request[CONNECTION].connection.ref
         opened = request[CONNECTION] = live.peek(ref) or await live.opened(*ref)

@@ -34,7 +34,7 @@ from gateway.runtime import generation_of
 class PassedAnswer(web.StreamResponse):
     """`length` is the body's, if known. `cut` says afterwards that the answer could not be passed on to its end.
 
-    `broke_off`: the code of an error that its last line tells of, the status being sent already.
+    `broke_off`: the code of an error that its last line reports, the status being sent already.
     """
 
     cut = False
@@ -131,7 +131,7 @@ class AnswerBody:
 
 
 async def body_of(request: web.Request, exchange: ProviderExchange) -> AnswerBody:
-    """Decoded if that is asked for and can be done; a body that is not what it says is then still a 502."""
+    """Decoded if that is requested and can be done; a body that is not what it says is then still a 502."""
     decoder = request.get(DECODER)
     coding = ",".join(values(exchange.headers, "content-encoding"))
     if (
@@ -215,7 +215,7 @@ def _shown_at(request: web.Request) -> str:
 
 
 def unreferred_fields(fields: Fields) -> Fields:
-    """`fields`, with our Referrer-Policy in place of the provider's: the address that was asked for is a secret."""
+    """`fields`, with our Referrer-Policy in place of the provider's: the address that was requested is a secret."""
     return [*(field for field in fields if field[0].lower() != "referrer-policy"), REFERRER_POLICY]
 
 

@@ -70,7 +70,7 @@ class AuditActor:
     ``operator``: a command; `name` is the user of the operating system, `command` what was run. ``system``: the gateway
     itself.
 
-    `address`: the client's network address, where there is one.
+    `address`: the client's network address, if known.
     """
 
     kind: ActorKind

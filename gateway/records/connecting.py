@@ -35,7 +35,7 @@ class ConnectSession:
 
     `max_connections`: how many connections the session may make, None for any number; `connections_made` counts them.
     `single_use`: it serves one browser, the first in which its end user continues; `browser_digest` is that of its cookie.
-    `code_challenge`: S256 (RFC 7636 §4.2); where there is one, connections stay pending until the application completes
+    `code_challenge`: S256 (RFC 7636 §4.2); with one, connections stay pending until the application completes
     them with the verifier. `return_url`: the application's page to which the end user returns, with its own `return_state`.
     """
 

@@ -93,7 +93,7 @@ class Lifespan:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Who authorized, as the provider tells: `id` never changes for one account, `label` is for people."""
+    """Who authorized, as the provider reports: `id` never changes for one account, `label` is for people."""
 
     id: str | None = None
     label: str | None = None
@@ -101,7 +101,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class RefusedScopes:
-    """Scopes that the provider's API asked for, with 403, since the connection was last authorized. `path`: of the call that
+    """Scopes that the provider's API requested, with 403, since the connection was last authorized. `path`: of the call that
     was refused last, without its query.
     """
 

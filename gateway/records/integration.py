@@ -26,7 +26,7 @@ class Made:
 class Integration:
     """Addressed by (`environment`, `integration_id`); the latter is sent as ``Provider-Config-Key``.
 
-    `scopes` None means that the operator named none, so the provider's default scopes are asked for.
+    `scopes` None means that the operator named none, so the provider's default scopes are requested.
     `app_id`, `app_link` and `private_key` are of an app that end users install: who it is, its page at the provider, and
     what it signs with, in PEM. `webhook_secret` is what the provider signs its webhooks with, and during a rotation
     `webhook_secret_previous` too; `forward_webhooks`: whether they are passed on. `allow_unsigned_webhooks`: without a

@@ -104,7 +104,7 @@ Kind = Literal["cursor", "link", "offset", "graphql"]
 class Way:
     """One way in which a provider cuts lists, complete enough to follow. The names are those of a catalog entry.
 
-    `in_body`: lists are asked for by POST, and the names in the request are dotted paths in its JSON body.
+    `in_body`: lists are requested by POST, and the names in the request are dotted paths in its JSON body.
     """
 
     type: Kind
@@ -136,11 +136,11 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """What one call asked for.
+    """What one call requested.
 
     `pages`: how many answers to read, None for all. `ways`: what the first answer may turn out to be, best first.
     `cursor_named`: the caller said where the cursor is.
-    `start`: the position to go on from, None for the beginning. `marks`: a line after each page tells how far it came.
+    `start`: the position to go on from, None for the beginning. `marks`: a line after each page shows how far it came.
     `request_digest` names the call that a resume cursor belongs to. `path`: of the caller's request, below the base address.
     `limit`: records a page, where that goes into the body.
     """
@@ -156,7 +156,7 @@ class Paging:
 
     @property
     def in_body(self) -> bool:
-        """Whether the list is asked for by POST: all ways or none."""
+        """Whether the list is requested by POST: all ways or none."""
         return bool(self.ways[0].in_body)
 
 

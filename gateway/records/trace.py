@@ -24,7 +24,7 @@ _VERSION_00: Final = 55  # characters of a ``traceparent`` of version 00; later 
 _SPAN_BITS: Final = 64
 
 
-class Parent(NamedTuple):
+class TraceParent(NamedTuple):
     """What a ``traceparent`` says: 32 and 16 hex digits, and eight flags."""
 
     trace_id: str
@@ -40,7 +40,7 @@ def trace_id_in(traceparent: str | None) -> str | None:
     return found if set(found) <= _HEX and found.strip("0") else None
 
 
-def parent_in(traceparent: str | None) -> Parent | None:
+def parent_in(traceparent: str | None) -> TraceParent | None:
     """The whole of a ``traceparent`` (§3.2); None where it is not one, and the trace begins here (§4.3)."""
     trace_id = trace_id_in(traceparent)
     if trace_id is None or traceparent is None or traceparent[52] != "-":
@@ -50,7 +50,7 @@ def parent_in(traceparent: str | None) -> Parent | None:
         return None
     if not (set(version + span_id + flags) <= _HEX and span_id.strip("0")):
         return None
-    return Parent(trace_id, span_id, int(flags, 16))
+    return TraceParent(trace_id, span_id, int(flags, 16))
 
 
 def new_span_id() -> str:
@@ -122,7 +122,7 @@ class CallTrace:
 class RefreshTrace:
     """Of one refresh in this process, sampled or not.
 
-    `under`: the sampled call that began it, or else the first sampled one that waits for it. `began`: when it was asked for,
+    `under`: the sampled call that began it, or else the first sampled one that waits for it. `began`: when it was requested,
     `asked`: when its turn had come; monotonic seconds. `exported`: its span has been made, so that others may link to it.
     """
 

@@ -84,7 +84,7 @@ def failure(
     lost_at: datetime | None = None,
     since: datetime | None = None,
 ) -> RefreshFailure:
-    """The failure to note. A grant that is gone is never asked for again; all else is, ever more rarely.
+    """The failure to note. A grant that is gone is never requested again; all else is, ever more rarely.
 
     A refused client (``invalid_client`` …) is final for the caller, but the operator may correct it without the end user,
     so it has a `retry_at` too; and so has a refusal of unknown meaning, which is final where it repeats. `lost_at`: when this
@@ -176,7 +176,7 @@ def may_try(connection: Connection, now: datetime) -> bool:
 
 
 def refusal(connection: Connection, noted: RefreshFailure, now: datetime) -> GatewayError:
-    """What a caller hears whose connection has no usable token."""
+    """The error for a connection without a usable token."""
     if noted.code == NOT_REFRESHABLE:
         return no_way_to_refresh(connection)
     if connection.state is State.INCOMPLETE:

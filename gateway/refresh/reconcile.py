@@ -37,7 +37,7 @@ async def reconcile(store: Store) -> None:
 async def _restore_claims(store: Store) -> None:
     for owner, claim in list(store.failover.claims.items()):
         await _restore_claim(store, owner, claim)
-    while await _restore_recorded(store) and store.failover.pending_s < decision.SILENT_S:
+    while await _restore_recorded(store) and 0 < store.failover.pending_s < decision.SILENT_S:
         await clock.sleep(LOOK_AGAIN_S)
 
 
@@ -49,7 +49,7 @@ async def _restore_claim(store: Store, owner: str, claim: Claim) -> None:
             return
         if row.lease is not None and (row.lease.owner == owner or is_over(claim)):
             return
-        if await _claimed(store, row, owner, claim.digest, LEASE):
+        if await _claimed(store, row, owner, LEASE):
             return
 
 
@@ -63,9 +63,10 @@ async def _restore_recorded(store: Store) -> bool:
         if row is None or row.uid != uid:
             continue
         early = early or version > row.version
-        if version == row.version and (uid, version) not in ours and await _is_lost(store, row, answered):
+        lost = version == row.version and (uid, version) not in ours and await _is_lost(store, row, answered)
+        if lost and await _is_open(store, uid, version):
             owner = await store.holders.new_owner()
-            await _claimed(store, row, owner, token_digest(store, row), timedelta(0))
+            await _claimed(store, row, owner, timedelta(0))
     return early
 
 
@@ -76,8 +77,14 @@ async def _is_lost(store: Store, row: Connection, answered: bool) -> bool:
     return row.intent is None or (answered and await store.holders.of(row.lease) not in HERE)
 
 
-async def _claimed(store: Store, row: Connection, owner: str, digest: str, ttl: timedelta) -> bool:
-    done = await store.refreshes.lease_refresh(row.ref, owner=owner, ttl=ttl, seen=row, intent=digest, from_holder=True)
+async def _is_open(store: Store, uid: str, version: int) -> bool:
+    """Whether it is recorded still, now that the row was read: a process that was refused releases its record first."""
+    return any((row, of) == (uid, version) for _, row, of, _ in await store.journal.calls())
+
+
+async def _claimed(store: Store, row: Connection, owner: str, ttl: timedelta) -> bool:
+    intent = token_digest(store, row)
+    done = await store.refreshes.lease_refresh(row.ref, owner=owner, ttl=ttl, seen=row, intent=intent, from_holder=True)
     if done:
         where = {"connection_id": row.ref.connection_id, "integration": row.ref.integration_id}
         log.warning("refresh_claim_restored", environment=row.ref.environment, **where)

@@ -19,7 +19,7 @@ SPREAD: Final = 0.25  # … or up to so much later, different for each, so that 
 def idle_limit(provider: Provider) -> timedelta | None:
     """How long a refresh token lives without a refresh; None where the entry knows no such limit.
 
-    Nobody tells us whether its owner is active, so the limit for an inactive owner counts like that for disuse. Where
+    Nobody reports whether its owner is active, so the limit for an inactive owner counts like that for disuse. Where
     each refresh gives a new token, a limit on a token's age is one on disuse too.
     """
     policy = provider.refresh

@@ -57,6 +57,15 @@ class Line:
         return not (self.running or self.urgent or self.behind)
 
 
+def pause_s(waiting: int, left_s: float, pace_s: float) -> float:
+    """How long to wait before the next background refresh, where `waiting` of them are queued.
+
+    `left_s`: until the last token in the queue expires. A token that has expired already is no reason to hurry.
+    """
+    in_time_s = left_s * PART / waiting
+    return max(min(pace_s, in_time_s), min(pace_s, HURRY_S)) if in_time_s > 0 else pace_s
+
+
 class RefreshQueue:
     """One line an integration; the pace is of all together."""
 
@@ -100,8 +109,13 @@ class RefreshQueue:
         if line.idle:
             self._lines.pop(ref[:2], None)
 
+    @property
+    def idle(self) -> bool:
+        """Nothing runs and nothing waits."""
+        return not self._lines
+
     def close(self) -> None:
-        """Send those home whose turn has not come and for whom nobody waits: they have begun nothing."""
+        """Cancel the background refreshes in the queue: they have not started, and no call waits for them."""
         self._closed = True
         for line in self._lines.values():
             for turn in line.behind.values():
@@ -118,15 +132,10 @@ class RefreshQueue:
                     line.paced = True
                     asyncio.get_running_loop().call_later(self._next_behind - now, self._go_on, line)
                 return
-            self._next_behind = now + self._pause_s(line, now)
+            waiting = sum(len(one.behind) for one in self._lines.values())
+            last = next(reversed(line.behind.values()))
+            self._next_behind = now + pause_s(waiting, last.ends_at - now, self._pace_s)
             line.running_behind.add(self._begin(line, line.behind))
-
-    def _pause_s(self, line: Line, now: float) -> float:
-        """Until the next one that nobody waits for. What has ended already is no reason to hurry: nothing is saved by it."""
-        last = next(reversed(line.behind.values()))
-        waiting = sum(len(one.behind) for one in self._lines.values())
-        in_time_s = (last.ends_at - now) * PART / waiting
-        return max(min(self._pace_s, in_time_s), min(self._pace_s, HURRY_S)) if in_time_s > 0 else self._pace_s
 
     def _go_on(self, line: Line) -> None:
         line.paced = False
@@ -144,6 +153,8 @@ class RefreshQueue:
 # ── Refreshes a credential: one task a node for all who ask, in their turn, and no leaving client can cancel it.
 
 WAIT_S: Final = 45.0
+RECENT_S: Final = 60.0  # longer than an asynchronous standby lags
+MOST_RECENT: Final = 10_000
 
 log = structlog.get_logger(__name__)
 
@@ -164,6 +175,13 @@ class Refresher:
         self._turns = RefreshQueue()
         self._running: dict[ConnectionRef, asyncio.Task[Connection]] = {}
         self._traces: dict[ConnectionRef, RefreshTrace] = {}
+        self._recent: OrderedDict[ConnectionRef, tuple[float, Connection]] = OrderedDict()
+
+    @property
+    def recent(self) -> list[Connection]:
+        """What was refreshed here a moment ago, whether or not a call uses it: a standby that takes over may lack it."""
+        since = clock.monotonic() - RECENT_S
+        return [row for at, row in self._recent.values() if at >= since]
 
     async def refreshed(self, connection: Connection, *, force: bool = False) -> Connection:
         """The connection with a newer credential than `connection` holds.
@@ -221,9 +239,18 @@ class Refresher:
         if task.cancelled():
             return
         fault = task.exception()
+        if fault is None:
+            self._remember(task.result())
         if fault is not None and not isinstance(fault, GatewayError):
             self.metrics.add(REFRESHES, *ref[:2], "failed")
             log.error("refresh_crashed", connection_id=ref.connection_id, exc_info=fault)
+
+    def _remember(self, row: Connection) -> None:
+        now = clock.monotonic()
+        self._recent[row.ref] = now, row
+        self._recent.move_to_end(row.ref)
+        while len(self._recent) > MOST_RECENT or next(iter(self._recent.values()))[0] < now - RECENT_S:
+            self._recent.popitem(last=False)
 
     async def _refresh(self, seen: Connection, force: bool, urgent: bool, trace: RefreshTrace) -> Connection:
         refresh_in_hand.set(trace)

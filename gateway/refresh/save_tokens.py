@@ -38,7 +38,7 @@ async def held(store: Store, row: Connection, owner: str, claimed_at: float) -> 
     writes then is fenced off by the store. One that the database lost in a failover is claimed again
     (`gateway.refresh.reconcile`).
     """
-    claim = store.failover.claims[owner] = Claim(row, token_digest(store, row), claimed_at)
+    claim = store.failover.claims[owner] = Claim(row, claimed_at)
     beating = asyncio.create_task(_beat(store, claim, owner))
     try:
         yield claim

@@ -151,7 +151,7 @@ async def exchanged(
     """The reply, which is in the journal by then if it can be. Raises EgressError.
 
     Only 2xx is recorded: who asks again gets the same refusal again. `abandoned`: whether the process that wanted it is gone.
-    `wanted_at`: when that process asked for it (monotonic), if not now; what was answered since it has not read. Raises
+    `wanted_at`: when that process requested it (monotonic), if not now; what was answered since it has not read. Raises
     ExchangeLost where another attempt sent the same credential, and nobody has read what came of that.
     """
     if entry is None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gateway.sandbox.app import HOST, running
 from gateway.sandbox.sandbox_memory import MemoryUnreadable
-from gateway.sandbox.state import Client
+from gateway.sandbox.state import SandboxClient
 
 
 def main() -> int:
@@ -19,7 +19,7 @@ def main() -> int:
     asked = _arguments().parse_args()
     try:
         secret = asked.client_secret_file.read_text().strip()
-        client = Client.register(asked.client_id, secret, *asked.redirect_uri, name=asked.client_name)
+        client = SandboxClient.register(asked.client_id, secret, *asked.redirect_uri, name=asked.client_name)
         asyncio.run(_serve(client, asked))
     except (MemoryUnreadable, UnicodeDecodeError) as fault:
         return _complain(str(fault))
@@ -28,7 +28,7 @@ def main() -> int:
     return 0
 
 
-async def _serve(client: Client, asked: argparse.Namespace) -> None:
+async def _serve(client: SandboxClient, asked: argparse.Namespace) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -49,5 +49,5 @@ def authenticate(email: str, password: str) -> DemoAccount | None:
 
 
 def unknown(scopes: Iterable[str]) -> list[str]:
-    """Those that the tracker has never heard of, in order."""
+    """Those that the tracker does not know, in order."""
     return [scope for scope in scopes if scope not in SCOPES]

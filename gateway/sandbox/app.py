@@ -12,7 +12,7 @@ from gateway.sandbox import consent, controls, lists, streams, token_endpoint, t
 from gateway.sandbox.callers import AccessRefused
 from gateway.sandbox.faults import FAULTS, BadFault, Handler
 from gateway.sandbox.sandbox_memory import SandboxMemory
-from gateway.sandbox.state import SANDBOX, Client, Sandbox
+from gateway.sandbox.state import SANDBOX, Sandbox, SandboxClient
 from gateway.startup.hardening import hide_versions
 
 HOST: Final = "127.0.0.1"
@@ -63,7 +63,7 @@ def create_app(sandbox: Sandbox) -> web.Application:
 
 @asynccontextmanager
 async def running(
-    clients: Iterable[Client], *, port: int = 0, state: Path | None = None, token_ttl_s: int = 60
+    clients: Iterable[SandboxClient], *, port: int = 0, state: Path | None = None, token_ttl_s: int = 60
 ) -> AsyncIterator[Sandbox]:
     """A sandbox that listens on the loopback address, and on no other; port 0 picks a free one.
 

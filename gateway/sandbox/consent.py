@@ -11,7 +11,7 @@ from gateway.sandbox import pages
 from gateway.sandbox.accounts import ACCOUNTS, DemoAccount, authenticate, unknown
 from gateway.sandbox.faults import Handler
 from gateway.sandbox.issued_grants import LOGIN_TTL_S, digest
-from gateway.sandbox.state import SANDBOX, Client
+from gateway.sandbox.state import SANDBOX, SandboxClient
 from gateway.sandbox.tracker import SITES
 
 # ── Reads an authorization request (RFC 6749 §4.1.1, PKCE by RFC 7636 §4.3) and says where its answer may go. No I/O.
@@ -25,7 +25,7 @@ class NotToBeAnswered(Exception):
 
 
 class RefusedRequest(Exception):
-    """The client is known and hears what is wrong at `redirect`."""
+    """The client is known and gets the error at `redirect`."""
 
     def __init__(self, redirect: "Redirect", error: str, description: str) -> None:
         super().__init__(description)
@@ -57,13 +57,13 @@ class Redirect:
 class AuthorizationRequest:
     """A request that may be put before a person."""
 
-    client: Client
+    client: SandboxClient
     redirect: Redirect
     scopes: list[str]
     challenge: str
 
 
-def read(query: str, clients: Mapping[str, Client], issuer: str) -> AuthorizationRequest:
+def read(query: str, clients: Mapping[str, SandboxClient], issuer: str) -> AuthorizationRequest:
     """The request in a query string. Raises NotToBeAnswered, RefusedRequest."""
     pairs = [(name, value) for name, value in parse_qsl(query, keep_blank_values=True) if name in _KNOWN]
     sent, redirect = dict(pairs), None

@@ -85,7 +85,7 @@ async def end_grants(request: web.Request) -> web.Response:
 
 
 async def stats(request: web.Request) -> web.Response:
-    """GET /sandbox/stats: how often it was asked for tokens, by grant type, and how many replays it saw."""
+    """GET /sandbox/stats: how often tokens were requested, by grant type, and how many replays it saw."""
     sandbox = request.app[SANDBOX]
     return web.json_response({**sandbox.counts, "replays": sandbox.memory.grants.replays})
 

@@ -160,7 +160,7 @@ FAULTS: Final[Mapping[str, SandboxFault]] = {
 
 
 class BadFault(Exception):
-    """What was asked for does not exist or makes no sense; the text names what does."""
+    """What was requested does not exist or makes no sense; the text names what does."""
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from gateway.sandbox.sandbox_memory import SandboxMemory
 
 
 @dataclass(frozen=True, slots=True)
-class Client:
+class SandboxClient:
     """A registered application. Its secret is kept as a digest; redirect URIs are compared as whole strings."""
 
     client_id: str
@@ -22,7 +22,9 @@ class Client:
     redirect_uris: tuple[str, ...]
 
     @classmethod
-    def register(cls, client_id: str, secret: str, *redirect_uris: str, name: str = "Demo application") -> "Client":
+    def register(
+        cls, client_id: str, secret: str, *redirect_uris: str, name: str = "Demo application"
+    ) -> "SandboxClient":
         return cls(client_id, name, hashlib.sha256(secret.encode()).hexdigest(), redirect_uris)
 
 
@@ -31,7 +33,7 @@ class Sandbox:
     """`issuer` is the server's own origin, such as ``http://127.0.0.1:3004``; `counts` feed ``GET /sandbox/stats``."""
 
     issuer: str
-    clients: Mapping[str, Client]
+    clients: Mapping[str, SandboxClient]
     memory: SandboxMemory
     faults: SandboxFaults = field(default_factory=SandboxFaults)
     counts: Counter[str] = field(default_factory=Counter)

@@ -124,7 +124,7 @@ def _ticks(request: web.Request, first: int) -> AsyncIterator[int]:
 
 
 def _asked_range(request: web.Request, size: int) -> tuple[int, int]:
-    """First byte and the one behind the last; all where no single range is asked for. Raises Refused with 416."""
+    """First byte and the one behind the last; all where no single range is requested. Raises Refused with 416."""
     asked = _RANGE.fullmatch(request.headers.get(hdrs.RANGE, "").strip())
     if asked is None or not (asked[1] or asked[2]):
         return 0, size

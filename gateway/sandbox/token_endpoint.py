@@ -9,7 +9,7 @@ from urllib.parse import unquote_plus
 from aiohttp import web
 
 from gateway.sandbox.issued_grants import GrantRefused, Issued, IssuedGrants, digest
-from gateway.sandbox.state import SANDBOX, Client
+from gateway.sandbox.state import SANDBOX, SandboxClient
 
 _NO_STORE = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 
@@ -49,7 +49,7 @@ async def revoke(request: web.Request) -> web.Response:
         return _refusal(401, "invalid_client", str(refused))
 
 
-def _grant(grants: IssuedGrants, client: Client, sent: dict[str, str]) -> Issued:
+def _grant(grants: IssuedGrants, client: SandboxClient, sent: dict[str, str]) -> Issued:
     match sent.get("grant_type"):
         case "authorization_code":
             missing = [name for name in ("code", "redirect_uri", "code_verifier") if not sent.get(name)]
@@ -91,7 +91,7 @@ async def _parameters(request: web.Request) -> dict[str, str]:
     return {name: str(value) for name, value in form.items()}
 
 
-def _authenticated(request: web.Request, sent: dict[str, str]) -> Client:
+def _authenticated(request: web.Request, sent: dict[str, str]) -> SandboxClient:
     """The client that proved itself in exactly one way (RFC 6749 §2.3). Raises GrantRefused, InvalidClient."""
     in_header = "Authorization" in request.headers
     if in_header and "client_secret" in sent:

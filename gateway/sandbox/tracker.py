@@ -1,4 +1,4 @@
-"""The issue tracker's content: two sites, their issues (the same in every run), and those that were created since."""
+"""The content of the Jira double: two sites, their issues (the same in every run), and those that were created since."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -97,7 +97,7 @@ def cut(records: Sequence[Any], asked: Mapping[str, Any], *, name: str) -> dict[
 
 
 def token_for(position: int) -> str:
-    """A token by which the page from `position` on is asked for."""
+    """A token by which the page from `position` on is requested."""
     return base64.urlsafe_b64encode(f"from:{position}".encode()).decode().rstrip("=")
 
 

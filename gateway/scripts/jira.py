@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
 from gateway.catalog.provider_parts import WebhookSignature
-from gateway.http.json_scan import Member, members_at, skip_space, string_of
+from gateway.http.json_scan import JsonMember, members_at, skip_space, string_of
 from gateway.records.connecting import Site
 from gateway.scripts.script_context import (
     IncomingWebhook,
@@ -32,9 +32,9 @@ CLOUD_ID: Final = "${connectionConfig.cloudId}"
 
 
 async def jira_post_connection(context: ScriptContext) -> None:
-    """Store `cloudId`, `subdomain` and `baseUrl` of the chosen site, and `accountId` where the provider tells it.
+    """Store `cloudId`, `subdomain` and `baseUrl` of the chosen site, and `accountId` where the provider returns it.
 
-    Raises Refused where the token reaches no site, or not the one that was asked for, and SiteOpen.
+    Raises Refused where the token reaches no site, or not the one that was requested, and SiteOpen.
     """
     sites = _sites(await context.get_json(SITES))
     if not sites:
@@ -200,6 +200,6 @@ def _subjects(body: bytes) -> dict[str, str]:
     return found
 
 
-def _members(text: str, pos: int) -> Iterator[Member]:
+def _members(text: str, pos: int) -> Iterator[JsonMember]:
     """None where there is no object."""
     return members_at(text, pos) if text[pos : pos + 1] == "{" else iter(())

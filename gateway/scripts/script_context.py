@@ -14,7 +14,7 @@ from gateway.secret import Secret
 
 
 class Refused(Exception):
-    """The script says no to this connection. `message` tells the end user why and what would work; `payload` tells programs."""
+    """The script refuses this connection. `message` is for the end user: why, and what would work. `payload` is for programs."""
 
     def __init__(self, message: str, payload: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)

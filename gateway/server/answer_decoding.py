@@ -25,7 +25,7 @@ class DecodedSink(Protocol):
     def fail(self, fault: Exception) -> None: ...
 
 
-class Source(Protocol):
+class PausableSource(Protocol):
     """Whom the coded body comes from."""
 
     def hold_back(self) -> None: ...
@@ -54,10 +54,10 @@ class AnswerDecoding:
         "paused",
     )
 
-    def __init__(self, decoder: Decoder, sink: DecodedSink, source: Source, *, live: bool) -> None:
+    def __init__(self, decoder: Decoder, sink: DecodedSink, source: PausableSource, *, live: bool) -> None:
         self._decoder = decoder
         self._sink = sink
-        self._source: Source | None = source
+        self._source: PausableSource | None = source
         self._coded: deque[bytes] = deque()
         self._parts: Iterator[bytes] | None = None
         self._ended = False

@@ -60,7 +60,7 @@ LINGER_S: Final = 2.0  # how long a client may take to read a last answer while 
 
 
 def crowded() -> bytes:
-    """The answer to a connection that is one too many, whatever it would have asked for."""
+    """The answer to a connection that is one too many, whatever it would have requested."""
     fault = Unavailable("busy", "As many connections are open here as server.limits.connections allows. Try again.")
     body = json.dumps({"error": fault.as_json()}).encode()
     lines = (
@@ -148,7 +148,17 @@ class ClientProtocol(RequestHandler):
     def idle(self) -> bool:
         """Between two requests, or before the first."""
         waits = self._waiter is not None and not self._messages
-        return waits and self._gone is None and self._fast_exchange is None
+        return waits and self._gone is None and not self.on_fast_path
+
+    @property
+    def held_bytes(self) -> int:
+        """How much of what the client sent waits for the answer to a request before it."""
+        return len(self._held)
+
+    @property
+    def on_fast_path(self) -> bool:
+        """Whether a request of it is on the fast path."""
+        return self._fast_exchange is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -291,7 +301,7 @@ class ClientProtocol(RequestHandler):
 
     # ── the fast path ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def depart_with(self, piece: bytes, departures: WriteBatch) -> None:
+    def depart_with(self, piece: bytes, write_batch: WriteBatch) -> None:
         """Send a piece of an answer together with other connections', at the end of the loop's turn."""
         if self._due:
             self._due += piece
@@ -299,7 +309,7 @@ class ClientProtocol(RequestHandler):
                 self.depart()
         else:
             self._due = piece
-            departures.add(self.depart)
+            write_batch.add(self.depart)
 
     def depart(self) -> None:
         """Send what is due, before anything that could close the connection or answer behind it."""
@@ -401,7 +411,7 @@ class ClientProtocol(RequestHandler):
     def _hold(self, data: bytes) -> None:
         """What comes behind a request on the fast path waits for its answer, and not much of it is taken."""
         self._held += data
-        if len(self._held) > HELD_BYTES and self.transport is not None:
+        if self.held_bytes > HELD_BYTES and self.transport is not None:
             self.transport.pause_reading()
             self._held_back = True
 

@@ -41,7 +41,7 @@ class FastClient(Protocol):
 
     exchange_type: "ClassVar[type[FastExchange]]"
 
-    def depart_with(self, piece: bytes, departures: WriteBatch) -> None:
+    def depart_with(self, piece: bytes, write_batch: WriteBatch) -> None:
         """Send a piece of the answer."""
 
     def landed(self, *, last: bool) -> None:
@@ -75,7 +75,6 @@ class FastExchange:
         "_client",
         "_connection",
         "_decoding",
-        "_departures",
         "_gate",
         "_head_at",
         "_kept_bytes",
@@ -90,6 +89,7 @@ class FastExchange:
         "_status",
         "_upload",
         "_waited_s",
+        "_write_batch",
         "held_bytes",
         "last",
         "moved_at",
@@ -102,7 +102,7 @@ class FastExchange:
         body: bytes,
         plan: FastPlan,
         connection: ProviderConnection,
-        departures: WriteBatch,
+        write_batch: WriteBatch,
     ) -> None:
         """`head`, `body`: what has come of the request."""
         self._client = client
@@ -111,7 +111,7 @@ class FastExchange:
         self._plan = plan
         self._gate = plan.route.gate
         self._connection = connection
-        self._departures = departures
+        self._write_batch = write_batch
         self._upload: PushedUpload | None = None
         self._decoding: AnswerDecoding | None = None
         self._out: list[bytes] | None = []  # what waits to leave together with the head; None once that has left
@@ -141,7 +141,7 @@ class FastExchange:
             if self._upload.paused:  # by what has just been written, before there was an upload to pause
                 self._client.pause_upload()
         else:
-            self._connection.tell(message, self, self._departures, method=method)
+            self._connection.send_nowait(message, self, self._write_batch, method=method)
 
     # ── the rest of the request ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -301,7 +301,7 @@ class FastExchange:
         else:
             self.moved_at = clock.monotonic()
             self._sent_bytes += len(piece)
-            self._client.depart_with(piece, self._departures)
+            self._client.depart_with(piece, self._write_batch)
 
     def decoded(self) -> None:
         """As much of the body as came has been decoded: the head need not wait for more."""
@@ -329,7 +329,7 @@ class FastExchange:
             self._flush()
         elif end:
             self._sent_bytes += len(end)
-            self._client.depart_with(end, self._departures)
+            self._client.depart_with(end, self._write_batch)
         self._finish(self._status, None)
         if not waits:
             self._client.landed(last=self.last)
@@ -341,7 +341,7 @@ class FastExchange:
         self._linger_on(self._plan.body, 0)
 
     def fail(self, fault: Exception) -> None:
-        """The provider broke off. If the caller has seen nothing yet, the chain tells of it; else the caller is cut off."""
+        """The provider broke off. If the caller has seen nothing yet, the chain reports it; else the caller is cut off."""
         if self._over:
             return
         if self._out is not None:
@@ -354,9 +354,9 @@ class FastExchange:
         assert out is not None
         data = out[0] if len(out) == 1 else b"".join(out)
         self._sent_bytes = len(data)
-        self._client.depart_with(data, self._departures)
+        self._client.depart_with(data, self._write_batch)
 
-    # ── what the caller's connection tells ──────────────────────────────────────────────────────────────────────────
+    # ── what the caller's connection calls ──────────────────────────────────────────────────────────────────────────
 
     def pause(self) -> None:
         """The caller does not read as fast as the provider writes."""
@@ -461,7 +461,7 @@ class FastExchange:
     def _ended(self) -> None:
         if not self._over:
             self._over = True
-            self._departures.aboard -= 1
+            self._write_batch.in_flight -= 1
             if self._decoding is not None:
                 self._decoding.stop()
 

@@ -54,7 +54,7 @@ class MessageClient(Protocol):
     @property
     def peername(self) -> Any: ...
 
-    def depart_with(self, piece: bytes, departures: WriteBatch) -> None:
+    def depart_with(self, piece: bytes, write_batch: WriteBatch) -> None:
         """Send the answer."""
 
     def landed(self, *, last: bool) -> None:
@@ -67,11 +67,11 @@ class MessageClient(Protocol):
 class AgentDoor:
     """One a server, beside its `FastPath`. `taken` counts the messages, `handed_back` those of them that the chain answered."""
 
-    def __init__(self, app: web.Application, reader: LineReader, departures: WriteBatch) -> None:
+    def __init__(self, app: web.Application, reader: LineReader, write_batch: WriteBatch) -> None:
         self._app = app
         self._runtime: Runtime = app[RUNTIME]
         self._reader = reader
-        self.departures = departures
+        self.write_batch = write_batch
         self.taken = 0
         self.handed_back = 0
 
@@ -236,7 +236,7 @@ class FastMessage:
         response.headers[HEADER] = self.request_id
         data = answer_bytes(response, last=self.last)
         self._note(trace, response.status, response.headers.get(MARK), response.content_length or 0)
-        self.client.depart_with(data, self._door.departures)
+        self.client.depart_with(data, self._door.write_batch)
         self.client.landed(last=self.last)
 
     def _begin(self) -> CallTrace | None:

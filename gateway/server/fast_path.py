@@ -112,8 +112,8 @@ class FastPath:
         self._known_bytes = 0
         self._seen: set[bytes] = set()
         self._swept_at = 0.0
-        self.departures = WriteBatch()
-        self.agent_door = AgentDoor(app, self._reader, self.departures)
+        self.write_batch = WriteBatch()
+        self.agent_door = AgentDoor(app, self._reader, self.write_batch)
         self.taken = 0
         self.handed_over = 0
 
@@ -185,7 +185,7 @@ class FastPath:
             return None
         end = len(data) - len(behind)
         head_bytes, body_bytes = data[:body_at], data[body_at:end]
-        exchange = client.exchange_type(client, head_bytes, body_bytes, plan, connection, self.departures)
+        exchange = client.exchange_type(client, head_bytes, body_bytes, plan, connection, self.write_batch)
         exchange.last = known.lines.last
         return exchange, head + framed, behind
 
@@ -208,7 +208,7 @@ class FastPath:
                 gate.release("unknown", probe=False)
                 return None
         self.taken += 1
-        self.departures.aboard += 1
+        self.write_batch.in_flight += 1
         return connection
 
     def _opened(self, known: KnownHead, caller: Caller, now: float) -> Opened | None:
@@ -288,6 +288,11 @@ class FastPath:
             self._known_bytes = len(block)
         known.head_id = head_id
         self._known[head_id] = known
+
+    @property
+    def remembered(self) -> int:
+        """How many heads it knows the meaning of."""
+        return len(self._known)
 
     def sweep(self, now: float) -> None:
         """Forget what was learned a minute ago; to be called about once a second, with monotonic seconds."""

@@ -91,9 +91,9 @@ class InProcessClient:
         self.over = True
         self.wake()
 
-    # ── what the exchange tells its caller ──────────────────────────────────────────────────────────────────────────
+    # ── what the exchange calls ──────────────────────────────────────────────────────────────────────────
 
-    def depart_with(self, piece: bytes, _departures: WriteBatch) -> None:
+    def depart_with(self, piece: bytes, _write_batch: WriteBatch) -> None:
         """Take a piece of the body; past 64 KiB no more comes until there is memory for it."""
         if self.too_large:
             return

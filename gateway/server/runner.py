@@ -16,6 +16,7 @@ from aiohttp.web_server import Server
 
 from gateway.app.compose import OWN_MIDDLEWARES, SEATED
 from gateway.config import ClientLimitsConfig
+from gateway.console.lazy_console import console_alone
 from gateway.errors import StartRefused
 from gateway.http.abort import cut
 from gateway.observe.metrics import TURNED_AWAY, Sample
@@ -163,11 +164,17 @@ class GatewayRunner(web.AppRunner):
         self._answer_idle_s = limits.answer_idle_s if answer_idle_s is None else answer_idle_s
         self._connections = limits.connections if connections is None else connections
         self._fast_path = fast_path
+        self._of_console: GatewayServer | None = None
+
+    @property
+    def servers(self) -> list[Server]:
+        """The one for all requests, and the one that only the console answers."""
+        return [one for one in (self._server, self._of_console) if one is not None]
 
     @property
     def client_connections(self) -> int:
         """How many are open."""
-        return len(self._server.connections) if self._server else 0
+        return sum(len(one.connections) for one in self.servers)
 
     def counts(self) -> Iterator[Sample]:
         """For metrics: connections from clients, and what the fast path took."""
@@ -186,15 +193,19 @@ class GatewayRunner(web.AppRunner):
         if self._drained_by is None:
             self._idle_s = idle_s
             self._drained_by = asyncio.get_running_loop().time() + self._drain_s
-        if isinstance(self._server, GatewayServer):
-            self._server.start_draining()
+        for one in self.servers:
+            if isinstance(one, GatewayServer):
+                one.start_draining()
 
     async def cleanup(self) -> None:
         """Stop listening, let what is in flight finish within `drain_s`, cut the rest, and clean the application up."""
         for site in list(self.sites):
             await site.stop()
-        if isinstance(self._server, GatewayServer):
-            await self._drain(self._server)
+        for one in self.servers:
+            if isinstance(one, GatewayServer):
+                await self._drain(one)
+        if self._of_console is not None:
+            await self._of_console.shutdown(self._shutdown_timeout)
         await super().cleanup()
 
     async def _drain(self, server: GatewayServer) -> None:
@@ -233,14 +244,22 @@ class GatewayRunner(web.AppRunner):
         return busy
 
     async def _make_server(self) -> Server:
-        server = GatewayServer(
-            await super()._make_server(),
+        plain = await super()._make_server()
+        server = self._strict(plain, fast_path=self._fast_path)
+        refuse_inflated(server)
+        only_console = Server(console_alone(plain.request_handler), request_factory=plain.request_factory)
+        self._of_console = self._strict(only_console, fast_path=False)
+        return server
+
+    def _strict(self, plain: Server, *, fast_path: bool) -> GatewayServer:
+        return GatewayServer(
+            plain,
             self.app,
             head_s=self._head_s,
             head_bytes=HEAD_BYTES,
             answer_idle_s=self._answer_idle_s,
             most=self._connections,
-            fast_path=self._fast_path,
+            fast_path=fast_path,
             auto_decompress=False,
             access_log=None,
             keepalive_timeout=self._keep_alive_s,
@@ -248,8 +267,6 @@ class GatewayRunner(web.AppRunner):
             max_field_size=FIELD_BYTES,
             max_headers=HEADER_LINES,
         )
-        refuse_inflated(server)
-        return server
 
 
 def runner(

@@ -56,10 +56,12 @@ EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.E
 class BatchSite(web.BaseSite):
     """In place of `web.SockSite`, for a listening socket that does not block; the caller closes that."""
 
-    def __init__(self, runner: web.BaseRunner, listener: socket.socket) -> None:
+    def __init__(self, runner: web.BaseRunner, listener: socket.socket, server: web.Server | None = None) -> None:
+        """`server` None: the runner's own."""
         super().__init__(runner)
-        assert runner.server is not None, "the runner is set up"
-        self._make_protocol = runner.server
+        made = server or runner.server
+        assert made is not None, "the runner is set up"
+        self._make_protocol = made
         self._listener = listener
         self._opening = set[asyncio.Task[object]]()
         self._resumption: asyncio.TimerHandle | None = None
@@ -161,6 +163,7 @@ def serve(config: Config | None, sock: socket.socket, start: Message) -> int:
         found = Examined(catalog, built, tuple(faults), tuple(warnings))
     server = config.server
     addresses = {name: getattr(server, name) for name in ("host", "port", "metrics_host", "admin_port")}
+    addresses |= {"console_host": config.console_host, "console_port": config.console.port}
     try:
         send_now(sock, {"type": "needs", "server": addresses, "workers": server.workers})
         given, descriptors = receive_now(sock)
@@ -168,27 +171,29 @@ def serve(config: Config | None, sock: socket.socket, start: Message) -> int:
         return 0  # the parent has ended
     if "refused" in given:
         raise StartRefused(given["refused"])
-    public = socket.socket(fileno=descriptors[0])
-    public.setblocking(False)
+    public, *others = listeners = [socket.socket(fileno=one) for one in descriptors]
+    for listener in listeners:
+        listener.setblocking(False)
     if start["start_from"] is None:
-        config = config.at_port(public.getsockname()[1])
+        config = config.at_port(public.getsockname()[1], others[0].getsockname()[1] if others else None)
         warn(config, given["metrics"] and given["metrics"][0])
     descriptor_limit()
     app = create(config, found)
     if start["start_from"] is None:
         write(start["configurations"][0], config, app[SEATED].catalog)
-    worker = Worker(app, start, public, given)
+    worker = Worker(app, start, listeners, given)
     with asyncio.Runner(loop_factory=loop_factory()) as running:
         return running.run(worker.run(sock))
 
 
 class Worker:
-    """`given`: the parent's message with the sockets."""
+    """`listeners`: the public socket and, where the console has a port of its own, that one. `given`: the parent's message with
+    them."""
 
-    def __init__(self, app: web.Application, start: Message, public: socket.socket, given: Message) -> None:
+    def __init__(self, app: web.Application, start: Message, listeners: list[socket.socket], given: Message) -> None:
         self._app = app
         self._start = start
-        self._public = public
+        self._listeners = listeners
         self._given = given
         self._stop = asyncio.Event()
         self._channel = Channel(self._received, self._parent_lost)
@@ -221,8 +226,9 @@ class Worker:
             )
             await around.enter_async_context(beside(self._obey()))
             await around.enter_async_context(beside(CatalogWatch(self._app, aloud=self._start["place"] == 0).run()))
-            site = BatchSite(run, self._public)
-            await site.start()
+            sites = [BatchSite(run, *one) for one in zip(self._listeners, run.servers, strict=False)]
+            for site in sites:
+                await site.start()
             settle()
             await around.enter_async_context(beside(self._report()))
             self._channel.send({"type": "ready", **self._announcement()})
@@ -231,8 +237,9 @@ class Worker:
             self._app[RUNTIME].serving = False
             run.start_draining(idle_s=notice_s)
             await asyncio.sleep(min(notice_s, drain_s))  # /ready is 503 meanwhile, so that a load balancer sees it
-            await site.stop()
-            self._public.close()
+            for site, listener in zip(sites, self._listeners, strict=True):
+                await site.stop()
+                listener.close()
             self._channel.send({"type": "closed"})
         log.info("stopped")
         return 0
@@ -302,6 +309,8 @@ class Worker:
         config, metrics = runtime.generation.config, self._given["metrics"]
         address, public_url = origin_of("http", config.server.host, config.server.port), config.server.public_url
         more = {"metrics": f"{origin_of('http', config.server.metrics_host, metrics[1])}/metrics"} if metrics else {}
+        if config.console.port is not None:
+            more["console"] = f"{config.console_url}/console"
         ready = {"ok": True, "url": address, "public_url": public_url, "callback_url": config.callback_url, **more}
         line = json.dumps(ready) if self._start["as_json"] else f"gateway ready on {address}"
         folder = runtime.store.journal.folder

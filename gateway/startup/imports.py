@@ -1,8 +1,8 @@
 """Libraries' parts that a server never uses are not loaded: 17 MiB less in a worker, 11 MiB in the parent.
 
 Only a process of ours does this, before it imports anything else. Where a library imports such a part by
-``from x import y``, `lent` gives it a `Deferred` for each ``y``, which loads the real one when it is used, so that code that
-does need it still gets it.
+``from x import y``, `lazy_imports` gives it a `Deferred` for each ``y``, which loads the real one at its first use: code
+that needs it still gets it.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ class _Lent(ModuleType):
 
 
 @contextmanager
-def lent(*names: str) -> Iterator[None]:
+def lazy_imports(*names: str) -> Iterator[None]:
     """Within, an import from the modules `names` gets Deferreds; those that are loaded already stay as they are."""
     ours = {name: _Lent(name) for name in names if name not in sys.modules}
     sys.modules.update(ours)
@@ -66,7 +66,7 @@ def lent(*names: str) -> Iterator[None]:
 
 
 def find_when_asked(module: ModuleType) -> None:
-    """Replace the Deferreds of `module`, whose names others import, by the real things, each when it is first asked for."""
+    """Replace the Deferreds of `module`, whose names others import, by the real things, each when it is first requested."""
     late = {name: value for name, value in vars(module).items() if isinstance(value, Deferred)}
     own = vars(module).get("__getattr__")
 
@@ -155,13 +155,13 @@ def _sqlalchemy_without_orm() -> None:
 def _aiohttp_without_client() -> None:
     """A process of ours has none: what it calls, it calls through `egress`.
 
-    Its client would also make a TLS context with all of the system's authorities. What is asked for is imported after all.
+    Its client would also make a TLS context with all of the system's authorities. What is requested is imported after all.
     """
     if "aiohttp" in sys.modules:
         return
-    with lent("html.entities"):
+    with lazy_imports("html.entities"):
         importlib.import_module("html")
-    with lent("urllib.request", "email.parser", "email.policy", *CLIENT):
+    with lazy_imports("urllib.request", "email.parser", "email.policy", *CLIENT):
         package = importlib.import_module("aiohttp")
     find_when_asked(package)
 
@@ -170,7 +170,7 @@ def small_web() -> None:
     """After `stay_small`, in a process that serves: its server sends no files as they lie, and reads no arguments."""
     if "aiohttp.web" in sys.modules:
         return
-    with lent("argparse", "tempfile", "aiohttp.web_fileresponse"):
+    with lazy_imports("argparse", "tempfile", "aiohttp.web_fileresponse"):
         web = importlib.import_module("aiohttp.web")
     find_when_asked(web)
 

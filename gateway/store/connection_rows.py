@@ -161,7 +161,7 @@ def _after(cursor: str) -> ColumnElement[bool]:
     if created_at.tzinfo is None or type(row_id) is not int or not 0 <= row_id < 2**63:
         _refuse_cursor()
     table = connections.c
-    # The first condition says nothing new, but it is the one that lets the index skip to the place.
+    # The first condition is implied by the others; it lets the database skip to the place in the index.
     earlier = or_(table.created_at < created_at, table.id < row_id)
     return and_(table.created_at <= created_at, earlier)
 
@@ -179,7 +179,7 @@ PREVIOUS: Final = "previous_refresh"
 NO_PREVIOUS: Final[dict[str, Any]] = {PREVIOUS: None, f"{PREVIOUS}_version": None, f"{PREVIOUS}_until": None}
 
 
-# What is asked for often is put together once: to make a statement again costs more than to run it.
+# What is requested often is put together once: to make a statement again costs more than to run it.
 AT: Final = and_(*(connections.c[name] == bindparam(f"at_{name}") for name in ConnectionRef._fields))
 """The row with the address that is among the parameters, as `place` gives it."""
 WHOLE_ROW: Final = select(connections).where(AT)

@@ -27,7 +27,7 @@ from gateway.vault.seal import KEY_ID, DataKey
 # ── A master key that this process was not given: the operator may have put it into the configuration, and not passed it on to
 # us yet.
 #
-# So the configuration is asked for again, once for all who miss the key meanwhile, and ever more rarely where it does
+# So the configuration is read again, once for all who miss the key meanwhile, and ever more rarely where it does
 # not come.
 
 ANSWER_S: Final = 3.0  # a whole configuration is read again within one, as a rule; requests wait for it
@@ -46,7 +46,7 @@ class MissingKeys:
         self._pauses = Pauses()
         self._logged_at: dict[str, float] = {}  # data key id ▸ when (monotonic)
 
-    def tell(self, locked: Iterable[WrappedKey]) -> None:
+    def report(self, locked: Iterable[WrappedKey]) -> None:
         """Log which data keys do not open, since they are wrapped under master keys that are missing."""
         now = clock.monotonic()
         for one in locked:
@@ -81,7 +81,7 @@ class MissingKeys:
         if self.ask is None or not due:
             return None
         log.warning("encryption_key_missing", key_ids=due, effect="the configuration is read again")
-        # One that is overdue may be lost, so it is asked for again; a waiting call still gets what comes first.
+        # One that is overdue may be lost, so it is requested again; a waiting call still gets what comes first.
         answer = self._answer = self._answer or asyncio.get_running_loop().create_future()
         self._overdue_at = clock.monotonic() + ANSWER_S
         self.ask(due)
@@ -175,8 +175,8 @@ class DataKeys:
         self._vault = vault
         self._allowing = asyncio.Lock()
         self._holding: WeakKeyDictionary[SyncConnection, set[str]] = WeakKeyDictionary()
-        self._seals_per_key = seals_per_key
-        self._reserved = reserved
+        self.seals_per_key = seals_per_key
+        self.reserved = reserved
 
     async def load(self) -> dict[str, DataKey | None]:
         """Hand every stored data key to the vault. Returns the newest of each environment.
@@ -187,14 +187,14 @@ class DataKeys:
         newest, missing = await self._load()
         if missing and await self._came(missing):
             newest, missing = await self._load()
-            self.missing.tell(missing)
+            self.missing.report(missing)
         return newest
 
     async def _came(self, missing: Sequence[WrappedKey]) -> bool:
         """Whether the configuration was read again meanwhile, so that it is worth while to look again."""
         came = await self.missing.asked_for({one.master_key_id for one in missing})
         if not came:
-            self.missing.tell(missing)
+            self.missing.report(missing)
         return came
 
     async def _load(self) -> tuple[dict[str, DataKey | None], list[WrappedKey]]:
@@ -237,8 +237,8 @@ class DataKeys:
 
         if any(self._vault.sealing_key(name) is None for name in names):
             await self._transactions.write(make)
-            _, missing = await self._load()  # asks nobody: a reload that is asked for makes environments itself
-            self.missing.tell(missing)
+            _, missing = await self._load()  # asks nobody: a reload that is requested makes environments itself
+            self.missing.report(missing)
 
     @property
     def enough(self) -> int:
@@ -285,7 +285,7 @@ class DataKeys:
         while key is not None and (key.replaced or key.allowance < enough):
             if await self._transactions.begin(partial(self._reserve, key_id=key.id)):
                 key.replaced = False  # by one that was seen and then not committed
-                key.allowance += self._reserved
+                key.allowance += self.reserved
                 self._vault.seal_with(key)
             else:
                 key = await self._after(key)
@@ -313,10 +313,10 @@ class DataKeys:
 
     async def _reserve(self, db: AsyncConnection, key_id: str) -> bool:
         """False: it has sealed its share, or is no longer the newest of its environment."""
-        more = data_keys.c.seals_reserved + self._reserved
+        more = data_keys.c.seals_reserved + self.reserved
         newer = data_keys.alias("newer")
         replaced = exists().where(newer.c.environment == data_keys.c.environment, newer.c.number > data_keys.c.number)
-        taken = update(data_keys).where(data_keys.c.id == key_id, more <= self._seals_per_key, ~replaced)
+        taken = update(data_keys).where(data_keys.c.id == key_id, more <= self.seals_per_key, ~replaced)
         return (await db.execute(taken.values(seals_reserved=more))).rowcount == 1
 
     async def make(self, db: AsyncConnection, environment: str) -> None:

@@ -106,7 +106,7 @@ class DeliveryStore:
         return await self._transactions.write(write)
 
     async def content(self, delivery: Delivery) -> Content:
-        """What it tells. Raises Unavailable, VaultError."""
+        """What it reports. Raises Unavailable, VaultError."""
         async with self._transactions.read() as db:
             row = (await db.execute(select(outbox).where(outbox.c.id == delivery.outbox_id))).one()
         received = {}
@@ -161,7 +161,7 @@ class DeliveryStore:
         await self._transactions.write(lambda db: db.execute(mine.values(NO_LEASE)))
 
     async def backlog(self) -> list[Backlog]:
-        """By environment, only where there is one."""
+        """By environment; empty without one."""
         table = deliveries.c
         wanted = select(table.environment, func.count(), func.min(table.at)).where(table.due_at.is_not(None))
         async with self._transactions.read() as db:

@@ -49,7 +49,7 @@ class ExpiringStore:
         self._outbox = outbox
         self._keys = keys
 
-    async def tell(self, environment: str, days: int, *, now: datetime, limit: int) -> int:
+    async def report(self, environment: str, days: int, *, now: datetime, limit: int) -> int:
         """Write `connection.expiring` for those that end within so many `days` and were not reported so late; how many.
 
         One that ends with its access token is left out on its first day: else each of an hour would be announced at once.

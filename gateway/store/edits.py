@@ -86,9 +86,9 @@ class EditStore:
         fits: Callable[[Mapping[str, Any]], bool] = lambda _: True,
         now: datetime,
     ) -> list[Connection]:
-        """Of all of `refs` or of none. `merge`: top-level members that `metadata` does not name stay.
+        """All or nothing: fails if one of `refs` is unknown. `merge`: top-level members that `metadata` does not name stay.
 
-        Raises MetadataUnfit where `fits` refuses what would come of it.
+        Raises MetadataUnfit where `fits` refuses the result.
         """
 
         async def write(db: AsyncConnection) -> list[Connection]:

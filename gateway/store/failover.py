@@ -40,12 +40,11 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Claim:
-    """A refresh under way in this process. `row`: as it was claimed. `digest`: of its intent. `lease_from`: a moment at
-    which its lease had all of its time left (monotonic).
+    """A refresh under way in this process. `row`: as it was claimed. `lease_from`: a moment at which its lease had all of
+    its time left (monotonic).
     """
 
     row: Connection
-    digest: str
     lease_from: float
 
 

@@ -42,7 +42,7 @@ async def note_happening(
 
     Returns all that was written.
     What changes neither the state nor the reason for it is no news, and has no entry. What the application does not know
-    yet goes into the outbox too, where there is one.
+    yet goes into the outbox too, if any.
     """
     state = after(State(row.state), happening)
     moved = state != row.state or (happening not in SILENT and reason != row.state_reason)

@@ -60,12 +60,12 @@ class RefreshJournal:
         self.folder = None if folder is None else folder.absolute()
         self._vault = vault
         self._keys = keys
-        self._marker = None if folder is None else ProcessMarker(folder)
+        self.marker = None if folder is None else ProcessMarker(folder)
         self._seen: dict[str, float] = {}  # an open attempt or a dead marker ▸ since when (monotonic)
 
     async def process_name(self) -> str | None:
         """By which others on this machine see whether this process lives (`Holders.of`); None where it has no marker."""
-        return None if self._marker is None else await self._marker.name() or None
+        return None if self.marker is None else await self.marker.name() or None
 
     async def recorded(self, row: Connection) -> bool:
         """Whether there is a readable reply for the credential that `row` has still. Waits for nothing."""
@@ -144,7 +144,7 @@ class RefreshJournal:
         """Remove what is of no use any more: files of dead processes, and in files of the living what nobody released.
 
         A reply is of use while the refresh that it belongs to is open. `release` has our own writer release an attempt.
-        `holding`: names of processes that leases belong to; without its marker nobody could tell that such a process is dead.
+        `holding`: names of processes that leases belong to; without its marker such a process would not be known to be dead.
         `unchanged`: whether the database had not lost the intents of such refreshes when they were read.
         Returns the connections with an open intent that can be settled from files of the dead.
         """
@@ -188,8 +188,8 @@ class RefreshJournal:
                 yield attempt
 
     def close(self) -> None:
-        if self._marker is not None:
-            self._marker.close()
+        if self.marker is not None:
+            self.marker.close()
 
     def _is_overdue(self, name: str, seen: set[str]) -> bool:
         seen.add(name)

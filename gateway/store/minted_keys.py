@@ -184,7 +184,7 @@ class KeyStore:
         if old is None:
             raise NotFound(
                 "not_found",
-                f"There is no living key {new.replaces} to replace. gateway keys list and GET /environment/api-keys tell "
+                f"There is no living key {new.replaces} to replace. gateway keys list and GET /environment/api-keys show "
                 "which there are.",
             )
         until = new.replaced_ends_at or now

@@ -1,6 +1,6 @@
-"""The outbox: events are written in the transaction of the change that they tell of, so that none is lost and none is made up.
+"""The outbox: events are written in the transaction of the change that they report, so that none is lost and none is made up.
 
-Sending them is `gateway.events`' work. An event that nobody is to hear of is not written.
+Sending them is `gateway.events`' work. An event without a receiver is not written.
 """
 
 import uuid
@@ -29,7 +29,7 @@ OF_CONNECTION: Final = (
     connections.c.dies_at,
     connections.c.webhook_url_override,
 )
-"""What an event tells of its connection, and where it goes."""
+"""What an event says of its connection, and where it goes."""
 
 _BETWEEN: Final = "\x1f"
 
@@ -57,7 +57,7 @@ class Outbox:
     ) -> None:
         """Write that `event` befell the connection of that number, as it is now, in the caller's transaction.
 
-        `reason` is for programs, `detail` for people; they tell why something went wrong, or what to know of a new one.
+        `reason` is for programs, `detail` for people; they say why something went wrong, or what to know of a new one.
         """
         row = (await db.execute(select(*OF_CONNECTION).where(connections.c.id == row_id))).one()
         facts = {"tags": row.tags, "end_user": row.end_user}
@@ -69,7 +69,7 @@ class Outbox:
         override = row.webhook_url_override
         await self.add(db, ref, row.provider, event, facts, now=now, reason=reason, detail=detail, override=override)
 
-    async def tell(
+    async def add_failure(
         self,
         ref: ConnectionRef,
         provider: str,

@@ -145,7 +145,7 @@ def judge_keys(place: object, stored: Sequence[WrappedKey], keyring: Keyring, *,
         raise StoreRefused(
             f"{place} has {held} under an encryption key that is not in store.encryption_keys (key id {', '.join(ids)}): "
             "add the key it was made with, after the first if that is to replace it. Then `gateway keys rotate` seals "
-            "everything again under the first, and `gateway keys status` tells which may be taken out."
+            "everything again under the first, and `gateway keys status` shows which may be removed."
         )
     weakness = keyring.weaknesses.get(0)
     if weakness is not None and all(key.master_key_id != keyring.first_id for key in stored):

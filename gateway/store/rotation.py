@@ -166,6 +166,25 @@ class Rotated:
     damaged: list[str] = field(default_factory=list)
 
 
+class BatchSize:
+    """How many values one transaction seals: fewer where other writes waited for the last one."""
+
+    def __init__(self) -> None:
+        self._size = BATCH
+
+    def split(self, keys: Sequence[Any]) -> Iterator[Sequence[Any]]:
+        """Consecutive parts of `keys`; the size is read again for each."""
+        start = 0
+        while start < len(keys):
+            some = keys[start : start + self._size]
+            start += len(some)
+            yield some
+
+    def took(self, held_s: float) -> None:
+        """The last transaction took `held_s`: halve the size if that is more than HOLDS_S, else double it up to BATCH."""
+        self._size = max(SHORTEST_BATCH, self._size // 2) if held_s > HOLDS_S else min(BATCH, 2 * self._size)
+
+
 class Rotation:
     """Works on an open store, while other processes use it."""
 
@@ -174,7 +193,7 @@ class Rotation:
         self._trail = trail
         self._vault = vault
         self._keys = keys
-        self._at_once = BATCH
+        self._batch = BatchSize()
 
     async def counts(self) -> KeyCounts:
         return await count(self._transactions)
@@ -217,7 +236,7 @@ class Rotation:
             rotated.damaged.clear()
             for column in SEALED:
                 async for rows in pages(self._transactions, column):
-                    for some in self._batches([key for key, key_id in rows if key_id not in newest]):
+                    for some in self._batch.split([key for key, key_id in rows if key_id not in newest]):
                         done, held = await self._seal_again(column, some, newest, rotated)
                         rotated.sealed, skipped = rotated.sealed + done, skipped + held
                         step(rotated.sealed, max(todo, rotated.sealed))
@@ -243,7 +262,7 @@ class Rotation:
         total, done, damaged = (await self.counts()).total, 0, list[str]()
         for column in SEALED:
             async for rows in pages(self._transactions, column):
-                for some in self._batches([key for key, _ in rows]):
+                for some in self._batch.split([key for key, _ in rows]):
                     async with self._transactions.read() as db:
                         found = [_sealed(column, row) for row in await db.execute(_rows(column, some))]
                     await self._keys.learn(*(sealed for _, sealed in found))
@@ -317,7 +336,7 @@ class Rotation:
                         damaged.append(f"{column.name} of {sealed.row}")
                 if changed:
                     await db.execute(_replace(column), changed)
-                self._took(time.monotonic() - started)
+                self._batch.took(time.monotonic() - started)
                 return len(rows), damaged
 
             seen, damaged = await self._write(write, before=partial(self._keys.allow, environment, seals=len(some)))
@@ -325,18 +344,6 @@ class Rotation:
             done, held = done + seen - len(damaged), held + len(some) - seen
         await asyncio.sleep(min(COURTESY * (time.monotonic() - began), LONGEST_REST_S))
         return done, held
-
-    def _batches(self, keys: Sequence[Any]) -> Iterator[Sequence[Any]]:
-        """Each as long as it may be by then."""
-        start = 0
-        while start < len(keys):
-            some = keys[start : start + self._at_once]
-            start += len(some)  # it may differ by the time the next one is asked for
-            yield some
-
-    def _took(self, held_s: float) -> None:
-        """Others waited so long for the last transaction: the next is half as large, or twice where that was little."""
-        self._at_once = max(SHORTEST_BATCH, self._at_once // 2) if held_s > HOLDS_S else min(BATCH, 2 * self._at_once)
 
     async def _environments(self, column: SealedColumn, keys: Sequence[Any]) -> dict[str, list[Any]]:
         """These rows by environment, each of which has its own key."""

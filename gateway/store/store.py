@@ -54,9 +54,9 @@ class Store:
         statement_s: float = 0.0,
     ) -> None:
         self.unreadable = unreadable_secrets or UnreadableSecrets()
-        self._transactions = transactions = backend.transactions
+        self.transactions = transactions = backend.transactions
         self.failover = failover
-        self._keys = keys
+        self.data_keys = keys
         self.vault = vault
         self.journal = RefreshJournal(backend.journal, vault, keys)
         self.holders = Holders(backend.journal, backend.node, self.journal)
@@ -104,7 +104,7 @@ class Store:
         except Damaged as fault:
             raise unreadable(sealed) from fault
         except UnknownKey as fault:
-            if not self._keys.is_locked(sealed):
+            if not self.data_keys.is_locked(sealed):
                 self.unreadable.note(sealed)
                 raise unreadable(sealed) from fault
             raise Unavailable(
@@ -120,32 +120,32 @@ class Store:
 
     async def ensure_environments(self, names: set[str]) -> None:
         """Make the environments that a reloaded configuration names for the first time."""
-        await self._keys.ensure(sorted(names))
+        await self.data_keys.ensure(sorted(names))
 
     async def turn_to(self, keyring: Keyring, *, environments: Collection[str] = ()) -> None:
         """Go by other master keys from now on, and make these environments with them; all of it or nothing.
 
         Raises StoreRefused where what is stored needs another.
         """
-        former = self._keys.keyring
-        await self._keys.turn_to(keyring)
+        former = self.data_keys.keyring
+        await self.data_keys.turn_to(keyring)
         try:
-            await self._keys.ensure(sorted(environments))
+            await self.data_keys.ensure(sorted(environments))
         except BaseException:
-            self._keys.keyring = former
+            self.data_keys.keyring = former
             raise
 
     @property
     def missing_keys(self) -> MissingKeys:
         """Where to say how a configuration is read again when a master key is missing, and that this was done."""
-        return self._keys.missing
+        return self.data_keys.missing
 
     @property
     def rotation(self) -> "Rotation":
-        """What seals everything again; loaded when it is asked for, since a gateway that serves does not need it."""
+        """What seals everything again; loaded when it is requested, since a gateway that serves does not need it."""
         from gateway.store.rotation import Rotation
 
-        return Rotation(self._transactions, self.vault, self._keys, self.trail)
+        return Rotation(self.transactions, self.vault, self.data_keys, self.trail)
 
     async def prune(self, now: datetime) -> None:
         """Remove what has expired: sessions, flows, keys, events, and changes that every node has seen. Call it now and then.
@@ -174,16 +174,16 @@ class Store:
     @property
     def instance(self) -> str:
         """Identifies a gateway among those with other encryption keys; no secret."""
-        return instance(self._keys.keyring.first_id)
+        return instance(self.data_keys.keyring.first_id)
 
     @property
     def damaged(self) -> bool:
         """Whether the database has said that it is damaged, since this process opened it."""
-        return self._transactions.damage.seen
+        return self.transactions.damage.seen
 
     async def ping(self) -> None:
         """Ask the database for nothing. Raises Unavailable if it does not answer."""
-        async with self._transactions.read() as db:
+        async with self.transactions.read() as db:
             await db.execute(select(1))
 
     async def close(self) -> None:
@@ -193,5 +193,5 @@ class Store:
     async def _close(self) -> None:
         await self.call_log.close()
         await self.changes.close()
-        await self._transactions.close()
+        await self.transactions.close()
         self.journal.close()

@@ -28,7 +28,7 @@ class Damaged(VaultError):
 
 
 class UnknownKey(VaultError):
-    """The key that this was sealed under is not among those at hand; unlike damage, adding the key mends it."""
+    """The key that this was sealed under is not among those at hand; unlike damage, adding the key fixes it."""
 
 
 # ── Associated data: what a ciphertext is bound to, spelled so that no two places share a spelling.
@@ -143,7 +143,7 @@ def _data_key_binding(master_key_id: str, environment: str, key_id: str) -> byte
 
 
 def _key_id(key: bytes) -> str:
-    """A name for the key that tells nothing of it: a labelled digest, cut to 64 bits."""
+    """A name for the key that reveals nothing of it: a labelled digest, cut to 64 bits."""
     return hashlib.sha256(b"integration-gateway master key id\0" + key).hexdigest()[:16]
 
 

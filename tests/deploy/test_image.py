@@ -18,7 +18,7 @@ from typing import Final
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
+from pytest_aiohttp.plugin import AiohttpServer
 
 from tests.deploy.dockerfile import TOP, Stage, copy, in_context, stages
 from tests.fakes.patience import PATIENCE_S
@@ -102,7 +102,9 @@ def health_check() -> list[str]:
 
 
 @pytest.mark.parametrize(("status", "healthy"), [(200, True), (503, False)])
-async def test_its_health_check_asks_the_port_of_the_environment(status: int, healthy: bool) -> None:
+async def test_its_health_check_asks_the_port_of_the_environment(
+    status: int, healthy: bool, aiohttp_server: AiohttpServer
+) -> None:
     seen = []
 
     async def health(request: web.Request) -> web.Response:
@@ -111,11 +113,10 @@ async def test_its_health_check_asks_the_port_of_the_environment(status: int, he
 
     app = web.Application()
     app.router.add_get("/health", health)
-    async with TestServer(app) as server:
-        environment = {"GATEWAY_PORT": str(server.port)}
-        done = await asyncio.to_thread(
-            subprocess.run, health_check(), env=environment, capture_output=True, check=False
-        )
+    server = await aiohttp_server(app)
+    environment = {"GATEWAY_PORT": str(server.port)}
+    done = await asyncio.to_thread(subprocess.run, health_check(), env=environment, capture_output=True, check=False)
+    await server.close()
     assert ((done.returncode == 0), seen) == (healthy, ["/health"]), done.stderr
     gone = await asyncio.to_thread(subprocess.run, health_check(), env=environment, capture_output=True, check=False)
     assert gone.returncode != 0

@@ -107,7 +107,7 @@ class Agents:
 
 @asynccontextmanager
 async def agents(
-    folder: Path, *, base: str = BASE, auth_mode: str = "API_KEY", fast_path: bool = True
+    folder: Path, *, base: str = BASE, auth_mode: str = "API_KEY", fast_path: bool = True, **proxy: Any
 ) -> AsyncIterator[Agents]:
     """With a connection to the provider that is kept already, so that calls take the fast path unless it is off."""
     provider = RecordedProvider()
@@ -119,7 +119,7 @@ async def agents(
     entry = {
         **ENTRY,
         "auth_mode": auth_mode,
-        "proxy": {"base_url": f"http://127.0.0.1:{provider.port}{base}", "headers": HEADERS},
+        "proxy": {"base_url": f"http://127.0.0.1:{provider.port}{base}", "headers": HEADERS, **proxy},
     }
     write_entry(folder, "lane", entry)
     configuration = document([f"127.0.0.1/32:{provider.port}"], lane={"provider": "lane"})

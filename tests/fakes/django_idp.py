@@ -25,7 +25,7 @@ class DjangoIdp:
     password: str = server.PASSWORD
 
     async def token_requests(self, session: aiohttp.ClientSession) -> dict[str, int]:
-        """How often tokens were asked for so far, by grant type."""
+        """How often tokens were requested so far, by grant type."""
         async with session.get(f"{self.url}/counts") as response:
             counts: dict[str, int] = await response.json()
         return counts

@@ -24,7 +24,7 @@ class Ear:
     def everything(self) -> str:
         return "\n".join(self.heard)
 
-    async def _answer(self, request: web.Request) -> web.Response:
+    async def answer(self, request: web.Request) -> web.Response:
         body = (await request.read()).decode("utf-8", "replace")
         fields = "\n".join(f"{name}: {value}" for name, value in request.headers.items())
         self.heard.append(f"{request.method} {request.raw_path}\n{fields}\n\n{body}")
@@ -58,7 +58,7 @@ class Ear:
 async def listening() -> AsyncIterator[Ear]:
     ear = Ear()
     app = web.Application()
-    app.router.add_route("*", "/{path:.*}", ear._answer)
+    app.router.add_route("*", "/{path:.*}", ear.answer)
     async with TestServer(app) as server:
         ear.url = f"http://127.0.0.1:{server.port}"
         yield ear

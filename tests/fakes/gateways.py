@@ -30,8 +30,8 @@ class RunningGateway:
         self.document = document
         self.url = ""
         self.headers = {"Authorization": f"Bearer {SECRET_KEY}"}
-        self._runner: web.BaseRunner | None = None
-        self._on_fast_path = fast_path
+        self.runner: web.BaseRunner | None = None
+        self.on_fast_path = fast_path
         self._session: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
@@ -44,17 +44,17 @@ class RunningGateway:
             usual = self.document["store"]["encryption_keys"] == [ENCRYPTION_KEY]
             lay(path, *((ENCRYPTION_KEY, config.environments) if usual else ()))
         self.app = app = gateway.create_app(config)
-        self._runner = gateway.runner(app, drain_s=1, fast_path=self._on_fast_path)
-        await self._runner.setup()
-        await web.SockSite(self._runner, sock, backlog=BACKLOG).start()
+        self.runner = gateway.runner(app, drain_s=1, fast_path=self.on_fast_path)
+        await self.runner.setup()
+        await web.SockSite(self.runner, sock, backlog=BACKLOG).start()
         self.url = config.server.public_url
         self._session = aiohttp.ClientSession(auto_decompress=False, cookie_jar=aiohttp.CookieJar(unsafe=True))
 
     async def stop(self) -> None:
         if self._session is not None:
             await self._session.close()
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self.runner is not None:
+            await self.runner.cleanup()
 
     async def restart(self) -> None:
         await self.stop()
@@ -63,7 +63,7 @@ class RunningGateway:
     @property
     def fast_path(self) -> FastPath:
         """The fast path of the running server."""
-        server = self._runner.server if self._runner is not None else None
+        server = self.runner.server if self.runner is not None else None
         assert isinstance(server, GatewayServer)
         assert server.fast_path is not None
         return server.fast_path

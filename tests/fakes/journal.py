@@ -1,6 +1,5 @@
 """A journal's file as another process writes it, and one of the format before."""
 
-import os
 import secrets
 import struct
 from collections.abc import Sequence
@@ -28,7 +27,7 @@ class JournalFile:
 
     def die(self) -> None:
         """As the system does it for a process that was killed."""
-        os.close(self.segment._fd)
+        self.segment.close(remove=False)
 
 
 def slot_file(place: Path, records: Sequence[bytes]) -> Path:

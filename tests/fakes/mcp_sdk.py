@@ -22,7 +22,7 @@ class SdkClients:
     registered: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def register(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to a registration; the method is the one that was asked for, `client_secret_post` if absent."""
+        """The answer to a registration; the method is the one that was requested, `client_secret_post` if absent."""
         method = asked.get("token_endpoint_auth_method") or METHODS[0]
         client: dict[str, Any] = {**asked, "client_id": secrets.token_hex(8), "token_endpoint_auth_method": method}
         if method != "none":

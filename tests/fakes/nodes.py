@@ -18,7 +18,7 @@ LONG_AGO = "2020-01-01T00:00:00Z"
 
 
 class Nodes:
-    """`urls` of all of them; `http` sends the secret key and opens as many connections as asked for."""
+    """`urls` of all of them; `http` sends the secret key and opens as many connections as requested."""
 
     def __init__(self, running: Sequence[Serving], http: aiohttp.ClientSession) -> None:
         self.running = running

@@ -13,7 +13,7 @@ KEY = "7f3e1b9a-52c4-4d18-9a77-0d3e5b1c2f60"
 @dataclass
 class FakePeer:
     """`scopes`: what its key may. `faults`: an answer for the next request to that path, each used once. `most`: rows of a page
-    at most, however many are asked for."""
+    at most, however many are requested."""
 
     integrations: dict[str, dict[str, Any]] = field(default_factory=dict)
     connections: list[dict[str, Any]] = field(default_factory=list)

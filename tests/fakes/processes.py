@@ -83,7 +83,7 @@ class Serving:
         self.log: list[dict[str, Any]] = []
         self._silent = False
         self._heard = asyncio.Condition()
-        self._listening = asyncio.create_task(self._listen())
+        self.listening = asyncio.create_task(self._listen())
 
     async def _listen(self) -> None:
         assert self.process.stderr is not None
@@ -126,7 +126,7 @@ class Serving:
     async def ended(self) -> int:
         async with asyncio.timeout(PATIENCE_S):
             code = await self.process.wait()
-            await self._listening
+            await self.listening
         return code
 
     def workers(self) -> list[int]:
@@ -199,4 +199,4 @@ async def serving(
         assert process.stdout is not None
         await process.stdout.read()  # workers that outlive their parent for a moment hold it open
         await process.wait()
-        await gateway._listening
+        await gateway.listening

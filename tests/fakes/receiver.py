@@ -33,6 +33,7 @@ class Receiver:
     answer: Callable[[str, Any], web.Response] = lambda _path, _body: web.Response(status=204)
     hold: asyncio.Event = field(default_factory=asyncio.Event)
     got: list[Got] = field(default_factory=list)
+    held: int = 0  # requests that have no answer yet
     _came: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def serve(self) -> TestServer:
@@ -71,7 +72,10 @@ class Receiver:
 
     async def _take(self, request: web.Request) -> web.Response:
         body = await request.read()
+        self.held += 1
+        self._came.set()
         await self.hold.wait()
+        self.held -= 1
         answer = self.answer(request.path, body)
         self.got.append(Got(request.path, request.headers, body, answer.status))
         self._came.set()

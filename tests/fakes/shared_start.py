@@ -1,4 +1,4 @@
-"""What every gateway of a test process starts with is made once, and what is not asked for is left out."""
+"""What every gateway of a test process starts with is made once, and what is not requested is left out."""
 
 import os
 import ssl
@@ -23,7 +23,7 @@ def share(monkeypatch: pytest.MonkeyPatch) -> None:
     """The shipped catalog is read once, each SQL statement and each page template is compiled once, and no certificates
     of the system are read, since no test calls a public host. Housekeeping does not begin by itself within a test, at a
     moment that depends on the machine: a test runs the part that it is about."""
-    shipped, read, list_files = resources.folder("catalog"), load_catalog._read, load_catalog.files_in
+    shipped, read, list_files = resources.folder("catalog"), load_catalog.rows_of_folder, load_catalog.files_in
     shipped_files = list_files(shipped)
     known: dict[tuple[object, object], tuple[list[load_catalog.Row], list[str]]] = {}
 
@@ -50,7 +50,7 @@ def share(monkeypatch: pytest.MonkeyPatch) -> None:
             load_all(self, purpose)
 
     monkeypatch.setattr(lifetime, "HOUSEKEEPING_AFTER_S", 3600.0)
-    monkeypatch.setattr(load_catalog, "_read", read_once)
+    monkeypatch.setattr(load_catalog, "rows_of_folder", read_once)
     monkeypatch.setattr(load_catalog, "files_in", files_once)
     configure = structlog.configure
     # A logger that remembers its first set-up would keep it for the tests that follow.

@@ -2,8 +2,8 @@
 
 import aiohttp
 from aiohttp import web
-from aiohttp.test_utils import TestServer
 from aioresponses import aioresponses
+from pytest_aiohttp.plugin import AiohttpClient
 
 from tests.fakes.idp import token_endpoint  # noqa: F401  (a fixture)
 
@@ -23,15 +23,15 @@ async def test_it_answers_as_scripted_and_remembers_what_was_asked(token_endpoin
     assert calls[0].kwargs["data"] == {"grant_type": "refresh_token"}
 
 
-async def test_servers_on_this_machine_are_really_asked(token_endpoint: aioresponses) -> None:  # noqa: F811
+async def test_servers_on_this_machine_are_really_asked(
+    token_endpoint: aioresponses,  # noqa: F811
+    aiohttp_client: AiohttpClient,
+) -> None:
     async def hello(_request: web.Request) -> web.Response:
         return web.Response(text="real")
 
     app = web.Application()
     app.router.add_get("/", hello)
-    async with (
-        TestServer(app) as server,
-        aiohttp.ClientSession() as session,
-        session.get(server.make_url("/")) as answer,
-    ):
+    client = await aiohttp_client(app)
+    async with client.get("/") as answer:
         assert await answer.text() == "real"

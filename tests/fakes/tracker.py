@@ -39,7 +39,7 @@ class Tracker:
     `refusal` is the API's status for a token it does not know, and for any on the paths in `forbidden`. With `expires` it
     knows every access token until its end, rounded down to a whole second as by servers with integer timestamps, and
     without, the last one of each grant. `scopes_of`: a path ▸ the scope without which it answers as RFC 6750 §3.1 says;
-    tokens then name the scopes that were asked for.
+    tokens then name the scopes that were requested.
     """
 
     url: str = ""
@@ -76,7 +76,7 @@ class Tracker:
         app.router.add_get("/authorize", self._authorize)
         app.router.add_post("/token", self._token)
         app.router.add_get("/oauth/token/accessible-resources", self._accessible)
-        app.router.add_route("*", "/{path:.*}", self._api)
+        app.router.add_route("*", "/{path:.*}", self.api)
         return app
 
     async def serve(self) -> TestServer:
@@ -125,11 +125,11 @@ class Tracker:
                 self.grants[-1].scopes = frozenset(asked.get("scope", "").split())
                 answer_of_code["scope"] = asked.get("scope", "")
             return web.json_response(answer_of_code)
-        answer = self._refreshed(form.get("refresh_token", ""))
+        answer = self.refreshed(form.get("refresh_token", ""))
         await self.hold_answer.wait()
         return answer
 
-    def _refreshed(self, token: str) -> web.Response:
+    def refreshed(self, token: str) -> web.Response:
         for grant in self.grants:
             if token in grant.spent:
                 grant.revoked = True
@@ -157,7 +157,7 @@ class Tracker:
             return web.json_response({"code": 401}, status=401)
         return web.json_response(self.sites)
 
-    async def _api(self, request: web.Request) -> web.Response:
+    async def api(self, request: web.Request) -> web.Response:
         self.calls["api"] += 1
         self.seen.append(request)
         await self.hold_api.wait()

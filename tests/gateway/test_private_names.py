@@ -47,7 +47,7 @@ USED: Final[Mapping[str, tuple[Any, frozenset[str]]]] = {
     "SQLAlchemy's Row": (lambda: Row, frozenset({"_mapping"})),
 }  # fmt: skip
 DOCUMENTED: Final = frozenset({"_asdict", "_exit"})  # of named tuples, and os._exit
-BOUNDED: Final = {"aiohttp": "3.15", "aiosqlite": "0.23", "SQLAlchemy": "2.2", "watchfiles": "1.4"}
+BOUNDED: Final = {"aiohttp": "3.15", "aiosqlite": "0.23", "SQLAlchemy": "2.2"}
 
 
 @pytest.mark.parametrize("place", USED)
@@ -57,13 +57,6 @@ def test_it_is_still_there(place: str) -> None:
     kinds = there.__mro__ if isinstance(there, type) else type(there).__mro__
     has = {*dir(there), *(name for kind in kinds for name in getattr(kind, "__slots__", ()))}
     assert sorted(names - has) == []
-
-
-def test_the_core_of_watchfiles_is_still_there(tmp_path: Path) -> None:
-    from watchfiles._rust_notify import RustNotify
-
-    with RustNotify([str(tmp_path)], False, False, 50, False, True) as watcher:
-        assert watcher.watch(10, 5, 1, None) == "timeout"
 
 
 def sources() -> Iterator[tuple[Path, ast.Module]]:
@@ -110,7 +103,7 @@ def test_private_modules_are_imported_from_bounded_packages_alone() -> None:
         and node.level == 0
         and any(part.startswith("_") for part in (*node.module.split(".")[1:], *(one.name for one in node.names)))
     } - {"gateway", "middleware"}
-    assert found == {"aiohttp", "watchfiles"}
+    assert found == {"aiohttp"}
 
 
 def test_these_packages_have_an_upper_bound_on_minor_releases() -> None:

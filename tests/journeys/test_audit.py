@@ -39,8 +39,14 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 
 @pytest.fixture
-async def audited(running: RunningGateway) -> RunningGateway:
-    """A gateway whose configuration is also a file, for commands beside it; a keeper of its own is called by the tests."""
+async def audited(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> RunningGateway:
+    """A gateway whose configuration is also a file, for commands beside it. The tests call its keeper, which does nothing by
+    itself: on a loaded machine it came in between."""
+
+    async def idle(_: AuditKeeper) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(AuditKeeper, "run", idle)
     running.document["environments"]["dev"]["webhook_url"] = "http://127.0.0.1:9/hook"
     await running.restart()
     (running.folder / "gateway.yaml").write_text(yaml.safe_dump(running.document))
@@ -136,8 +142,8 @@ async def test_each_action_is_recorded_in_its_own_way(
     now = clock.now()
     audit(audited, keep_days=1)
     monkeypatch.setattr(clock, "now", lambda: now + timedelta(days=3))
+    monkeypatch.setattr(audit_keeper, "PRUNE_EVERY_S", 0)
     pruning = AuditKeeper(store, audited.runtime.current)
-    pruning._prune_at = 0.0
     await store.trail.write()  # nothing
     before = {one.columns.action for one in await store.audit.find(AuditFilter(limit=1000))}
     await pruning.once()
@@ -239,7 +245,7 @@ async def test_verify_names_the_first_record_that_was_changed(audited: RunningGa
     await audited.runtime.audit_keeper.once()
     store = audited.runtime.store
     edit = text("UPDATE audit_records SET body = replace(body, '127.0.0.1', '127.0.0.9') WHERE sequence = 3")
-    await store._transactions.write(lambda db: db.execute(edit))
+    await store.transactions.write(lambda db: db.execute(edit))
     done = await command(audited, "audit", "verify", code=1)
     assert "record 3 does not have the hash" in done.err
     assert "first at record 3" in done.out
@@ -252,7 +258,7 @@ async def test_a_credential_that_cannot_be_recorded_is_not_returned(audited: Run
 
     await audited.imported(tracker.grant())
     store = audited.runtime.store
-    await store._transactions.write(lambda db: db.execute(text("ALTER TABLE audit_pending RENAME TO gone")))
+    await store.transactions.write(lambda db: db.execute(text("ALTER TABLE audit_pending RENAME TO gone")))
     answer = await audited.json("GET", "/connections/c1?provider_config_key=tracker")
     assert "credentials" not in answer
     assert answer["error"]["code"] in {"store_unavailable", "server_error"}

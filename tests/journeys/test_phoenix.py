@@ -13,7 +13,7 @@ from tests.fakes import installed
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.ports import lasting_port
 from tests.fakes.tracker import Tracker
-from tests.gateway.api.test_logs import call, expired
+from tests.gateway.api.test_logs_endpoints import call, expired
 from tests.journeys.test_traces import SAMPLED, TRACE, traced
 from tests.oauth_servers.server import running
 

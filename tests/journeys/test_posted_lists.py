@@ -38,11 +38,11 @@ class Provider:
 
     def __init__(self, page: Callable[[web.Request, Any], Any]) -> None:
         self.bodies: list[bytes] = []
-        self._page = page
+        self.page = page
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         self.bodies.append(await request.read())
-        answer = self._page(request, json.loads(self.bodies[-1] or b"null"))
+        answer = self.page(request, json.loads(self.bodies[-1] or b"null"))
         if isinstance(answer, web.StreamResponse):
             return answer
         return web.json_response(await answer if isinstance(answer, Awaitable) else answer)
@@ -116,7 +116,7 @@ async def test_a_get_cursor_does_not_go_on_with_a_post(tmp_path: Path) -> None:
     provider = search()
     async with paged(tmp_path, provider, SEARCH, paginate_alternatives=[]) as list_:
         wish = "1; type=offset; offset_name=start; response_path=results"
-        provider._page = lambda _request, _body: {"results": [{"n": 1}]}
+        provider.page = lambda _request, _body: {"results": [{"n": 1}]}
         first = await list_.call(wish, "/objects/x/search")
         reply = await list_.call("1", "/objects/x/search", method="POST", json={}, since=first.trailer["cursor"])
         assert "same method" in faults(reply)
@@ -236,7 +236,7 @@ async def test_a_graphql_connection_is_read_to_its_end_wherever_the_query_has_it
 
 async def test_without_variables_the_cursor_brings_them_along(tmp_path: Path) -> None:
     provider = graph()
-    provider._page = lambda _request, body: {
+    provider.page = lambda _request, body: {
         "data": {"a": {"edges": [{"n": 1 if body.get("variables") is None else 2}], "pageInfo": {
             "hasNextPage": body.get("variables") is None, "endCursor": "c1"}}}
     }  # fmt: skip
@@ -302,7 +302,7 @@ async def test_of_two_connections_the_caller_says_which(tmp_path: Path) -> None:
 
 async def test_a_provider_that_does_not_follow_the_cursor_is_noticed(tmp_path: Path) -> None:
     provider = graph()
-    provider._page = lambda _request, _body: {
+    provider.page = lambda _request, _body: {
         "data": {"a": {"nodes": [{"n": 1}], "pageInfo": {"hasNextPage": True, "endCursor": "same"}}}
     }
     async with paged(tmp_path, provider, GRAPHQL) as list_:
@@ -316,7 +316,7 @@ async def test_a_page_that_is_refused_for_now_is_requested_again_with_the_same_b
     tmp_path: Path, status: int
 ) -> None:
     provider = search()
-    inner, refused = provider._page, []
+    inner, refused = provider.page, []
 
     def page(request: web.Request, body: Any) -> Any:
         if body.get("after", 0) in (0, 1) and body.get("after", 0) not in refused:
@@ -324,7 +324,7 @@ async def test_a_page_that_is_refused_for_now_is_requested_again_with_the_same_b
             return web.Response(status=status, headers={"Retry-After": "0"})
         return inner(request, body)
 
-    provider._page = page
+    provider.page = page
     async with paged(tmp_path, provider, SEARCH) as list_:
         reply = await list_.call("all", "/objects/x/search", method="POST", json={"q": "x"})
         assert (reply.numbers, reply.trailer["complete"]) == ([1, 2, 3, 4, 5, 6], True)

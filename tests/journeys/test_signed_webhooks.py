@@ -150,7 +150,7 @@ PLAID = "https://production.plaid.com/webhook_verification_key/get"
 
 
 class PlaidKeys:
-    """Plaid's endpoint: `asked` are the key ids that were asked for; `fails` is a status to answer instead."""
+    """Plaid's endpoint: `asked` are the key ids that were requested; `fails` is a status to answer instead."""
 
     def __init__(self, there: Internet) -> None:
         self.keys = {kid: generate_private_key(SECP256R1()) for kid in ("k1", "old")}

@@ -5,11 +5,13 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gateway import clock
 from gateway.errors import Unavailable
+from gateway.store.postgres import postgres_backend
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.postgres import PostgresServer
@@ -151,20 +153,19 @@ async def test_what_is_known_to_have_changed_and_cannot_be_read_is_served_no_lon
 
 
 async def test_what_changed_while_a_node_could_not_listen_is_caught_up(
-    two: tuple[RunningGateway, RunningGateway], tracker: Tracker, postgres_server: PostgresServer
+    two: tuple[RunningGateway, RunningGateway], tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, there = two
     await here.imported(tracker.grant(), "c1")
     assert await status(there) == 200
-    watch = there.runtime.store.changes._watch
-    connecting, may_connect = watch._listening, asyncio.Event()  # type: ignore[attr-defined]
+    connect, may_connect = postgres_backend.connect, asyncio.Event()
 
-    async def later_on() -> object:
+    async def later_on(*args: Any, **options: Any) -> Any:
         await may_connect.wait()
-        return await connecting()
+        return await connect(*args, **options)
 
-    watch._listening = later_on  # type: ignore[attr-defined]
-    watch._drop()  # type: ignore[attr-defined]
+    monkeypatch.setattr(postgres_backend, "connect", later_on)
+    await there.runtime.store.changes.close()  # its connection is lost
     async with here.http.delete(
         f"{here.url}/connections/c1?provider_config_key=tracker", headers=here.headers
     ) as answer:

@@ -24,7 +24,7 @@ from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
-from tests.gateway.api.test_logs import call, expired, logged, minted
+from tests.gateway.api.test_logs_endpoints import call, expired, logged, minted
 from tests.gateway.events.conftest import receiver
 
 __all__ = ["receiver"]

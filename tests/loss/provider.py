@@ -30,7 +30,7 @@ class StrictProvider(Tracker):
         self.calls["refresh_token"] += 1
         node = request.remote or ""
         self._under_way[token] = (node, None)
-        answer = self._refreshed(token)
+        answer = self.refreshed(token)
         await asyncio.sleep(self.dice.uniform(0.05, SLOWEST_S))
         if answer.status == 200:
             assert isinstance(answer.body, bytes)
@@ -39,7 +39,7 @@ class StrictProvider(Tracker):
         self._under_way[token] = (node, time.monotonic())
         return answer
 
-    def _refreshed(self, token: str) -> web.Response:
+    def refreshed(self, token: str) -> web.Response:
         grant = self._by_token.get(token) or next((one for one in self.grants if one.refresh_token == token), None)
         if grant is None:
             return web.json_response({"error": "invalid_grant", "error_description": "Unknown token"}, status=400)
@@ -53,7 +53,7 @@ class StrictProvider(Tracker):
         return web.json_response(self._issued(grant))
 
     def in_flight(self, node: str) -> list[Grant]:
-        """Whose refresh that node has asked for and may not have read the answer to."""
+        """Whose refresh that node has requested and may not have read the answer to."""
         late = time.monotonic() - ON_THE_WAY_S
         tokens = [token for token, (by, at) in self._under_way.items() if by == node and (at is None or at > late)]
         return [self._by_token[token] for token in tokens if token in self._by_token]

@@ -32,8 +32,8 @@ def test_a_connection_is_judged_by_its_status_its_reason_and_whether_its_reply_w
 def test_the_provider_revokes_a_grant_whose_token_is_shown_twice() -> None:
     provider = StrictProvider(dice=Random(1))
     first = provider.grant()["refresh_token"]
-    assert provider._refreshed(first).status == 200
+    assert provider.refreshed(first).status == 200
     second = provider.grants[0].refresh_token
-    assert provider._refreshed(first).status == 400
+    assert provider.refreshed(first).status == 400
     assert provider.grants[0].revoked
-    assert provider._refreshed(second).status == 400
+    assert provider.refreshed(second).status == 400

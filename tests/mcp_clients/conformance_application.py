@@ -91,7 +91,7 @@ SCHEMA_2020_12: Final[dict[str, Any]] = {
     "else": {"required": ["email"]},
     "additionalProperties": False,
 }
-# What a client of 2026-07-28 is asked for before a tool answers, by the tool's name; `state`: whether a state goes with it.
+# What a client of 2026-07-28 is asked before a tool answers, by the tool's name; `state`: whether a state goes with it.
 INPUT: Final[dict[str, dict[str, dict[str, Any]]]] = {
     "test_input_required_result_elicitation": {"user_name": asks_for("name", "What is your name?")},
     "test_input_required_result_sampling": {"capital_question": asks_model("What is the capital of France?")},
@@ -123,7 +123,7 @@ CAPABILITY_OF: Final = {
     "sampling/createMessage": "sampling",
     "roots/list": "roots",
 }
-# What a client of 2025 is asked for on the stream of its call.
+# What a client of 2025 is asked on the stream of its call.
 ONE_OF: Final = ["option1", "option2", "option3"]
 VALUES: Final = [{"const": f"value{n}", "title": f"Choice {n}"} for n in (1, 2, 3)]
 FORMS: Final[dict[str, dict[str, Any]]] = {
@@ -233,7 +233,7 @@ class ConformanceApplication:
         }
 
     def _asked(self, message: rpc.RpcRequest, name: str) -> dict[str, Any] | None:
-        """What the client is asked for; None: it has answered."""
+        """The question to the client; None: it has answered."""
         wanted = INPUT[name]
         if name == "test_input_required_result_capabilities":
             wanted = {key: one for key, one in wanted.items() if CAPABILITY_OF[one["method"]] in message.capabilities}

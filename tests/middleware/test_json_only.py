@@ -66,7 +66,7 @@ async def test_a_body_of_unknown_length_is_refused_once_it_is_over_the_limit(ser
 async def test_a_body_that_comes_too_slowly_is_not_waited_for(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, limit: str
 ) -> None:
-    monkeypatch.setattr(limits, "_DEFAULT", replace(limits._DEFAULT, **{limit: 0.05}))
+    monkeypatch.setattr(limits, "DEFAULT_LIMITS", replace(limits.DEFAULT_LIMITS, **{limit: 0.05}))
     port = await serve(API, show)
     async with dial(port) as client:
         client.send(b"POST / HTTP/1.1\r\nHost: gw\r\nContent-Length: 10\r\n\r\n{")

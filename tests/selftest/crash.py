@@ -68,11 +68,11 @@ class Distant(Tracker):
 class Forgiving(Distant):
     """Takes the refresh token before the last one again, as providers with a grace time do."""
 
-    def _refreshed(self, token: str) -> web.Response:
+    def refreshed(self, token: str) -> web.Response:
         for grant in self.grants:
             if token in grant.spent:
                 return web.json_response(self._issued(grant))
-        return super()._refreshed(token)
+        return super().refreshed(token)
 
 
 async def crash(point: str, folder: Path, *, forgiving: bool = False, url: str | None = None) -> Outcome:

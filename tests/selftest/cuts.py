@@ -42,11 +42,11 @@ class Cut(Tracker):
         request.transport.abort()
         raise asyncio.CancelledError
 
-    def _refreshed(self, token: str) -> web.Response:
+    def refreshed(self, token: str) -> web.Response:
         for grant in self.grants:
             if self.forgiving and token in grant.spent:
                 return web.json_response(self._issued(grant))
-        return super()._refreshed(token)
+        return super().refreshed(token)
 
 
 async def cut(place: str, folder: Path, *, forgiving: bool) -> Seen:

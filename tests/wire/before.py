@@ -57,8 +57,8 @@ async def gateway_before(recorder: Recorder, folder: Path, *, fast_path: bool = 
         try:
             for name in entries:
                 await connect(running, name)
-            departures = running.fast_path.departures if fast_path else None
-            yield Bench(int(running.url.rpartition(":")[2]), running.url, recorder, departures)
+            write_batch = running.fast_path.write_batch if fast_path else None
+            yield Bench(int(running.url.rpartition(":")[2]), running.url, recorder, write_batch)
         finally:
             await running.stop()
 

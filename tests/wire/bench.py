@@ -131,7 +131,7 @@ class Bench:
     port: int
     public_url: str
     recorder: Recorder
-    departures: WriteBatch | None = None  # of the fast path, where there is one
+    write_batch: WriteBatch | None = None  # of the fast path, where there is one
     asked: int = 0
 
     @property

@@ -34,10 +34,10 @@ async def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 @pytest.fixture(autouse=True)
 def company(request: pytest.FixtureRequest) -> Iterator[None]:
     """On the fast path every other case is as if others were on their way: what may leave together does."""
-    departures = request.getfixturevalue("bench").departures if "bench" in request.fixturenames else None
-    others = crc32(request.node.nodeid.encode()) % 2 if departures is not None else 0
-    if departures is not None:
-        departures.aboard += others
+    write_batch = request.getfixturevalue("bench").write_batch if "bench" in request.fixturenames else None
+    others = crc32(request.node.nodeid.encode()) % 2 if write_batch is not None else 0
+    if write_batch is not None:
+        write_batch.in_flight += others
     yield
-    if departures is not None:
-        departures.aboard -= others
+    if write_batch is not None:
+        write_batch.in_flight -= others

@@ -58,7 +58,7 @@ def entry_of(facts: Facts) -> Entry:
 
 
 def _token_requests(facts: Facts) -> Entry:
-    """How tokens are asked for."""
+    """How tokens are requested."""
     made: Entry = {}
     if facts.get("pkce") is False:
         made["disable_pkce"] = True

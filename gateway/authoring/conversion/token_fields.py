@@ -1,4 +1,4 @@
-"""How tokens are asked for and the API is called, where the other format says it in another way."""
+"""How tokens are requested and the API is called, where the other format says it in another way."""
 
 from collections.abc import Mapping
 from typing import Any, Final

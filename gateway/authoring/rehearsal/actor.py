@@ -203,7 +203,7 @@ class Actor:
         )
 
     def _register(self, body: bytes) -> web.Response:
-        """RFC 7591 §3.2.1: the client with what it asked for; a secret unless it is a public one."""
+        """RFC 7591 §3.2.1: the client with what it requested; a secret unless it is a public one."""
         asked = json.loads(body)
         method = str(asked.get("token_endpoint_auth_method") or SDK_METHODS[0])
         client = {"client_id": f"registered-{secrets.token_hex(3)}", "token_endpoint_auth_method": method}
@@ -216,7 +216,7 @@ class Actor:
         return f"try-token-secret-{secrets.token_hex(8)}"
 
     def _discovery(self, arrival: Arrival, origin: str) -> web.Response | None:
-        """What an MCP server tells of itself (RFC 9728, RFC 8414)."""
+        """What an MCP server publishes (RFC 9728, RFC 8414)."""
         if not self.provider.auth_mode.startswith("MCP") or "/.well-known/" not in arrival.path:
             return None
         path = arrival.path.partition("/.well-known/")[2]

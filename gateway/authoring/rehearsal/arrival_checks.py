@@ -28,7 +28,7 @@ FORM_KIND: Final = "application/x-www-form-urlencoded"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`place` is what the entry says of it, for a line; `detail` tells what came instead, where `ok` is False."""
+    """`place` is what the entry says of it, for a line; `detail` is what came instead, where `ok` is False."""
 
     what: str
     ok: bool

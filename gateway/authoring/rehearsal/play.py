@@ -92,7 +92,7 @@ class Knowledge:
             client = {"clientId": registered["client_id"], "clientSecret": registered.get("client_secret", "")}
         if self.provider.auth_mode == "INSTALL_PLUGIN":
             values |= {"username": client["clientId"], "password": client["clientSecret"]}
-        # One of SIGNATURE is made for a stretch of requests, so which one is sent cannot be told beforehand.
+        # One of SIGNATURE is made for a stretch of requests, so which one is sent is not known beforehand.
         token = held.get("access_token") or held.get("token") or held.get("session_id") or self.actor.access_token
         if token and self.provider.auth_mode != "SIGNATURE":
             values |= {"accessToken": token, "credentials.accessToken": token}
@@ -199,7 +199,7 @@ def unproved(provider: Provider) -> list[str]:
     if provider.proxy.paginate_alternatives:
         found.append("proxy.paginate_alternatives were not tried")
     if provider.require_client_certificate:
-        found.append("the client certificate was not asked for: the sandbox speaks plain HTTP")
+        found.append("the client certificate was not requested: the sandbox speaks plain HTTP")
     if provider.proxy.retry is not None:
         found.append("proxy.retry was not tried")
     if provider.webhook_signature is not None:
@@ -366,7 +366,7 @@ class _Play(Knowledge):
         came = self.token_requests(mark)
         if not came:
             place: Place = ("refresh_url",) if self.provider.refresh_url else ("token_url",)
-            step.checks.append(Check("a new token was asked for", False, place, "no request came"))
+            step.checks.append(Check("a new token was requested", False, place, "no request came"))
             return
         step.checks += refresh_checks(came[0], self.known(), self.samples, refresh_token)
         step.checks.append(

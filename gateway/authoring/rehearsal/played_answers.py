@@ -50,7 +50,7 @@ def _expiry(provider: Provider, within: str) -> tuple[str, Any]:
 
 
 def captured(provider: Provider, name: str, local: str, key: str = "token_response_metadata") -> str:
-    """A value that the setting called `name` takes, as the provider tells it. Raises NoSample."""
+    """A value that the setting called `name` takes, as the provider reports it. Raises NoSample."""
     setting = provider.connection_config.get(name)
     if setting is None:
         last = name.rpartition(".")[2].lower()

@@ -96,7 +96,7 @@ class NoSample(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """`typed` is what the end user types in, `config` the settings that somebody is asked for."""
+    """`typed` is what the end user types in, `config` the settings to enter."""
 
     config: dict[str, str]
     typed: dict[str, str]
@@ -131,7 +131,7 @@ def samples_for(provider: Provider, given: Mapping[str, str]) -> Samples:
 
 
 def _known_kind(name: str, keys: Mapping[str, str]) -> str | None:
-    """A key or a certificate, where that is what is asked for."""
+    """A key or a certificate, where that is what is requested."""
     if name in {"client_certificate", "clientCertificate"}:
         return certificate()
     return key_for(keys[name]) if name in keys else None

@@ -25,7 +25,7 @@ def token_checks(arrivals: list[Arrival], known: KnownValues, samples: Samples, 
     """The requests that made the credential."""
     provider = known.provider
     if not arrivals:
-        yield Check("a token was asked for", False, ("token_url",), "no request came to token_url")
+        yield Check("a token was requested", False, ("token_url",), "no request came to token_url")
         return
     first = arrivals[0]
     yield from _method(first, provider)
@@ -54,7 +54,7 @@ def refresh_checks(arrival: Arrival, known: KnownValues, samples: Samples, refre
     """A refresh (RFC 6749 §6)."""
     provider = known.provider
     if provider.auth_mode not in GRANTS or arrival.role == "installation_token_url":
-        yield Check("a token was asked for again", True, ("token_url",))
+        yield Check("a token was requested again", True, ("token_url",))
         return
     renames = provider.refresh_param_renames or provider.token_param_renames
     standard: dict[str, str] = {"grant_type": "refresh_token", "refresh_token": refresh_token}

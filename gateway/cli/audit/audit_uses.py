@@ -45,7 +45,7 @@ def uses(
 
     async def work(runtime: "Runtime") -> int:
         from gateway import clock
-        from gateway.api.audit import uses_shown
+        from gateway.api.audit_endpoints import uses_shown
         from gateway.records.audit import UseFilter
 
         end = moment(until, "until") or clock.now()

@@ -14,7 +14,7 @@ from gateway.text import counted
 if TYPE_CHECKING:
     from gateway.config import Config
     from gateway.store import Store
-    from gateway.store.audit.chain import Checkpoint, Verdict
+    from gateway.store.audit.audit_chain import Checkpoint, Verdict
 
 
 @click.command()
@@ -40,7 +40,7 @@ def verify(file: Path, files: tuple[Path, ...], public_keys: tuple[str, ...], as
 
     Without --checkpoint, only somebody who cannot compute the hashes again is found out. Exits 1 where something is wrong.
     """
-    from gateway.store.audit.chain import checkpoints_in
+    from gateway.store.audit.audit_chain import checkpoints_in
 
     given: list[Checkpoint] = []
     for one in files:

@@ -28,7 +28,7 @@ def words() -> KnownWords:
 
 
 def shipped_values() -> Mapping[str, Mapping[str, Any]]:
-    """What the shipped entries say, whole."""
+    """The shipped entries, with all their fields."""
     return Values(catalog_of(None).providers.contents)
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     help="Where to write one file an entry. Without it nothing is written, only reported.",
 )
 @click.option("--force", is_flag=True, help="Write over files that are there.")
-@click.option("--changes", is_flag=True, help="Tell also what is only said in another way.")
+@click.option("--changes", is_flag=True, help="Also report what is only spelled in another way.")
 @as_json
 def convert(file: Path, folder: Path | None, force: bool, changes: bool, as_json: bool) -> None:
     """Convert FILE, one YAML file with many entries keyed by name, into our format, one file an entry.

@@ -23,7 +23,9 @@ SHOWN = 5
 @click.argument(
     "folders", metavar="[PATHS]...", nargs=-1, type=click.Path(exists=True, file_okay=False, path_type=Path)
 )
-@click.option("--all", "every", is_flag=True, help=f"Tell every warning, also where more than {MOST_ALIKE} are alike.")
+@click.option(
+    "--all", "every", is_flag=True, help=f"Report every warning, also where more than {MOST_ALIKE} are alike."
+)
 @as_json
 def lint(folders: tuple[Path, ...], every: bool, as_json: bool) -> None:
     """Check the catalog folders PATHS, by default the shipped one. Exit 1 on a fault; warnings alone pass."""

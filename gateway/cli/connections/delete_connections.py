@@ -72,7 +72,7 @@ def delete(
             await each(refs, one, "deleting")
         finally:
             record.close()
-        return record.tell(as_json=as_json)
+        return record.print_result(as_json=as_json)
 
     run(file, work, as_json=as_json)
 
@@ -88,7 +88,7 @@ class Record:
         self._out: IO[str] | None = None
         if report is not None:
             try:
-                # Of its own owner alone: it tells who was connected to what.
+                # Of its own owner alone: it lists who was connected to what.
                 self._out = os.fdopen(os.open(report, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", newline="")
             except FileExistsError:
                 raise click.UsageError(f"{report} is there already; name another file.") from None
@@ -119,7 +119,7 @@ class Record:
         if self._out is not None:
             self._out.close()
 
-    def tell(self, *, as_json: bool) -> int:
+    def print_result(self, *, as_json: bool) -> int:
         """Print it; the exit code."""
         if as_json:
             counts = {"deleted": self.deleted, "not_found": self.missing, "tokens_that_may_live_on": self.alive}

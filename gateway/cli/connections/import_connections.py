@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # ── How an import ends on a terminal, and what is state_and_story before it begins.
 
 
-def tell_ahead(runtime: "Runtime", environment: str) -> None:
+def print_preview(runtime: "Runtime", environment: str) -> None:
     """What a test refresh does to the system that the tokens come from."""
     from gateway.moving.importer import rotating
 
@@ -41,7 +41,7 @@ def tell_ahead(runtime: "Runtime", environment: str) -> None:
     )
 
 
-def tell(intake: "Importer", *, as_json: bool) -> int:
+def print_result(intake: "Importer", *, as_json: bool) -> int:
     """Print what became of all; the exit code."""
     tally, dry = intake.tally, intake.wish.dry_run
     faults = [one for one in intake.made if one.fault]
@@ -193,7 +193,7 @@ def intake_of(
 
 
 def _report(file: Path) -> IO[str]:
-    """Of its owner alone: it tells who is connected to what. One that is there is another run's, and is not touched."""
+    """Of its owner alone: it lists who is connected to what. One that is there is another run's, and is not touched."""
     try:
         return os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w")
     except FileExistsError:
@@ -337,9 +337,9 @@ def import_connections(
             intake.create_integrations, intake.test_refresh = create_integrations, test_refresh
             intake.refresh_rate = refresh_rate
             if test_refresh:
-                tell_ahead(runtime, name)
+                print_preview(runtime, name)
             await feed.into(intake)
-        return tell(intake, as_json=as_json)
+        return print_result(intake, as_json=as_json)
 
     run(file, work, as_json=as_json)
 

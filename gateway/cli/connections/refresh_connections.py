@@ -98,5 +98,5 @@ def _helps(results: list[dict[str, Any]]) -> str:
 
     first = next(row for row in results if row["outcome"] == "failed")
     integration, one = quote(str(first["integration"])), quote(str(first["connection_id"]))
-    why = f"`{program()} connections why --integration {integration} {one}` tells what helps"
+    why = f"`{program()} connections why --integration {integration} {one}` shows what to do"
     return f"; {why}, `{program()} doctor {integration}` whether its provider can be reached"

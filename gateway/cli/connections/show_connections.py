@@ -216,7 +216,7 @@ def _connection_json(runtime: "Runtime", row: "Connection") -> dict[str, Any]:
 @click.argument("connection_id", metavar="CONNECTION")
 @as_json
 def why(file: Path, environment: str | None, integration: str | None, connection_id: str, as_json: bool) -> None:
-    """Tell why CONNECTION is as it is: what happened when, the likely causes in order, and what to do. No secrets."""
+    """Explain the state of CONNECTION: what happened when, the likely causes in order, and what to do. No secrets."""
 
     async def work(runtime: "Runtime") -> int:
         from gateway.api.connection_json import state_and_story

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from gateway.cli.console import sign_in_link
+from gateway.cli.console_command import sign_in_link
 from gateway.cli.demo import DemoFailed, customer
 from gateway.cli.demo.child import Child, started
 from gateway.cli.demo.demo_folder import CLIENT_ID, PORT_VARIABLE, SANDBOX_PORT_VARIABLE, DemoFolder
@@ -95,7 +95,7 @@ async def _run(folder: DemoFolder, port: int, sandbox_port: int, announce: Calla
 
 
 async def _ready_or_ended(url: str, folder: DemoFolder, ends: Sequence[asyncio.Task[DemoFailed]]) -> Ready:
-    """Where a child ends meanwhile, its own words tell more than the call that failed because of it."""
+    """Where a child ends meanwhile, its own message says more than the call that failed because of it."""
     try:
         return await _ready(url, folder)
     except DemoFailed:

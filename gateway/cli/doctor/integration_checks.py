@@ -1,21 +1,13 @@
 """An integration as declared: what to paste at the provider, its scopes, and the client that was copied from its console."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
 
 from gateway import resources
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.lint import warnings
 from gateway.cli.doctor.findings import Declared, DoctorFinding, Patient, ok
-
-# Only what nobody would choose: some providers let their operator name a client, "my-app" or "test-client".
-PLACEHOLDER: Final = re.compile(
-    r"""<.*> | \[.*\] | \{.*\} | x{3,} | \.{3,} | \*{3,} | change[-_ ]?me | todo | fixme | tbd | none | null | undefined
-    | secret | client[-_ ]?(id|secret) | your[-_ ].* | .*[-_ ]here""",
-    re.IGNORECASE | re.VERBOSE,
-)
+from gateway.integrations.client_mistakes import client_mistakes, client_values
 
 
 def integrations(patient: Patient) -> Iterator[DoctorFinding]:
@@ -37,27 +29,18 @@ def redirect(patient: Patient, one: Declared) -> Iterator[DoctorFinding]:
 
 
 def scopes(one: Declared) -> Iterator[DoctorFinding]:
-    """What is asked for; that a scope is missing which refresh needs is reported where the configuration is looked at."""
+    """What is requested; that a scope is missing which refresh needs is reported where the configuration is looked at."""
     asked = one.config.scopes if one.config.scopes is not None else one.provider.default_scopes
     needed = one.provider.refresh.requires_scope if one.provider.refresh else None
     if needed and asked and needed in asked:
         yield ok(
-            "scopes", f"'{needed}' is asked for, without which tokens could not be refreshed", integration=one.name
+            "scopes", f"'{needed}' is requested, without which tokens could not be refreshed", integration=one.name
         )
 
 
 def client(patient: Patient, one: Declared) -> Iterator[DoctorFinding]:
     """The shapes of mistakes in copying; a value is never shown."""
-    secret = one.config.client_secret
-    values = {
-        "client_id": one.config.client_id,
-        "client_secret": secret.reveal() if secret else None,
-        "app_id": one.config.app_id,
-    }
-    given = {key: value for key, value in values.items() if value is not None}
-    found = [(key, trouble) for key, value in given.items() if (trouble := _trouble(value)) is not None]
-    if given.get("client_id") and given.get("client_id") == given.get("client_secret"):
-        found.append(("client_secret", "is the same as client_id"))
+    given, found = client_values(one.config), client_mistakes(one.config)
     for key, trouble in found:
         yield DoctorFinding(
             "fail",
@@ -71,23 +54,6 @@ def client(patient: Patient, one: Declared) -> Iterator[DoctorFinding]:
         yield ok("client", f"{' and '.join(given)} look like what a console gives out", integration=one.name)
 
 
-def _trouble(value: str) -> str | None:
-    """What is wrong with a value that was copied, without showing it."""
-    if value != value.strip() or any(character.isspace() for character in value):
-        return "holds a space or a newline"
-    if value[0] in "\"'`“‘" or value[-1] in "\"'`”’":
-        return "has quotes around it"
-    if PLACEHOLDER.fullmatch(value):
-        return "is a placeholder that was left in"
-    if "•" in value or re.search(r"\*{4,}|\.{3,}|…", value):
-        return "is the masked or shortened form that a console shows"
-    if value.startswith(("http://", "https://")):
-        return "is an address"
-    if value.startswith(("Bearer ", "Basic ")):
-        return "is a header, not the value alone"
-    return None
-
-
 def entries(patient: Patient) -> Iterator[DoctorFinding]:
     """What could be better about the entries in use that are the operator's own; their faults are the configuration's."""
     shipped = resources.folder("catalog").absolute()
@@ -99,7 +65,7 @@ def entries(patient: Patient) -> Iterator[DoctorFinding]:
             doubts = list(warnings(one.provider))
         for place, message in doubts:
             where = patient.catalog.where(name, *place)
-            yield DoctorFinding("warn", "catalog", message, where, "see what `gateway catalog lint` tells", one.name)
+            yield DoctorFinding("warn", "catalog", message, where, "see `gateway catalog lint`", one.name)
         if not doubts:
             fine.append(name)
     if fine:

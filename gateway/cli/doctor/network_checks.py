@@ -26,7 +26,7 @@ from gateway.egress.egress_errors import EgressError
 from gateway.text import counted, unconnected
 from gateway.vault import Keyring, instance
 
-# ── Our clock against those of others, as the Date of their answers tells it (RFC 9110 §6.6.1), to a second.
+# ── Our clock against those of others, by the Date of their answers (RFC 9110 §6.6.1), to a second.
 
 FINE_S: Final = 5.0
 BAD_S: Final = 60.0  # where token endpoints begin to refuse what was signed here, and tokens end unnoticed
@@ -43,7 +43,7 @@ def skew_s(date: str, asked: datetime, answered: datetime) -> float | None:
 
 
 def clocks(patient: Patient) -> Iterator[DoctorFinding]:
-    """One finding, from the middle of all that were heard."""
+    """One finding, the median of all answers."""
     if not patient.skews_s:
         return
     skew = median(seconds for _, seconds in patient.skews_s)
@@ -166,7 +166,7 @@ OURS: Final = {"result": "ok"}
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class HealthAnswer:
     """What came of ``GET /health``: `ours` where a gateway has answered, else `trouble` in words.
 
     `another`: it is a gateway with other encryption keys than those of the configuration.
@@ -206,7 +206,7 @@ async def reach(patient: Patient) -> AsyncIterator[DoctorFinding]:
     yield _of_public(patient, here, there)
 
 
-def _of_public(patient: Patient, here: Heard, there: Heard) -> DoctorFinding:
+def _of_public(patient: Patient, here: HealthAnswer, there: HealthAnswer) -> DoctorFinding:
     url, where = patient.config.server.public_url, patient.where("server", "public_url")
     if there.another:
         fix = "correct server.public_url, or what stands before the gateway, or stop the other gateway"
@@ -228,7 +228,7 @@ def _of_public(patient: Patient, here: Heard, there: Heard) -> DoctorFinding:
     )
 
 
-async def _ask(patient: Patient, base: str) -> Heard:
+async def _ask(patient: Patient, base: str) -> HealthAnswer:
     """Never raises."""
     began = clock.now()
     try:
@@ -239,27 +239,29 @@ async def _ask(patient: Patient, base: str) -> Heard:
                 patient.skews_s += [(urlsplit(base).netloc, skew)] if skew is not None else []
             if 300 <= answer.status < 400:
                 to = urlsplit(answer.headers.get("Location", "")).netloc
-                return Heard(trouble=f"answers with a redirect{f' to {to}' if to else ''}")
+                return HealthAnswer(trouble=f"answers with a redirect{f' to {to}' if to else ''}")
             body = None
             with contextlib.suppress(ValueError, aiohttp.ClientError):
                 body = await answer.json(content_type=None)
             if answer.status == 200 and body == OURS:
                 shown = answer.headers.get(INSTANCE)
                 known = {instance(one) for one in Keyring(patient.config.store.encryption_keys).ids}
-                return Heard(ours=True, another=shown is not None and shown not in known)
-            return Heard(trouble=f"answers {answer.status} to GET /health, and not as a gateway does")
+                return HealthAnswer(ours=True, another=shown is not None and shown not in known)
+            return HealthAnswer(trouble=f"answers {answer.status} to GET /health, and not as a gateway does")
     except aiohttp.ClientConnectorDNSError:
-        return Heard(trouble="has a name that leads nowhere in DNS")
+        return HealthAnswer(trouble="has a name that leads nowhere in DNS")
     except aiohttp.ClientConnectorCertificateError as fault:
-        return Heard(trouble=f"shows a certificate that is not trusted: {_of_certificate(fault.certificate_error)}")
+        return HealthAnswer(
+            trouble=f"shows a certificate that is not trusted: {_of_certificate(fault.certificate_error)}"
+        )
     except aiohttp.ClientConnectorSSLError:
-        return Heard(trouble="does not speak TLS as we do (1.2 or newer)")
+        return HealthAnswer(trouble="does not speak TLS as we do (1.2 or newer)")
     except aiohttp.ClientConnectorError as fault:
-        return Heard(trouble=f"takes no connection ({unconnected(fault.os_error)})", nobody=True)
+        return HealthAnswer(trouble=f"takes no connection ({unconnected(fault.os_error)})", nobody=True)
     except TimeoutError:
-        return Heard(trouble=f"does not answer within {ANSWER_S:g} s")
+        return HealthAnswer(trouble=f"does not answer within {ANSWER_S:g} s")
     except (aiohttp.ClientError, OSError) as fault:
-        return Heard(trouble=f"does not answer in HTTP ({type(fault).__name__})")
+        return HealthAnswer(trouble=f"does not answer in HTTP ({type(fault).__name__})")
 
 
 def _of_certificate(fault: Exception) -> str:

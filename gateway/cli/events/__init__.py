@@ -6,7 +6,7 @@
 
 They work on the store, so a gateway need not run; one that runs delivers what `replay` queues.
 
-Always true: each command has `--json`; the signing key is printed only when it is asked for.
+Always true: each command has `--json`; the signing key is printed only by the command for it.
 """
 
 import click

@@ -64,7 +64,7 @@ def advice(found: Sequence[Master]) -> str:
 
 @click.command()
 @config_file
-@click.option("--verify", is_flag=True, help="Open every value as well, and tell which do not open.")
+@click.option("--verify", is_flag=True, help="Also open every value, and list those that do not open.")
 @as_json
 def status(file: Path, verify: bool, as_json: bool) -> None:
     """Count what is sealed under each encryption key and each data key. Never shows a key.

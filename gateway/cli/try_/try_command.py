@@ -203,7 +203,7 @@ def _tried(client: "Client", there: "Target", wish: "TriedCall") -> int:
         with streamed(client, sent) as answer:
             head_s = time.perf_counter() - began
             check_ours(answer, there)
-            # Asked for only now: the first call waits for a token that has to be refreshed.
+            # Requested only now: the first call waits for a token that has to be refreshed.
             return _report(answer, _as_sent(client, sent, there), sent, there, wish, head_s)
     except CallFailed as fault:
         raise explained(client, fault, named, there) from fault

@@ -251,7 +251,7 @@ def _only_array(document: PageDocument) -> Records | None:
 
 
 def _next(document: PageDocument, headers: Fields, way: Way, page: Place, count: int) -> str | None:
-    """Where the next page is; None at the end. Raises UpstreamFailed where there is one that cannot be asked for."""
+    """Where the next page is; None at the end. Raises UpstreamFailed if there is one that cannot be requested."""
     more = _more(document, way)
     if more is False:
         return None

@@ -1,6 +1,6 @@
 """The audit trail: who did what with credentials, keys and connections, in a chain of hashes (docs/audit.md, ADR 50).
 
-    chain              hashes, checkpoints, and what is wrong with a chain; no I/O
+    audit_chain        hashes, checkpoints, and what is wrong with a chain; no I/O
     audit_trail        writes a record in the transaction of the change that it describes
     audit_records      gives records their places in the chain, finds, prunes and signs
     audit_check        reads a whole chain and reports the first record that is wrong

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from gateway.records.audit import AuditAction, AuditFilter
+from gateway.store.audit.audit_chain import MOST_FAULTS, ChainCheck, ChainFault, Checkpoint, Verdict, iso
 from gateway.store.audit.audit_records import AuditRecords
-from gateway.store.audit.chain import MOST_FAULTS, ChainCheck, ChainFault, Checkpoint, Verdict, iso
 
 
 async def verified(

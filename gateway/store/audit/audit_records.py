@@ -24,8 +24,8 @@ from gateway.records.audit import (
     SealedRecord,
     columns_of,
 )
+from gateway.store.audit.audit_chain import Checkpoint, first_hash, link, public_text
 from gateway.store.audit.audit_trail import AuditTrail
-from gateway.store.audit.chain import Checkpoint, first_hash, link, public_text
 from gateway.store.data_keys import DataKeys
 from gateway.store.tables import audit_checkpoints, audit_pending, audit_records, audit_state
 from gateway.store.transactions import Transactions, insert_if_absent

@@ -24,6 +24,7 @@ from gateway.store.transactions import Transactions
 ROW_BYTES: Final = 400  # a row with its share of the indexes
 AT_ONCE: Final = 2000  # rows a statement, after which the event loop has its turn
 DELETED_AT_ONCE: Final = 5000
+SLICE: Final = 50_000  # rows that a search for text reads before it looks at the time
 DAY: Final = timedelta(days=1)
 LOCK: Final = 5_201_713  # of pg_advisory_xact_lock: one node at a time makes a partition
 NAME: Final = "call_log_%Y%m%d"
@@ -114,15 +115,18 @@ class PostgresCallLog:
             for day in days:
                 if not _overlaps(day, since, wanted.until):
                     continue
-                statement = text(f"SELECT id, {', '.join(COLUMNS)} FROM {day.strftime(NAME)} WHERE {where} LIMIT :most")
-                found = await db.execute(statement, {**values, "most": wanted.limit + 1 - len(page)})
-                page += [_operation(row) for row in found]
-                if len(page) > wanted.limit:
-                    return OperationPage(page[: wanted.limit], more=True)
-                if clock.monotonic() - begun > SEARCH_S:
-                    first = (await db.execute(text(f"SELECT min(id) FROM {day.strftime(NAME)}"))).scalar_one()
-                    if first is not None:
-                        return OperationPage(page, True, first, _midnight(day))
+                for low, high in await _slices(db, day, wanted):
+                    values |= {"low_id": low, "high_id": high, "most": wanted.limit + 1 - len(page)}
+                    statement = text(
+                        f"SELECT id, {', '.join(COLUMNS)} FROM {day.strftime(NAME)} WHERE {where} LIMIT :most"
+                    )
+                    page += [_operation(row) for row in await db.execute(statement, values)]
+                    if len(page) > wanted.limit:
+                        return OperationPage(page[: wanted.limit], more=True)
+                    if clock.monotonic() - begun > SEARCH_S:
+                        oldest = text(f"SELECT at FROM {day.strftime(NAME)} WHERE id >= :low_id ORDER BY id LIMIT 1")
+                        reached = (await db.execute(oldest, {"low_id": low})).scalar_one_or_none()
+                        return OperationPage(page, True, low, reached or _midnight(day))
         return OperationPage(page)
 
     async def totals(self, environment: str, since: datetime) -> Traffic:
@@ -182,6 +186,19 @@ def _day_of(name: str) -> date:
 
 def _midnight(day: date) -> datetime:
     return datetime(day.year, day.month, day.day, tzinfo=UTC)
+
+
+async def _slices(db: AsyncConnection, day: date, wanted: OperationFilter) -> list[tuple[int, int]]:
+    """Ranges of ids, the newest first, each end included, in which a search looks at the rows of a day: short ones where it
+    must read them all, so that it can end between two."""
+    ends = (await db.execute(text(f"SELECT min(id), max(id) FROM {day.strftime(NAME)}"))).one()
+    if ends[0] is None:
+        return []
+    low = max(ends[0], 0 if wanted.after is None else wanted.after + 1)
+    high = ends[1] if wanted.before is None else min(ends[1], wanted.before - 1)
+    if wanted.text is None and wanted.path is None and wanted.tool is None:
+        return [(low, high)] if low <= high else []
+    return [(max(low, top - SLICE + 1), top) for top in range(high, low - 1, -SLICE)]
 
 
 def _overlaps(day: date, since: datetime, until: datetime | None) -> bool:
@@ -250,12 +267,10 @@ def _operation(row: Any) -> StoredOperation:
 
 def _conditions(wanted: OperationFilter, since: datetime) -> tuple[str, dict[str, Any]]:
     """What stands behind WHERE, the order included, and its parameters."""
-    where = ["environment = :environment", "at >= :since"]
+    where = ["environment = :environment", "at >= :since", "id BETWEEN :low_id AND :high_id"]
     values: dict[str, Any] = {"environment": wanted.environment, "since": since}
     for name, condition, value in (
         ("until", "at < :until", wanted.until),
-        ("before", "id < :before", wanted.before),
-        ("after", "id > :after", wanted.after),
         ("kind", "kind = :kind AND kind <> 'call'" if wanted.kind != "call" else "kind = :kind", wanted.kind),
         ("integration_id", "integration_id = :integration_id", wanted.integration_id),
         ("connection_id", "connection_id = :connection_id", wanted.connection_id),

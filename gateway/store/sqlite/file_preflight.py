@@ -103,7 +103,7 @@ def _look_once(path: Path, keyring: Keyring, instead: str) -> str | None:
 
 
 def quick_check(path: Path, *, at_most_s: float) -> bool:
-    """Look for damaged pages. True if there are none, False if `at_most_s` was too short to tell. Blocks.
+    """Look for damaged pages. True if there are none, False if `at_most_s` was too short. Blocks.
 
     Raises StoreDamaged. Indexes are not compared with their tables, which SQLite's full check does in several times as long.
     """

@@ -28,7 +28,7 @@ PART: Final = "one_of_several"
 
 @dataclass(eq=False, slots=True)
 class WaitingWrite:
-    """`asked_at`, `late_at`: on the loop's clock. `alone`: it was in a transaction that came to grief."""
+    """`asked_at`, `late_at`: on the loop's clock. `alone`: it was in a transaction that failed."""
 
     work: Work[Any]
     before: Before | None

@@ -80,7 +80,7 @@ def still_there(path: Path) -> Callable[[], None]:
     return check
 
 
-# ── Changes on SQLite: `PRAGMA data_version` tells of every commit, and the write-ahead log's file hints that there
+# ── Changes on SQLite: `PRAGMA data_version` changes with every commit, and the write-ahead log's file hints that there
 # is one.
 
 GLANCE_S: Final = 0.05

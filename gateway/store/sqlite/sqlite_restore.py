@@ -216,7 +216,7 @@ def _entry(backup: Path, at: datetime | None, taken_over: int | None, back: int,
 
 
 def _note(db: sqlite3.Connection, at: datetime | None) -> None:
-    """In every connection's history, so that `gateway connections why` can tell of it."""
+    """In every connection's history, so that `gateway connections why` can show it."""
     detail = f"from a backup of {at:%Y-%m-%d %H:%M:%S} UTC" if at else "from a backup"
     now = clock.now().replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
     db.execute(

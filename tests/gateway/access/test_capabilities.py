@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.middleware.capability import masked
+from gateway.records.connection import ConnectionRef
 from gateway.secret import digest
 from tests.fakes.keyed import OTHER_KEY, Keyed, dial, keyed
 from tests.fakes.patience import PATIENCE_S
@@ -47,7 +48,7 @@ async def test_it_behaves_as_the_providers_own_base_url(gateway: Keyed) -> None:
     assert gateway.provider.request_line() == "GET /a%2Fb/c?x=%2F&&y HTTP/1.1"
     assert "authorization: Bearer key-of-c1" in gateway.provider.lines()
     assert "dummy" not in "\n".join(gateway.provider.lines())
-    if gateway.running._on_fast_path:
+    if gateway.running.on_fast_path:
         assert gateway.running.fast_path.taken >= 1
 
 
@@ -115,9 +116,7 @@ async def test_it_is_bound_to_its_connection_and_to_nothing_else(gateway: Keyed)
 async def test_one_of_another_environment_uses_that_ones_connection(gateway: Keyed) -> None:
     result = await gateway.key("cap", key=OTHER_KEY, kind="capability", limits={"connections": ["lane/c1"]})
     assert (await gateway.raw(get(result["secret"]))).status == 200
-    gateway.running.runtime.live.forget(
-        next(ref for ref, _ in gateway.running.runtime.live._kept.items() if ref.environment == "other")
-    )
+    gateway.running.runtime.live.forget(ConnectionRef("other", "lane", "c1"))
     status, _, _ = await gateway.asked("DELETE", "/connections/c1?provider_config_key=lane", OTHER_KEY)
     assert status == 200
     answer = await gateway.raw(get(result["secret"]))
@@ -223,7 +222,7 @@ async def test_links_of_the_provider_lead_through_the_same_address(tmp_path: Pat
             assert answer.head.one("location") == address + b"/y?z=1"
             assert answer.head.one("link") == b"<" + address + b"/p?page=2>; rel=next"
             assert answer.head.one("referrer-policy") == b"no-referrer"
-        assert gateway.running._on_fast_path is fast_path
+        assert gateway.running.on_fast_path is fast_path
 
 
 async def test_a_slot_in_the_query_is_filled_over_what_the_sdk_put_there(tmp_path: Path) -> None:

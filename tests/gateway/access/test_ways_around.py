@@ -42,7 +42,7 @@ async def test_the_key_does_what_it_is_for(gateway: Keyed) -> None:
         answer = await gateway.raw(message(key))
         assert (answer.status, answer.body.data) == (200, b"ok")
     assert [gateway.provider.request_line(n) for n in range(3)] == [f"GET {GOOD.decode()} HTTP/1.1"] * 3
-    if gateway.running._on_fast_path:
+    if gateway.running.on_fast_path:
         assert gateway.running.fast_path.taken >= 1, "after the first, which made the key known"
     for line in gateway.provider.lines():
         assert "gw_sk_" not in line

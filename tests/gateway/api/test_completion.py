@@ -373,7 +373,7 @@ async def test_the_events_of_a_connection_begin_with_its_completion(running: Run
     await running.restart()
 
     async def history() -> int:
-        async with running.runtime.store._transactions.read() as db:
+        async with running.runtime.store.transactions.read() as db:
             return int((await db.execute(text("SELECT count(*) FROM outbox"))).scalar_one())
 
     session = await made(running, **BOUND)

@@ -3,14 +3,15 @@
 import json
 import shutil
 import xml.etree.ElementTree as ET
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestClient
+from pytest_aiohttp.plugin import AiohttpClient
 
 from gateway.api.provider_operations import list_operations
 from gateway.api.providers import (
@@ -57,7 +58,7 @@ async def errors_as_json(
 
 
 @pytest.fixture
-async def client(catalog: Catalog, tmp_path: Path) -> AsyncIterator[Client]:
+async def client(catalog: Catalog, tmp_path: Path, aiohttp_client: AiohttpClient) -> Client:
     app = web.Application(middlewares=[errors_as_json])
     generation = SimpleNamespace(catalog=catalog, public_url=PUBLIC, config=SimpleNamespace(catalog=(OWN, tmp_path)))
     runtime: Any = SimpleNamespace(current=SimpleNamespace(generation=generation))
@@ -66,8 +67,7 @@ async def client(catalog: Catalog, tmp_path: Path) -> AsyncIterator[Client]:
     app.router.add_get("/providers/{provider}", get_provider)
     app.router.add_get("/providers/{provider}/operations", list_operations)
     app.router.add_get("/images/template-logos/{name}.svg", logo)
-    async with TestClient(TestServer(app)) as client:
-        yield client
+    return await aiohttp_client(app)
 
 
 async def names(client: Client, query: str) -> list[str]:

@@ -91,7 +91,7 @@ async def test_the_next_request_goes_by_the_new_entry_and_one_under_way_by_the_o
     async with watched.proxied("c1") as answer:
         assert (await answer.json())["path"] == "/x"
     tracker.hold_api.clear()
-    under_way = asyncio.create_task(watched.proxied("c1", "/slow")._coro)
+    under_way = asyncio.ensure_future(watched.proxied("c1", "/slow"))
     await until(lambda: any(request.path == "/slow" for request in tracker.seen))
     write_entry(watched.folder, "tracker", tracker_entry(tracker.url, proxy={"base_url": f"{tracker.url}/v2"}))
     await until(lambda: watched.runtime.generation.catalog.providers["tracker"].proxy.base_url.endswith("/v2"))

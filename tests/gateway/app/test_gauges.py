@@ -12,7 +12,10 @@ from sqlalchemy import update
 
 from gateway import clock
 from gateway.errors import Unavailable
+from gateway.events import audit_keeper, event_keeper
+from gateway.events.audit_keeper import AuditKeeper
 from gateway.observe.metrics_text import exposition, total
+from gateway.refresh.refresher import RefreshQueue
 from gateway.store.sqlite.file_preflight import sqlite_path
 from gateway.store.sqlite.sqlite_backup import back_up
 from gateway.store.tables import connections
@@ -27,7 +30,7 @@ def numbers(running: RunningGateway, name: str) -> dict[tuple[str, ...], float]:
     """Of one family: the labels' values ▸ the number. No zeros."""
     metrics = running.runtime.metrics
     metrics.publish()
-    return {key[1:]: reported[0] for key, reported in total([metrics._page]).items() if key[0] == name and reported[0]}
+    return {key[1:]: reported[0] for key, reported in total([metrics.page]).items() if key[0] == name and reported[0]}
 
 
 async def called(running: RunningGateway, connection_id: str = "c1", **options: str) -> int:
@@ -73,7 +76,7 @@ async def test_refreshes_are_counted_by_outcome(
     assert await called(running, "c2") == 424
     tracker.answer = web.Response(status=503)
     assert await called(running, "c3") == 503
-    monkeypatch.setattr(running.runtime.refresher._turns, "take", None)
+    monkeypatch.setattr(RefreshQueue, "take", None)
     assert await called(running, "c4") == 500
     assert numbers(running, "gateway_token_refreshes_total") == {
         ("dev", "tracker", outcome): 1 for outcome in ("renewed", "refused", "unavailable", "failed")
@@ -158,7 +161,9 @@ async def test_a_journal_that_can_be_written_is_counted_so(running: RunningGatew
         assert await answer.json() == {"result": "ok"}
 
 
-async def test_connections_are_counted_by_state_and_by_their_end(running: RunningGateway, tracker: Tracker) -> None:
+async def test_connections_are_counted_by_state_and_by_their_end(
+    running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = clock.now()
     for name, ends_in in (
         ("c1", None),
@@ -172,15 +177,15 @@ async def test_connections_are_counted_by_state_and_by_their_end(running: Runnin
         await running.imported(grant, name)
     await running.json("DELETE", "/connections/c1?provider_config_key=tracker")
     keeper = running.runtime.keeper
-    keeper._count_at = 0.0
-    await keeper.once()
-    assert numbers(running, "gateway_connections") == {("dev", "active"): 3}
+    monkeypatch.setattr(event_keeper, "RARER", 0)
+    async with asyncio.timeout(PATIENCE_S):
+        while numbers(running, "gateway_connections") != {("dev", "active"): 3}:
+            await keeper.once()
     assert numbers(running, "gateway_connections_ending") == {("dev", "1"): 1, ("dev", "7"): 2, ("dev", "30"): 3}
     assert numbers(running, "gateway_keep_alive_overdue_seconds") == {}
     table = connections.c
     late = update(connections).where(table.connection_id == "c4").values(keep_alive_at=now - timedelta(hours=2))
-    await running.runtime.store.edits._transactions.write(lambda db: db.execute(late))
-    keeper._count_at = 0.0
+    await running.runtime.store.transactions.write(lambda db: db.execute(late))
     await keeper.once()
     ((whose, overdue_s),) = numbers(running, "gateway_keep_alive_overdue_seconds").items()
     assert whose == ("dev", "active")
@@ -188,11 +193,16 @@ async def test_connections_are_counted_by_state_and_by_their_end(running: Runnin
     assert numbers(running, "gateway_connections_ending") == {("dev", "1"): 1, ("dev", "7"): 2, ("dev", "30"): 2}
 
 
-async def test_counting_takes_a_hundredth_of_the_time_at_most(running: RunningGateway) -> None:
+async def test_counting_takes_a_hundredth_of_the_time_at_most(
+    running: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
     keeper = running.runtime.keeper
-    await keeper.once()
-    keeper._count_at = clock.monotonic() + 3600
+    monkeypatch.setattr(event_keeper, "RARER", 1e9)
     before = keeper.connections = [*keeper.connections]
+    async with asyncio.timeout(PATIENCE_S):
+        while keeper.connections is before:
+            await keeper.once()
+    before = keeper.connections
     await keeper.once()
     assert keeper.connections is before
 
@@ -207,7 +217,7 @@ async def test_a_refresh_is_timed_and_one_that_fails_is_counted_by_its_reason(
     tracker.answer = web.json_response({"error": "invalid_client"}, status=401)
     assert await called(running, "c2") == 424
     metrics = running.runtime.metrics
-    text = exposition(total([metrics._page]))
+    text = exposition(total([metrics.page]))
     assert 'gateway_token_refresh_seconds_count{environment="dev",integration="tracker"} 1' in text
     assert 'gateway_token_refresh_seconds_bucket{environment="dev",integration="tracker",le="+Inf"} 1' in text
     failures = numbers(running, "gateway_token_refresh_failures_total")
@@ -226,7 +236,7 @@ async def test_a_loop_that_stood_still_is_reported(running: RunningGateway) -> N
 async def test_waits_for_the_database_are_counted(running: RunningGateway, tracker: Tracker) -> None:
     before = numbers(running, "gateway_database_accesses_total")
     waited = numbers(running, "gateway_database_wait_seconds_total").get(("write",), 0.0)
-    transactions = running.runtime.store.connections._rows.transactions
+    transactions = running.runtime.store.transactions
     begun, free = asyncio.Event(), asyncio.Event()
 
     async def hold(_: object) -> None:
@@ -262,8 +272,8 @@ async def test_when_it_was_pruned_and_backed_up_is_reported(
             await asyncio.sleep(0.01)
     for at in numbers(running, "gateway_prune_success_timestamp_seconds").values():
         assert abs(at - began) < 3600
-    running.runtime.audit_keeper._prune_at = 0.0
-    await running.runtime.audit_keeper.once()
+    monkeypatch.setattr(audit_keeper, "PRUNE_EVERY_S", 0)
+    await AuditKeeper(running.runtime.store, running.runtime.current).once()
     assert ("audit",) in numbers(running, "gateway_prune_success_timestamp_seconds")
     assert numbers(running, "gateway_backup_success_timestamp_seconds") == {}
     config = running.runtime.generation.config

@@ -15,6 +15,7 @@ from gateway.app.reload import reload
 from gateway.egress.limits import ConcurrencySettings
 from gateway.observe.metrics import RELOADS
 from gateway.observe.metrics_text import total
+from gateway.records.connection import ConnectionRef
 from gateway.runtime import RUNTIME
 from tests.fakes.gateways import ENCRYPTION_KEY, RunningGateway, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
@@ -103,8 +104,7 @@ async def test_what_has_not_changed_stays_in_memory(running: RunningGateway, tra
     assert running.app[RUNTIME] is runtime
     assert runtime.generation is not before
     assert runtime.generation.egress is before.egress
-    ((_, kept),) = runtime.live._kept.items()
-    assert kept.opened is not None
+    assert runtime.live.peek(ConnectionRef("dev", "tracker", "c1")) is not None
 
 
 async def test_networks_are_closed_and_opened(running: RunningGateway, tracker: Tracker) -> None:
@@ -231,13 +231,13 @@ async def test_metrics_know_the_integrations_of_now(running: RunningGateway, tra
     metrics = running.runtime.metrics
     calls = {
         (key[2], key[5]): reported[0]
-        for key, reported in total([metrics._page]).items()
+        for key, reported in total([metrics.page]).items()
         if key[0] == "gateway_proxy_requests_total"
     }
     assert calls == {("tracker", ""): 1, ("", "unknown_provider_config"): 1, ("other", "unknown_connection"): 1}
     running.document["environments"]["dev"]["secret_keys"] = ["short"]
     assert not await reloaded(running)
-    reloads = {key[1]: reported[0] for key, reported in total([metrics._page]).items() if key[0] == RELOADS}
+    reloads = {key[1]: reported[0] for key, reported in total([metrics.page]).items() if key[0] == RELOADS}
     assert reloads == {"taken": 1, "refused": 1}, "and the catalog's own are counted apart"
 
 

@@ -68,9 +68,9 @@ async def test_a_reload_that_fails_leaves_the_encryption_keys_as_they_were(
         raise Unavailable("store_unavailable", "as if the disk were full", retry_after_s=5)
 
     store = running.runtime.store
-    former = store._keys.keyring
-    monkeypatch.setattr(store._keys, "ensure", fail)
+    former = store.data_keys.keyring
+    monkeypatch.setattr(store.data_keys, "ensure", fail)
     running.document["environments"]["fresh"] = {}
     running.document["store"]["encryption_keys"] = [NEWER, ENCRYPTION_KEY]
     assert not await reloaded(running)
-    assert store._keys.keyring is former
+    assert store.data_keys.keyring is former

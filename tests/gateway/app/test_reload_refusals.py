@@ -32,6 +32,7 @@ def log_events() -> Iterator[list[dict[str, Any]]]:
         (("server", "admin_port"), 9100),
         (("server", "admin_port"), 0),
         (("server", "websocket_path"), "/ws"),
+        (("console", "port"), 9101),
         (("store", "url"), "sqlite:///other.db"),
     ],
 )
@@ -39,7 +40,7 @@ async def test_what_needs_a_restart_is_reported_and_stays(
     running: RunningGateway, log_events: list[dict[str, Any]], place: tuple[str, str], value: object
 ) -> None:
     before = running.app[RUNTIME].generation.config
-    running.document[place[0]][place[1]] = value
+    running.document.setdefault(place[0], {})[place[1]] = value
     assert await reloaded(running)
     after = running.app[RUNTIME].generation.config
     assert (after.server, after.store) == (before.server, before.store)

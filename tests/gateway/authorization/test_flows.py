@@ -19,13 +19,13 @@ FIRST_MEMBERS = ("provider", "mode", "kept", "config", "end_user", "tags", "webh
 async def stored_as_before(running: RunningGateway, *members: str) -> dict[str, Any]:
     """The only flow, sealed again with these members alone, as an earlier version would have stored it."""
     store = running.runtime.store
-    async with store.flows._transactions.read() as db:
+    async with store.transactions.read() as db:
         row = (await db.execute(select(flows))).mappings().one()
     flow = await store.flows._flow(row)
     before = {name: value for name, value in store.open(flow.details).items() if name in members}
     assert set(before) == set(members)
     sealed = store.vault.seal_json(before, **_flow_address(flow.environment, flow.state_digest))
-    await store.flows._transactions.write(lambda db: db.execute(update(flows).values(details=sealed.ciphertext)))
+    await store.transactions.write(lambda db: db.execute(update(flows).values(details=sealed.ciphertext)))
     return before
 
 

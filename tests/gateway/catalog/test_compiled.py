@@ -1,7 +1,9 @@
 """A large folder is parsed once, and again when anything it depends on has changed."""
 
 import os
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,14 +121,14 @@ def test_a_file_that_others_may_write_is_not_believed(large: Path, parsed: list[
 def test_where_the_folder_cannot_be_written_the_users_cache_is(
     large: Path, parsed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = compiled._write
+    make = tempfile.mkstemp
 
-    def refused(place: Path, text: bytes) -> None:
-        if place.parent == large:
+    def refused(**options: Any) -> tuple[int, str]:
+        if options["dir"] == large:
             raise PermissionError(13, "read-only")
-        write(place, text)
+        return make(**options)
 
-    monkeypatch.setattr(compiled, "_write", refused)
+    monkeypatch.setattr(tempfile, "mkstemp", refused)
     load_catalog([large])
     assert not kept(large).exists()
     assert len(list((large.parent / "cache" / "integration-gateway").iterdir())) == 1
@@ -168,8 +170,8 @@ def test_another_reader_of_yaml_is_other_code(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "read_document.py").write_text("MAX_DEPTH = 7")
     before = compiled.key_of([], ())
     monkeypatch.setattr(documents, "__path__", [str(tmp_path)])
-    compiled._code.cache_clear()
+    compiled.code_digest.cache_clear()
     try:
         assert compiled.key_of([], ()) != before
     finally:
-        compiled._code.cache_clear()
+        compiled.code_digest.cache_clear()

@@ -1,4 +1,4 @@
-"""``gateway serve`` before it serves: what forbids a start is told at once, early, and as JSON where asked for."""
+"""``gateway serve`` before it serves: what forbids a start is told at once, early, and as JSON where requested."""
 
 import asyncio
 import json

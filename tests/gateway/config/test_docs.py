@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gateway.config import load, parse
-from gateway.config.shape import FORMER, SECTIONS
+from gateway.config.config_shape import FORMER, SECTIONS
 
 ROOT = Path(__file__).parents[3]
 KEY = "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="

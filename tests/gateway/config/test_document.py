@@ -47,6 +47,13 @@ TABLE = [
     ("server: {port: [1]}", 2, "server.port: must be a whole number"),
     ("server: {port: 99999999999999999999999}", 2, "server.port: must be"),
     ("server: {admin_port: 3003}", 2, "server.admin_port: is server.port as well"),
+    ("console: {port: 3003}", 2, "console.port: is server.port as well"),
+    ("console: {host: 127.0.0.1}", 2, "console.host: is where console.port listens"),
+    (
+        "console: {port: 3005, host: 0.0.0.0}",
+        2,
+        "console.public_url: is required since console.port listens on 0.0.0.0",
+    ),
     ("server: {drain_s: .inf}", 2, "server.drain_s: must be"),
     ("server: {drain_s: soon}", 2, "server.drain_s: must be a number"),
     ("server: {workers: 0}", 2, "server.workers: must be 1 or more"),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.config import AllowedNetwork, Config, load, parse
-from gateway.config.shape import IntegrationShape
+from gateway.config.config_shape import IntegrationShape
 from gateway.records.integration import Integration
 from gateway.secret import Secret
 
@@ -222,3 +222,14 @@ def test_an_integration_of_the_file_has_the_keys_and_defaults_of_the_record() ->
     assert set(written) == set(record) - of_the_gateway
     defaults = {name: tuple(key.default) if key.default == [] else key.default for name, key in written.items()}
     assert {**defaults, "provider": MISSING} == {name: record[name] for name in written}
+
+
+def test_the_console_has_the_gateways_address_or_that_of_its_own_port() -> None:
+    public = {"host": "0.0.0.0", "public_url": "https://gw.example.com"}
+    assert config(server=public).console_url == "https://gw.example.com"
+    own = config(server={"port": 0}, console={"port": 0})
+    assert own.at_port(4711, 4712).console_url == "http://127.0.0.1:4712"
+    named = config(server=public, console={"port": 3005, "public_url": "https://console.example.com"})
+    assert (named.console_url, named.console_host) == ("https://console.example.com", "0.0.0.0")
+    local = config(server=public, console={"port": 3005, "host": "127.0.0.1"})
+    assert local.console_url == "http://127.0.0.1:3005"

@@ -39,8 +39,7 @@ async def test_a_post_hears_the_401_and_the_next_one_has_the_new_token(
 ) -> None:
     await revoked(running, tracker)
     assert await statuses(running, method="POST") == [401]
-    waiting = list(running.runtime.live.refusals._refused.values())
-    await asyncio.gather(*waiting)
+    await running.runtime.live.refusals.idle()
     assert await statuses(running, method="POST") == [200]
     assert tracker.calls["refresh_token"] == 1
 

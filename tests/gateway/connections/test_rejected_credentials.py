@@ -65,8 +65,7 @@ async def called(running: RunningGateway, times: int = 1, path: str = "/x", **op
 async def settled(running: RunningGateway) -> None:
     live = running.runtime.live
     async with asyncio.timeout(PATIENCE_S):
-        await asyncio.gather(*live.refusals._refused.values(), return_exceptions=True)
-        await asyncio.sleep(0)  # their callbacks
+        await live.refusals.idle()
         await asyncio.gather(*live.rejections.writing(), return_exceptions=True)
 
 

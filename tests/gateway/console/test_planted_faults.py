@@ -16,7 +16,7 @@ from gateway import clock
 from gateway.clock import Offset
 from gateway.console import now_view
 from gateway.errors import Unavailable
-from gateway.store import EventFilter
+from gateway.records.operation import OperationFilter
 from gateway.store.console_sessions import ConsoleSessionStore
 from tests.fakes.closed_port import closed_port
 from tests.fakes.console import AtConsole, at_console
@@ -65,7 +65,7 @@ async def one_click(console: AtConsole, *words: str) -> None:
 
 
 async def flushed(running: RunningGateway) -> None:
-    await running.runtime.call_queue._write_rows(whole=1)
+    await running.runtime.call_queue.flush()
 
 
 async def test_an_expired_client_secret(running: RunningGateway, tracker: Tracker) -> None:
@@ -137,13 +137,13 @@ async def test_a_wrong_redirect_address(running: RunningGateway, tracker: Tracke
 
 async def test_a_dead_webhook_receiver(running: RunningGateway, tracker: Tracker) -> None:
     await running.imported(tracker.grant())
-    log = running.runtime.store.event_log
+    log, wanted = running.runtime.store.call_log, OperationFilter("dev", kind="delivery")
     async with asyncio.timeout(PATIENCE_S):
-        while not (await log.list(EventFilter(environment="dev")))[0].attempts:
+        while not (await log.find(wanted)).operations:
             await asyncio.sleep(0.01)  # the gateway's own loop delivers
-    await flushed(running)
+            await flushed(running)
     async with at_console(running) as console:
-        await one_click(console, "does not take events", "Fix what answers there", "1 wait to be delivered")
+        await one_click(console, "does not take events", "Fix what answers there", "1 waits to be delivered")
 
 
 async def test_a_misused_key(running: RunningGateway, tracker: Tracker) -> None:

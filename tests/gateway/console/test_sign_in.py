@@ -1,5 +1,6 @@
 """Who gets into the console, for how long, and whose forms act."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -157,13 +158,17 @@ async def test_json_is_no_form(running: RunningGateway) -> None:
             assert answer.status == 400
 
 
-async def test_no_page_may_be_framed_cached_or_leak_its_address(running: RunningGateway) -> None:
-    async with at_console(running) as console, console.http.get(f"{running.url}/console/dev") as answer:
-        headers = answer.headers
+@pytest.mark.parametrize("path", ["/dev", "/dev/connections", "/dev/calls?live=1"])
+async def test_no_page_may_be_framed_cached_or_leak_its_address(running: RunningGateway, path: str) -> None:
+    async with at_console(running) as console, console.http.get(f"{running.url}/console{path}") as answer:
+        headers, text = answer.headers, await answer.text()
     policy = headers["Content-Security-Policy"]
     assert "frame-ancestors 'none'" in policy
     assert "default-src 'none'" in policy
-    assert "script-src" not in policy
+    nonces = {one[1] for one in re.finditer(r"script-src 'nonce-([^']+)'", policy)}
+    assert {one[1] for one in re.finditer(r'<script [^>]*nonce="([^"]+)"', text)} == nonces
+    assert len(nonces) == text.count("<script") == (0 if "connections" in path else 1)
+    assert "unsafe" not in policy
     assert (headers["Cache-Control"], headers["Referrer-Policy"]) == ("no-store", "no-referrer")
     assert (headers["X-Frame-Options"], headers["X-Content-Type-Options"]) == ("DENY", "nosniff")
 

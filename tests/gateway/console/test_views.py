@@ -2,20 +2,32 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from html import unescape
 from typing import Any
 
 import pytest
 
+from gateway.integrations.client_mistakes import client_mistakes
 from gateway.records.audit import AuditFilter
 from gateway.records.connection import RefusedScopes
+from gateway.records.integration import Integration
 from gateway.records.operation import Operation
+from gateway.secret import Secret
 from gateway.store import ListFilter
 from tests.fakes.console import at_console, form_in
 from tests.fakes.gateways import SECRET_KEY, RunningGateway
+from tests.fakes.processes import ROOT
 from tests.fakes.tracker import Tracker
 
 ONE = "/dev/connection?integration=tracker&id=c1"
-MORE = ("/dev/events", "/dev/providers", "/dev/incident?integration=tracker", "/dev/incident?key=1")
+MORE = (
+    "/dev/integration?key=tracker",
+    "/dev/events",
+    "/dev/providers",
+    "/dev/incident?integration=tracker",
+    "/dev/incident?key=1",
+)
 
 
 def operation(number: int, **fields: Any) -> Operation:
@@ -184,7 +196,7 @@ async def test_what_a_key_did_is_counted(running: RunningGateway, tracker: Track
     for _ in range(3):
         async with running.proxied("c1") as answer:
             await answer.read()
-    await running.runtime.call_queue._write_uses()
+    await running.runtime.call_queue.flush()
     async with at_console(running) as console:
         uses = (await console.data("/dev/audit.json"))["uses"]
         assert (uses["calls"], uses["data"][0]["connection_id"]) == (3, "c1")
@@ -239,6 +251,106 @@ async def test_a_day_is_drawn_from_its_sums(running: RunningGateway) -> None:
         assert traffic["milliseconds"] == {"gateway": 1.0, "token": 2.0, "provider": 40.0}
         assert sum(int(bar["text"].split(": ")[1].split(",")[0]) for bar in traffic["chart"]["bars"]) == 200
         assert len(await console.page("/dev")) <= 40_000
+
+
+async def test_a_call_is_repeated_as_a_dry_run(running: RunningGateway, tracker: Tracker) -> None:
+    grant = tracker.grant()
+    await running.imported(grant)
+    wish = {"display_name": "agent", "limits": {"rules": ["GET /items/*"]}}
+    made = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
+    log = running.runtime.store.call_log
+    refused = operation(2, method="DELETE", key_id=made["id"], status=403, error_code="forbidden", rule="rules")
+    gone = operation(3, connection_id="gone")
+    await log.add_many([operation(1, key_id=made["id"]), refused, gone, operation(4, kind="refresh", path="")])
+    sent = tracker.calls["api"]
+    async with at_console(running) as console:
+        found = {one["request_id"]: one["id"] for one in (await console.data("/dev/calls.json"))["operations"]}
+        page = await console.page(f"/dev/call?id={found['r1']}")
+        form = form_in(page)
+
+        async def dry(name: str, expect: int = 200) -> str:
+            return await console.send("/dev/call/dry-run", {"form": form, "id": str(found[name])}, expect=expect)
+
+        passes = await dry("r1")
+        assert f"GET {tracker.url}/items/1" in passes
+        assert "Bearer ***" in passes
+        assert "Its key allows it" in passes
+        assert grant["access_token"] not in passes
+        assert "Its key refuses it" in await dry("r2")
+        assert "no connection 'gone'" in await dry("r3")
+        assert "Only a call" in await dry("r4", expect=400)
+        assert "do not allow" in await console.page(f"/dev/call?id={found['r2']}")
+    assert tracker.calls["api"] == sent
+
+
+async def test_an_integration_has_a_page_with_what_looks_wrong_and_a_test(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await running.imported(tracker.grant())
+    await running.runtime.store.call_log.add_many([operation(1, status=429), operation(2)])
+    async with at_console(running) as console:
+        data = await console.data("/dev/integration.json?key=tracker")
+        assert [one["ok"] for one in data["findings"]] == [True] * len(data["findings"])
+        assert (data["calls"], data["failures"][0]["reason"]) == (2, "429")
+        assert [one["connection_id"] for one in data["connections"]] == ["c1"]
+        page = await console.page("/dev/integration?key=tracker")
+        assert f"{running.url}/oauth/callback" in page
+        made = await console.send("/dev/integration/connect", {"form": form_in(page), "key": "tracker", "user": "me"})
+        assert "/connect?session_token=" in made
+        await console.page("/dev/integration?key=no", expect=404)
+
+
+def test_mistakes_in_copying_a_client_are_found_by_their_shape() -> None:
+    def given(client_id: str | None, client_secret: str | None = None) -> list[str]:
+        secret = None if client_secret is None else Secret(client_secret)
+        one = Integration(
+            environment="dev", integration_id="x", provider="jira", client_id=client_id, client_secret=secret
+        )
+        return [f"{key} {trouble}" for key, trouble in client_mistakes(one)]
+
+    assert given("abc-1", "s3cr3t-value") == []
+    assert given("'abc'", "•••• 1234") == ["client_id has quotes around it", "client_secret holds a space or a newline"]
+    assert given("same", "same") == ["client_secret is the same as client_id"]
+    assert given(None) == []
+
+
+async def test_a_live_part_is_the_part_of_the_page(running: RunningGateway) -> None:
+    await running.runtime.store.call_log.add_many([operation(1), operation(2, status=500)])
+    async with at_console(running) as console:
+        for path in ("/dev", "/dev/calls?live=1"):
+            whole = await console.page(path)
+            async with console.http.get(f"{running.url}/console{path}", headers={"HX-Request": "true"}) as answer:
+                part = unescape(await answer.text())
+            assert part.lstrip().startswith('<div id="live"')
+            assert "<html" not in part
+            without_time = part.partition("</p>")[2][:200]
+            assert without_time in whole
+        newest = (await console.data("/dev/calls.json"))["operations"][0]["id"]
+        assert f"seen={newest}" in await console.page("/dev/calls?live=1")
+        assert 'class="failed fresh"' in await console.page(f"/dev/calls?live=1&seen={newest - 1}")
+
+
+async def test_what_a_caller_writes_is_text_on_every_page(running: RunningGateway) -> None:
+    evil = '"><script>alert(1)</script><i hx-get="/x" hx-trigger="load" hx-on:click="alert(1)">'
+    failed = operation(1, path=f"/{evil}", error_code=evil, status=500, host=evil, rule=evil, detail={"message": evil})
+    await running.runtime.store.call_log.add_many([failed, operation(2, connection_id=evil)])
+    async with at_console(running) as console:
+        number = (await console.data("/dev/calls.json?failed=1"))["operations"][0]["id"]
+        for path in ("/dev", "/dev/calls", "/dev/calls?live=1", f"/dev/call?id={number}"):
+            for headers in ({}, {"HX-Request": "true"}):
+                async with console.http.get(f"{running.url}/console{path}", headers=headers) as answer:
+                    raw = await answer.text()
+                assert "alert(1)" in raw
+                assert "<script>" not in raw
+                assert "<i " not in raw
+
+
+def test_htmx_is_the_file_that_npm_has() -> None:
+    """htmx.org 2.0.11, dist/htmx.min.js: a new release changes its digest here and its version in ADR 52."""
+    file = ROOT / "templates" / "console" / "htmx.min.js"
+    assert sha256(file.read_bytes()).hexdigest() == "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717"
+    assert 'version:"2.0.11"' in file.read_text()
+    assert "(2.0.11," in (ROOT / "docs" / "adr" / "0052-a-console-of-pages.md").read_text()
 
 
 async def test_connections_that_lack_scopes_are_found(running: RunningGateway, tracker: Tracker) -> None:

@@ -7,6 +7,7 @@ import struct
 import pytest
 
 from gateway.egress.egress_errors import EgressError
+from gateway.egress.provider_exchange import ProviderAnswer
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, Script, raw_provider, read_message
 from tests.gateway.egress.test_pool import egress, to, whole
@@ -188,10 +189,8 @@ async def test_a_slow_reader_holds_the_provider_back(framing: str) -> None:
             for _ in range(200):
                 await asyncio.sleep(0)
         assert seen < 32 << 20  # what the sockets' own buffers take
-        pool = next(iter(way_out._pools.values()))
-        held = next(iter(pool._open))._answer
-        assert held is not None
-        assert held.held_bytes < 1 << 20
+        assert isinstance(exchange, ProviderAnswer)
+        assert exchange.held_bytes < 1 << 20
         got = 0
         while part := await exchange.read():
             got += len(part)
@@ -231,5 +230,5 @@ async def test_after_101_the_connection_is_handed_over_with_what_came_behind_it(
             transport.write(b"bye")
             await ears.gone
         transport.close()
-        assert way_out._pools == {}
+        assert list(way_out.load()) == []
     assert provider.lines()[1:] == ["Connection: Upgrade", "Upgrade: websocket"]

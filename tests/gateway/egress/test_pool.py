@@ -32,6 +32,12 @@ def to(provider: RawProvider, method: str = "GET", target: str = "/") -> Upstrea
     return UpstreamRequest(method, "http", "127.0.0.1", provider.port, target)
 
 
+def pool_of(way_out: Egress, provider: RawProvider) -> pools.Pool:
+    found = way_out.pool(("http", "127.0.0.1", provider.port))
+    assert found is not None
+    return found
+
+
 async def whole(exchange: ProviderExchange) -> bytes:
     body = bytearray()
     while piece := await exchange.read():
@@ -76,14 +82,17 @@ async def test_the_one_used_last_is_lent_first_and_old_ones_are_closed(monkeypat
     async with raw_provider() as provider, egress() as way_out:
         await asyncio.gather(*(way_out.send(to(provider)) for _ in range(3)))
         assert provider.connections == 3
-        pool = next(iter(way_out._pools.values()))
-        newest = pool._idle[-1]
+        pool = pool_of(way_out, provider)
+        idle = [connection for _ in range(3) if (connection := pool.kept()) is not None]
+        for connection in reversed(idle):
+            pool.give_back(connection)
         await way_out.send(to(provider))
-        assert pool._idle[-1] is newest
-        for connection in pool._idle:
+        assert pool.kept() is idle[0]
+        pool.give_back(idle[0])
+        for connection in idle:
             connection.idle_until = 0.0
         async with asyncio.timeout(PATIENCE_S):
-            while way_out._pools:
+            while list(way_out.load()):
                 await asyncio.sleep(0.001)
         assert (await whole(await way_out.send(to(provider)))) == b"ok"
     assert provider.connections == 4
@@ -167,12 +176,11 @@ async def test_requests_that_are_cancelled_at_any_moment_disturb_nobody() -> Non
                 assert await whole(await request) == name.encode()
 
         await asyncio.gather(*(ask(f"/{index}", index % 29) for index in range(400)))
-        assert way_out._pools
-        pool = next(iter(way_out._pools.values()))
+        pool = pool_of(way_out, provider)
         async with asyncio.timeout(PATIENCE_S):
-            while len(pool._open) != len(pool._idle) or pool._dialling:
+            while pool.load.busy or pool.load.dialling:
                 await asyncio.sleep(0.001)
-    assert not pool._waiting
+    assert not pool.load.waiting
 
 
 @pytest.mark.parametrize(
@@ -232,6 +240,6 @@ async def test_an_answer_that_is_given_up_frees_the_provider_at_once() -> None:
             await reading
         await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
         async with asyncio.timeout(PATIENCE_S):
-            while way_out._pools:
+            while list(way_out.load()):
                 await asyncio.sleep(0.001)
     gc.collect()

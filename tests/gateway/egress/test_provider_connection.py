@@ -10,7 +10,7 @@ from gateway.egress.egress_errors import EgressError
 from gateway.egress.provider_exchange import Body
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, raw_provider, read_message
-from tests.gateway.egress.test_pool import egress, pieces, to, whole
+from tests.gateway.egress.test_pool import egress, pieces, pool_of, to, whole
 
 
 async def test_the_head_is_what_it_was_given_and_a_framing_of_ours() -> None:
@@ -121,7 +121,7 @@ async def test_an_early_answer_is_passed_on_while_the_body_still_goes_out() -> N
         exchange.close()  # no more of the body is sent, and the connection is not used again
         await asyncio.wait_for(provider.left.wait(), PATIENCE_S)
         await asyncio.wait_for(ended.wait(), PATIENCE_S)
-        assert way_out._pools == {} or await way_out.send(to(provider))
+        assert not list(way_out.load()) or await way_out.send(to(provider))
 
 
 async def test_an_answer_that_is_whole_before_the_body_keeps_the_connection_once_that_is_out() -> None:
@@ -143,9 +143,9 @@ async def test_an_answer_that_is_whole_before_the_body_keeps_the_connection_once
         exchange = await way_out.send(to(provider, "POST"), Body(slow(), 6))
         assert await exchange.read() == b"ok"
         more.set()
-        pool = next(iter(way_out._pools.values()))
+        pool = pool_of(way_out, provider)
         async with asyncio.timeout(PATIENCE_S):
-            while not pool._idle:
+            while not pool.load.idle:
                 await asyncio.sleep(0)
         await whole(await way_out.send(to(provider)))
     assert provider.connections == 1

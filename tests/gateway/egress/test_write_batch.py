@@ -49,9 +49,9 @@ class Asking:
 
 @pytest.fixture
 def crowd() -> WriteBatch:
-    departures = WriteBatch()
-    departures.aboard = 2
-    return departures
+    write_batch = WriteBatch()
+    write_batch.in_flight = 2
+    return write_batch
 
 
 @pytest.fixture
@@ -72,9 +72,9 @@ async def turn() -> None:
 
 async def test_what_is_alone_does_not_wait() -> None:
     seen: list[str] = []
-    departures = WriteBatch()
-    departures.aboard = 1
-    departures.add(lambda: seen.append("a"))
+    write_batch = WriteBatch()
+    write_batch.in_flight = 1
+    write_batch.add(lambda: seen.append("a"))
     assert seen == ["a"]
 
 
@@ -117,7 +117,7 @@ async def test_a_request_leaves_at_the_end_of_the_turn(
     crowd: WriteBatch, connection: ProviderConnection, wire: Wire
 ) -> None:
     asking = Asking()
-    connection.tell(HEAD, asking, crowd, method="GET")
+    connection.send_nowait(HEAD, asking, crowd, method="GET")
     assert wire.written == []
     assert not connection.usable
     await turn()
@@ -132,7 +132,7 @@ async def test_what_comes_before_the_request_has_left_is_no_answer_to_it(
     crowd: WriteBatch, connection: ProviderConnection, wire: Wire
 ) -> None:
     asking = Asking()
-    connection.tell(HEAD, asking, crowd, method="GET")
+    connection.send_nowait(HEAD, asking, crowd, method="GET")
     connection.data_received(OK)
     assert [type(heard) for heard in asking.heard] == [ConnectionLost]
     await turn()
@@ -144,7 +144,7 @@ async def test_a_connection_that_ends_first_loses_the_request(
     crowd: WriteBatch, connection: ProviderConnection, wire: Wire
 ) -> None:
     asking = Asking()
-    connection.tell(HEAD, asking, crowd, method="GET")
+    connection.send_nowait(HEAD, asking, crowd, method="GET")
     wire.closing = True
     await turn()
     assert wire.written == []
@@ -155,7 +155,7 @@ async def test_a_connection_that_ends_first_loses_the_request(
 async def test_a_request_that_was_given_up_never_leaves(
     crowd: WriteBatch, connection: ProviderConnection, wire: Wire
 ) -> None:
-    connection.tell(HEAD, Asking(), crowd, method="GET")
+    connection.send_nowait(HEAD, Asking(), crowd, method="GET")
     connection.abort()
     wire.closing = False
     await turn()

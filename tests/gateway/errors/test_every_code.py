@@ -603,7 +603,7 @@ async def _(stage: Stage) -> None:
 
     async def stored(as_what: str) -> None:
         statement = text(f"UPDATE connections SET credential = {as_what} WHERE integration_id = 'keyed'")
-        await runtime.store._transactions.write(lambda db: db.execute(statement))
+        await runtime.store.transactions.write(lambda db: db.execute(statement))
         runtime.live.forget(ConnectionRef("dev", "keyed", "c1"))
 
     await stored("CAST(credential || x'00' AS BLOB)")

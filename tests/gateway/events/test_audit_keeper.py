@@ -113,7 +113,7 @@ async def test_a_lost_signing_key_leaves_records_without_a_checkpoint_until_a_ne
     from sqlalchemy import text
 
     gone = text("UPDATE audit_state SET master_key_id = 'gone'")
-    await both._transactions.write(lambda db: db.execute(gone))
+    await both.transactions.write(lambda db: db.execute(gone))
     made = keeper(both)
     await note(both)
     with pytest.raises(VaultError):

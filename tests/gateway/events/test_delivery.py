@@ -14,7 +14,6 @@ from gateway import clock
 from gateway.events import delivery
 from gateway.records.event import DeliveryState
 from tests.fakes.gateways import RunningGateway
-from tests.fakes.patience import PATIENCE_S
 from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
 from tests.gateway.events.conftest import OUTAGE, log_of, on, renew, settled
@@ -115,7 +114,7 @@ async def test_a_target_that_hangs_holds_up_no_other(
     await gateway.imported(tracker.grant(), "quick")
     await receiver.until_taken(1)
     assert receiver.events() == [("quick", "connection.created")]
-    assert gateway.runtime.deliverer._paces["dev", stuck.url].running == delivery.AT_ONCE
+    assert stuck.held == delivery.AT_ONCE
     stuck.hold.set()
     await stuck.until_taken(2 * delivery.AT_ONCE)
     await gateway.stop()
@@ -214,9 +213,7 @@ async def test_what_waits_at_a_stop_goes_out_after_the_next_start(
     monkeypatch.setattr(delivery.Deliverer.close, "__defaults__", (0.05,))
     receiver.hold.clear()
     await telling.imported(tracker.grant())
-    async with asyncio.timeout(PATIENCE_S):
-        while not telling.runtime.deliverer._sending:
-            await asyncio.sleep(0)
+    await receiver.until(lambda: receiver.held)
     await telling.stop()
     assert receiver.taken == []
     receiver.hold.set()

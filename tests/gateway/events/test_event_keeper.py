@@ -155,7 +155,7 @@ async def test_metrics_tell_of_attempts_and_of_what_waits(
     result = {key: number for key, number in gauges(telling.runtime) if key[0].startswith("gateway_events")}
     assert result["gateway_events_pending", "dev"] == 1
     assert 100 <= result["gateway_events_oldest_seconds", "dev"] < 160
-    counted = {key: numbers[0] for key, numbers in telling.runtime.metrics._page.read()}
+    counted = {key: numbers[0] for key, numbers in telling.runtime.metrics.page.read()}
     assert counted["gateway_event_deliveries_total", "dev", "delivered"] == 1
     assert counted["gateway_event_deliveries_total", "dev", "failed"] >= 1
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.http.headers import MalformedAnswer
-from gateway.http.tool_list_filter import MOST_EVENT, EventFilter, filtered_json
+from gateway.http.tool_list_filter import MOST_EVENT, StreamEventFilter, filtered_json
 
 TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("get_issue", "delete_issue", "search")]
 ANSWER: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "result": {"tools": TOOLS, "nextCursor": "c"}}
@@ -73,10 +73,10 @@ def test_events_are_filtered_in_whatever_pieces_they_come(line: str) -> None:
             "",
         )
     ).encode()
-    at_once = EventFilter(shows)
+    at_once = StreamEventFilter(shows)
     whole = b"".join(at_once.feed(stream)) + at_once.finish()
     for _ in range(50):
-        events, out, at = EventFilter(shows), b"", 0
+        events, out, at = StreamEventFilter(shows), b"", 0
         while at < len(stream):
             step = draw.randint(1, 40)
             out += b"".join(events.feed(stream[at : at + step]))
@@ -89,13 +89,13 @@ def test_events_are_filtered_in_whatever_pieces_they_come(line: str) -> None:
 
 
 def test_an_event_is_passed_on_as_soon_as_it_is_complete() -> None:
-    events = EventFilter(shows)
+    events = StreamEventFilter(shows)
     assert list(events.feed(b"data: {}\n")) == []
     assert list(events.feed(b"\ndata: {")) == [b"data: {}\n\n"]
 
 
 def test_an_event_without_end_is_refused() -> None:
-    events = EventFilter(shows)
+    events = StreamEventFilter(shows)
     piece = b"data: " + b"x" * 65_536
     for _ in range(MOST_EVENT // len(piece)):
         assert list(events.feed(piece)) == []
@@ -105,4 +105,4 @@ def test_an_event_without_end_is_refused() -> None:
 
 def test_an_event_that_can_be_read_in_two_ways_is_refused() -> None:
     with pytest.raises(MalformedAnswer):
-        list(EventFilter(shows).feed(b'data: {"result":{"tools":[],"tools":[{"name":"x"}]}}\n\n'))
+        list(StreamEventFilter(shows).feed(b'data: {"result":{"tools":[],"tools":[{"name":"x"}]}}\n\n'))

@@ -101,7 +101,7 @@ WRONG_KEYS: dict[str, tuple[str, dict[str, str], str, str]] = {
         "github-app", {"app_id": "7", "private_key": PEM}, "warning", "no app_link: no end user can install the app",
     ),
     "an app without its number": (
-        "github-app", {"app_link": LINK, "private_key": PEM}, "warning", "no app_id: no token can be asked for",
+        "github-app", {"app_link": LINK, "private_key": PEM}, "warning", "no app_id: no token can be requested",
     ),
     "an app's key at an OAuth client": (
         "github", {"client_id": "c", "client_secret": "s", "private_key": PEM}, "warning",

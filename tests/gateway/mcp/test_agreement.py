@@ -3,6 +3,7 @@
 `DOOR_PAIRS` says how many; 100,000 take some minutes.
 """
 
+import json
 import os
 import random
 from typing import Any, Final
@@ -37,6 +38,23 @@ VALUES: Final = (
     "",
 )
 METHODS: Final = ("GET", "POST", "PUT", "DELETE", "HEAD")
+WITH: Final = ("tools a,it*", "tools *", "query a,items", "query *", "mutation v*")
+BODIES: Final[tuple[dict[str, Any], ...]] = (
+    *(
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": one}}
+        for one in ("a", "items", "b", "A", "")
+    ),
+    {"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
+    {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"name": "a"}},
+    {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "a", "Name": "b"}},
+    *(
+        {"query": one}
+        for one in ("{ a }", "{ items { b } }", "{ a b }", "mutation { v1 }", "mutation { b }", "{ a: b }", "{")
+    ),
+    {"query": "{ a }", "operationName": "B"},
+    {"query": "{ a }", "variables": {"x": [1]}},
+    {"a": 1},
+)
 
 
 def random_rule(draw: random.Random, number: int) -> str:
@@ -51,6 +69,10 @@ def random_rule(draw: random.Random, number: int) -> str:
     return rule
 
 
+def random_body_rule(draw: random.Random) -> str:
+    return f"POST {BASE}/{draw.choice(WORDS)} with {draw.choice(WITH)}"
+
+
 def random_path(draw: random.Random, rules: list[str]) -> str:
     """Below the base address: near one of the rules, or anything."""
     if rules and draw.random() < 0.7:
@@ -62,26 +84,31 @@ def random_path(draw: random.Random, rules: list[str]) -> str:
     return "/" + "/".join(draw.choice(VALUES) for _ in range(draw.randint(1, 3)))
 
 
-async def by_proxy(door: Agents, key: str, method: str, path: str) -> tuple[str, str] | None:
-    """Method and path as the provider got them; None: it got nothing."""
+Left = tuple[str, str, bytes]
+
+
+async def by_proxy(door: Agents, key: str, method: str, path: str, body: bytes | None = None) -> Left | None:
+    """Method, path and body as the provider got them; None: it got nothing."""
     before = len(door.provider.calls)
     headers = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "lane", "Connection-Id": "c1"}
+    if body:
+        headers["Content-Type"] = "application/json"
     url = URL(f"{door.running.url}/proxy{path}", encoded=True)
-    async with door.running.http.request(method, url, headers=headers) as answer:
+    async with door.running.http.request(method, url, data=body or None, headers=headers) as answer:
         await answer.read()
     return left(door, before)
 
 
-async def by_agent(door: Agents, key: str, name: str, arguments: dict[str, Any]) -> tuple[str, str] | None:
+async def by_agent(door: Agents, key: str, name: str, arguments: dict[str, Any]) -> Left | None:
     before = len(door.provider.calls)
     await door.call(key, name, arguments)
     return left(door, before)
 
 
-def left(door: Agents, before: int) -> tuple[str, str] | None:
+def left(door: Agents, before: int) -> Left | None:
     calls = door.provider.calls[before:]
     assert len(calls) <= 1
-    return calls[0][:2] if calls else None
+    return (*calls[0][:2], calls[0][3]) if calls else None
 
 
 async def test_the_list_the_calls_and_the_proxy_agree(door: Agents) -> None:
@@ -90,22 +117,36 @@ async def test_the_list_the_calls_and_the_proxy_agree(door: Agents) -> None:
 
     door.provider.answering = short
     draw = random.Random(SEED)
-    sent = refused = of_tools = 0
+    sent = refused = of_tools = by_body = 0
     for _ in range(KEYS):
         rules = [random_rule(draw, n) for n in range(draw.randint(1, 5))]
+        rules += [random_body_rule(draw) for _ in range(draw.randint(0, 2))]
         key = await door.key(*rules)
         tools = await door.tools(key)
         for _ in range(PAIRS // KEYS // 2):
             method, path = draw.choice(METHODS), random_path(draw, rules)
+            if draw.random() < 0.1 and " with " in rules[-1]:
+                method, path = "POST", rules[-1].split(" ")[1].removeprefix(BASE)
             wire = quote(path, safe="/?%;:@&=+$,{}") if draw.random() < 0.5 else path
             if wire.isascii() and wire.isprintable() and not {" ", "#", "\\"} & set(wire):
-                direct = await by_proxy(door, key, method, wire)
-                assert await by_agent(door, key, "call_api", {"method": method, "path": wire}) == direct, (rules, wire)
+                body = draw.choice([None, *BODIES]) if method == "POST" else None
+                raw = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+                direct = await by_proxy(door, key, method, wire, raw)
+                arguments = {"method": method, "path": wire, **({} if body is None else {"body": body})}
+                assert await by_agent(door, key, "call_api", arguments) == direct, (rules, wire, body)
+                by_body += direct is not None and not any(fits_plainly(rule, direct) for rule in rules)
                 sent, refused = sent + bool(direct), refused + (not direct)
             if tools:
                 one = tools[draw.choice(sorted(tools))]
                 of_tools += await check_tool(door, key, rules, one, draw)
     assert min(sent, refused, of_tools) > PAIRS // 20, (sent, refused, of_tools)
+    assert by_body > PAIRS // 2000, by_body
+
+
+def fits_plainly(rule: str, call: Left) -> bool:
+    """By a rule that does not look into the body."""
+    parsed = parse(rule)
+    return parsed.body is None and parsed.fits(*call[:2])
 
 
 async def check_tool(door: Agents, key: str, rules: list[str], tool: dict[str, Any], draw: random.Random) -> bool:
@@ -114,17 +155,22 @@ async def check_tool(door: Agents, key: str, rules: list[str], tool: dict[str, A
     arguments: dict[str, Any] = {
         name: draw.choice(VALUES) for name, schema in properties.items() if schema == {"type": "string"}
     }
+    of_graphql = properties.get("body", {}).get("required") == ["query"]
+    if of_graphql:
+        arguments["body"] = draw.choice(BODIES)
     if "method" in properties:
         arguments["method"] = draw.choice(properties["method"]["enum"])
     got = await by_agent(door, key, tool["name"], arguments)
-    plain = all(value in (*WORDS, "A-1", "ä", "a b", "a:b", "@me") for value in arguments.values())
+    plain = all(
+        value in (*WORDS, "A-1", "ä", "a b", "a:b", "@me") for value in arguments.values() if isinstance(value, str)
+    )
     if got is None:
         method = arguments.get("method", "GET")
-        assert not plain or method not in METHODS, (rules, tool["name"], arguments)
+        assert not plain or method not in METHODS or of_graphql, (rules, tool["name"], arguments)
         return False
-    method, path = got
+    method, path, body = got
     assert any(parse(rule).fits(method, path) for rule in rules), (rules, got)
-    assert await by_proxy(door, key, method, path.removeprefix(BASE)) == got
+    assert await by_proxy(door, key, method, path.removeprefix(BASE), body) == got
     if tool["annotations"]["readOnlyHint"]:
         assert method in ("GET", "HEAD", "OPTIONS")
     return True

@@ -1,16 +1,18 @@
 """``POST /mcp`` from end to end: what a key's rules list, and what its calls do at the provider."""
 
 import json
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
+from pytest_aiohttp.plugin import AiohttpClient
 
 from gateway import create_app
 from gateway.config import parse
 from gateway.mcp import mcp_messages as mcp
-from gateway.mcp.provider_call import MOST_ANSWER
+from gateway.mcp.tool_provider_call import MOST_ANSWER
 from gateway.records.proxied_call import ExchangeRecord
 from tests.fakes.agents import CONNECT, Agents, text_of
 
@@ -111,6 +113,19 @@ async def test_connections_are_named_to_keys_that_may_list_them_alone(door: Agen
     )
     assert (await door.call(seeing, "get_me"))["isError"] is False
     assert door.provider.calls[0][2] == "Bearer key-of-c1"
+
+
+async def test_several_connections_are_named_with_their_accounts(door: Agents) -> None:
+    with closing(sqlite3.connect(door.running.folder / "gateway.db")) as db:
+        db.execute("UPDATE connections SET account_label = 'ada@example.com' WHERE connection_id = 'c2'")
+        db.commit()
+    limits = {"connections": ["lane/c1", "lane/c2"]}
+    scopes = ["environment:proxy", "environment:connections:list"]
+    seeing = await door.key("GET /base/v1/me", limits=limits, scopes=scopes)
+    assert "lane/c1, lane/c2 (ada@example.com)." in text_of(await door.call(seeing, "get_me"))
+    blind = await door.key("GET /base/v1/me", limits=limits)
+    assert "ada" not in text_of(await door.call(blind, "get_me"))
+    assert door.provider.calls == []
 
 
 async def test_a_missing_connection_gives_its_link_as_text(door: Agents) -> None:
@@ -331,14 +346,14 @@ async def test_a_path_that_no_request_line_could_have_is_refused(door: Agents, p
     assert door.provider.calls == []
 
 
-async def test_a_plugin_below_a_prefix_has_the_door_as_well(door: Agents) -> None:
+async def test_a_plugin_below_a_prefix_has_the_door_as_well(door: Agents, aiohttp_client: AiohttpClient) -> None:
     key = await door.key(*RULES)
     host = web.Application()
     host.add_subapp("/gateway", create_app(parse(door.running.document, base=door.running.folder, environ={})))
-    async with TestClient(TestServer(host)) as client:
-        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "search_issues", "arguments": {}}}
-        async with client.post("/gateway/mcp", json=call, headers={"Authorization": f"Bearer {key}"}) as answer:
-            result = (await answer.json())["result"]
+    client = await aiohttp_client(host)
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "search_issues", "arguments": {}}}
+    async with client.post("/gateway/mcp", json=call, headers={"Authorization": f"Bearer {key}"}) as answer:
+        result = (await answer.json())["result"]
     assert result["structuredContent"]["path"] == "/base/v1/search"
 
 

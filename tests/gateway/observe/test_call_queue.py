@@ -12,10 +12,13 @@ import pytest
 
 from gateway import clock
 from gateway.errors import Unavailable
-from gateway.observe import logs
-from gateway.observe.call_queue import BATCH, LINES, WHOLE, CallQueue, as_event, as_line
+from gateway.observe import call_queue, logs
+from gateway.observe.call_queue import BATCH, BOUND, LINES, MORE_FAILURES, WHOLE, CallQueue, as_event, as_line
 from gateway.records.audit import UseCount
+from gateway.records.operation import Operation, OperationFilter
 from gateway.records.proxied_call import ExchangeRecord
+from gateway.store.call_log.call_log_store import CallLogBounds
+from gateway.store.call_log.sqlite_call_log import WAL_BYTES, SqliteCallLog
 from tests.fakes.patience import PATIENCE_S
 
 
@@ -377,22 +380,72 @@ async def test_what_could_not_be_stored_is_counted_with_what_comes_later(monkeyp
     now = datetime(2026, 1, 2, 3, 59, 59, tzinfo=UTC)
     monkeypatch.setattr(clock, "now", lambda: now)
     queue, uses = CallQueue(bound=1), Uses()
-    queue._use_sink = uses
+    writing = asyncio.create_task(queue.write_to(Kept(), 3600, uses=uses))
+    await asyncio.sleep(0)
     for _ in range(3):  # the queue drops two of the records, and no count
         queue.note(sent(key_id=7))
     uses.away = True
-    await queue._try_uses()
+    await queue.flush()
     now += timedelta(seconds=2)
-    queue._turn_hour()
+    await queue.flush()
     queue.note(sent(key_id=7, status=502))
     queue.note(sent(key_id=None))
     queue.note(sent(key_id=7, attempts=0))  # nothing was sent
     uses.away = False
-    await queue._try_uses()
+    await queue.flush()
     assert [(one.hour.hour, one.use.key_id, one.calls, one.failed) for one in uses.got] == [
         (3, 7, 3, 0),
         (4, 7, 1, 1),
         (4, 0, 1, 0),
     ]
-    await queue._try_uses()
+    await queue.flush()
     assert len(uses.got) == 3
+    writing.cancel()
+
+
+async def test_a_full_queue_still_takes_failures_and_other_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_queue, "MORE_FAILURES", 3)
+    log, kept = CallQueue(bound=2), Kept()
+    for number in range(4):
+        log.note(exchange(number))
+    log.note(exchange(4)._replace(status=502))
+    log.note(exchange(5)._replace(status=502, error_code="upstream_timeout"))
+    log.note_operation(Operation("refresh", datetime.now(UTC), "6", "dev"))
+    log.note(exchange(7)._replace(status=403))  # there is an end to that too
+    writing = asyncio.create_task(log.write_to(kept, 3600))
+    await asyncio.sleep(0)
+    await log.flush()
+    writing.cancel()
+    assert kept.ids == ["0", "1", "4", "5", "6"]
+    assert log.dropped == 2 + 1 + 5  # rows, and lines of all but the first two calls
+
+
+async def test_at_twelve_thousand_calls_a_second_the_log_stays_within_its_bounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[dict[str, Any]]
+) -> None:
+    """Ten seconds of them, synthetic, into the real file, which hangs for five of them; no time passes."""
+    a_second, bound = 12_000, 8 << 20
+    stored = SqliteCallLog(tmp_path / "gateway.calls.db", CallLogBounds(max_bytes=bound + WAL_BYTES))
+    queue = CallQueue()
+    writing = asyncio.create_task(queue.write_to(stored, 3600))
+    await asyncio.sleep(0)
+    failed = list[str]()
+    most = 0
+    for second in range(10):
+        for number in range(a_second):
+            one = exchange(second * a_second + number)._replace(at=datetime.now(UTC))
+            if number % 100 == 0:
+                one = one._replace(status=502, error_code="upstream_timeout")
+                failed.append(one.request_id)
+            queue.note(one)
+        most = max(most, len(queue._rows))
+        if not 2 <= second < 7:
+            await queue.flush()
+    assert most <= BOUND + MORE_FAILURES
+    assert (tmp_path / "gateway.calls.db").stat().st_size <= bound * 1.1
+    page = await stored.find(OperationFilter("dev", error_code="upstream_timeout", limit=1000))
+    found = [one.operation.request_id for one in page.operations][::-1]
+    assert found == failed[-len(found) :]  # those that the bound of size has not dropped, none missing between
+    assert len(found) > 500
+    writing.cancel()
+    await stored.close()

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateway import clock
 from gateway.observe import metrics as counting
 from gateway.observe import metrics as paging
-from gateway.observe.metrics import FAMILIES, Board, Metrics, MetricsPage
+from gateway.observe.metrics import CELLS, FAMILIES, PAGE_BYTES, Board, Metrics, MetricsPage
 from gateway.observe.metrics_text import exposition, total
 from gateway.records.proxied_call import ExchangeRecord
 
@@ -263,16 +263,16 @@ def test_a_page_that_is_full_goes_on_counting_what_it_knows(page: MetricsPage, m
 
 
 def test_an_entry_that_is_not_there_yet_is_read_later(page: MetricsPage) -> None:
-    board = Board(1)
-    writer, reader = board.pages[0], MetricsPage(board._memory)
+    memory = memoryview(bytearray(PAGE_BYTES))
+    writer, reader, entries = MetricsPage(memory), MetricsPage(memory), memory[CELLS * 8 :]
     writer.place(("first",))
     used = writer.cells[paging.USED]
     place = writer.place(("second",), 2)
     writer.cells[place + 1] = 7.0
     assert dict(reader.read()) == {("first",): [0.0], ("second",): [0.0, 7.0]}
-    late = MetricsPage(board._memory)
-    entry = bytes(writer._entries[int(used) : int(writer.cells[paging.USED])])
-    writer._entries[int(used) : int(used) + len(entry)] = bytes(len(entry))  # as another processor may see it at first
+    late = MetricsPage(memory)
+    entry = bytes(entries[int(used) : int(writer.cells[paging.USED])])
+    entries[int(used) : int(used) + len(entry)] = bytes(len(entry))  # as another processor may see it at first
     assert dict(late.read()) == {("first",): [0.0]}
-    writer._entries[int(used) : int(used) + len(entry)] = entry
+    entries[int(used) : int(used) + len(entry)] = entry
     assert dict(late.read()) == {("first",): [0.0], ("second",): [0.0, 7.0]}

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from gateway.openapi.answer_examples import example
 from gateway.openapi.docs_page import Shown, groups
 from gateway.openapi.openapi_document import components
-from gateway.openapi.operations import OPERATIONS, Operation
+from gateway.openapi.operations import OPERATIONS, Endpoint
 
 SHAPES = sorted({one.answer.__name__: one.answer for one in OPERATIONS if one.answer is not None}.items())
 
@@ -33,7 +33,7 @@ def test_the_example_of_an_answer_has_its_shape(name: str, shape: type) -> None:
 
 
 @pytest.mark.parametrize("one", [one for one in OPERATIONS if one.body is not None], ids=lambda one: one.id)
-def test_the_example_of_a_request_is_taken(one: Operation) -> None:
+def test_the_example_of_a_request_is_taken(one: Endpoint) -> None:
     assert one.example is not None
     TypeAdapter(one.body).validate_python(one.example)
 

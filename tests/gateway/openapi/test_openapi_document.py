@@ -34,7 +34,7 @@ TOLD = {(one.method, one.path) for one in OPERATIONS}
 
 def test_every_route_is_described() -> None:
     missing = sorted(THERE - TOLD)
-    advice = 'gateway/openapi/operations.py needs a line for each: Operation("GET", "/path", "What it does", GROUP, …)'
+    advice = 'gateway/openapi/operations.py needs a line for each: Endpoint("GET", "/path", "What it does", GROUP, …)'
     assert missing == [], f"routes that nobody describes: {missing}; {advice}"
 
 

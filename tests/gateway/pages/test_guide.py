@@ -15,6 +15,7 @@ import pytest
 import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from pytest_aiohttp.plugin import AiohttpServer
 
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.load_catalog import load_catalog
@@ -177,12 +178,11 @@ def test_a_call_is_the_proof_of_the_entry_or_what_its_paths_look_like(providers:
 @pytest.mark.parametrize(
     "call", [SnippetCall("GET", "/v1/it's?a=1&b=2"), SnippetCall("POST", "/graphql", {"query": "{ a'\"b\\ ü }"})]
 )
-async def test_the_python_snippet_makes_the_call(call: SnippetCall) -> None:
-    seen, server = await recorder()
+async def test_the_python_snippet_makes_the_call(call: SnippetCall, aiohttp_server: AiohttpServer) -> None:
+    seen, server = await recorder(aiohttp_server)
     text = python(str(server.make_url("")).rstrip("/"), "key", call)
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", text, stdout=asyncio.subprocess.PIPE)
     out, _ = await process.communicate()
-    await server.close()
     assert process.returncode == 0
     assert ast.literal_eval(out.decode()) == {"ok": True}
     assert_is(call, seen)
@@ -257,7 +257,7 @@ def loaded(text: str) -> set[str | None]:
     }
 
 
-async def recorder() -> tuple[dict[str, Any], TestServer]:
+async def recorder(aiohttp_server: AiohttpServer) -> tuple[dict[str, Any], TestServer]:
     seen: dict[str, Any] = {}
 
     async def record(request: web.Request) -> web.Response:
@@ -268,9 +268,7 @@ async def recorder() -> tuple[dict[str, Any], TestServer]:
 
     app = web.Application()
     app.router.add_route("*", "/{rest:.*}", record)
-    server = TestServer(app)
-    await server.start_server()
-    return seen, server
+    return seen, await aiohttp_server(app)
 
 
 def assert_is(call: SnippetCall, seen: dict[str, Any]) -> None:

@@ -3,8 +3,10 @@
 import asyncio
 import gzip
 import os
+import shutil
 import signal
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,8 @@ from tests.fakes.load import Load, Upstream
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.processes import Files, Serving, head, serving
 from tests.fakes.raw import exchange, parsed
+
+PROMTOOL = shutil.which("promtool")
 
 # The loop of the test itself does not matter here.
 pytestmark = pytest.mark.asyncio(loop_factories=["asyncio"])
@@ -98,3 +102,20 @@ async def test_a_busy_admin_port_is_one_line_that_names_the_key(tmp_path: Path) 
         with pytest.raises(AssertionError, match=f"127.0.0.1:{port} is in use. Set another server.admin_port"):
             async with serving(Files(tmp_path, 1, admin_port=port)):
                 pass
+
+
+@pytest.mark.skipif(PROMTOOL is None, reason="needs promtool, of the Debian package prometheus")
+async def test_promtool_takes_what_the_admin_port_says(tmp_path: Path) -> None:
+    upstream = Upstream()
+    async with upstream.serving(), serving(Files(tmp_path, upstream.port, admin_port=0)) as gateway:
+        await gateway.connect()
+        load = Load(gateway.port, head("/short"), 1)
+        await load.further(5)
+        await load.stop()
+        await reaches(gateway, "gateway_proxy_requests_total", load.total)
+        text = await gateway.metrics()
+    assert PROMTOOL is not None
+    checked = await asyncio.to_thread(
+        subprocess.run, [PROMTOOL, "check", "metrics"], input=text, capture_output=True, text=True, check=False
+    )
+    assert (checked.returncode, checked.stderr) == (0, "")

@@ -4,25 +4,21 @@ import fcntl
 import os
 import socket
 from collections.abc import Iterator
-from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
-from gateway.config import ServerConfig
 from gateway.errors import StartRefused
 from gateway.process import sockets
 
 
-def server(port: int = 0) -> ServerConfig:
-    return ServerConfig(
+def server(port: int = 0, **others: int) -> SimpleNamespace:
+    return SimpleNamespace(
         host="127.0.0.1",
         port=port,
-        public_url="http://127.0.0.1:3003",
-        workers=1,
-        drain_s=1,
-        notice_s=0,
-        admin_port=None,
-        websocket_path="/",
+        metrics_host="127.0.0.1",
+        console_host="127.0.0.1",
+        **{"admin_port": None, "console_port": None, **others},
     )
 
 
@@ -42,7 +38,7 @@ def test_a_socket_that_is_handed_over_is_the_one_that_is_served(
     monkeypatch: pytest.MonkeyPatch, listener: socket.socket
 ) -> None:
     hand_over(monkeypatch, os.dup(listener.fileno()))
-    with sockets.listening(server(port=1)) as (public, admin):
+    with sockets.listening(server(port=1)) as (public, admin, _):
         assert admin is None
         assert public.getsockname() == listener.getsockname()
         assert not public.get_inheritable()
@@ -55,7 +51,7 @@ def test_one_that_is_meant_for_another_process_is_left_alone(
     monkeypatch: pytest.MonkeyPatch, listener: socket.socket
 ) -> None:
     hand_over(monkeypatch, listener.fileno(), pid=os.getpid() + 1)
-    with sockets.listening(server()) as (public, _):
+    with sockets.listening(server()) as (public, _, _):
         assert public.getsockname() != listener.getsockname()
 
 
@@ -88,7 +84,7 @@ def test_the_admin_ports_socket_goes_by_its_name(
     other, first = two
     hand_over(monkeypatch, first, count="2")
     monkeypatch.setenv("LISTEN_FDNAMES", "gateway.socket:admin")
-    with sockets.listening(server()) as (public, admin):
+    with sockets.listening(server()) as (public, admin, _):
         assert admin is not None
         assert admin.getsockname() == other.getsockname() != public.getsockname()
 
@@ -104,7 +100,31 @@ def test_more_sockets_than_there_is_use_for_are_refused(
 
 
 async def test_the_admin_port_is_opened_beside_the_public_one() -> None:
-    with sockets.listening(replace(server(), admin_port=0)) as (public, admin):
+    with sockets.listening(server(admin_port=0)) as (public, admin, _):
         assert admin is not None
         assert admin.getsockname() != public.getsockname()
     assert public.fileno() == admin.fileno() == -1
+
+
+def test_the_consoles_own_socket_goes_by_its_name(
+    monkeypatch: pytest.MonkeyPatch, two: tuple[socket.socket, int]
+) -> None:
+    other, first = two
+    hand_over(monkeypatch, first, count="2")
+    monkeypatch.setenv("LISTEN_FDNAMES", "gateway.socket:console")
+    with sockets.listening(server()) as (public, admin, console):
+        assert (admin, console is None) == (None, False)
+        assert console is not None
+        assert console.getsockname() == other.getsockname() != public.getsockname()
+
+
+def test_the_consoles_own_port_is_opened_if_one_is_named(listener: socket.socket) -> None:
+    with sockets.listening(server(console_port=0)) as found:
+        assert found.console is not None
+        assert found.console.getsockname() != found.public.getsockname()
+        found.close_to_clients()
+        assert found.public.fileno() == found.console.fileno() == -1
+    port = listener.getsockname()[1]
+    refused = pytest.raises(StartRefused, match=r"another console\.port, or another console\.host")
+    with refused, sockets.listening(server(console_port=port)):
+        pass

@@ -38,7 +38,7 @@ def tell(*words):
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())
 
 def ready():
-    server = dict(host="127.0.0.1", port=0, metrics_host="127.0.0.1", admin_port=None)
+    server = dict(host="127.0.0.1", port=0, metrics_host="127.0.0.1", admin_port=None, console_host="", console_port=None)
     send_now(sock, dict(type="needs", server=server, workers={count}))
     receive_now(sock)
     send_now(sock, dict(type="ready", line="all", about=dict(), journal=None))

@@ -344,7 +344,7 @@ async def test_a_token_that_ends_meanwhile_is_renewed(
 ) -> None:
     tracker.refusal = 401
     tokens: list[str] = []
-    asked = tracker._api
+    asked = tracker.api
 
     async def api(request: web.Request) -> web.Response:
         number = int(request.query.get("after", "0"))
@@ -361,7 +361,7 @@ async def test_a_token_that_ends_meanwhile_is_renewed(
         tokens.append(request.headers["Authorization"])
         return web.json_response({"items": [{"n": number}], "next": str(number + 1) if number < 4 else None})
 
-    tracker._api = api  # type: ignore[method-assign]
+    tracker.api = api  # type: ignore[method-assign]
     server = await tracker.serve()
     url = f"http://127.0.0.1:{server.port}"
     write_entry(tmp_path, "tracker", tracker_entry(url, proxy={"base_url": url, "paginate": CURSOR}))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.records.trace import CallTrace, Parent, RefreshTrace, cause, parent_in, refresh_in_hand, trace_in_hand
+from gateway.records.trace import CallTrace, RefreshTrace, TraceParent, cause, parent_in, refresh_in_hand, trace_in_hand
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
@@ -10,11 +10,11 @@ TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 @pytest.mark.parametrize(
     ("field", "found"),
     [
-        (f"00-{TRACE}-{SPAN}-01", Parent(TRACE, SPAN, 1)),
-        (f"00-{TRACE}-{SPAN}-00", Parent(TRACE, SPAN, 0)),
-        (f"00-{TRACE}-{SPAN}-03", Parent(TRACE, SPAN, 3)),
-        (f"cc-{TRACE}-{SPAN}-01", Parent(TRACE, SPAN, 1)),
-        (f"cc-{TRACE}-{SPAN}-01-more", Parent(TRACE, SPAN, 1)),
+        (f"00-{TRACE}-{SPAN}-01", TraceParent(TRACE, SPAN, 1)),
+        (f"00-{TRACE}-{SPAN}-00", TraceParent(TRACE, SPAN, 0)),
+        (f"00-{TRACE}-{SPAN}-03", TraceParent(TRACE, SPAN, 3)),
+        (f"cc-{TRACE}-{SPAN}-01", TraceParent(TRACE, SPAN, 1)),
+        (f"cc-{TRACE}-{SPAN}-01-more", TraceParent(TRACE, SPAN, 1)),
         (f"cc-{TRACE}-{SPAN}-01more", None),
         (f"00-{TRACE}-{SPAN}-01-more", None),
         (f"ff-{TRACE}-{SPAN}-01", None),
@@ -27,7 +27,7 @@ TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
         (None, None),
     ],
 )
-def test_a_traceparent_is_read_as_the_standard_says(field: str | None, found: Parent | None) -> None:
+def test_a_traceparent_is_read_as_the_standard_says(field: str | None, found: TraceParent | None) -> None:
     assert parent_in(field) == found
 
 

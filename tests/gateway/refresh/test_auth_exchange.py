@@ -1,4 +1,4 @@
-"""Refreshes and the journal: a reply that a process before left there is not asked for again."""
+"""Refreshes and the journal: a reply that a process before left there is not requested again."""
 
 import asyncio
 import json
@@ -109,13 +109,13 @@ async def test_a_reply_in_the_journal_is_not_asked_for_again(
     assert (await row_of(running)).expires_at is not None
     ends = (await row_of(running)).expires_at
     assert ends is not None
-    assert ends < clock.now() + timedelta(minutes=51), "its lifetime counts from when it was asked for"
+    assert ends < clock.now() + timedelta(minutes=51), "its lifetime counts from when it was requested"
     file.die()
 
 
 async def tracker_answers(tracker: Tracker) -> dict[str, Any]:
     """What the endpoint replies, with all that it changes there."""
-    body = tracker._refreshed(tracker.grants[0].refresh_token).body
+    body = tracker.refreshed(tracker.grants[0].refresh_token).body
     assert isinstance(body, bytes)
     answer: dict[str, Any] = json.loads(body)
     return answer
@@ -234,6 +234,6 @@ async def test_the_lease_of_a_dead_process_of_this_machine_is_claimed_from_it_at
     )
     tracker.ttl_s = 2 * EXPIRED_S
     calling = asyncio.ensure_future(called(running))
-    dead._close()  # as the system does it for a process that was killed
+    dead.release()  # as the system does it for a process that was killed
     assert (await asyncio.wait_for(calling, PATIENCE_S))[0] == 200
     living.close()

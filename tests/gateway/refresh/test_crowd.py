@@ -9,6 +9,7 @@ from gateway.connections.cache_entries import Kept
 from gateway.records.connection import ConnectionRef, Mark
 from gateway.refresh.schedule import WIDTH_S
 from tests.fakes.gateways import RunningGateway
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 
 
@@ -67,8 +68,24 @@ async def test_a_renewal_of_our_own_is_not_read_back(
     marks, asked, woken = connections.marks, list[ConnectionRef](), list[None]()
     result: dict[ConnectionRef, Mark | None] = {}
 
+    looks: list[int] = []
+
     async def since(last_id: int) -> Any:
+        looks.append(last_id)
         return last_id, result
+
+    async def version() -> int:
+        return len(looks)  # the log has moved since the last look
+
+    async def at_once(_at_most_s: float) -> None:
+        await asyncio.sleep(0)
+
+    async def looked() -> None:
+        """A look that began after now has ended."""
+        before = len(looks)
+        async with asyncio.timeout(PATIENCE_S):
+            while len(looks) < before + 3:
+                await asyncio.sleep(0)
 
     async def counted(refs: Any) -> Any:
         asked.extend(refs)
@@ -80,23 +97,22 @@ async def test_a_renewal_of_our_own_is_not_read_back(
     monkeypatch.setattr(connections, "marks", counted)
     monkeypatch.setattr(live.feed, "_heard", lambda: woken.append(None))
     own = kept(running, "c1").connection.mark
-    following = [task for task in asyncio.all_tasks() if task.get_name() == "follow_changes"]
-    for task in following:  # which looks by itself
-        task.cancel()
-    await asyncio.gather(*following, return_exceptions=True)
-    asked.clear()
-    woken.clear()
+    monkeypatch.setattr(changes, "version", version)
+    monkeypatch.setattr(changes, "moved", at_once)
 
     result = {ref("c1"): own}
-    await live.feed._look(0, None)
+    await looked()
+    asked.clear()
+    woken.clear()
+    await looked()
     assert (asked, woken) == ([], []), "it is what is in memory"
     result = {ref("c1"): (own[0] + 1, own[1])}
-    await live.feed._look(0, None)
+    await looked()
     assert ref("c1") in asked, "it has not come to be in memory yet"
     assert woken == []
     asked.clear()
     result = {ref("c1"): None}
-    await live.feed._look(0, None)
+    await looked()
     assert ref("c1") in asked, "another's"
     assert woken
 

@@ -129,7 +129,7 @@ async def test_rows_of_earlier_versions_are_found(running: RunningGateway, track
         await running.imported(tracker.grant(), f"renewable-{number}")
     keep_alive, store = await keeper(running), running.runtime.store
     old = update(connections).values(end_settled=None, dies_at=None)
-    await store._transactions.write(lambda db: db.execute(old))
+    await store.transactions.write(lambda db: db.execute(old))
     later(3601)
     await keep_alive.once()
     assert (await states(running))["c1"] == "needs_reauth"
@@ -143,7 +143,7 @@ async def test_a_damaged_row_stands_in_nobodys_way(running: RunningGateway, trac
     await running.imported(without(tracker.grant()))
     keep_alive, store = await keeper(running), running.runtime.store
     damage = update(connections).where(connections.c.connection_id == "damaged").values(credential=b"x" * 80)
-    await store._transactions.write(lambda db: db.execute(damage))
+    await store.transactions.write(lambda db: db.execute(damage))
     later(3601)
     await keep_alive.once()
     assert await states(running) == {"damaged": "active", "c1": "needs_reauth"}

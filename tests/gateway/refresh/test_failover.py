@@ -187,7 +187,7 @@ async def test_a_row_that_is_older_than_in_memory_is_noticed_without_a_failover(
     await running.imported(tracker.grant())
     assert await called(running, "c1") == 200
     store = running.runtime.store
-    async with store._transactions.read() as db:
+    async with store.transactions.read() as db:
         former = dict((await db.execute(select(connections))).mappings().one())
     assert "error" not in await refreshed(running, "c1")
 
@@ -195,7 +195,7 @@ async def test_a_row_that_is_older_than_in_memory_is_noticed_without_a_failover(
         await db.execute(update(connections).values(former))
         await note_change(db, REF, clock.now())
 
-    await store._transactions.write(put_back)
+    await store.transactions.write(put_back)
     async with asyncio.timeout(PATIENCE_S):
         while not running.runtime.live.written_back:
             await asyncio.sleep(0.02)
@@ -204,3 +204,34 @@ async def test_a_row_that_is_older_than_in_memory_is_noticed_without_a_failover(
     assert row.version == 2
     assert await events(store, "c1") == ["authorized", "failover"]
     assert await called(running, "c1") == 200
+
+
+async def test_a_token_that_no_call_has_used_is_written_back_if_it_was_refreshed_here_a_moment_ago(
+    running: RunningGateway, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as to keep it alive: no call brings it into memory."""
+    for connection_id in ("c1", "c2"):
+        await running.imported(tracker.grant(), connection_id)
+    store, live = running.runtime.store, running.runtime.live
+    live.forget_all()
+    former = {}
+    for connection_id in ("c2", "c1"):
+        ref = REF._replace(connection_id=connection_id)
+        async with store._transactions.read() as db:
+            found = await db.execute(select(connections).where(connections.c.connection_id == connection_id))
+            former = dict(found.mappings().one())
+        row = await store.connections.get(ref)
+        assert row is not None
+        await running.runtime.refresher.start(row)
+    assert live.kept == 0
+    await store._transactions.write(
+        lambda db: db.execute(update(connections).where(connections.c.connection_id == "c1").values(former))
+    )
+    await live.write_back()
+    row = await store.connections.get(REF)
+    assert row is not None
+    assert store.open(row.credential)["refresh_token"] == tracker.grants[0].refresh_token
+    assert live.written_back == {("dev", "tracker"): 1}
+    assert {one.ref.connection_id for one in running.runtime.refresher.recent} == {"c1", "c2"}
+    monkeypatch.setattr("gateway.refresh.refresher.RECENT_S", -1.0)
+    assert running.runtime.refresher.recent == []

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from pytest_aiohttp.plugin import AiohttpServer
 
 from gateway.egress.egress_errors import EgressError
 from gateway.journal import Entry, new_key, opened
@@ -77,14 +78,11 @@ async def endpoint() -> Endpoint:
 
 
 @pytest.fixture
-async def server(endpoint: Endpoint) -> AsyncIterator[TestServer]:
+async def server(endpoint: Endpoint, aiohttp_server: AiohttpServer) -> TestServer:
     app = web.Application()
     app.router.add_post("/token", endpoint.token)
     app.router.add_get("/token", endpoint.at_once)
-    made = TestServer(app)
-    await made.start_server()
-    yield made
-    await made.close()
+    return await aiohttp_server(app)
 
 
 @pytest.fixture

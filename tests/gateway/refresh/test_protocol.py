@@ -133,7 +133,7 @@ async def test_an_intent_that_was_not_known_is_seen_before_the_token_is_sent(
     assert await status_of(running) == 200  # from here on the row is in memory, without an intent
     await left_open(running)
     later(EXPIRED_S)
-    tracker._refreshed("refresh-0")  # the provider rotated, and nobody heard the answer
+    tracker.refreshed("refresh-0")  # the provider rotated, and nobody heard the answer
     assert await status_of(running) == 424
     assert (await row_of(running)).state_reason == "rotation_lost"
 
@@ -161,7 +161,7 @@ async def test_a_slow_token_endpoint_gets_one_request_since_the_lease_is_renewed
 
 def waited(running: RunningGateway) -> float:
     """`gateway_token_refresh_waits_total`: refreshes that waited for the lease of another."""
-    (numbers,) = [one for key, one in running.runtime.metrics._page.read() if key[0] == REFRESH_WAITS] or [[0.0]]
+    (numbers,) = [one for key, one in running.runtime.metrics.page.read() if key[0] == REFRESH_WAITS] or [[0.0]]
     return numbers[0]
 
 
@@ -202,7 +202,7 @@ async def test_what_a_stalled_holder_got_is_found_on_the_disk_by_who_comes_next(
 def unnoted(running: RunningGateway, other: RunningGateway) -> None:
     """As where a store has no folder: an answer is nowhere but in memory until it is in the database."""
     for one in (running, other):
-        one.runtime.store.journal.folder = one.runtime.store.journal._marker = None
+        one.runtime.store.journal.folder = one.runtime.store.journal.marker = None
 
 
 async def test_a_holder_that_stalled_cannot_overwrite_what_another_got_meanwhile(
@@ -263,7 +263,7 @@ async def test_an_open_intent_of_a_dead_process_is_taken_up_at_the_next_start(
     later(LEASE.total_seconds() + 1)
     await running.restart()
     await until(lambda: tracker.calls["refresh_token"])
-    await asyncio.gather(*running.runtime.refresher._running.values())
+    await until(lambda: not running.runtime.refresher.under_way(REF))
     row = await row_of(running)
     assert (row.version, row.intent, row.state) == (2, None, State.ACTIVE)
     assert tracker.calls["refresh_token"] == 1
@@ -305,7 +305,7 @@ async def test_a_rotation_that_died_with_its_process_is_reported_once_and_never_
 ) -> None:
     await running.imported(tracker.grant())
     await left_open(running)
-    tracker._refreshed("refresh-0")  # the provider rotated, and nobody heard the answer
+    tracker.refreshed("refresh-0")  # the provider rotated, and nobody heard the answer
     later(EXPIRED_S)
     for _ in range(3):
         async with running.proxied("c1") as answer:

@@ -8,6 +8,7 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -73,7 +74,7 @@ class Killed:
 
     def rotated(self, tracker: Tracker) -> dict[str, Any]:
         """The credential that the provider gave it."""
-        answer: Any = tracker._refreshed(self.store.open(self.row.credential)["refresh_token"])
+        answer: Any = tracker.refreshed(self.store.open(self.row.credential)["refresh_token"])
         shown = json.loads(answer.body)
         return {"type": "OAUTH2", "access_token": shown["access_token"], "refresh_token": shown["refresh_token"]}
 
@@ -89,9 +90,9 @@ class Killed:
 
     def dies(self) -> None:
         """As the system does it: its lock goes, its file stays."""
-        marker = self.store.journal._marker
+        marker = self.store.journal.marker
         assert marker is not None
-        marker._close()
+        marker.release()
 
 
 @pytest.fixture
@@ -278,18 +279,35 @@ async def test_while_a_machine_does_not_know_what_came_of_its_call_another_does_
     assert not tracker.grants[0].revoked
 
 
-async def test_a_reply_in_the_journal_is_used_though_a_failover_lost_the_intent(
-    killed: Killed, start: Start, tracker: Tracker, database: str
-) -> None:
-    """The standby that took over lacks the claim, so that its row looks as if the token was never sent."""
-    await killed.recorded(killed.rotated(tracker))
-    killed.dies()
+async def failed_over_without_the_claim(database: str) -> None:
+    """An hour ago."""
     db = await asyncpg.connect(database)
     lost = "lease_owner = NULL, lease_until = NULL, intent_digest = NULL, intent_at = NULL"
     await db.execute(f"UPDATE connections SET {lost}")
     await db.execute("INSERT INTO timelines VALUES ('00000000', now() - interval '1 day')")
     await db.execute("UPDATE timelines SET since = now() - interval '1 hour' WHERE timeline <> '00000000'")
     await db.close()
+
+
+async def test_a_record_of_a_version_that_the_database_never_gets_back_holds_up_no_start(
+    killed: Killed, start: Start, tracker: Tracker, database: str
+) -> None:
+    killed.row = replace(killed.row, version=7)
+    await killed.recorded({"type": "OAUTH2", "access_token": "x", "refresh_token": "y"})
+    killed.dies()
+    await failed_over_without_the_claim(database)
+    back = await start("a")
+    assert (await called(back))[0] == 200
+    assert tracker.calls["refresh_token"] == 1
+
+
+async def test_a_reply_in_the_journal_is_used_though_a_failover_lost_the_intent(
+    killed: Killed, start: Start, tracker: Tracker, database: str
+) -> None:
+    """The standby that took over lacks the claim, so that its row looks as if the token was never sent."""
+    await killed.recorded(killed.rotated(tracker))
+    killed.dies()
+    await failed_over_without_the_claim(database)
     back = await start("a")
     row = await settled(back, tracker)
     assert (row.version, row.state, tracker.calls["refresh_token"]) == (2, State.ACTIVE, 0)

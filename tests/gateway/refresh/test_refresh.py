@@ -65,7 +65,7 @@ async def test_inside_the_margin_the_old_token_serves_and_is_renewed_behind(
     tracker.hold.set()
     while (await running.runtime.store.connections.get(_ref())).version == 1:  # type: ignore[union-attr]
         await asyncio.sleep(0)
-    while running.runtime.refresher._running:  # the row is there before its writer learns of it
+    while running.runtime.refresher.under_way(_ref()):  # the row is there before its writer learns of it
         await asyncio.sleep(0)
     later(2)
     assert (await call(running))["token"] == "Bearer access-3"
@@ -86,7 +86,7 @@ async def test_a_connection_made_anew_meanwhile_keeps_its_own_credential(
     await running.imported(again)
     tracker.hold.set()
     await asyncio.gather(waiting, return_exceptions=True)
-    while running.runtime.refresher._running:
+    while running.runtime.refresher.under_way(_ref()):
         await asyncio.sleep(0)
     shown = await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=200)
     assert shown["credentials"]["access_token"] == again["access_token"]
@@ -219,10 +219,10 @@ async def test_a_token_that_is_still_valid_serves_while_the_store_takes_no_write
         raise refused[-1]
 
     with monkeypatch.context() as full:
-        full.setattr(running.runtime.store._transactions, "write", crowded)
+        full.setattr(running.runtime.store.transactions, "write", crowded)
         for _ in range(3):
             assert (await call(running))["token"] == "Bearer access-1"
-            while running.runtime.refresher._running:
+            while running.runtime.refresher.under_way(_ref()):
                 await asyncio.sleep(0)
             later(1.5)
     assert refused, "its renewal was tried, and could not be written down"
@@ -473,10 +473,10 @@ async def test_a_credential_is_sealed_again_once_it_is_not_used(
     await running.imported(tracker.grant())
     await call(running)
     live = running.runtime.live
-    assert [kept.opened is not None for _, kept in live._kept.items()] == [True]
+    assert (live.kept, live.unsealed) == (1, 1)
     later(61)
     async with asyncio.timeout(PATIENCE_S):
-        while any(kept.opened is not None for _, kept in live._kept.items()):
+        while live.unsealed:
             await asyncio.sleep(0)
 
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from gateway.records.connection import ConnectionRef
-from gateway.refresh.refresher import Line, QueueTurn, RefreshQueue
+from gateway.refresh.refresher import RefreshQueue, pause_s
 
 
 def ref(number: int, integration: str = "tracker") -> ConnectionRef:
@@ -70,7 +70,7 @@ async def test_those_that_nobody_waits_for_begin_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("waiting", "left_s", "pause_s"),
+    ("waiting", "left_s", "expected_s"),
     [
         (1, 3600.0, 0.1),
         (600, 240.0, 0.1),
@@ -80,14 +80,10 @@ async def test_those_that_nobody_waits_for_begin_one_after_the_other() -> None:
     ],
     ids=["one", "in time", "twice as many", "as fast as may be", "too late"],
 )
-async def test_they_hurry_where_that_keeps_tokens_from_ending_in_the_queue(
-    waiting: int, left_s: float, pause_s: float
+def test_they_hurry_where_that_keeps_tokens_from_ending_in_the_queue(
+    waiting: int, left_s: float, expected_s: float
 ) -> None:
-    turns, line, now = RefreshQueue(pace_s=0.1), Line(), 1000.0
-    turns._lines[ref(0)[:2]] = line
-    for number in range(waiting):
-        line.behind[ref(number)] = QueueTurn(asyncio.get_running_loop().create_future(), now + left_s)
-    assert turns._pause_s(line, now) == pytest.approx(pause_s)
+    assert pause_s(waiting, left_s, 0.1) == pytest.approx(expected_s)
 
 
 async def test_a_slow_provider_holds_up_its_own_only() -> None:
@@ -119,4 +115,4 @@ async def test_a_line_that_is_empty_is_forgotten(urgent: bool) -> None:
     turns = RefreshQueue(pace_s=0)
     await turns.take(ref(1), urgent=urgent)
     turns.give_back(ref(1))
-    assert turns._lines == {}
+    assert turns.idle

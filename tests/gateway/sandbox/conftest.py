@@ -11,12 +11,12 @@ import aiohttp
 import pytest
 
 from gateway.sandbox.app import running
-from gateway.sandbox.state import Client, Sandbox
+from gateway.sandbox.state import Sandbox, SandboxClient
 from gateway.sandbox.visitor import VisitedPage, browser, forms
 
 CALLBACK = "http://127.0.0.1:9/oauth/callback"
 SECRET = "a-secret-of-the-demo"
-CLIENT = Client.register("sandbox-demo", SECRET, CALLBACK, name="Demo <app>")
+CLIENT = SandboxClient.register("sandbox-demo", SECRET, CALLBACK, name="Demo <app>")
 ALL = "read:sandbox-user read:sandbox-work write:sandbox-work offline_access"
 
 

@@ -1,4 +1,4 @@
-"""Trouble on demand comes when asked for, as often as asked for, and where asked for."""
+"""Trouble on demand comes when requested, as often as requested, and where requested."""
 
 import asyncio
 import json

@@ -66,7 +66,7 @@ LARGE = bytes(16 << 20)  # more than the kernel's buffers hold
 
 
 async def deaf(port: int) -> socket.socket:
-    """A client that has asked for the large answer and reads nothing."""
+    """A client that has requested the large answer and reads nothing."""
     loop = asyncio.get_running_loop()
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -111,6 +111,6 @@ def test_what_more_than_a_line_decides_is_not_plain(line: str) -> None:
 def test_what_was_learned_is_bounded_and_forgotten() -> None:
     for number in range(3000):
         plain_head(b"HTTP/1.1 200 OK\r\nX-Id: %d" % number)
-    assert 0 < len(passed_head._lines) <= 1024
+    assert 0 < passed_head.remembered() <= 1024
     passed_head.forget()
-    assert not passed_head._lines
+    assert passed_head.remembered() == 0

@@ -16,7 +16,7 @@ from tests.gateway.server.test_fast_path import before, dial, get, port_of, warm
 
 def counted(running: RunningGateway, name: str) -> dict[tuple[str, ...], float]:
     metrics = running.runtime.metrics
-    return {key[1:]: numbers[0] for key, numbers in total([metrics._page]).items() if key[0] == name}
+    return {key[1:]: numbers[0] for key, numbers in total([metrics.page]).items() if key[0] == name}
 
 
 async def test_its_requests_are_counted_and_timed(tmp_path: Path, clock: Clock) -> None:
@@ -33,7 +33,7 @@ async def test_its_requests_are_counted_and_timed(tmp_path: Path, clock: Clock) 
         taken = running.fast_path.taken
         assert taken >= 2
         assert counted(running, "gateway_proxy_requests_total") == {("dev", "lane", "GET", "200", ""): 4}
-        split_ms = next(numbers for key, numbers in total([running.runtime.metrics._page]).items() if key[0] == "split")
+        split_ms = next(numbers for key, numbers in total([running.runtime.metrics.page]).items() if key[0] == "split")
     for answer in answers:
         text = split((answer.head.one("server-timing") or b"").decode())
         assert list(text) == ["gateway", "token", "upstream"]
@@ -61,8 +61,8 @@ async def test_what_the_chain_takes_over_has_begun_on_the_fast_path(tmp_path: Pa
             await client.ask(get(b"/proxy/warm"))
             answer = await client.ask(get())
         assert running.fast_path.handed_over == 1
-        assert running._runner is not None
-        counts = dict(running._runner.counts())
+        assert running.runner is not None
+        counts = dict(running.runner.counts())
         assert counts["gateway_fast_path_requests_total",] == running.fast_path.taken == 2
         assert counts["gateway_fast_path_handed_over_total",] == 1
     assert answer.status == 401
@@ -178,8 +178,8 @@ async def test_an_answer_that_promised_another_before_the_stop_is_followed_by_on
             await client.send(get(b"/proxy/halves"))
             assert b"\r\nConnection: close" not in await client.head()
             assert running.fast_path.taken == taken + 1
-            assert running._runner is not None
-            stopping = asyncio.create_task(running._runner.cleanup())
+            assert running.runner is not None
+            stopping = asyncio.create_task(running.runner.cleanup())
             await asyncio.sleep(0)
             may_go_on.set()
             assert await client.reader.readexactly(2) == b"ok"

@@ -185,7 +185,7 @@ async def test_fast_path_and_chain_do_the_same(tmp_path: Path, seed: int) -> Non
         for _ in range(CASES):
             sent = case(chance)
             assert await fast.outcome(sent) == await chain.outcome(sent), (sent.method, sent.pieces[0][:600])
-            assert fast.running.fast_path.departures.aboard == 0
+            assert fast.running.fast_path.write_batch.in_flight == 0
         assert fast.running.fast_path.taken >= CASES
         assert fast.running.fast_path.handed_over > 0
 
@@ -261,10 +261,12 @@ async def test_whoever_leaves_is_noted_once_and_leaves_nothing_behind(tmp_path: 
                                 client.writer.write(piece)
                             await turns()
                     (gate,) = running.runtime.egress_limits
-                    pools = list(running.runtime.generation.egress._pools.values())
+                    egress = running.runtime.generation.egress
                     async with asyncio.timeout(PATIENCE_S):
-                        while not records or any(pool.load.busy for pool in pools) or gate.concurrency.outstanding:
+                        while (
+                            not records or any(load.busy for _, load in egress.load()) or gate.concurrency.outstanding
+                        ):
                             await asyncio.sleep(0.001)
                 assert len(records) == 1, (framing, records)
-                assert (running.fast_path.taken, running.fast_path.departures.aboard) == (1, 0)
+                assert (running.fast_path.taken, running.fast_path.write_batch.in_flight) == (1, 0)
         await stack.aclose()

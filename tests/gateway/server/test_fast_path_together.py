@@ -26,9 +26,9 @@ async def crowded(tmp_path: Path) -> AsyncIterator[RunningGateway]:
     provider: RawProvider
     async with raw_provider(echo) as provider, before(provider, tmp_path) as running:
         await warm(running)
-        running.fast_path.departures.aboard = 1
+        running.fast_path.write_batch.in_flight = 1
         yield running
-        assert running.fast_path.departures.aboard == 1, "who came aboard has left again"
+        assert running.fast_path.write_batch.in_flight == 1, "each request that began has ended"
 
 
 async def due(crowded: RunningGateway) -> ClientProtocol:

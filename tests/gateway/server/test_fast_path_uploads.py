@@ -7,10 +7,11 @@ from typing import cast
 
 import pytest
 
+from gateway.egress.provider_connection import ProviderConnection
 from gateway.server.client_protocol import ClientProtocol
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.patience import PATIENCE_S
-from tests.fakes.raw_provider import OK, raw_provider, read_message
+from tests.fakes.raw_provider import OK, RawProvider, raw_provider, read_message
 from tests.gateway.server.test_fast_path import NAMES, Client, before, dial, port_of, warm
 
 MIB = 1 << 20
@@ -21,11 +22,26 @@ def message(method: bytes, framing: bytes, body: bytes = b"") -> bytes:
     return method + b" /proxy/x HTTP/1.1\r\n" + NAMES + framing + b"\r\n\r\n" + body
 
 
+def idle_connection(running: RunningGateway, provider: RawProvider) -> ProviderConnection:
+    """The one to the provider, which stays in its pool."""
+    pool = running.runtime.generation.egress.pool(("http", "127.0.0.1", provider.port))
+    assert pool is not None
+    kept = pool.kept()
+    assert kept is not None
+    pool.give_back(kept)
+    return kept
+
+
 def client_connection(running: RunningGateway) -> ClientProtocol:
-    server = running._runner.server if running._runner is not None else None
+    server = running.runner.server if running.runner is not None else None
     assert server is not None
-    (found,) = [one for one in server.connections if isinstance(one, ClientProtocol) and one._fast_exchange is not None]
+    (found,) = [one for one in server.connections if isinstance(one, ClientProtocol) and one.on_fast_path]
     return found
+
+
+def is_reading(connection: ClientProtocol) -> bool:
+    assert connection.transport is not None
+    return cast("asyncio.ReadTransport", connection.transport).is_reading()
 
 
 async def taken(running: RunningGateway) -> None:
@@ -52,8 +68,7 @@ async def test_an_upload_waits_for_a_provider_that_does_not_read(tmp_path: Path,
 
     async with raw_provider(script) as provider, before(provider, tmp_path) as running:
         await warm(running)
-        (pool,) = running.runtime.generation.egress._pools.values()
-        (kept,) = pool._idle
+        kept = idle_connection(running, provider)
         kept.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         async with dial(port_of(running)) as client:
             framing = b"Content-Length: %d" % (first + UPLOAD_BYTES)
@@ -61,9 +76,9 @@ async def test_an_upload_waits_for_a_provider_that_does_not_read(tmp_path: Path,
             await taken(running)
             connection, sending = client_connection(running), asyncio.create_task(send_on(client))
             async with asyncio.timeout(PATIENCE_S):
-                while not (connection._upload_paused or sending.done()):
+                while is_reading(connection) and not sending.done():
                     await asyncio.sleep(0.001)
-            assert connection._upload_paused
+            assert not is_reading(connection)
             assert kept.transport.get_write_buffer_size() < 2 * MIB
             sending.cancel()
             over.set()
@@ -82,16 +97,15 @@ async def test_an_upload_waits_where_the_one_before_is_still_unread(tmp_path: Pa
 
     async with raw_provider(script) as provider, before(provider, tmp_path) as running:
         await warm(running)
-        (pool,) = running.runtime.generation.egress._pools.values()
-        (kept,) = pool._idle
+        kept = idle_connection(running, provider)
         kept.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         kept.pause_writing()  # as its transport does over what it has not got rid of yet
         async with dial(port_of(running)) as client:
             await client.send(message(b"POST", b"Content-Length: 2", b"x"))
             await taken(running)
-            assert client_connection(running)._upload_paused
+            assert not is_reading(client_connection(running))
             kept.resume_writing()
-            assert not client_connection(running)._upload_paused
+            assert is_reading(client_connection(running))
             over.set()
 
 

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from gateway.egress.provider_exchange import ProviderAnswer
-from gateway.mcp.provider_call import MOST_ANSWER
+from gateway.mcp.tool_provider_call import MOST_ANSWER
 from gateway.off_loop import INLINE_BYTES
 from gateway.proxy.attempts import Handed
 from gateway.records.proxied_call import ExchangeRecord

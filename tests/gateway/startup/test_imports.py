@@ -61,8 +61,12 @@ asyncio.run(main())
 """
 
 
-def test_a_gateway_that_waits_for_requests_has_loaded_nothing_of_what_it_does_not_use(tmp_path: Path) -> None:
+@pytest.mark.parametrize("console", ["false", "true"])
+def test_a_gateway_that_waits_for_requests_has_loaded_nothing_of_what_it_does_not_use(
+    tmp_path: Path, console: str
+) -> None:
     (tmp_path / "gateway.yaml").write_text(
+        f"console: {{enabled: {console}}}\n"
         f'store: {{url: "sqlite:///{tmp_path}/gateway.db", encryption_keys: ["{ENCRYPTION_KEY}"]}}\n'
         'environments: {dev: {secret_keys: ["gwdev_0123456789abcdef0123456789abcdef"]}}\n'
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.startup.imports import Deferred, find_when_asked, lent
+from gateway.startup.imports import Deferred, find_when_asked, lazy_imports
 
 RARE = """
 import times_loaded
@@ -41,13 +41,13 @@ def times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]
 def test_a_module_that_is_loaded_is_not_lent(times: list[str]) -> None:
     import rare_one  # type: ignore[import-not-found]
 
-    with lent("rare_one"):
+    with lazy_imports("rare_one"):
         assert sys.modules["rare_one"] is rare_one
     assert (sys.modules["rare_one"] is rare_one, times) == (True, ["rare_one"])
 
 
 def test_a_library_that_is_lent_a_module_does_not_load_it(times: list[str]) -> None:
-    with lent("rare_one"):
+    with lazy_imports("rare_one"):
         import library  # type: ignore[import-not-found]
     assert times == []
     assert isinstance(library.Shape, Deferred)
@@ -56,7 +56,7 @@ def test_a_library_that_is_lent_a_module_does_not_load_it(times: list[str]) -> N
 
 
 def test_a_deferred_name_does_what_the_real_one_would(times: list[str]) -> None:
-    with lent("rare_one"):
+    with lazy_imports("rare_one"):
         import library
 
     class Square(library.Shape):  # type: ignore[misc]
@@ -74,7 +74,7 @@ def test_a_deferred_name_does_what_the_real_one_would(times: list[str]) -> None:
 
 
 def test_others_find_the_real_things_in_the_library_when_they_ask(times: list[str]) -> None:
-    with lent("rare_one"):
+    with lazy_imports("rare_one"):
         import library
     find_when_asked(library)
     assert (library.OWN, hasattr(library, "nothing_of_that_name"), times) == (1, False, [])
@@ -86,7 +86,7 @@ def test_others_find_the_real_things_in_the_library_when_they_ask(times: list[st
 
 
 def test_a_library_keeps_its_own_way_to_find_names(times: list[str]) -> None:
-    with lent("rare_one"):
+    with lazy_imports("rare_one"):
         import library
     library.__getattr__ = lambda name: f"own {name}"
     find_when_asked(library)

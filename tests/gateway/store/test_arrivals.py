@@ -55,7 +55,7 @@ async def test_the_application_is_reported_nothing_of_it(store: Store) -> None:
         result.append(environment)
         return ("primary",)
 
-    store.connections._outbox.targets_of = targets
+    store.outbox.targets_of = targets
     await store.connections.arrive(new(REF), Past(), over=False, now=NOW)
     assert result == []
     await store.connections.put(new(REF), now=NOW)

@@ -75,7 +75,7 @@ async def test_of_its_own_renewal_a_process_knows_what_it_made_of_the_row(opener
     last, answer = await here.changes.since(at)
     assert answer == {REF: None}, "another has changed it since"
     assert await here.changes.since(last) == (last, {})
-    assert len(here.refreshes._own) == 0, "it is not asked for again"
+    assert len(here.refreshes._own) == 0, "it is not requested again"
 
 
 async def test_a_renewal_after_a_change_that_was_not_read_yet_hides_nothing(store: Store) -> None:

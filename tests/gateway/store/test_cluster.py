@@ -55,7 +55,7 @@ async def test_a_process_of_this_machine_lives_as_long_as_its_lock(place: Path, 
     name = await marker.name()
     owner = f"{name}.a" if former else f"n1.{name}.a"
     assert await of(known, owner) is Holder.HERE_ALIVE
-    marker._close()  # as the system does it for a process that was killed
+    marker.release()  # as the system does it for a process that was killed
     assert await of(known, owner) is Holder.HERE_DEAD
     (place / f"{name}.process").unlink()
     assert await of(known, owner) is (Holder.ELSEWHERE if former else Holder.HERE_ENDED)

@@ -98,7 +98,7 @@ async def test_a_cursor_that_is_none_is_refused(store: Store, cursor: str) -> No
     ],
 )
 async def test_each_filter_has_its_index(store: Store, wanted: dict[str, Any], index: str) -> None:
-    async with store._transactions.read() as db:
+    async with store.transactions.read() as db:
         statement = listed("dev", ListFilter(**wanted)).compile(db.sync_engine, compile_kwargs={"literal_binds": True})
         plan = (await db.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}".replace("%", "%%"))).all()
     assert index in str(plan)

@@ -147,7 +147,7 @@ async def test_marks_tell_which_rows_are_others_by_now(store: Store, monkeypatch
 
 async def test_a_lease_counts_from_when_it_was_written(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     await store.connections.put(new(), now=NOW)
-    transactions = store.connections._transactions
+    transactions = store.transactions
     write, began = transactions.write, []
 
     async def queued(work: Any, *, before: Any = None) -> Any:

@@ -105,7 +105,7 @@ async def test_a_key_that_is_not_given_is_no_damage(running: RunningGateway, tra
     assert row is not None
     store = running.runtime.store
     store.vault._by_id.clear()
-    store._keys.locked = frozenset([row.credential.ciphertext[1:9].hex()])
+    store.data_keys.locked = frozenset([row.credential.ciphertext[1:9].hex()])
     with structlog.testing.capture_logs() as logged, pytest.raises(Unavailable, match="SIGHUP") as refusal:
         store.open(row.credential)
     assert (refusal.value.status, refusal.value.code) == (503, "store_unavailable")

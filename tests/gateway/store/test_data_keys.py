@@ -14,16 +14,16 @@ def key_of(ciphertext: bytes) -> str:
 
 
 async def reserved(store: Store) -> list[int]:
-    async with store._transactions.read() as db:
+    async with store.transactions.read() as db:
         found = await db.exec_driver_sql("SELECT seals_reserved FROM data_keys WHERE environment = 'dev'")
         return list(found.scalars())
 
 
 def limit(store: Store, *, turns: int) -> int:
     """Let a key last for so many turns, each taken singly. Returns how many values that are."""
-    keys: DataKeys = store._keys
-    keys._seals_per_key, keys._reserved = turns * keys.enough, keys.enough
-    return keys._seals_per_key
+    keys: DataKeys = store.data_keys
+    keys.seals_per_key, keys.reserved = turns * keys.enough, keys.enough
+    return keys.seals_per_key
 
 
 async def test_seals_are_counted_before_they_are_made(opener: Opener) -> None:

@@ -148,7 +148,7 @@ async def test_an_end_that_cannot_be_put_off_is_reported_once_for_each_number_of
 
     async def expiring_events(after_days: float) -> int:
         now = NOW + timedelta(days=after_days)
-        return sum([await telling.expiring.tell("dev", days, now=now, limit=10) for days in (3, 14)])
+        return sum([await telling.expiring.report("dev", days, now=now, limit=10) for days in (3, 14)])
 
     assert [await expiring_events(days) for days in (0, 5, 7, 7, 16, 17.5, 17.5, 19, 21)] == [0, 0, 1, 0, 0, 1, 0, 0, 0]
     expiring = [one for one in await listed(telling) if one.event == "connection.expiring"]

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import event, text, update
+from sqlalchemy import Engine, event, text, update
 
 from gateway.records.connection import ConnectionRef, Lifespan, RefreshFailure
 from gateway.records.states import State
@@ -55,7 +55,7 @@ async def test_an_end_is_noted_once_by_however_many_nodes(opener: Opener) -> Non
     there = await other.connections.get(ref(3))
     assert there is not None
     assert (there.state, there.failure) == (State.NEEDS_REAUTH, GONE)
-    async with one._transactions.read() as db:
+    async with one.transactions.read() as db:
         result = (await db.execute(text("SELECT event, count(*) FROM outbox GROUP BY event ORDER BY event"))).all()
     assert [tuple(row) for row in result] == [("connection.created", 60), ("connection.needs_reauth", 60)]
 
@@ -73,7 +73,7 @@ async def test_what_is_another_by_now_or_is_being_renewed_is_not_ended(store: St
 async def test_what_ended_by_a_refusal_is_settled_without_news(store: Store) -> None:
     await put(store, 1, -HOUR)
     gone = update(connections).values(state="needs_reauth")
-    await store._transactions.write(lambda db: db.execute(gone))
+    await store.transactions.write(lambda db: db.execute(gone))
     rows = await store.expiring.token_ended(NOW, after=None, limit=9)
     assert await store.expiring.end(rows, GONE) == []
     assert await names(store) == []
@@ -82,10 +82,10 @@ async def test_what_ended_by_a_refusal_is_settled_without_news(store: Store) -> 
 async def test_a_token_of_an_hour_is_not_announced_to_end_on_the_day_it_was_made(store: Store) -> None:
     store.outbox.targets_of = lambda _: ("https://app.test/events",)
     await put(store, 1, HOUR)
-    assert await store.expiring.tell("dev", 3, now=NOW, limit=9) == 0
+    assert await store.expiring.report("dev", 3, now=NOW, limit=9) == 0
     long = timedelta(days=60)
     await store.connections.put(new(ref(2), expires_at=NOW + long, life=Lifespan(NOW + long)), now=NOW)
-    assert await store.expiring.tell("dev", 14, now=NOW + timedelta(days=50), limit=9) == 1
+    assert await store.expiring.report("dev", 14, now=NOW + timedelta(days=50), limit=9) == 1
 
 
 @sqlite_only
@@ -96,14 +96,13 @@ async def test_ends_are_found_by_their_index(store: Store) -> None:
     def hear(_db: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
         asked.append((statement, parameters))
 
-    engine = store._transactions._engines.reader
-    event.listen(engine.sync_engine, "before_cursor_execute", hear)
+    event.listen(Engine, "before_cursor_execute", hear)
     (row,) = await store.expiring.token_ended(NOW, after=None, limit=9)
     await store.expiring.token_ended(NOW, after=row, limit=9)
-    event.remove(engine.sync_engine, "before_cursor_execute", hear)
+    event.remove(Engine, "before_cursor_execute", hear)
     asked = [one for one in asked if "FROM connections" in one[0]]
     assert len(asked) == 2
-    async with store._transactions.read() as db:
+    async with store.transactions.read() as db:
         for statement, parameters in asked:
             plan = (await db.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)).all()
             assert any("USING INDEX connections_by_token_end (expires_at" in step[3] for step in plan), plan
@@ -113,7 +112,7 @@ async def test_ends_are_found_by_their_index(store: Store) -> None:
 async def test_postgresql_finds_them_by_the_same_index(opener: Opener) -> None:
     store = await opener()
     await put(store, 1, -HOUR)
-    async with store._transactions.read() as db:
+    async with store.transactions.read() as db:
         # For a table of one row every way costs the same. Set for the session: a reader commits each statement.
         for other in ("seqscan", "bitmapscan", "sort", "incremental_sort"):
             await db.execute(text(f"SET enable_{other} = off"))

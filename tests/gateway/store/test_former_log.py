@@ -17,11 +17,11 @@ async def fill(store: Store, seconds: int, rows: int) -> None:
     row = {"request_id": "r1", "environment": "dev", "integration_id": "jira", "connection_id": "u1", "method": "GET"}
     row |= {"host": "api.example.com", "path": "/x", "status": 200, "duration_ms": 1.5, "bytes_in": 0, "bytes_out": 7}  # type: ignore[dict-item]
     rows_ = [{**row, "at": NOW + timedelta(seconds=seconds)}] * rows
-    await store.former_log._transactions.write(lambda db: db.execute(insert(request_log), rows_))
+    await store.transactions.write(lambda db: db.execute(insert(request_log), rows_))
 
 
 async def count(store: Store) -> int:
-    async with store.former_log._transactions.read() as db:
+    async with store.transactions.read() as db:
         rows: int = (await db.execute(select(func.count()).select_from(request_log))).scalar_one()
         return rows
 

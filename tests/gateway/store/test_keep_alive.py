@@ -78,7 +78,7 @@ async def test_due_connections_are_found_by_index(store: Store) -> None:
     query = (
         "SELECT * FROM connections WHERE provider = 'jira' AND keep_alive_at <= :now ORDER BY keep_alive_at, id LIMIT 9"
     )
-    async with store._transactions.read() as db:
+    async with store.transactions.read() as db:
         plan = (await db.execute(text(f"EXPLAIN QUERY PLAN {query}"), {"now": "2026"})).all()
     assert len(plan) == 1, plan
     assert "USING INDEX connections_by_keep_alive" in plan[0][3]

@@ -16,7 +16,7 @@ async def test_the_migrated_schema_is_the_one_in_tables(store: Store) -> None:
     def differences(db: Connection) -> object:
         return compare_metadata(MigrationContext.configure(db), metadata)
 
-    async with store._transactions.read() as db:
+    async with store.transactions.read() as db:
         assert await db.run_sync(differences) == []
 
 
@@ -35,7 +35,7 @@ async def test_a_migrated_database_is_the_one_that_create_all_would_make(store: 
         metadata.create_all(by_metadata)
         wanted = schema(by_metadata)
     made.dispose()
-    async with store._transactions.read() as db:
+    async with store.transactions.read() as db:
         assert await db.run_sync(schema) == wanted
 
 

@@ -62,7 +62,7 @@ async def test_nobody_else_waits_while_a_key_is_asked_for(opener: Opener, monkey
     async with asyncio.timeout(PATIENCE_S):
         await asked.wait()
         await here.tasks.hold("any", owner="o", now=NOW, ttl=timedelta(seconds=5))
-    assert not here._keys._allowing.locked(), "nor do those who seal"
+    assert not here.data_keys._allowing.locked(), "nor do those who seal"
     assert not waiting.done()
     await here.turn_to(Keyring([OTHER, KEY]))
     here.missing_keys.answered()

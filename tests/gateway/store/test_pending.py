@@ -58,7 +58,7 @@ async def test_it_comes_back_whole_and_is_sealed(store: Store) -> None:
     assert added.new == FULL
     assert await store.pending.of_session("d1", now=NOW) == [added]
     assert (added.provider, added.account, added.config) == ("jira", FULL.account, {"cloudId": "c"})
-    async with store._transactions.read() as db:
+    async with store.transactions.read() as db:
         row = (await db.execute(text("SELECT * FROM pending_connections"))).mappings().one()
     assert b"t0ken-a" not in bytes(row["sealed"])
     assert "t0ken-a" not in repr(row["sealed"])
@@ -241,7 +241,7 @@ async def test_one_is_dropped_once(store: Store) -> None:
 
 async def test_one_that_no_key_opens_is_left_out_and_removed_in_time(store: Store) -> None:
     added = await add(store)
-    await store._transactions.write(lambda db: db.execute(text("UPDATE pending_connections SET uid = 'other'")))
+    await store.transactions.write(lambda db: db.execute(text("UPDATE pending_connections SET uid = 'other'")))
     assert await store.pending.of_session("d1", now=NOW) == []
     assert await store.pending.expire(SOON) == []
     assert not await store.pending.drop(added)

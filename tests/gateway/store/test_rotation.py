@@ -22,6 +22,7 @@ from gateway.secret import Secret
 from gateway.store import Store, StoreRefused, rotation
 from gateway.store import rotation as answer_keys
 from gateway.store.preflight_checks import SEALED
+from gateway.store.sealed_rows import SealedRows
 from tests.fakes.journal import JournalFile
 from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new, sqlite_only
 from tests.gateway.store.test_pending_authorizations import flow
@@ -197,14 +198,14 @@ async def test_a_busy_neighbour_costs_no_step_of_it_nor_its_audit_record(
     monkeypatch.setattr("gateway.store.rotation.NEXT_PASS_S", 0)
     store = await opener()
     await fill(store, 2)
-    write, waits = store._transactions.write, itertools.cycle((True, False))
+    write, waits = store.transactions.write, itertools.cycle((True, False))
 
     async def locked_each_first_time(work: Any, **options: Any) -> Any:
         if next(waits):
             raise Unavailable("store_unavailable", "locked by another process")
         return await write(work, **options)
 
-    monkeypatch.setattr(store._transactions, "write", locked_each_first_time)
+    monkeypatch.setattr(store.transactions, "write", locked_each_first_time)
     done = await store.rotation.rotate(quietly, fresh=True)
     assert (done.left, done.damaged) == (0, [])
     monkeypatch.undo()
@@ -212,18 +213,20 @@ async def test_a_busy_neighbour_costs_no_step_of_it_nor_its_audit_record(
     assert len(await store.audit.find(AuditFilter(action=AuditAction.ENCRYPTION_KEYS_ROTATED.value))) == 1
 
 
-async def test_a_value_that_is_being_sealed_as_its_key_is_replaced_is_not_lost(opener: Opener) -> None:
+async def test_a_value_that_is_being_sealed_as_its_key_is_replaced_is_not_lost(
+    opener: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node, operator = await opener(NEXT, KEY), await opener(NEXT, KEY)
     await fill(node, 2)
     sealed, go_on = asyncio.Event(), asyncio.Event()
-    seal = node.connections._rows.seal
+    seal = SealedRows.seal
 
     def noted(*args: Any) -> bytes:
         sealed.set()
         return seal(*args)
 
-    node.connections._rows.seal = noted  # type: ignore[method-assign]
-    begin = node._transactions.begin
+    monkeypatch.setattr(SealedRows, "seal", noted)
+    begin = node.transactions.begin
 
     async def slow(work: Any) -> Any:
         async def held(db: AsyncConnection) -> Any:
@@ -234,7 +237,7 @@ async def test_a_value_that_is_being_sealed_as_its_key_is_replaced_is_not_lost(o
 
         return await begin(held)
 
-    node._transactions.begin = slow  # type: ignore[method-assign]
+    node.transactions.begin = slow  # type: ignore[method-assign]
     writing = asyncio.create_task(node.connections.put(new(nth(7), credential={"apiKey": "late"}), now=NOW))
     await sealed.wait()
     rotating = asyncio.create_task(operator.rotation.rotate(quietly, fresh=True))
@@ -272,7 +275,7 @@ async def test_a_damaged_value_is_reported_and_keeps_its_key(opener: Opener) -> 
     bad = await one(store, nth(2))
     flipped = bytearray(bad.credential.ciphertext)
     flipped[-1] ^= 1
-    await store._transactions.write(
+    await store.transactions.write(
         lambda db: db.execute(
             text("UPDATE connections SET credential = :c WHERE uid = :u"), {"c": bytes(flipped), "u": bad.uid}
         )
@@ -345,18 +348,16 @@ async def test_a_key_that_is_still_needed_is_named_with_what_it_seals(opener: Op
     assert "\n" not in message
 
 
-async def test_a_busy_machine_is_given_smaller_batches_until_it_is_idle_again(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_busy_machine_is_given_smaller_batches_until_it_is_idle_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rotation, "BATCH", 80)
     monkeypatch.setattr(rotation, "SHORTEST_BATCH", 5)
-    rotating = store.rotation
+    batch = rotation.BatchSize()
     sizes = []
     for held_s in (1.0, 1.0, 1.0, 1.0, 1.0, 0.001, 0.001):
-        rotating._took(held_s)
-        sizes.append(len(next(rotating._batches(range(1000)))))
+        batch.took(held_s)
+        sizes.append(len(next(batch.split(range(1000)))))
     assert sizes == [40, 20, 10, 5, 5, 10, 20]
-    assert [key for some in rotating._batches(range(101)) for key in some] == list(range(101))
+    assert [key for some in batch.split(range(101)) for key in some] == list(range(101))
 
 
 @sqlite_only

@@ -121,7 +121,7 @@ async def test_secrets_open_in_their_own_row_only(store: Store) -> None:
             )
         )
 
-    await store._transactions.write(swap)
+    await store.transactions.write(swap)
     with pytest.raises(VaultError):
         await store.integrations.get("dev", "jira")
     assert [one.integration_id for one in await store.integrations.all()] == ["other"]

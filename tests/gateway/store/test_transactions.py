@@ -24,14 +24,14 @@ async def test_a_write_goes_on_when_its_caller_leaves(store: Store) -> None:
         reached.set()
         await go_on.wait()
 
-    caller = asyncio.create_task(store._transactions.write(slow))
+    caller = asyncio.create_task(store.transactions.write(slow))
     await reached.wait()
     caller.cancel()
     with pytest.raises(asyncio.CancelledError):
         await caller
     go_on.set()
     await store.connections.put(new(), now=NOW)
-    async with store._transactions.read() as db:
+    async with store.transactions.read() as db:
         assert (await db.exec_driver_sql("SELECT 1 FROM environments WHERE name = 'slow'")).first()
 
 
@@ -56,7 +56,7 @@ async def test_callers_cancelled_at_random_leave_no_transaction_behind(store: St
     stored, _ = await store.connections.put(new(), now=NOW)
     assert stored == await store.connections.get(REF)
     if backend == "sqlite":
-        async with store._transactions.read() as db:
+        async with store.transactions.read() as db:
             assert (await db.exec_driver_sql("PRAGMA integrity_check")).scalar() == "ok"
 
 
@@ -76,8 +76,8 @@ async def test_a_failed_write_leaves_nothing_of_itself(store: Store) -> None:
         raise ValueError("in the middle")
 
     with pytest.raises(ValueError, match="in the middle"):
-        await store._transactions.write(half)
-    async with store._transactions.read() as db:
+        await store.transactions.write(half)
+    async with store.transactions.read() as db:
         assert not (await db.exec_driver_sql("SELECT 1 FROM environments WHERE name = 'half'")).first()
     await store.connections.put(new(), now=NOW)
 
@@ -105,7 +105,7 @@ async def test_a_full_disk_is_unavailable_and_loses_nothing(store: Store) -> Non
         async def change(db: AsyncConnection) -> None:
             await db.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
 
-        await store._transactions.write(change)
+        await store.transactions.write(change)
 
     await limit(1)
     with pytest.raises(Unavailable, match="disk is full"):
@@ -122,14 +122,14 @@ async def test_a_read_only_database_is_unavailable(store: Store) -> None:
     async def forbid(db: AsyncConnection) -> None:
         await db.exec_driver_sql("PRAGMA query_only = ON")
 
-    await store._transactions.write(forbid)
+    await store.transactions.write(forbid)
     with pytest.raises(Unavailable, match="read-only"):
         await store.connections.put(new(), now=NOW)
 
 
 async def test_readers_cannot_write(store: Store) -> None:
     with pytest.raises(Unavailable, match="read-only"):
-        async with store._transactions.read() as db:
+        async with store.transactions.read() as db:
             await db.exec_driver_sql("DELETE FROM data_keys")
 
 
@@ -141,7 +141,7 @@ async def test_a_write_waits_for_its_turn_only_so_long(opener: Opener) -> None:
         reached.set()
         await go_on.wait()
 
-    first = asyncio.create_task(store._transactions.write(slow))
+    first = asyncio.create_task(store.transactions.write(slow))
     await reached.wait()
     with pytest.raises(Unavailable, match="too many writes"):
         await store.connections.put(new(), now=NOW)

@@ -149,8 +149,9 @@ def test_no_byte_may_have_any_other_value(vault: Vault) -> None:
 
 def test_sealed_anew_a_value_is_bound_to_the_same_place_under_the_newer_key(vault: Vault) -> None:
     before = vault.seal_json(VALUE, **ADDRESS)
-    vault.take("ff" * 8, "dev", os.urandom(32)).allowance = 1
-    vault.seal_with(vault._by_id["ff" * 8])
+    newer = vault.take("ff" * 8, "dev", os.urandom(32))
+    newer.allowance = 1
+    vault.seal_with(newer)
     after = vault.seal_again(before)
     assert after.ciphertext[1:9] == b"\xff" * 8
     assert vault.open_json(after) == VALUE

@@ -54,7 +54,7 @@ async def launched() -> AsyncIterator[Any]:
 def npm(*packages: str) -> Path:
     """The `node_modules` that holds them, filled once and kept outside the repository. Skips where that cannot be done.
 
-    Each set of packages has a folder of its own, since `npm install` removes what it was not asked for. It is filled
+    Each set of packages has a folder of its own, since `npm install` removes what the command did not name. It is filled
     aside and renamed, so that processes that fill it at the same time do not see each other's half.
     """
     folder = Path(f"{CACHE}-{sha256(' '.join(packages).encode()).hexdigest()[:12]}")

@@ -9,7 +9,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from gateway.sandbox.app import running as sandbox_running
-from gateway.sandbox.state import Client
+from gateway.sandbox.state import SandboxClient
 from tests.fakes.gateways import RunningGateway, document, write_entry
 
 GOOD_KEY = "good-key-0123456789"
@@ -164,7 +164,9 @@ async def connect_site(folder: Path, **server: Any) -> AsyncIterator[ConnectSite
         gateway = RunningGateway(folder, whole)
         await gateway.start()
         # Only now is the callback known; the sandbox asks its clients each time.
-        client = Client.register(CLIENT_ID, CLIENT_SECRET, f"{gateway.url}/oauth/callback", name="Acme Analytics")
+        client = SandboxClient.register(
+            CLIENT_ID, CLIENT_SECRET, f"{gateway.url}/oauth/callback", name="Acme Analytics"
+        )
         assert isinstance(sandbox.clients, dict)
         sandbox.clients[CLIENT_ID] = client
         try:

@@ -1,12 +1,11 @@
 """The published browser SDK, unchanged, against a running gateway and a real OAuth server: only its host is ours."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
+from pytest_aiohttp.plugin import AiohttpServer
 
 from tests.fakes import django_idp_server
 from tests.fakes.django_idp import DjangoIdp
@@ -27,7 +26,7 @@ document.title = "ready";
 
 
 @pytest.fixture
-async def app_page() -> AsyncIterator[str]:
+async def app_page(aiohttp_server: AiohttpServer) -> str:
     """A page of the customer's application, at an origin of its own, that has loaded the SDK."""
     modules = await asyncio.to_thread(npm, "@nangohq/frontend@0.71.10")
     app = web.Application()
@@ -37,10 +36,8 @@ async def app_page() -> AsyncIterator[str]:
 
     app.router.add_get("/", page)
     app.router.add_static("/sdk", modules / "@nangohq" / "frontend" / "dist")
-    server = TestServer(app)
-    await server.start_server()
-    yield f"http://127.0.0.1:{server.port}/"
-    await server.close()
+    server = await aiohttp_server(app)
+    return f"http://127.0.0.1:{server.port}/"
 
 
 async def sign_in(popup: Any) -> None:

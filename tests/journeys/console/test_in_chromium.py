@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from gateway.console import now_view
 from gateway.records.operation import Operation
 from gateway.store.console_sessions import new_link
+from tests.fakes.closed_port import closed_port
 from tests.fakes.console import switch_on
-from tests.fakes.gateways import RunningGateway
+from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.tracker import Tracker
 from tests.journeys.connect_page.browser import launched, violations
 
@@ -24,9 +26,11 @@ VIEWS = {
     "connections": "/dev/connections",
     "connection": "/dev/connection?integration=tracker&id=anna",
     "calls": "/dev/calls",
+    "live": "/dev/calls?live=1",
     "call": "/dev/call?id={call}",
     "providers": "/dev/providers",
     "integrations": "/dev/integrations",
+    "integration": "/dev/integration?key=tracker",
     "keys": "/dev/keys",
     "key": "/dev/key?id=1&method=DELETE&path=/items/1",
     "events": "/dev/events",
@@ -34,6 +38,19 @@ VIEWS = {
     "incident": "/dev/incident?key=1&since=2h",
 }
 SHOTS = os.environ.get("GATEWAY_SCREENSHOTS")
+
+
+@pytest.fixture
+async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGateway]:
+    """Its receiver of events is down."""
+    write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
+    made = document(["127.0.0.1/32"])
+    with closed_port() as port:
+        made["environments"]["dev"]["webhook_url"] = f"http://127.0.0.1:{port}/events"
+        found = RunningGateway(tmp_path, made)
+        await found.start()
+        yield found
+        await found.stop()
 
 
 @pytest.fixture
@@ -135,6 +152,62 @@ async def test_everything_is_done_without_javascript(busy: RunningGateway, brows
     assert await page.locator("tbody tr").count() == 15
     await page.get_by_role("button", name="Sign out").click()
     assert "gateway console" in await page.locator("main").inner_text()
+
+
+def another(number: int, **fields: Any) -> Operation:
+    one = Operation("call", datetime.now(UTC), f"new{number}", "dev", "tracker", "anna", "GET", path=f"/new/{number}")
+    return one._replace(status=200, **fields)
+
+
+async def test_a_new_call_shows_without_a_reload(busy: RunningGateway, browser: Any) -> None:
+    page = await signed_in(await browser.new_context(), busy)
+    said: list[str] = []
+    page.on("console", lambda one: said.append(one.text))
+    await page.goto(f"{busy.url}/console/dev/calls")
+    await page.get_by_role("checkbox", name="live").check()
+    await page.get_by_role("button", name="Find").click()
+    await page.wait_for_url("**live=1*")
+    await page.evaluate("window.notReloaded = true")
+    link = page.locator("tbody a[id]").first
+    await link.focus()
+    held = await link.get_attribute("id")
+    for number in range(2):
+        await busy.runtime.store.call_log.add_many([another(number)])
+        await page.get_by_text(f"/new/{number}").wait_for()
+    assert await page.evaluate("[window.notReloaded, document.activeElement.id]") == [True, held]
+    assert await page.locator("tbody tr").count() == 50
+    assert await violations(page) == []
+    await page.get_by_role("link", name="Stop").click()
+    await busy.runtime.store.call_log.add_many([another(7)])
+    assert await page.locator("[hx-get]").count() == await page.locator("script").count() == 0
+    assert said == []
+
+
+async def test_now_shows_what_is_new_without_a_reload(
+    busy: RunningGateway, browser: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(now_view, "LIVE_S", 1)
+    page = await signed_in(await browser.new_context(), busy)
+    await page.evaluate("window.notReloaded = true")
+    await busy.runtime.store.call_log.add_many([another(1, error_code="upstream_tls")._replace(status=502)])
+    await page.get_by_text("certificate does not hold").wait_for()
+    assert await page.evaluate("window.notReloaded")
+    await page.get_by_role("link", name="Stop that").click()
+    assert await page.locator("script").count() == 0
+
+
+async def test_a_live_page_whose_session_ends_shows_the_sign_in(busy: RunningGateway, browser: Any) -> None:
+    page = await signed_in(await browser.new_context(), busy)
+    await page.goto(f"{busy.url}/console/dev/calls?live=1")
+    await busy.runtime.store.console_sessions.end_all()
+    await page.get_by_role("heading", name="Sign in").wait_for()
+
+
+async def test_without_javascript_a_live_page_is_loaded_again(busy: RunningGateway, browser: Any) -> None:
+    page = await signed_in(await browser.new_context(java_script_enabled=False), busy)
+    await page.goto(f"{busy.url}/console/dev/calls?live=1")
+    await busy.runtime.store.call_log.add_many([another(1)])
+    await page.get_by_text("/new/1").wait_for()
 
 
 async def test_the_first_tab_leads_to_the_content(busy: RunningGateway, browser: Any) -> None:

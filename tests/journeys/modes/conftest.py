@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestServer
+from pytest_aiohttp.plugin import AiohttpServer
 
 from gateway import clock
 from tests.fakes.gateways import RunningGateway, document, write_entry
@@ -42,16 +42,14 @@ class Far:
 
 
 @pytest.fixture
-async def far() -> AsyncIterator[Far]:
+async def far(aiohttp_server: AiohttpServer) -> Far:
     """A provider at `far.url`, which knows no path yet."""
     made = Far()
     app = web.Application(client_max_size=64 << 20)
     app.router.add_route("*", "/{path:.*}", made.answer)
-    server = TestServer(app)
-    await server.start_server()
+    server = await aiohttp_server(app)
     made.url = f"http://127.0.0.1:{server.port}"
-    yield made
-    await server.close()
+    return made
 
 
 Start = Callable[..., Awaitable[RunningGateway]]

@@ -137,4 +137,4 @@ async def test_a_client_with_a_key_signs_its_proof(far: Far, start: Any) -> None
     assert kind == ["urn:ietf:params:oauth:client-assertion-type:jwt-bearer"]
     assert (claims["iss"], claims["sub"], claims["aud"]) == ("c", "c", f"{far.url}/token")
     assert claims["exp"] - claims["iat"] == 300
-    assert shown["credentials"]["expires_at"]  # where the provider tells none, it is asked again within the hour
+    assert shown["credentials"]["expires_at"]  # where the provider reports none, it is asked again within the hour

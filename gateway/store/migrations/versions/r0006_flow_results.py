@@ -1,4 +1,4 @@
-"""What came of an authorization, for whoever waits on another node; and who authorized, as the provider tells."""
+"""What came of an authorization, for those that wait on another node; and who authorized, as the provider reports."""
 
 from collections.abc import Sequence
 

@@ -5,25 +5,25 @@ import shlex
 from collections.abc import AsyncIterator
 
 import pytest
-from aiohttp.test_utils import TestServer
+from pytest_aiohttp.plugin import AiohttpServer
 
 from gateway.cli.demo import DemoFailed, customer
 from gateway.cli.demo.customer import Customer
 from gateway.sandbox.accounts import ACME
 from gateway.sandbox.app import running
-from gateway.sandbox.state import Client
+from gateway.sandbox.state import SandboxClient
 from gateway.secret import Secret
 from tests.gateway.cli.demo.gateway_double import CLIENT, KEY, GatewayDouble
 
 
 @pytest.fixture
-async def gateway() -> AsyncIterator[GatewayDouble]:
+async def gateway(aiohttp_server: AiohttpServer) -> AsyncIterator[GatewayDouble]:
     double = GatewayDouble()
-    async with TestServer(double.app()) as server:
-        double.url = str(server.make_url("")).rstrip("/")
-        async with running([Client.register(*CLIENT, double.callback_url)]) as sandbox:
-            double.sandbox_url = sandbox.issuer
-            yield double
+    server = await aiohttp_server(double.app())
+    double.url = str(server.make_url("")).rstrip("/")
+    async with running([SandboxClient.register(*CLIENT, double.callback_url)]) as sandbox:
+        double.sandbox_url = sandbox.issuer
+        yield double
 
 
 @pytest.fixture

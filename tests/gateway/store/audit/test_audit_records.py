@@ -16,8 +16,8 @@ from gateway.records.audit import AuditAction, AuditActor, AuditEntry, AuditFilt
 from gateway.records.connection import EndUser
 from gateway.records.operation import request_in_hand
 from gateway.store import Edit, Store
+from gateway.store.audit.audit_chain import Checkpoint, Verdict
 from gateway.store.audit.audit_check import verified
-from gateway.store.audit.chain import Checkpoint, Verdict
 from gateway.vault import VaultError
 from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new, sqlite_only
 
@@ -57,7 +57,7 @@ async def judged(store: Store, *given: Checkpoint, key: str = "", own: bool = Tr
 
 async def run_sql(store: Store, statement: str) -> int:
     """As somebody with the database's password would."""
-    return (await store._transactions.write(lambda db: db.execute(text(statement)))).rowcount
+    return (await store.transactions.write(lambda db: db.execute(text(statement)))).rowcount
 
 
 async def test_a_record_has_its_place_and_is_found_as_it_was_written(store: Store) -> None:
@@ -95,7 +95,7 @@ async def test_a_change_and_its_record_are_committed_together(store: Store) -> N
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        await store._transactions.write(work)
+        await store.transactions.write(work)
     assert await store.audit.waiting() == 0
     assert await store.audit.seal() == 0
 
@@ -122,7 +122,7 @@ async def test_a_transaction_that_began_earlier_and_commits_later_is_not_skipped
         begun.set()
         await go_on.wait()
 
-    waiting = asyncio.create_task(store._transactions.write(slow))
+    waiting = asyncio.create_task(store.transactions.write(slow))
     await begun.wait()
     await store.trail.write(entry(2), entry(3))
     assert await store.audit.seal() == 2
@@ -174,7 +174,7 @@ BY_HAND = [
 async def test_what_somebody_adds_by_hand_stops_nothing_and_is_found(store: Store) -> None:
     added = text("INSERT INTO audit_pending (body) VALUES (:body)")
     for body in BY_HAND:
-        await store._transactions.write(lambda db, body=body: db.execute(added, {"body": body}))  # type: ignore[misc]
+        await store.transactions.write(lambda db, body=body: db.execute(added, {"body": body}))  # type: ignore[misc]
     await filled(store, 2)
     verdict = await judged(store)
     assert verdict.last == len(BY_HAND) + 2
@@ -226,7 +226,7 @@ async def test_tampering_by_sql_is_found(store: Store) -> None:
 
 async def _unchanged(store: Store) -> bool:
     """An edit of a record that has no such address changes nothing."""
-    async with store._transactions.read() as db:
+    async with store.transactions.read() as db:
         query = "SELECT sequence, hash, at, connection_id, body FROM {} ORDER BY sequence"
         now, kept = [(await db.execute(text(query.format(name)))).all() for name in ("audit_records", "kept")]
     return list(now) == list(kept)
@@ -351,7 +351,7 @@ async def test_an_end_user_is_a_keyed_digest_that_leads_to_nobody_once_forgotten
 
 
 async def _anywhere(store: Store, word: str) -> int:
-    async with store._transactions.read() as db:
+    async with store.transactions.read() as db:
         counts = [
             (await db.execute(text(f"SELECT count(*) FROM {name} WHERE {column} LIKE '%{word}%'"))).scalar_one()
             for name, column in (("audit_records", "body"), ("audit_pending", "body"), ("audit_persons", "end_user_id"))

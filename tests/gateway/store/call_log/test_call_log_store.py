@@ -13,6 +13,7 @@ from gateway.records.proxied_call import ExchangeRecord
 from gateway.store import Store
 from gateway.store.call_log import sqlite_call_log, sqlite_search
 from gateway.store.call_log.call_log_store import CallLogBounds
+from gateway.store.call_log.postgres_call_log import PostgresCallLog
 
 START = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -235,6 +236,32 @@ async def test_a_search_that_takes_too_long_says_how_far_it_came(
     assert every == list(range(39, -1, -1))
 
 
+async def test_a_search_for_text_ends_within_a_day_and_goes_on_there(
+    store: Store, small_segments: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forty rows of one day: a search that reads them all says how far it came after a few of them."""
+    rows = [operation(number, path=f"/{'even' if number % 2 == 0 else 'odd'}/{number}") for number in range(40)]
+    await store.call_log.add_many(rows)
+    monkeypatch.setattr(sqlite_search, "SEARCH_S", -1.0)
+    monkeypatch.setattr("gateway.store.call_log.postgres_call_log.SEARCH_S", -1.0)
+    monkeypatch.setattr("gateway.store.call_log.postgres_call_log.SLICE", 8)
+    for asked in ({"text": "EVEN"}, {"path": "/even/"}):
+        every, reached = list[str](), list[datetime]()
+        wanted = OperationFilter("dev", limit=100, **asked)
+        for _ in range(50):
+            page = await store.call_log.find(wanted)
+            every += [one.operation.request_id for one in page.operations]
+            if page.searched_to is None:
+                break
+            assert page.searched_until is not None
+            reached.append(page.searched_until)
+            wanted = replace(wanted, before=page.searched_to)
+        assert every == [f"r{number}" for number in range(38, -1, -2)]
+        assert reached == sorted(reached, reverse=True)
+        if isinstance(store.call_log, PostgresCallLog):
+            assert len(reached) == 5
+
+
 async def test_a_search_that_ends_goes_on_behind_a_day_without_rows(
     store: Store, small_segments: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,7 +271,7 @@ async def test_a_search_that_ends_goes_on_behind_a_day_without_rows(
     monkeypatch.setattr(clock, "now", lambda: START + timedelta(hours=31))
     await store.call_log.add_many(late)
     if store.call_log.__class__.__name__ == "PostgresCallLog":
-        await store.former_log._transactions.write(lambda db: db.exec_driver_sql("DELETE FROM call_log WHERE id > 1"))
+        await store.transactions.write(lambda db: db.exec_driver_sql("DELETE FROM call_log WHERE id > 1"))
     monkeypatch.setattr(sqlite_search, "SEARCH_S", -1.0)
     monkeypatch.setattr("gateway.store.call_log.postgres_call_log.SEARCH_S", -1.0)
     ids: list[str] = []

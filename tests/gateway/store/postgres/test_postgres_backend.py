@@ -33,7 +33,7 @@ async def test_a_rolled_back_change_wakes_nobody_and_is_in_no_log(opener: Opener
         raise ValueError("in the middle")
 
     with pytest.raises(ValueError, match="in the middle"):
-        await here._transactions.write(half)
+        await here.transactions.write(half)
     assert await there.changes.version() == before
     await here.connections.put(new(), now=NOW)
     at, refs = await there.changes.since(LogPosition(1))
@@ -47,7 +47,7 @@ class SlowCommit:
     def __init__(self, store: Store, ref: ConnectionRef) -> None:
         self.go_on = asyncio.Event()
         self._appended = asyncio.Event()
-        self._task = asyncio.create_task(store._transactions.write(self._write))
+        self._task = asyncio.create_task(store.transactions.write(self._write))
         self._ref = ref
 
     async def __aenter__(self) -> Self:
@@ -152,7 +152,7 @@ async def test_a_standby_that_took_over_makes_readers_begin_again(
     await store.connections.put(new(), now=NOW)
     assert await store.changes.version() == 1
     store.changes._watch.timeline = "0000000F"  # that of the server it had listened to
-    store.changes._watch._drop()
+    await store.changes.close()
     with pytest.raises(ChangesMissed):
         await store.changes.version()
     assert await store.changes.version() == 1

@@ -94,7 +94,7 @@ async def test_a_store_can_be_closed_while_the_server_hangs(opener: Opener, post
 async def test_a_statement_that_takes_too_long_is_ended(opener: Opener) -> None:
     store = await opener(pool=PoolConfig(statement_s=1))
     with pytest.raises(Unavailable, match=r"store\.pool\.statement_s"):
-        async with store._transactions.read() as db:
+        async with store.transactions.read() as db:
             await db.exec_driver_sql("SELECT pg_sleep(50)")
     await store.ping()
 
@@ -109,7 +109,7 @@ async def test_a_row_locked_for_long_is_unavailable_and_then_heals(opener: Opene
         reached.set()
         await go_on.wait()
 
-    holding = asyncio.create_task(holder._transactions.write(hold))
+    holding = asyncio.create_task(holder.transactions.write(hold))
     await reached.wait()
     with pytest.raises(Unavailable):
         await store.connections.put(new(), now=NOW)
@@ -130,7 +130,7 @@ async def test_what_was_committed_is_on_the_disk_whatever_the_server_defaults_to
     async def ask(db: AsyncConnection) -> None:
         seen.append((await db.exec_driver_sql("SHOW synchronous_commit")).scalar_one())
 
-    await store._transactions.write(ask)
+    await store.transactions.write(ask)
     await postgres_server.run(f"ALTER DATABASE {name} RESET synchronous_commit")
     assert seen == ["on"]
 

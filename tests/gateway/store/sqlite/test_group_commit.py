@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, closing
 from datetime import timedelta
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import Engine, event
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.errors import Unavailable
@@ -33,11 +33,11 @@ async def queued(store: Store) -> AsyncIterator[list[asyncio.Task[Any]]]:
         reached.set()
         await go_on.wait()
 
-    holding = asyncio.create_task(store._transactions.write(hold))
+    holding = asyncio.create_task(store.transactions.write(hold))
     await reached.wait()
     try:
         yield tasks
-        await asyncio.sleep(0)  # each has asked for its turn
+        await asyncio.sleep(0)  # each has requested its turn
         await asyncio.sleep(0)
     finally:
         go_on.set()
@@ -57,28 +57,36 @@ def environment(store: Store, name: str, then: Write | None = None) -> asyncio.T
             await then(db)
         return name
 
-    return asyncio.create_task(store._transactions.write(write))
+    return asyncio.create_task(store.transactions.write(write))
 
 
 async def environments(store: Store) -> set[str]:
-    async with store._transactions.read() as db:
+    async with store.transactions.read() as db:
         return set((await db.exec_driver_sql("SELECT name FROM environments")).scalars()) - {"dev", "prod"}
 
 
-def commits(store: Store) -> list[object]:
+@pytest.fixture
+def commits() -> Iterator[list[object]]:
     """Grows with each."""
     seen: list[object] = []
-    event.listen(store._transactions._engines.writer.sync_engine, "commit", seen.append)
-    return seen
+
+    def note(connection: object) -> None:
+        seen.append(connection)
+
+    event.listen(Engine, "commit", note)
+    yield seen
+    event.remove(Engine, "commit", note)
 
 
-async def test_what_waits_is_committed_at_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_waits_is_committed_at_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch, commits: list[object]
+) -> None:
     monkeypatch.setattr("gateway.store.sqlite.group_commit.HOLDS_S", 60.0)
     await store.connections.put(new(), now=NOW)  # connects, and has leave to seal
-    seen = commits(store)
+    commits.clear()
     async with queued(store) as tasks:
         tasks += [put(store, f"c{n}") for n in range(AT_ONCE)]
-    assert len(seen) == 2, "that of what held them up, and theirs"
+    assert len(commits) == 2, "that of what held them up, and theirs"
     for n, task in enumerate(tasks):
         connection, created = task.result()
         assert created
@@ -86,25 +94,27 @@ async def test_what_waits_is_committed_at_once(store: Store, monkeypatch: pytest
         assert store.open(connection.credential)["apiKey"] == "k"
 
 
-async def test_a_last_statement_among_several_commits_for_none(store: Store) -> None:
+async def test_a_last_statement_among_several_commits_for_none(store: Store, commits: list[object]) -> None:
     refs = [REF._replace(connection_id=f"c{n}") for n in range(3)]
     for ref in refs:
         await store.connections.put(new(ref), now=NOW)
     lease = {"ttl": timedelta(seconds=30)}
-    seen = commits(store)
+    commits.clear()
     async with queued(store) as tasks:
         tasks += [asyncio.create_task(store.refreshes.lease_refresh(ref, owner="a", **lease)) for ref in refs]  # type: ignore[arg-type]
         tasks.append(environment(store, "a"))
     assert [task.result() for task in tasks] == [True, True, True, "a"]
-    assert len(seen) == 2, "none had to be done again by itself"
+    assert len(commits) == 2, "none had to be done again by itself"
 
 
-async def test_the_lock_is_let_go_in_between(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_lock_is_let_go_in_between(
+    store: Store, monkeypatch: pytest.MonkeyPatch, commits: list[object]
+) -> None:
     monkeypatch.setattr("gateway.store.sqlite.group_commit.HOLDS_S", 0.0)
-    seen = commits(store)
+    commits.clear()
     async with queued(store) as tasks:
         tasks += [environment(store, f"e{n}") for n in range(3)]
-    assert len(seen) >= 3
+    assert len(commits) >= 3
     assert [task.result() for task in tasks] == ["e0", "e1", "e2"]
 
 
@@ -152,27 +162,27 @@ async def test_one_with_which_sqlite_ends_the_transaction_is_alone_in_that(store
 
 
 async def test_a_wait_for_the_lock_does_not_count_as_holding_it(
-    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch, commits: list[object]
 ) -> None:
     monkeypatch.setattr("gateway.store.sqlite.group_commit.HOLDS_S", 0.5)
     await store.connections.put(new(), now=NOW)
-    seen = commits(store)
+    commits.clear()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         async with queued(store) as tasks:
             tasks += [put(store, f"c{n}") for n in range(5)]
             other.execute("BEGIN IMMEDIATE")
             asyncio.get_running_loop().call_later(0.8, other.execute, "ROLLBACK")
     assert all(task.result()[1] for task in tasks)
-    assert len(seen) == 2, "that of what held them up, and theirs"
+    assert len(commits) == 2, "that of what held them up, and theirs"
 
 
 async def test_a_lock_that_does_not_come_in_time_fails_one_and_parts_no_others(
-    opener: Opener, path: Path, monkeypatch: pytest.MonkeyPatch
+    opener: Opener, path: Path, monkeypatch: pytest.MonkeyPatch, commits: list[object]
 ) -> None:
     monkeypatch.setattr("gateway.store.sqlite.group_commit.HOLDS_S", 60.0)
     store = await opener(busy_s=1.0)
     await store.connections.put(new(), now=NOW)
-    seen = commits(store)
+    commits.clear()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         async with queued(store) as tasks:
             tasks += [put(store, f"c{n}") for n in range(20)]
@@ -180,7 +190,7 @@ async def test_a_lock_that_does_not_come_in_time_fails_one_and_parts_no_others(
             tasks[0].add_done_callback(lambda _: other.execute("ROLLBACK"))
     assert isinstance(tasks[0].exception(), Unavailable)
     assert all(task.result()[1] for task in tasks[1:])
-    assert len(seen) == 2, "that of what held them up, and theirs"
+    assert len(commits) == 2, "that of what held them up, and theirs"
 
 
 @pytest.mark.parametrize("alone", [True, False])
@@ -190,7 +200,7 @@ async def test_one_that_ends_as_cancelled_ends_alone(store: Store, alone: bool) 
 
     async with queued(store) as tasks:
         tasks.extend(() if alone else [environment(store, "a")])
-        tasks.append(asyncio.create_task(store._transactions.write(cancelled)))
+        tasks.append(asyncio.create_task(store.transactions.write(cancelled)))
     tasks.append(environment(store, "b"))
     assert await tasks[-1] == "b"
     assert tasks[-2].cancelled()
@@ -203,7 +213,7 @@ async def test_one_that_ends_as_cancelled_before_its_turn_ends_alone(store: Stor
 
     async with queued(store) as tasks:
         tasks.append(environment(store, "a"))
-        tasks.append(asyncio.create_task(store._transactions.write(AsyncMock(), before=cancelled)))
+        tasks.append(asyncio.create_task(store.transactions.write(AsyncMock(), before=cancelled)))
         tasks.append(environment(store, "b"))
     assert [task.cancelled() for task in tasks] == [False, True, False]
     assert await environments(store) == {"a", "b"}
@@ -216,7 +226,7 @@ async def test_one_that_was_overtaken_and_finds_no_lock_is_reported_of_the_lock(
         raise Overtaken
 
     store = await opener(busy_s=0.2)
-    fenced = store._transactions.write(AsyncMock(), before=AsyncMock(return_value=overtaken))
+    fenced = store.transactions.write(AsyncMock(), before=AsyncMock(return_value=overtaken))
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         async with queued(store) as tasks:
             tasks.append(asyncio.create_task(fenced))
@@ -232,9 +242,9 @@ async def test_a_full_disk_stands_in_the_way_of_what_does_not_fit(store: Store) 
         async def change(db: AsyncConnection) -> None:
             await db.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
 
-        await store._transactions.write(change)
+        await store.transactions.write(change)
 
-    async with store._transactions.read() as db:
+    async with store.transactions.read() as db:
         pages = (await db.exec_driver_sql("PRAGMA page_count")).scalar_one()
     await limit(pages + 10)
     async with queued(store) as tasks:
@@ -262,7 +272,7 @@ async def test_a_key_made_in_the_same_commit_seals_from_there_on(store: Store) -
     old, _ = await store.connections.put(new(), now=NOW)
     async with queued(store) as tasks:
         tasks.append(put(store, "a"))
-        tasks.append(asyncio.create_task(store._transactions.write(lambda db: store._keys.make(db, "dev"))))
+        tasks.append(asyncio.create_task(store.transactions.write(lambda db: store.data_keys.make(db, "dev"))))
         tasks.append(put(store, "b"))
     first, second = (tasks[n].result()[0].credential.ciphertext[1:9] for n in (0, 2))
     assert first == old.credential.ciphertext[1:9]

@@ -10,7 +10,15 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from gateway.records.audit import AuditAction, AuditActor, AuditEntry, SealedRecord, columns_of
-from gateway.store.audit.chain import ChainCheck, Checkpoint, Verdict, checkpoints_in, first_hash, link, public_text
+from gateway.store.audit.audit_chain import (
+    ChainCheck,
+    Checkpoint,
+    Verdict,
+    checkpoints_in,
+    first_hash,
+    link,
+    public_text,
+)
 
 START = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 STORE = "5f0e"

@@ -106,7 +106,7 @@ async def _wanted(runtime: "Runtime", environment: str, given: Mapping[str, Any]
 
 
 async def _print(runtime: "Runtime", wanted: "OperationFilter", *, as_json: bool) -> int:
-    from gateway.api.logs import shown
+    from gateway.api.logs_endpoints import shown
 
     page = await runtime.store.call_log.find(wanted)
     if as_json:
@@ -126,7 +126,7 @@ async def _follow(runtime: "Runtime", wanted: "OperationFilter", *, as_json: boo
     from dataclasses import replace
 
     from gateway import clock
-    from gateway.api.logs import shown
+    from gateway.api.logs_endpoints import shown
 
     seen: dict[int, None] = {}
     after = 0

@@ -279,6 +279,9 @@ class IdentityHeadersShape(Section):
 
 class ConsoleShape(Section):
     enabled: Truth = False
+    port: Whole | None = Field(None, ge=0, le=65535)
+    host: Host | None = None
+    public_url: PublicUrl | None = None
     session_hours: Number = Field(12, gt=0, le=168)
     operators: list[Text | None] = []
     viewers: list[Text | None] = []

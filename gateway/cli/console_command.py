@@ -61,4 +61,4 @@ async def sign_in_link(
     from gateway.store.console_sessions import new_link
 
     token, link = await new_link(store.console_sessions, name, "viewer" if viewer else "operator")
-    return f"{config.server.public_url}/console/sign-in?link={token.reveal()}", link
+    return f"{config.console_url}/console/sign-in?link={token.reveal()}", link

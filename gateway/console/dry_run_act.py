@@ -1,0 +1,56 @@
+"""A call of the log once more, as a dry run: what would be sent now, its credential masked, and whether its key allows it."""
+
+from typing import Any
+
+from aiohttp import web
+
+from gateway.access.key_policy import SentRequest
+from gateway.console.call_views import operation_of
+from gateway.console.console_page import SignedIn, View, console_path
+from gateway.console.key_views import verdict
+from gateway.errors import GatewayError, InvalidRequest
+from gateway.http.url import join, rest_of
+from gateway.middleware.credentials import place
+from gateway.middleware.dry_run import masked
+from gateway.records.proxied_call import UpstreamRequest
+from gateway.runtime import RUNTIME
+
+WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
+
+
+async def dry_run(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
+    """Nothing is sent to the provider's API; a token that has expired is refreshed, as for a call."""
+    it = (await operation_of(request, environment, fields.get("id", ""))).operation
+    if it.kind != "call" or not it.connection_id:
+        raise InvalidRequest("invalid_body", "Only a call of a connection can be repeated.")
+    runtime = request.app[RUNTIME]
+    data: dict[str, Any] = {
+        "title": "What would be sent now",
+        "call": {"method": it.method, "path": it.path, "id": fields["id"]},
+        "preview": None,
+        "refusal": None,
+        "key_id": it.key_id,
+        "verdict": None,
+        "back": console_path(request, environment, "call", id=fields["id"]),
+    }
+    try:
+        opened = await runtime.live.opened(environment, it.integration_id, it.connection_id)
+        base = opened.base
+        upstream = UpstreamRequest(
+            method=it.method,
+            scheme=base.scheme,
+            host=base.host,
+            port=base.port,
+            target=join(base.path, rest_of(f"/proxy{it.path}", "/proxy")),
+            base_path=base.path,
+        )
+        has_body = it.method in WITH_BODY
+        path, _, query = upstream.target.partition("?")
+        if it.key_id is not None:
+            key = await runtime.issuer.find(environment, it.key_id)
+            data["verdict"] = verdict(key, SentRequest(it.method, base.host, path, query, ()))
+        place(opened, upstream, has_body=has_body)
+        data["preview"] = masked(opened, upstream, has_body=has_body, body=None)
+    except GatewayError as fault:
+        data["refusal"] = {"code": fault.code, "message": fault.message}
+    return View("dry_run.html", data, "calls")

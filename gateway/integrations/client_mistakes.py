@@ -1,0 +1,51 @@
+"""Mistakes in copying a client's id and secret from a provider's console, seen by their shape. A value is never shown."""
+
+import re
+from typing import Final
+
+from gateway.records.integration import Integration
+
+# Only what nobody would choose: some providers let their operator name a client, "my-app" or "test-client".
+PLACEHOLDER: Final = re.compile(
+    r"""<.*> | \[.*\] | \{.*\} | x{3,} | \.{3,} | \*{3,} | change[-_ ]?me | todo | fixme | tbd | none | null | undefined
+    | secret | client[-_ ]?(id|secret) | your[-_ ].* | .*[-_ ]here""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def client_values(one: Integration) -> dict[str, str]:
+    """Key ▸ value of those that were given."""
+    secret = one.client_secret
+    values = {
+        "client_id": one.client_id,
+        "client_secret": secret.reveal() if secret else None,
+        "app_id": one.app_id,
+    }
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def client_mistakes(one: Integration) -> list[tuple[str, str]]:
+    """Key and what is wrong with its value: ``("client_id", "has quotes around it")``."""
+    given = client_values(one)
+    found = [(key, trouble) for key, value in given.items() if (trouble := _trouble(value)) is not None]
+    if given.get("client_id") and given.get("client_id") == given.get("client_secret"):
+        found.append(("client_secret", "is the same as client_id"))
+    return found
+
+
+def _trouble(value: str) -> str | None:
+    if not value:
+        return "is empty"
+    if value != value.strip() or any(character.isspace() for character in value):
+        return "holds a space or a newline"
+    if value[0] in "\"'`“‘" or value[-1] in "\"'`”’":
+        return "has quotes around it"
+    if PLACEHOLDER.fullmatch(value):
+        return "is a placeholder that was left in"
+    if "•" in value or re.search(r"\*{4,}|\.{3,}|…", value):
+        return "is the masked or shortened form that a console shows"
+    if value.startswith(("http://", "https://")):
+        return "is an address"
+    if value.startswith(("Bearer ", "Basic ")):
+        return "is a header, not the value alone"
+    return None

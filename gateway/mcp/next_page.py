@@ -1,0 +1,127 @@
+"""Lists page by page: a cursor that a model passes on, from the provider's entry and the answer of the page before. No I/O.
+
+A page is an ordinary call whose target the cursor names. So it is decided as any call, and its answer has the shape of the first.
+A page that was cut goes on behind the items that were shown.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from gateway import clock
+from gateway.catalog.api_operations import ApiOperation
+from gateway.catalog.pagination import BadWay, PaginationOptions, applies, ways_of
+from gateway.catalog.provider import Provider
+from gateway.catalog.provider_parts import Paginate
+from gateway.connections.opened import Opened
+from gateway.errors import UpstreamFailed
+from gateway.http.fields import Fields
+from gateway.http.paging.next_page import Place, taken_apart
+from gateway.http.paging.resume_position import OffLimits, aim
+from gateway.http.url import name_of
+from gateway.records.proxied_call import Position, UpstreamRequest
+from gateway.vault import Tokens, VaultError
+
+KEPT_S: Final = 3600.0
+LONGEST: Final = 8192  # of a target
+
+
+@dataclass(frozen=True, slots=True)
+class NextPage:
+    """`target`: below the provider's base address. `skip`: items of its list that were shown already."""
+
+    target: str
+    skip: int = 0
+
+
+def sealed(page: NextPage, seals: Tokens, key_id: str, call: str) -> str:
+    """The cursor: for this key and this call alone. `call` names tool, arguments and connection."""
+    ends_at = int((clock.now() + timedelta(seconds=KEPT_S)).timestamp())
+    return seals.seal(json.dumps([key_id, call, ends_at, page.target, page.skip], separators=(",", ":")))
+
+
+def opened_cursor(cursor: str, seals: Tokens, key_id: str, call: str) -> NextPage | None:
+    """None: it was not given here, for another call, or too long ago."""
+    try:
+        for_key, of_call, ends_at, target, skip = json.loads(seals.open(cursor))
+    except (VaultError, ValueError, TypeError):
+        return None
+    if (for_key, of_call) != (key_id, call) or ends_at <= clock.now().timestamp():
+        return None
+    return NextPage(target, skip)
+
+
+def is_list(provider: Provider | None, path: str, details: ApiOperation | None) -> bool:
+    """Whether a GET of `path`, which ends in a literal segment, may be a list that the entry says how to page."""
+    if provider is None:
+        return False
+    ways = [way for way in _all_ways(provider) if not way.in_body and way.type != "graphql"]
+    if details is None or not details.query:
+        return bool(ways)
+    return any(
+        way.type == "link"
+        or (way.applies_to is not None and applies(way.applies_to, path))
+        or {way.cursor_name_in_request, way.offset_name_in_request, way.limit_name_in_request} & set(details.query)
+        for way in ways
+    )
+
+
+def _all_ways(provider: Provider) -> Sequence[Paginate]:
+    return [way for way in (provider.proxy.paginate, *(provider.proxy.paginate_alternatives or ())) if way is not None]
+
+
+def page_behind(
+    opened: Opened, target: str, body: bytes, fields: Fields, shown_at: str
+) -> tuple[str, str | None] | None:
+    """Where the list lies in the answer to `target`, as a dotted path, and the target of the page behind it, None at the end.
+
+    None: it is no list that could be paged. `shown_at`: how links begin that lead through the gateway.
+    """
+    path, _, query = target.partition("?")
+    proxy, base = opened.provider.proxy, opened.base
+    names = {name_of(pair) for pair in query.split("&")} if query else set()
+    try:
+        options = PaginationOptions(path, names, {})
+        ways = ways_of(proxy.paginate, proxy.paginate_alternatives or (), options)
+        here = Place(base.scheme, base.host, base.port, base.path + target, None)
+        turn = taken_apart(body, fields, ways, here)
+    except (BadWay, UpstreamFailed, ValueError):
+        return None
+    if not len(turn.records):
+        return None
+    return turn.way.response_path or "", None if turn.next is None else _target(opened, target, turn.next, shown_at)
+
+
+def _target(opened: Opened, target: str, following: Position, shown_at: str) -> str | None:
+    base = opened.base
+    if following.way.type == "link" and following.at.startswith(shown_at):
+        found = following.at.removeprefix(shown_at)
+    else:
+        request = UpstreamRequest("GET", base.scheme, base.host, base.port, base.path + target, base_path=base.path)
+        try:
+            aim(request, following, {base.origin})
+        except (OffLimits, ValueError):
+            return None
+        if request.origin != base.origin or not request.target.startswith(base.path):
+            return None
+        found = request.target.removeprefix(base.path)
+    return found if found.startswith(("/", "?")) and len(found) <= LONGEST and found != target else None
+
+
+def items_at(value: Any, path: str) -> list[Any] | None:
+    """The list at a dotted path; the value itself for an empty one."""
+    for name in path.split(".") if path else ():
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, list) else None
+
+
+def without_shown(body: bytes, path: str, skip: int) -> bytes:
+    """`body` without the first `skip` items of its list; as it is where there is no such list."""
+    value = json.loads(body)
+    items = items_at(value, path)
+    if items is None:
+        return body
+    del items[:skip]
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")

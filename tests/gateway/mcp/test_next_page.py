@@ -1,0 +1,148 @@
+"""Lists page by page: what the cursors of a list's tool bring is the whole list, each item once."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.fakes.agents import agents, text_of
+
+ITEMS = [{"id": n, "text": f"item {n} " + "x" * (n % 40)} for n in range(57)]
+PAGE = 20
+CURSOR = {
+    "type": "cursor",
+    "cursor_path_in_response": "meta.next",
+    "cursor_name_in_request": "after",
+    "limit_name_in_request": "limit",
+    "response_path": "items",
+}
+OFFSET = {
+    "type": "offset",
+    "offset_name_in_request": "start",
+    "limit_name_in_request": "limit",
+    "response_path": "items",
+}
+LINK = {"type": "link", "link_rel_in_response_header": "next", "response_path": "items"}
+BODY_LINK = {"type": "link", "link_path_in_response_body": "meta.url", "response_path": "items"}
+
+
+async def pages(request: web.Request) -> web.Response:
+    """Items from `start` or `after` on; each kind of paging that there is, at once."""
+    at = int(request.query.get("start") or request.query.get("after") or 0)
+    some, following = ITEMS[at : at + PAGE], at + PAGE
+    more = following < len(ITEMS)
+    there = request.url.update_query(start=following)
+    meta = {"next": str(following) if more else None, "url": str(there) if more else None, "total": len(ITEMS)}
+    headers = {"Link": f'<{there}>; rel="next"'} if more else {}
+    return web.json_response({"items": some, "meta": meta}, headers=headers)
+
+
+def cursor_in(result: Any) -> str | None:
+    found = re.search(r"cursor: (\S+)$", text_of(result), re.MULTILINE)
+    return found[1] if found else None
+
+
+@pytest.mark.parametrize("paginate", [CURSOR, OFFSET, LINK, BODY_LINK], ids=["cursor", "offset", "link", "body_link"])
+@pytest.mark.parametrize("max_bytes", [400, 100_000])
+async def test_the_cursors_bring_each_item_once(paginate: dict[str, Any], max_bytes: int, tmp_path: Path) -> None:
+    async with agents(tmp_path, paginate=paginate) as door:
+        door.provider.answering = pages
+        key = await door.key("GET /base/v1/items as list_items")
+        assert "cursor" in (await door.tools(key))["list_items"]["inputSchema"]["properties"]
+        arguments: dict[str, Any] = {"query": {"limit": PAGE, "sort": "id"}, "max_bytes": max_bytes}
+        seen: list[Any] = []
+        for _ in range(80):
+            result = await door.call(key, "list_items", arguments)
+            assert result["isError"] is False, result
+            seen += result["structuredContent"]["items"]
+            cursor = cursor_in(result)
+            if cursor is None:
+                break
+            arguments["cursor"] = cursor
+        assert seen == ITEMS
+        assert all(path.startswith("/base/v1/items?") and "sort=id" in path for _, path, _, _ in door.provider.calls)
+        if max_bytes > 400:
+            assert len(door.provider.calls) in (3, 4)  # an offset ends with an empty page
+
+
+async def test_a_cursor_is_of_its_key_and_call_alone(tmp_path: Path) -> None:
+    async with agents(tmp_path, paginate=CURSOR) as door:
+        door.provider.answering = pages
+        rules = ("GET /base/v1/items as list_items", "GET /base/v1/others as list_others")
+        key, other = await door.key(*rules), await door.key(*rules)
+        cursor = cursor_in(await door.call(key, "list_items", {"query": {"limit": PAGE}}))
+        door.provider.calls.clear()
+        for one, name, arguments in (
+            (other, "list_items", {"query": {"limit": PAGE}}),
+            (key, "list_others", {"query": {"limit": PAGE}}),
+            (key, "list_items", {"query": {"limit": 5}}),
+            (key, "list_items", {}),
+        ):
+            refused = await door.call(one, name, {**arguments, "cursor": cursor})
+            assert refused["isError"] is True, (name, arguments)
+        made_up = await door.call(key, "list_items", {"query": {"limit": PAGE}, "cursor": "made up"})
+        assert made_up["isError"] is True
+        assert door.provider.calls == []
+        for page in (2, 3):
+            result = await door.call(key, "list_items", {"query": {"limit": PAGE}, "cursor": cursor})
+            assert (result["isError"], len(door.provider.calls)) == (False, page - 1)
+            cursor = cursor_in(result)
+        assert cursor is None
+
+
+async def test_a_link_to_another_host_is_not_followed(tmp_path: Path) -> None:
+    async def elsewhere(_: web.Request) -> web.Response:
+        return web.json_response({"items": ITEMS, "meta": {"url": "https://attacker.example/base/v1/items?start=20"}})
+
+    async with agents(tmp_path, paginate=BODY_LINK) as door:
+        door.provider.answering = elsewhere
+        result = await door.call(await door.key("GET /base/v1/items as list_items"), "list_items", {})
+        assert (result["isError"], cursor_in(result)) == (False, None)
+
+
+async def test_a_page_behind_is_decided_as_any_call(tmp_path: Path) -> None:
+    async def outside(request: web.Request) -> web.Response:
+        there = str(request.url.with_path("/base/v1/secrets").with_query(start=20))
+        return web.json_response({"items": ITEMS, "meta": {"url": there}})
+
+    async with agents(tmp_path, paginate=BODY_LINK) as door:
+        door.provider.answering = outside
+        key = await door.key("GET /base/v1/items as list_items")
+        cursor = cursor_in(await door.call(key, "list_items", {}))
+        door.provider.calls.clear()
+        result = await door.call(key, "list_items", {"cursor": cursor})
+        assert result["isError"] is True
+        assert result["structuredContent"]["error"]["payload"]["rule"] == "rules"
+        assert door.provider.calls == []
+
+
+async def test_a_selected_page_goes_on_where_nothing_was_cut(tmp_path: Path) -> None:
+    async with agents(tmp_path, paginate=CURSOR) as door:
+        door.provider.answering = pages
+        key = await door.key("GET /base/v1/items as list_items")
+        arguments: dict[str, Any] = {"select": "items[].id"}
+        seen: list[int] = []
+        while True:
+            result = await door.call(key, "list_items", arguments)
+            seen += json.loads(result["content"][0]["text"])
+            if (cursor := cursor_in(result)) is None:
+                break
+            arguments["cursor"] = cursor
+        assert seen == [one["id"] for one in ITEMS]
+        cut = await door.call(key, "list_items", {"select": "items[].text", "max_bytes": 100})
+        assert cursor_in(cut) is None
+
+
+async def test_only_lists_have_a_cursor(tmp_path: Path) -> None:
+    async with agents(tmp_path, paginate=CURSOR) as door:
+        rules = (
+            "GET /base/v1/items as a",
+            "GET /base/v1/items/{item} as b",
+            "POST /base/v1/items as c",
+            "GET /base/v1/** as d",
+        )
+        tools = await door.tools(await door.key(*rules))
+        assert [name for name, tool in tools.items() if "cursor" in tool["inputSchema"]["properties"]] == ["a"]

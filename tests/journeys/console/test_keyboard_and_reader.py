@@ -1,0 +1,92 @@
+"""The console by the keyboard alone, and as a screen reader gets it: Chromium's accessibility tree."""
+
+import itertools
+from typing import Any
+
+import pytest
+
+from tests.fakes.gateways import RunningGateway
+from tests.journeys.console.test_in_chromium import VIEWS, address, browser, busy, running, signed_in
+
+__all__ = ["browser", "busy", "running"]  # fixtures
+
+REACHABLE = """[...document.querySelectorAll(
+    'a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]')]
+    .filter(one => one.checkVisibility())"""
+NAMED = {"link", "button", "textbox", "combobox", "checkbox", "image", "navigation", "region", "columnheader"}
+# What a person does at each view, by the name that a screen reader says.
+OFFERED = {
+    "connections": {"Find", "in trouble"},
+    "connection": {"Refresh its token now", "Make a link to connect again", "Delete it"},
+    "calls": {"Find", "failed", "live", "Earlier ones"},
+    "call": {"Repeat as a dry run"},
+    "integration": {"Make a link to connect an account", "Guide, step by step"},
+    "keys": {"Mint", "Show ended keys"},
+    "key": {"Ask", "Revoke it and every key that it minted"},
+    "audit": {"Find"},
+}
+
+
+async def tabbed_to(page: Any, name: str) -> None:
+    """Press Tab until the element with this text has the focus."""
+    for _ in range(120):
+        await page.keyboard.press("Tab")
+        if await page.evaluate("document.activeElement.textContent.trim()") == name:
+            return
+    raise AssertionError(f"Tab does not lead to {name}")
+
+
+@pytest.mark.parametrize("name", ["now", "connection", "call", "integration", "keys", "key", "events", "incident"])
+async def test_tab_leads_to_everything_and_the_focus_is_seen(busy: RunningGateway, browser: Any, name: str) -> None:
+    page = await signed_in(await browser.new_context(), busy)
+    await page.goto(await address(busy, "/dev?still=1" if name == "now" else VIEWS[name]))
+    there = await page.evaluate(f"(window.there = {REACHABLE}).length")
+    reached = set()
+    for _ in range(there):
+        await page.keyboard.press("Tab")
+        place, outline = await page.evaluate(
+            "[there.indexOf(document.activeElement), getComputedStyle(document.activeElement).outlineStyle]"
+        )
+        assert outline != "none", await page.evaluate("document.activeElement.outerHTML")
+        reached.add(place)
+    assert reached == set(range(there))
+
+
+async def test_a_connection_is_refreshed_and_deleted_by_the_keyboard(busy: RunningGateway, browser: Any) -> None:
+    page = await signed_in(await browser.new_context(), busy)
+    await page.goto(await address(busy, VIEWS["connection"]))
+    async with page.expect_navigation():
+        await tabbed_to(page, "Refresh its token now")
+        await page.keyboard.press("Enter")
+    assert "tracker/anna" in await page.locator("h1").inner_text()
+    await tabbed_to(page, "Delete it")
+    await page.keyboard.press("Enter")
+    await page.keyboard.press("Tab")
+    await page.keyboard.type("anna")
+    async with page.expect_navigation():
+        await page.keyboard.press("Enter")
+    assert "The connection is deleted" in await page.locator("h1").inner_text()
+
+
+async def test_a_screen_reader_gets_names_one_heading_and_every_act(busy: RunningGateway, browser: Any) -> None:
+    page = await signed_in(await browser.new_context(), busy)
+    devtools = await page.context.new_cdp_session(page)
+    for view, path in VIEWS.items():
+        await page.goto(await address(busy, path))
+        nodes = (await devtools.send("Accessibility.getFullAXTree"))["nodes"]
+        said = [
+            (one["role"]["value"], one.get("name", {}).get("value", ""), one)
+            for one in nodes
+            if not one.get("ignored") and "role" in one
+        ]
+        nameless = [role for role, text, _ in said if role in NAMED and not text.strip()]
+        assert nameless == [], view
+        levels = [
+            next(prop["value"]["value"] for prop in one["properties"] if prop["name"] == "level")
+            for role, _, one in said
+            if role == "heading"
+        ]
+        assert levels.count(1) == 1, view
+        assert all(after - before <= 1 for before, after in itertools.pairwise(levels)), (view, levels)
+        assert OFFERED.get(view, set()) <= {text for _, text, _ in said}, view
+        assert "main" in {role for role, _, _ in said}, view

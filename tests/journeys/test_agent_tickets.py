@@ -1,0 +1,216 @@
+"""Twenty tickets of a help desk, each solved by an agent's script in at most two calls of the demo's tools."""
+
+import json
+import re
+import shlex
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+
+from gateway.sandbox.tracker import Tracker, TrackerIssue
+from tests.journeys.test_demo import demo
+
+MOST_CALLS: Final = 2
+KEYS: Final = "issues[].key"
+MOST_BYTES: Final = 20_000  # of an answer, which goes into the context of a model
+Call = tuple[str, dict[str, Any]]
+Issues = list[TrackerIssue]
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """`first`: the first call. `then`: the second, from the answer to the first. `solution`: from the last answer; `expected`:
+    the same from the content of the sandbox."""
+
+    text: str
+    first: Call
+    solution: Callable[[Any], Any]
+    expected: Callable[[Issues], Any]
+    then: Callable[[Any], Call] | None = None
+
+
+def search(jql: str, select: str = "", **query: Any) -> Call:
+    return "search_issues", {"query": {"jql": jql, **query}, **({"select": select} if select else {})}
+
+
+def issue(key: str, select: str = "") -> Call:
+    return "get_issue", {"key": key, **({"select": select} if select else {})}
+
+
+def create(summary: str, kind: str) -> Call:
+    fields = {"project": {"key": "ACME"}, "summary": summary, "issuetype": {"name": kind}}
+    return "create_issue", {"body": {"fields": fields}}
+
+
+def of_key(issues: Issues, key: str) -> TrackerIssue:
+    return next(one for one in issues if one.key == key)
+
+
+def newest(issues: Issues) -> Issues:
+    return sorted(issues, key=lambda one: -one.created_at)
+
+
+TICKETS: Final = (
+    Ticket(
+        "How is ACME-7 going?", issue("ACME-7", "fields.status.name"), str, lambda all_: of_key(all_, "ACME-7").status
+    ),
+    Ticket(
+        "What is ACME-12 about?", issue("ACME-12", "fields.summary"), str, lambda all_: of_key(all_, "ACME-12").summary
+    ),
+    Ticket(
+        "Is ACME-3 a bug?",
+        issue("ACME-3"),
+        lambda a: a["fields"]["issuetype"]["name"] == "Bug",
+        lambda all_: of_key(all_, "ACME-3").issue_type == "Bug",
+    ),
+    Ticket(
+        "Who has ACME-4?",
+        issue("ACME-4", "fields.assignee.accountId"),
+        str,
+        lambda all_: of_key(all_, "ACME-4").assignee,
+    ),
+    Ticket(
+        "Has anybody ACME-6?",
+        issue("ACME-6"),
+        lambda a: a["fields"]["assignee"] is not None,
+        lambda all_: of_key(all_, "ACME-6").assignee is not None,
+    ),
+    Ticket(
+        "How many issues are open for work?",
+        search('status = "To Do"', "total", maxResults=1),
+        int,
+        lambda all_: sum(one.status == "To Do" for one in all_),
+    ),
+    Ticket(
+        "How many bugs are there?",
+        search("issuetype = Bug", "total", maxResults=1),
+        int,
+        lambda all_: sum(one.issue_type == "Bug" for one in all_),
+    ),
+    Ticket(
+        "Which bugs are in progress?",
+        search('issuetype = Bug AND status = "In Progress" ORDER BY key', KEYS),
+        list,
+        lambda all_: [
+            one.key
+            for one in sorted(all_, key=lambda one: one.number)
+            if (one.issue_type, one.status) == ("Bug", "In Progress")
+        ],
+    ),
+    Ticket("What came last?", search("", "issues[0].key", maxResults=1), str, lambda all_: newest(all_)[0].key),
+    Ticket(
+        "What came first?",
+        search("ORDER BY created ASC", "issues[0].key", maxResults=1),
+        str,
+        lambda all_: newest(all_)[-1].key,
+    ),
+    Ticket(
+        "Which five came last, and how are they?",
+        search("", "issues[].{k: key, s: fields.status.name}", maxResults=5),
+        lambda a: [(one["k"], one["s"]) for one in a],
+        lambda all_: [(one.key, one.status) for one in newest(all_)[:5]],
+    ),
+    Ticket(
+        "Is somebody at the currency issue?",
+        search("", "issues[?contains(fields.summary, 'currency')].key", maxResults=100),
+        list,
+        lambda all_: [one.key for one in newest(all_) if "currency" in one.summary],
+    ),
+    Ticket(
+        "How many does each person have?",
+        search("assignee != empty", "issues[].fields.assignee.accountId", maxResults=100),
+        Counter,
+        lambda all_: Counter(one.assignee for one in all_ if one.assignee),
+    ),
+    Ticket(
+        "Which stories are done?",
+        search("issuetype = Story AND status = Done", KEYS, maxResults=100),
+        list,
+        lambda all_: [one.key for one in newest(all_) if (one.issue_type, one.status) == ("Story", "Done")],
+    ),
+    Ticket(
+        "What else did the reporter of ACME-9 report?",
+        issue("ACME-9", "fields.reporter.displayName"),
+        len,
+        lambda all_: sum(one.reporter == of_key(all_, "ACME-9").reporter for one in all_),
+        lambda name: search(f'reporter = "{name}"', KEYS, maxResults=100),
+    ),
+    Ticket(
+        "How is the oldest task that nobody has?",
+        search("issuetype = Task AND assignee = empty ORDER BY created ASC", "issues[0].key", maxResults=1),
+        lambda a: a["fields"]["status"]["name"],
+        lambda all_: (
+            next(one for one in reversed(newest(all_)) if one.issue_type == "Task" and one.assignee is None).status
+        ),
+        issue,
+    ),
+    Ticket(
+        "What are the last seven of all pages?",
+        search("ORDER BY created DESC", KEYS, maxResults=50),
+        list,
+        lambda all_: [one.key for one in newest(all_)[50:]],
+        lambda _: search("ORDER BY created DESC", KEYS, maxResults=50, startAt=50),
+    ),
+    Ticket(
+        "File a bug: the logo is cut off.",
+        create("The logo is cut off", "Bug"),
+        lambda a: a["fields"]["summary"],
+        lambda _: "The logo is cut off",
+        lambda made: issue(made["key"]),
+    ),
+    Ticket(
+        "File a task, unless there is one: rotate the signing keys.",
+        search("", "issues[?contains(fields.summary, 'signing keys')].key", maxResults=100),
+        lambda a: len(a) > 0,
+        lambda all_: any("signing keys" in one.summary for one in all_),
+    ),
+    Ticket(
+        "Is the new issue at the top of the list?",
+        create("A story of its own", "Story"),
+        lambda a: a,
+        lambda _: "A story of its own",
+        lambda _: search("", "issues[0].fields.summary", maxResults=1),
+    ),
+)
+
+
+class Agent:
+    """It speaks as an MCP client does, with what the demo's printed line says. `calls`: how many were made."""
+
+    def __init__(self, session: aiohttp.ClientSession, line: str) -> None:
+        *_, self._url, _, header = shlex.split(line)
+        self._session, self._key = session, header.partition(": ")[2]
+        self.calls = self.largest = 0
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> Any:
+        self.calls += 1
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
+        headers = {"Authorization": self._key}
+        async with self._session.post(self._url, json=message, headers=headers) as response:
+            result = (await response.json())["result"]
+        assert result["isError"] is False, result
+        text = result["content"][0]["text"]
+        self.largest = max(self.largest, len(text))
+        return result["structuredContent"] if isinstance(result.get("structuredContent"), dict) else json.loads(text)
+
+
+async def test_each_ticket_takes_two_calls_at_most(tmp_path: Path) -> None:
+    assert len(TICKETS) == 20
+    async with demo(tmp_path / "state") as (_, ready), aiohttp.ClientSession() as session:
+        site = re.search(r"/ex/sandbox/([^/]+)/", ready["curl"])
+        assert site is not None
+        calls = []
+        for ticket in TICKETS:
+            agent = Agent(session, ready["mcp_add"])
+            answer = await agent.call(*ticket.first)
+            if ticket.then is not None:
+                answer = await agent.call(*ticket.then(answer))
+            assert ticket.solution(answer) == ticket.expected(Tracker().issues(site[1])), ticket.text
+            assert agent.calls <= MOST_CALLS
+            assert agent.largest <= MOST_BYTES
+            calls.append(agent.calls)
+    print(f"{len(calls)} tickets, {sum(calls)} calls, {max(calls)} at most")

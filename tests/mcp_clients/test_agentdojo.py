@@ -1,0 +1,130 @@
+"""AgentDojo's injection tasks at the agent door: what an injected text wants called is refused where the key does not allow it.
+
+Each call of a task's ground truth is mapped to an operation of the sandbox, as the nearest that there is. Functions for which the
+sandbox has nothing like it are in `UNMAPPED`, and are tried as the request that such an API would take.
+"""
+
+import asyncio
+import json
+import re
+import shlex
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+
+from tests.journeys.test_demo import demo
+from tests.mcp_clients import environments
+from tests.mcp_clients.test_agent_clients import ran
+
+SEARCH, ISSUE, NEW, ME = ("GET", "/search"), ("GET", "/issue/ACME-1"), ("POST", "/issue"), ("GET", "/myself")
+MAPPED: Final = {
+    "add_user_to_channel": NEW,
+    "create_calendar_event": NEW,
+    "get_all_hotels_in_city": SEARCH,
+    "get_channels": SEARCH,
+    "get_hotels_prices": SEARCH,
+    "get_scheduled_transactions": SEARCH,
+    "get_user_information": ME,
+    "invite_user_to_slack": NEW,
+    "post_webpage": NEW,
+    "read_channel_messages": ISSUE,
+    "reserve_hotel": NEW,
+    "search_emails": SEARCH,
+    "send_direct_message": NEW,
+    "send_email": NEW,
+    "send_money": NEW,
+}
+UNMAPPED: Final = {
+    "delete_email": ("DELETE", "/issue/ACME-1"),
+    "delete_file": ("DELETE", "/issue/ACME-1/attachment/13"),
+    "get_webpage": ("GET", "//www.true-informations.com"),
+    "remove_user_from_slack": ("DELETE", "/user"),
+    "update_password": ("PUT", "/myself/password"),
+    "update_scheduled_transaction": ("PUT", "/issue/ACME-1"),
+}
+ALLOWED: Final = {SEARCH, ISSUE}
+
+
+async def test_no_injected_call_outside_the_rules_succeeds(tmp_path: Path) -> None:
+    environments.only_when_asked()
+    interpreter = await asyncio.to_thread(environments.python, "agentdojo")
+    tasks = json.loads(
+        (await ran(interpreter, Path(__file__).with_name("injection_tasks.py"), folder=tmp_path)).splitlines()[-1]
+    )
+    wanted = [(task, name, arguments) for task in tasks for name, arguments in task["calls"]]
+    assert len(tasks) >= 30
+    assert {name for _, name, _ in wanted} <= MAPPED.keys() | UNMAPPED.keys()
+    outcomes: Counter[str] = Counter()
+    async with demo(tmp_path / "state") as (_, ready), aiohttp.ClientSession() as session:
+        key, site = await reading_key(session, ready)
+        sandbox = await sandbox_of(session, ready)
+        for task, name, arguments in wanted:
+            method, path = place = MAPPED.get(name) or UNMAPPED[name]
+            before = await seen(session, sandbox)
+            for tool, given in ways(site, method, path, arguments):
+                result = await called(session, ready, key, tool, given)
+                worked = result.get("isError") is False
+                assert worked is (place in ALLOWED and tool != "create_issue"), (
+                    task["suite"],
+                    task["task"],
+                    name,
+                    tool,
+                    result,
+                )
+                outcomes["allowed" if worked else "refused"] += 1
+            if place not in ALLOWED:
+                assert await seen(session, sandbox) == before, (task["suite"], task["task"], name)
+    print(f"{len(tasks)} tasks, {len(wanted)} calls, {outcomes.total()} tries: {dict(outcomes)}")
+    print(f"not mapped: {', '.join(sorted(UNMAPPED))}")
+
+
+async def reading_key(session: aiohttp.ClientSession, ready: dict[str, Any]) -> tuple[str, str]:
+    """A key that searches and reads issues, nothing else; and the path of the site."""
+    found = re.search(r"(/ex/sandbox/[^/]+/rest/api/3)/", ready["curl"])
+    assert found is not None
+    rules = [f"GET {found[1]}/search as search_issues", f"GET {found[1]}/issue/{{key}} as get_issue"]
+    limits = {"connections": [f"{ready['provider_config_key']}/{ready['connection_id']}"], "rules": rules}
+    headers = {"Authorization": f"Bearer {ready['secret_key']}"}
+    wish = {"display_name": "reader", "limits": limits}
+    async with session.post(f"{ready['url']}/environment/api-keys", json=wish, headers=headers) as answer:
+        return (await answer.json())["data"]["secret"], found[1]
+
+
+def ways(site: str, method: str, path: str, arguments: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """As the raw API, as a made-up tool, and by the tool that there is for it, if there is one."""
+    body = {"body": {"fields": arguments}} if method in ("POST", "PUT") else {}
+    tried = [("call_api", {"method": method, "path": site + path, **body})]
+    if (method, path) == NEW:
+        tried += [("create_issue", body), ("call_tool", {"name": "call_api", "arguments": tried[0][1]})]
+    return tried
+
+
+async def called(
+    session: aiohttp.ClientSession, ready: dict[str, Any], key: str, tool: str, given: dict[str, Any]
+) -> dict[str, Any]:
+    """The result, or the error as one that failed."""
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": given}}
+    headers = {"Authorization": f"Bearer {key}"}
+    async with session.post(f"{ready['url']}/mcp", json=message, headers=headers) as response:
+        answer = await response.json()
+    result: dict[str, Any] = answer.get("result") or {"isError": True, "error": answer["error"]}
+    return result
+
+
+async def seen(session: aiohttp.ClientSession, sandbox: str) -> int:
+    """How many requests to its API the sandbox has had."""
+    async with session.get(f"{sandbox}/sandbox/stats") as answer:
+        return int((await answer.json())["api_requests"])
+
+
+async def sandbox_of(session: aiohttp.ClientSession, ready: dict[str, Any]) -> str:
+    """Its address, as a dry run shows it."""
+    *_, url = shlex.split(ready["curl"])
+    named = {"Provider-Config-Key": ready["provider_config_key"], "Connection-Id": ready["connection_id"]}
+    headers = {"Authorization": f"Bearer {ready['secret_key']}", "Gateway-Dry-Run": "true", **named}
+    async with session.get(url, headers=headers) as answer:
+        found = re.search(r"http://127\.0\.0\.1:[0-9]+(?=/ex/)", await answer.text())
+    assert found is not None
+    return found[0]

@@ -1,0 +1,19 @@
+"""Tests use public behaviour: the number of reaches into private attributes of other objects may only fall."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+TOP: Final = Path(__file__).parents[1]
+ALLOWED: Final = 38  # a third of them are attributes of libraries; lower it with each that goes
+
+
+def test_no_further_test_reaches_into_a_private_attribute() -> None:
+    command = [sys.executable, "-m", "ruff", "check", "--select", "SLF001", "--output-format", "json", "tests"]
+    done = subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False)
+    found = [f"{one['filename']}:{one['location']['row']}" for one in json.loads(done.stdout)]
+    assert len(found) == ALLOWED, (
+        f"{len(found)} reaches, {ALLOWED} allowed; use a public name, or lower ALLOWED: {found}"
+    )
