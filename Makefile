@@ -134,8 +134,8 @@ fuzz: venv-dev  ## what /openapi.json allows and forbids, against a gateway: a h
 bench: venv  ## the gateway beside other proxies; writes bench/results.md; short with BENCH=--quick
 	@$(BIN)/python -m bench $(BENCH)
 
-bench-shapes: venv  ## ordinary calls of every shape beside other proxies, with TLS to the upstream (12 minutes; 3 with SHAPES=--quick)
-	@$(BIN)/python -m bench.shapes $(SHAPES)
+bench-shapes: venv  ## ordinary calls of every shape beside other proxies, with TLS to the upstream, and the gateway under other conditions (25 minutes; 5 with SHAPES=--quick)
+	@$(BIN)/python -m bench.conditions $(SHAPES)
 
 bench-peers:  ## install the other proxies and wrk (Debian and Ubuntu, as root)
 	@for package in wrk nginx haproxy caddy golang-go nodejs; do \

@@ -27,6 +27,7 @@ import uvloop
 
 import gateway
 from bench.ours import HEADER, INTEGRATION
+from bench.shapes import CALL
 from bench.upstream import SMALL
 from gateway.egress.provider_connection import ProviderConnection
 from gateway.observe import logs
@@ -48,7 +49,7 @@ EVENTS_HEAD: Final = (
 EVENT: Final = b"id: 10\ndata: 12345678901234\n\n"
 CHUNK: Final = b"%x\r\n%b\r\n" % (len(EVENT), EVENT)
 EVENTS: Final = 100
-SHAPES: Final = ("get", "trace", "post", "headers", "events", "bursts")
+SHAPES: Final = ("get", "trace", "post", "headers", "events", "bursts", "agent")
 BURST: Final = 7  # events that come at once
 AT_ONCE: Final = 100
 TOGETHER: Final = 1000
@@ -76,17 +77,21 @@ class Forgetful(asyncio.Transport):
 class Stage:
     """A gateway whose connection `c0` leads to a provider that is not there, and one client of it."""
 
-    def __init__(self, fast_path: FastPath, runtime: Runtime, client: ClientProtocol, key: str) -> None:
+    def __init__(self, fast_path: FastPath, runtime: Runtime, client: ClientProtocol, key: str, agent: str) -> None:
         self.fast_path, self.runtime, self.client = fast_path, runtime, client
         self.caller, self.provider = Forgetful(), Forgetful()
         names = f"Authorization: Bearer {key}\r\nProvider-Config-Key: {INTEGRATION}\r\nConnection-Id: c0\r\n"
         self.names = f"Host: 127.0.0.1:3003\r\n{names}"
+        self.agent = f"Host: 127.0.0.1:3003\r\nAuthorization: Bearer {agent}\r\nAccept: application/json\r\n"
         self.asked = 0
         self.answer = [ANSWER.format(length=len(SMALL), body=SMALL).encode()]
 
     def requests(self, shape: str, count: int) -> list[bytes]:
         """The next `count` requests of that shape."""
         extra, body = "", ""
+        if shape == "agent":
+            head = f"POST /mcp HTTP/1.1\r\n{self.agent}Content-Length: {len(CALL)}\r\n\r\n"
+            return [head.encode() + CALL.encode()] * count
         if shape == "headers":
             extra = "".join(f"X-Extra-{number}: {'h' * 244}\r\n" for number in range(28))
         elif shape != "get" and shape != "trace":
@@ -129,6 +134,19 @@ class Stage:
             came(request)
             for piece in self.answer:
                 answered(piece)
+
+    async def run_messages(self, requests: list[bytes]) -> None:
+        """As `run`; a message to the agent door is a task, which waits for the provider's answer."""
+        came, answered = self.client.data_received, self.connection.data_received
+        for request in requests:
+            sent = self.provider.written
+            came(request)
+            while self.provider.written == sent:  # noqa: ASYNC110 (turns of the loop, which is what is measured)
+                await asyncio.sleep(0)
+            for piece in self.answer:
+                answered(piece)
+            while not self.client.idle:  # noqa: ASYNC110
+                await asyncio.sleep(0)
 
     async def write_records(self) -> None:
         log = self.runtime.call_queue
@@ -174,10 +192,17 @@ async def staged(folder: Path, measure: argparse.Namespace) -> None:
             }
             async with client.post(f"http://127.0.0.1:{site.port}/connections", json=body) as answer:
                 assert answer.status == 201, await answer.text()
+            limits = {"connections": [f"{INTEGRATION}/c0"], "rules": ["POST /small as post"]}
+            wish = {"display_name": "agent", "limits": limits}
+            async with client.post(f"http://127.0.0.1:{site.port}/environment/api-keys", json=wish) as answer:
+                agent = (await answer.json())["data"]["secret"]
+            first = {"Authorization": f"Bearer {agent}"}  # the gateway learns of the key
+            async with client.post(f"http://127.0.0.1:{site.port}/mcp", json={}, headers=first) as answer:
+                assert answer.status == 400, await answer.text()
         runtime = app[RUNTIME]
         await runtime.live.opened("bench", INTEGRATION, "c0")
         server: Any = runner.server
-        stage = Stage(server.fast_path, runtime, server(), key)
+        stage = Stage(server.fast_path, runtime, server(), key, agent)
         await stage.open()
         settle()
         await measured(stage, measure)
@@ -188,7 +213,10 @@ async def staged(folder: Path, measure: argparse.Namespace) -> None:
 
 async def measured(stage: Stage, measure: argparse.Namespace) -> None:
     stage.answer_with(measure.shape)
-    stage.run(stage.requests(measure.shape, AT_ONCE))
+    if measure.shape == "agent":
+        await stage.run_messages(stage.requests(measure.shape, AT_ONCE))
+    else:
+        stage.run(stage.requests(measure.shape, AT_ONCE))
     await stage.write_records()
     before, rounds = stage.fast_path.taken, measure.requests // AT_ONCE
     profile = cProfile.Profile() if measure.profile else None
@@ -199,7 +227,10 @@ async def measured(stage: Stage, measure: argparse.Namespace) -> None:
         began = time.process_time()
         if profile is not None:
             profile.enable()
-        stage.run(requests)
+        if measure.shape == "agent":
+            await stage.run_messages(requests)
+        else:
+            stage.run(requests)
         if profile is not None:
             profile.disable()
         at = time.process_time()

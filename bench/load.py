@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import os
 import re
 import subprocess
@@ -95,11 +96,28 @@ async def _built_in(target: Target, connections: int, seconds: float, turns: int
     return Load(len(took), loop.time() - began, failed, middle, late)
 
 
-class _Caller(asyncio.Protocol):
-    """`took_us`: the time of each answer that was whole and 200."""
+def once_each(target: Target, connections_of_ours: int, at_once: int) -> None:
+    """One request for each of the gateway's connections `c0`, `c1` …, `at_once` at a time. Raises CannotRun."""
+    asyncio.run(_once_each(target, connections_of_ours, at_once))
 
-    def __init__(self, heads: list[bytes], done: "asyncio.Future[None]", until: float) -> None:
+
+async def _once_each(target: Target, connections_of_ours: int, at_once: int) -> None:
+    loop = asyncio.get_running_loop()
+    heads = [_request(target, f"c{number}") for number in range(connections_of_ours)]
+    callers = [_Caller(heads[at::at_once], loop.create_future(), math.inf, once=True) for at in range(at_once)]
+    for caller in callers:
+        await loop.create_connection(lambda caller=caller: caller, HOST, target.port)  # type: ignore[misc]
+    await asyncio.gather(*(caller.done for caller in callers))
+    if sum(len(caller.took_us) for caller in callers) != connections_of_ours:
+        raise CannotRun(f"{sum(caller.failed for caller in callers)} of {connections_of_ours} requests failed")
+
+
+class _Caller(asyncio.Protocol):
+    """`took_us`: the time of each answer that was whole and 200. `once`: each head is sent once."""
+
+    def __init__(self, heads: list[bytes], done: "asyncio.Future[None]", until: float, *, once: bool = False) -> None:
         self._heads = heads
+        self._most = len(heads) if once else math.inf
         self._until = until
         self._held = bytearray()
         self._sent_at = 0.0
@@ -126,7 +144,7 @@ class _Caller(asyncio.Protocol):
         else:
             self.took_us.append((now - self._sent_at) * 1e6)
         self._held.clear()
-        if now < self._until and not self.failed:
+        if now < self._until and not self.failed and len(self.took_us) < self._most:
             self._send()
         else:
             self._transport.close()

@@ -1,5 +1,9 @@
-"""The gateway as it is benched: a real `gateway serve` with key, connection, injection, access log and request log."""
+"""The gateway as it is benched: a real `gateway serve` with key, connection, injection, access log and request log.
 
+Also as a plugin on a host's application, and on PostgreSQL; with `doors` a running one can be called by other keys and addresses.
+"""
+
+import asyncio
 import base64
 import http.client
 import json
@@ -10,7 +14,7 @@ import sqlite3
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -18,26 +22,33 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.server import HOST, CannotRun, Server, Target, free_port, started
-from bench.upstream import ROOT
+from bench.upstream import PEERS, ROOT, binary
 
 INTEGRATION: Final = "bench"
 HEADER: Final = "X-Bench-Key"
 IN_USE: Final = 10
+SQLITE: Final = "sqlite:///gateway.db"
 ENVIRON: Final = {"PYTHONPATH": str(ROOT)}
 
 
 @dataclass(frozen=True, slots=True)
 class Ours:
-    """`connections`: how many the store holds, at least ten; the first ten, c0 to c9, can be used."""
+    """`connections`: how many the store holds; those that can be used are `c0` to `c<usable - 1>`.
+
+    `plugin`: on a host's application with aiohttp's own runner, so that all goes through the chain. `postgres`: the store.
+    """
 
     name: str = "gateway"
     title: str = "**gateway**"
     note: str = "the whole chain: key, connection, injection, log"
     workers: int = 1
     connections: int = IN_USE
+    usable: int = IN_USE
+    plugin: bool = False
+    postgres: bool = False
 
     def missing(self) -> str | None:
-        return None
+        return "PostgreSQL is not installed" if self.postgres and binary("initdb") is None else None
 
     def version(self) -> str:
         return version("integration-gateway")
@@ -52,21 +63,70 @@ class Ours:
         certificate: Path | None = None,
     ) -> Iterator[Server]:
         """It finds its connections in the store, as after a restart."""
-        port, held = free_port(), seed()
-        for file in Path(held.folder.name).glob("gateway.db*"):
-            if file.is_file():  # the refresh journal is the former process's
-                shutil.copy(file, folder)
-        fill(folder / "gateway.db", self.connections)
-        command = _written(
-            folder, held, port=port, upstream=upstream, workers=self.workers, tls=certificate is not None
-        )
+        port, held = free_port(), seed(self.usable)
         named = {"Authorization": f"Bearer {held.key}", "Provider-Config-Key": INTEGRATION, "Connection-Id": "c0"}
         target = Target(port, "/proxy", named)
         environ = ENVIRON | ({"SSL_CERT_FILE": str(certificate)} if certificate else {})
-        with started(self.title, command, target, folder=folder, environ=environ) as server:
+        with ExitStack() as stack:
+            store = stack.enter_context(_postgres()) if self.postgres else SQLITE
+            tls = certificate is not None
+            command = _written(folder, held, store=store, port=port, upstream=upstream, workers=self.workers, tls=tls)
+            if self.plugin:
+                command = [sys.executable, str(PEERS / "plugin_host.py"), str(port), command[-1]]
+            if self.postgres:  # empty, so that there is nothing to try yet
+                starting = started(self.title, command, Target(port), folder=folder, environ=environ, probe="/ready")
+            else:
+                for file in Path(held.folder.name).glob("gateway.db*"):
+                    if file.is_file():  # the refresh journal is the former process's
+                        shutil.copy(file, folder)
+                fill(folder / "gateway.db", self.connections)
+                starting = started(self.title, command, target, folder=folder, environ=environ)
+            server = stack.enter_context(starting)
+            for number in range(self.usable if self.postgres else 0):
+                _import(target, held.key, f"c{number}")
+            server.target = target
             if len(server.pids()) < self.workers:
                 raise CannotRun(f"server.workers: {self.workers} has no effect in this build")
             yield server
+
+
+def doors(server: Server) -> dict[str, Target]:
+    """Other ways into a running one than by its key of gateway.yaml. Raises CannotRun."""
+    port, named = server.target.port, dict(server.target.headers)
+    key = named["Authorization"].partition(" ")[2]
+    held = {
+        "connections": [f"{INTEGRATION}/c0"],
+        "rules": ["GET /small as get", "POST /small as post"],
+        "budget": 10**9,
+    }
+    capability = _minted(port, key, {"kind": "capability", "limits": {"connections": held["connections"]}})
+    bearer = f"Bearer {_minted(port, key, {'limits': held})}"
+    agents = {"Authorization": bearer, "Accept": "application/json", "MCP-Protocol-Version": "2025-06-18"}
+    return {
+        "capability": Target(port, f"/c/{capability}"),
+        "minted": Target(port, "/proxy", named | {"Authorization": bearer}),
+        "retries": Target(port, "/proxy", named | {"Retries": "2"}),
+        "mcp": Target(port, "", agents),
+    }
+
+
+def _minted(port: int, key: str, wish: dict[str, Any]) -> str:
+    body = {"display_name": f"bench {secrets.token_hex(4)}", **wish}
+    made: str = _posted(port, key, "/environment/api-keys", body, 200)["data"]["secret"]
+    return made
+
+
+@contextmanager
+def _postgres() -> Iterator[str]:
+    """The address of a database on a server of its own, as the tests start it."""
+    from tests.fakes.postgres import PostgresServer
+
+    server = PostgresServer(settings=("log_min_messages=fatal",))
+    try:
+        server.start()
+        yield asyncio.run(server.make_database())
+    finally:
+        server.remove()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,26 +139,28 @@ class Seed:
 
 
 @cache
-def seed() -> Seed:
-    """Made once a run, by a gateway that takes them in through its API. Raises CannotRun."""
+def seed(usable: int = IN_USE) -> Seed:
+    """Made once a run for each number of connections, by a gateway that takes them in through its API. Raises CannotRun."""
     fresh = Seed(
         tempfile.TemporaryDirectory(prefix="bench-seed-"),
         "sk-bench-" + secrets.token_hex(16),
         base64.b64encode(os.urandom(32)).decode(),
     )
     folder, port = Path(fresh.folder.name), free_port()
-    command = _written(folder, fresh, port=port, upstream=port, workers=1)
+    command = _written(folder, fresh, store=SQLITE, port=port, upstream=port, workers=1)
     with started("the gateway", command, Target(port), folder=folder, environ=ENVIRON, probe="/ready") as server:
-        for number in range(IN_USE):
+        for number in range(usable):
             _import(server.target, fresh.key, f"c{number}")
     return fresh
 
 
-def _written(folder: Path, held: Seed, *, port: int, upstream: int, workers: int, tls: bool = False) -> list[str]:
+def _written(
+    folder: Path, held: Seed, *, store: str, port: int, upstream: int, workers: int, tls: bool = False
+) -> list[str]:
     """Write the configuration and the catalog entry; the command that serves with them."""
     configuration = {
         "server": {"host": HOST, "port": port, "admin_port": free_port(), "workers": workers},
-        "store": {"url": "sqlite:///gateway.db", "encryption_keys": [held.encryption_key]},
+        "store": {"url": store, "encryption_keys": [held.encryption_key]},
         "catalog": ["catalog"],
         "environments": {
             "bench": {"secret_keys": [held.key], "integrations": {INTEGRATION: {"provider": INTEGRATION}}}
@@ -128,16 +190,22 @@ def _import(target: Target, key: str, connection_id: str) -> None:
         "connection_id": connection_id,
         "credentials": {"type": "API_KEY", "apiKey": secrets.token_hex(20)},
     }
+    _posted(target.port, key, "/connections", body, 201)
+
+
+def _posted(port: int, key: str, path: str, body: dict[str, Any], expected: int) -> Any:
+    """The answer of the gateway's API. Raises CannotRun."""
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-    connection = http.client.HTTPConnection(HOST, target.port, timeout=10)
+    connection = http.client.HTTPConnection(HOST, port, timeout=10)
     try:
-        connection.request("POST", "/connections", json.dumps(body), headers)
+        connection.request("POST", path, json.dumps(body), headers)
         answer = connection.getresponse()
         text = answer.read().decode(errors="replace")
     finally:
         connection.close()
-    if answer.status != 201:
-        raise CannotRun(f"POST /connections answered {answer.status}: {text[:300]}")
+    if answer.status != expected:
+        raise CannotRun(f"POST {path} answered {answer.status}: {text[:300]}")
+    return json.loads(text)
 
 
 def fill(database: Path, connections: int) -> None:

@@ -49,6 +49,7 @@ class Server:
     process: subprocess.Popen[bytes]
     start_s: float = 0.0
     start_cpu_s: float = 0.0
+    doors: dict[str, Target] = field(default_factory=dict)  # other ways in, by name
 
     def pids(self) -> list[int]:
         """Its own process and all workers; it is the leader of a session."""

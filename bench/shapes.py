@@ -1,13 +1,13 @@
 """The shapes of ordinary calls, through a TLS upstream: CPU a request of the gateway beside its peers, and the mix."""
 
+import json
 import os
 import re
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,16 +16,20 @@ from typing import Final
 from bench import proc, upstream
 from bench.contenders import PEERS, Contender
 from bench.goals import Goal
-from bench.ours import Ours
+from bench.ours import Ours, doors
 from bench.result import MANY
-from bench.server import HOST, CannotRun, Server, raise_file_limit
+from bench.server import HOST, CannotRun, Server
 
 BESIDE: Final = ("nginx", "go", "node", "aiohttp")
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One kind of request. `body` and `headers` (extra header bytes) are sizes in bytes; `weight`: per cent of the mix."""
+    """One kind of request. `body` and `headers` (extra header bytes) are sizes in bytes; `weight`: per cent of the mix.
+
+    `door`: of the gateway's, by which it is called there (`bench.ours.doors`); peers get the plain request. `text`: the body
+    itself. `turns`: requests take turns over so many connections of the gateway's.
+    """
 
     name: str
     method: str = "GET"
@@ -35,14 +39,19 @@ class Shape:
     trace: bool = False
     keep_alive: bool = True
     weight: int = 0
+    door: str = ""
+    text: str = ""
+    turns: int = 0
 
     @property
     def words(self) -> str:
         """As bench/peers/shapes.lua reads it."""
         flags = f"{int(self.trace)} {int(self.keep_alive)}"
-        return f"{self.method} {self.path} {self.body} {self.headers} {flags} {self.weight or 1}"
+        return f"{self.method} {self.path} {len(self.text) or self.body} {self.headers} {flags} {self.weight or 1}"
 
 
+ARGUMENTS: Final = {"name": "post", "arguments": {"body": {"text": "x" * 1290}}}
+CALL: Final = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": ARGUMENTS})
 SHAPES: Final = (
     Shape("GET 1.3 kB", weight=40),
     Shape("GET, fresh traceparent", trace=True),
@@ -54,16 +63,31 @@ SHAPES: Final = (
     Shape("1 kB of headers", headers=1024),
     Shape("8 kB of headers", headers=7168),
     Shape("no keep-alive", keep_alive=False),
+    Shape("GET, capability address", door="capability"),
+    Shape("GET, key with rules and budget", door="minted"),
+    Shape("POST, key with rules and budget", "POST", 1300, door="minted"),
+    Shape("GET, Retries: 2", door="retries"),
 )
+MANY_TURNS: Final = 10_000
+OWN: Final = (
+    Shape("10,000 connections in turn", turns=MANY_TURNS),
+    Shape("MCP tools/call", "POST", path="/mcp", door="mcp", text=CALL),
+)
+"""Those that only the gateway knows."""
 MIX: Final = "mix"
 NAMES: Final = (MIX, *(shape.name for shape in SHAPES))
+
+
+def shape_of(name: str) -> Shape:
+    """By its name; of the mix, one that says nothing."""
+    return next((shape for shape in (*SHAPES, *OWN) if shape.name == name), Shape(MIX))
 
 
 def requests(name: str) -> str:
     """What shapes.lua sends for a shape or the mix; every second request of the mix has a fresh traceparent."""
     if name == MIX:
         return ";".join(shape.words for shape in SHAPES if shape.weight)
-    return next(shape.words for shape in SHAPES if shape.name == name)
+    return shape_of(name).words
 
 
 WARM_S: Final = 1
@@ -106,14 +130,16 @@ def table(found: Found) -> str:
 
 def one_load(server: Server, name: str, seconds: int) -> float:
     """CPU µs a request. Raises CannotRun when an answer was bad."""
-    named = [word for key, value in server.target.headers.items() for word in ("-H", f"{key}: {value}")]
+    shape = shape_of(name)
+    target = server.doors.get(shape.door, server.target)
+    named = [word for key, value in target.headers.items() for word in ("-H", f"{key}: {value}")]
     command = ["wrk", "-t1", f"-c{MANY}", f"-d{seconds}", "--timeout", "10", "-s", str(upstream.PEERS / "shapes.lua")]
     environ = {**os.environ, "BENCH_SHAPES": requests(name), "BENCH_MIX": "1" if name == MIX else ""}
-    environ["BENCH_PREFIX"] = server.target.path
+    environ |= {"BENCH_PREFIX": target.path, "BENCH_BODY": shape.text, "BENCH_TURNS": str(shape.turns)}
     pids = server.pids()
     before = proc.cpu_s(pids)
     said = subprocess.run(
-        [*command, *named, f"http://{HOST}:{server.target.port}/"],
+        [*command, *named, f"http://{HOST}:{target.port}/"],
         capture_output=True,
         text=True,
         check=False,
@@ -127,9 +153,8 @@ def one_load(server: Server, name: str, seconds: int) -> float:
 
 
 @contextmanager
-def all_up(top: Path) -> Iterator[list[Server]]:
-    """All contenders that start, in front of one TLS upstream."""
-    everyone: list[Contender] = [*(peer for peer in PEERS if peer.name in BESIDE), Ours()]
+def all_up(top: Path, everyone: Sequence[Contender]) -> Iterator[list[Server]]:
+    """All contenders that start, in front of one TLS upstream; our own with their doors."""
     with ExitStack() as stack:
         (top / "upstream").mkdir()
         behind, certificate = stack.enter_context(upstream.tls(top / "upstream"))
@@ -142,16 +167,19 @@ def all_up(top: Path) -> Iterator[list[Server]]:
             running = one.running(top / one.name, behind.target.port, streams=True, certificate=certificate)
             server = stack.enter_context(running)
             server.name = one.name
+            if isinstance(one, Ours) and not one.plugin:
+                server.doors = doors(server)
             servers.append(server)
         yield servers
 
 
-def measure(rounds: int, seconds: int) -> tuple[Found, list[str]]:
-    """All shapes in turns, and what failed. Raises CannotRun."""
-    found: Found = {name: {} for name in NAMES}
+def measure(names: Sequence[str], rounds: int, seconds: int) -> tuple[Found, list[str]]:
+    """Shapes in turns, and what failed. Raises CannotRun."""
+    found: Found = {name: {} for name in names}
     failed: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="bench-") as top, all_up(Path(top)) as servers:
-        for name in NAMES:
+    everyone: list[Contender] = [*(peer for peer in PEERS if peer.name in BESIDE), Ours()]
+    with tempfile.TemporaryDirectory(prefix="bench-") as top, all_up(Path(top), everyone) as servers:
+        for name in names:
             for server in servers:  # connections, TLS handshakes and compilers' first look are not what is measured
                 with suppress(CannotRun):
                     one_load(server, name, WARM_S)
@@ -163,17 +191,3 @@ def measure(rounds: int, seconds: int) -> tuple[Found, list[str]]:
                     except CannotRun as fault:
                         failed.append(str(fault))
     return found, failed
-
-
-def main() -> int:
-    """Print the table."""
-    raise_file_limit()
-    quick = "--quick" in sys.argv
-    found, failed = measure(1 if quick else 3, 1 if quick else 3)
-    said = f"{time.strftime('%Y-%m-%d')}, {proc.machine()}. CPU µs a request, {MANY} connections, TLS upstream."
-    sys.stdout.write("\n\n".join([said, table(found), *failed]) + "\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

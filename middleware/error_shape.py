@@ -47,8 +47,17 @@ def answer(request: web.BaseRequest, fault: GatewayError) -> web.StreamResponse:
     """`fault` as a response, or a cut connection where another answer has begun to leave. Needs REQUEST_ID."""
     if request.writer.output_size > 0:
         cut(request.transport)
+    response = refusal(fault, trace_id_of(request))
+    if fault.close or hdrs.EXPECT in request.headers or not request.content.is_eof():
+        # A refused Expect leaves the client free to send its body or not; of another body nobody wants the rest.
+        response.force_close()
+    return named(response, request)
+
+
+def refusal(fault: GatewayError, trace_id: str | None) -> web.Response:
+    """`fault` as a response, without what is of its request: the request's id, and whether the connection ends."""
     shape = fault.as_json()
-    if (trace_id := trace_id_of(request)) is not None:
+    if trace_id is not None:
         shape["trace_id"] = trace_id
     response = web.json_response({"error": shape}, status=fault.status, headers=fault.headers)
     response.headers[MARK] = fault.code
@@ -57,10 +66,7 @@ def answer(request: web.BaseRequest, fault: GatewayError) -> web.StreamResponse:
         response.headers[hdrs.RETRY_AFTER] = str(fault.retry_after_s)
     if fault.status in (401, 403):
         response.headers.setdefault(hdrs.WWW_AUTHENTICATE, CHALLENGE)
-    if fault.close or hdrs.EXPECT in request.headers or not request.content.is_eof():
-        # A refused Expect leaves the client free to send its body or not; of another body nobody wants the rest.
-        response.force_close()
-    return named(response, request)
+    return response
 
 
 def of_http(request: web.Request, fault: web.HTTPException) -> GatewayError:

@@ -19,11 +19,15 @@ async def json_only(request: web.Request, handler: Handler) -> web.StreamRespons
     The last link before the handler, since it also invites the body. Raises UnsupportedMediaType, BodyTooLarge,
     InvalidRequest.
     """
-    kind = request.headers.get(hdrs.CONTENT_TYPE)
-    if kind is not None and not kind.strip().lower().startswith("application/json"):
+    if not is_json(request.headers.get(hdrs.CONTENT_TYPE)):
         raise UnsupportedMediaType(
             "invalid_content_type", "Send the body as 'Content-Type: application/json'.", close=request.body_exists
         )
     if request.body_exists:
         await read_within(request, LIMIT_BYTES, TOO_LARGE)
     return await handler(request)
+
+
+def is_json(content_type: str | None) -> bool:
+    """Whether a body of this Content-Type is taken; None: it has none."""
+    return content_type is None or content_type.strip().lower().startswith("application/json")

@@ -1,6 +1,7 @@
 -- Sends the requests that BENCH_SHAPES lists: "METHOD PATH BODY HEADERS TRACE KEEP_ALIVE WEIGHT", separated by ";".
+-- BENCH_BODY stands for the body itself; with BENCH_TURNS requests take turns over the connections c0, c1 …
 local prefix, mix = os.getenv("BENCH_PREFIX") or "", os.getenv("BENCH_MIX") == "1"
-local shapes, total, sent = {}, 0, 0
+local shapes, total, sent, inTurn = {}, 0, 0, {}
 
 function init(args)
   math.randomseed(1)
@@ -11,7 +12,10 @@ function init(args)
       keep = k == "1", upto = total }
   end
   for _, shape in ipairs(shapes) do
-    if shape.size > 0 then shape.body = string.rep("x", shape.size) end
+    if shape.size > 0 then
+      shape.body = os.getenv("BENCH_BODY")
+      if not shape.body or shape.body == "" then shape.body = string.rep("x", shape.size) end
+    end
     shape.headers = {}
     for name, value in pairs(wrk.headers) do shape.headers[name] = value end
     if shape.body then shape.headers["Content-Type"] = "application/json" end
@@ -20,10 +24,15 @@ function init(args)
     for number = 1, shape.extra / 256 do shape.headers["X-Extra-" .. number] = string.rep("h", 244) end
     shape.plain = wrk.format(shape.method, shape.path, shape.headers, shape.body)
   end
+  for number = 1, tonumber(os.getenv("BENCH_TURNS") or "0") do
+    shapes[1].headers["Connection-Id"] = "c" .. (number - 1)
+    inTurn[number] = wrk.format(shapes[1].method, shapes[1].path, shapes[1].headers, shapes[1].body)
+  end
 end
 
 function request()
   sent = sent + 1
+  if #inTurn > 0 then return inTurn[sent % #inTurn + 1] end
   local shape, at = shapes[1], math.random(total)
   for _, one in ipairs(shapes) do
     if at <= one.upto then shape = one break end

@@ -130,6 +130,7 @@ class ServerShape(Section):
 class LiveShape(Section):
     ttl_s: Number = Field(300, gt=0, le=86_400)
     max_connections: Whole = Field(100_000, ge=1, le=10_000_000)
+    max_bytes: Whole = Field(1_500_000_000, ge=1 << 20, le=1 << 44)
     trust_s: Number = Field(5, ge=0, le=3600)
 
 

@@ -57,11 +57,12 @@ class ServerConfig:
 
 @dataclass(frozen=True, slots=True)
 class LiveConfig:
-    """How long opened connections are kept in memory, how many, and for how long without asking the store."""
+    """How long opened connections are kept in memory, how many, in how many bytes, and for how long without asking the store."""
 
     ttl_s: float
     max_connections: int
     trust_s: float
+    max_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

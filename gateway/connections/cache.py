@@ -162,6 +162,24 @@ class ConnectionCache:
         kept.used_at = now
         return kept.opened
 
+    def reopened(self, ref: ConnectionRef) -> Opened | None:
+        """The connection where its row is in memory and its token serves on: opened again, with nothing to await.
+
+        None: `opened` sees to it.
+        """
+        kept = self._kept.get(ref)
+        if kept is None or (kept.opened is not None and kept.opened.for_one_request):
+            return None
+        connection, now = kept.connection, clock.now()
+        try:
+            due = refresh_from(connection, self.provider_of(connection))
+            if _expired(connection, now) or (due is not None and now >= due):
+                return None
+            found = self._keep(connection, OPENED_S, clock.monotonic())
+        except (GatewayError, VaultError):
+            return None
+        return None if found.for_one_request else found
+
     async def opened(self, environment: str, integration_id: str, connection_id: str) -> Opened:
         """The connection, loaded and refreshed where needed. Raises NotFound, ReconnectNeeded, Unavailable."""
         ref = ConnectionRef(environment, integration_id, connection_id)
@@ -330,6 +348,7 @@ class ConnectionCache:
             if kept.connection.version < connection.version:
                 kept.refresh_at = None  # which was the former token's; of this one it is known from its first use on
             kept.connection, kept.opened, kept.good_until = connection, None, 0.0
+            self._kept.weigh(kept)
 
     def forget(self, ref: ConnectionRef) -> None:
         """Delete is effective here at once; elsewhere within `trust_s`."""
@@ -492,7 +511,8 @@ class ConnectionCache:
             self._set_aside[kept.connection.ref] = kept.connection
 
     def _put(self, kept: Kept) -> None:
-        self._kept.put(kept, ttl_s=self._limits.ttl_s, most=self._limits.max_connections)
+        limits = self._limits
+        self._kept.put(kept, ttl_s=limits.ttl_s, most=limits.max_connections, most_bytes=limits.max_bytes)
 
 
 def _expired(connection: Connection, now: datetime) -> bool:

@@ -3,12 +3,16 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import Final
+from sys import getsizeof
+from typing import Any, Final
 
 from gateway.connections.opened import Opened
 from gateway.records.connection import Connection, ConnectionRef
 
 SPARE: Final = 64
+ENTRY_BYTES: Final = (
+    1000  # of an entry whose sealed credential, settings and the like are empty, with its place in dict and heap
+)
 
 
 @dataclass(slots=True)
@@ -16,7 +20,7 @@ class Kept:
     """`good_until` (monotonic seconds): until then `opened` may be used without another question.
 
     `refresh_at` (monotonic seconds): from then on it is refreshed behind the requests, also where none comes just then.
-    `due_at` (monotonic seconds) is the shelf's.
+    `due_at` (monotonic seconds) and `size` (bytes, while it is not opened) are the shelf's.
     """
 
     connection: Connection
@@ -25,6 +29,7 @@ class Kept:
     used_at: float = 0.0
     refresh_at: float | None = None
     due_at: float = 0.0
+    size: int = 0
 
     def next_due(self, ttl_s: float) -> float:
         """When it is to be closed, refreshed or, unused for `ttl_s`, put away, whichever comes first."""
@@ -37,9 +42,10 @@ class Kept:
 
 
 class CacheEntries:
-    """Where there is no room the one that was put longest ago goes."""
+    """Where there is no room the one that was put longest ago goes. `bytes_held`: about what all take, what is opened aside."""
 
     def __init__(self) -> None:
+        self.bytes_held = 0
         self._kept: dict[ConnectionRef, Kept] = {}
         self._due: list[tuple[float, ConnectionRef]] = []  # a heap; of an entry only the time in its `due_at` counts
         self.get = self._kept.get  # as a bound method: the hot path asks it once a request
@@ -56,20 +62,30 @@ class CacheEntries:
     def values(self) -> list[Kept]:
         return list(self._kept.values())
 
-    def put(self, kept: Kept, *, ttl_s: float, most: int) -> None:
+    def put(self, kept: Kept, *, ttl_s: float, most: int, most_bytes: int) -> None:
         ref = kept.connection.ref
-        self._kept.pop(ref, None)
-        while len(self._kept) >= most:
-            del self._kept[next(iter(self._kept))]
+        self.drop(ref)
+        kept.size = size_of(kept.connection)
+        while self._kept and (len(self._kept) >= most or self.bytes_held + kept.size > most_bytes):
+            self.drop(next(iter(self._kept)))
         self._kept[ref] = kept
+        self.bytes_held += kept.size
         self.look_again(kept, ttl_s)
 
+    def weigh(self, kept: Kept) -> None:
+        """Its row is another one."""
+        before, kept.size = kept.size, size_of(kept.connection)
+        self.bytes_held += kept.size - before
+
     def drop(self, ref: ConnectionRef) -> None:
-        self._kept.pop(ref, None)
+        kept = self._kept.pop(ref, None)
+        if kept is not None:
+            self.bytes_held -= kept.size
 
     def clear(self) -> None:
         self._kept.clear()
         self._due.clear()
+        self.bytes_held = 0
 
     def look_again(self, kept: Kept, ttl_s: float) -> None:
         """Have it among those that are due when something is to be done about it."""
@@ -87,3 +103,28 @@ class CacheEntries:
             if kept is not None and kept.due_at == at:
                 kept.due_at = 0.0
                 yield kept
+
+
+def size_of(connection: Connection) -> int:
+    """About how many bytes a row takes that is not opened."""
+    size = ENTRY_BYTES
+    for sealed in (connection.credential, connection.secret_config, connection.previous):
+        if sealed is not None:
+            size += len(sealed.ciphertext)
+    user = connection.end_user
+    parts: tuple[Any, ...] = (connection.config, connection.metadata, connection.tags)
+    if user is not None:
+        parts += (user.id, user.email, user.display_name, user.tags, user.organization_id)
+    for part in parts:
+        if part:
+            size += _size_of_value(part)
+    return size
+
+
+def _size_of_value(value: Any) -> int:
+    size = getsizeof(value)
+    if isinstance(value, dict):
+        return size + sum(_size_of_value(name) + _size_of_value(inner) for name, inner in value.items())
+    if isinstance(value, list):
+        return size + sum(map(_size_of_value, value))
+    return size

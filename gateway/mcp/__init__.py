@@ -1,5 +1,6 @@
 """The agent door: the Model Context Protocol on minted keys, whose rules are the tools (ADR 53).
 
+    agent_message    one POST to the door, as the chain or the server's fast path has read and admitted it
     mcp_messages     the protocol without I/O: JSON-RPC, the revisions of 2025 and 2026-07-28, results and errors
     tool_list        a key's rules as tools: names, arguments, schemas, annotations; search among many
     path_overlap     whether some path fits two rules

@@ -2,13 +2,11 @@
 
 from dataclasses import dataclass
 
-from aiohttp import web
-
 from gateway.access.caller import Caller
 from gateway.access.key_policy import Policy
 from gateway.generation import Generation
+from gateway.mcp.agent_message import AgentMessage
 from gateway.mcp.mcp_messages import RpcRequest
-from gateway.middleware.facts import CALLER, CAPABILITY, ENVIRONMENT, TRACE
 from gateway.records.trace import CallTrace
 from gateway.runtime import RUNTIME, Runtime
 from gateway.vault import Tokens
@@ -18,13 +16,16 @@ from gateway.vault import Tokens
 class DoorRequest:
     """`outer`: the HTTP request that carries `message`."""
 
-    outer: web.Request
+    outer: AgentMessage
     message: RpcRequest
-    generation: Generation
+
+    @property
+    def generation(self) -> Generation:
+        return self.outer.generation
 
     @property
     def caller(self) -> Caller:
-        return self.outer[CALLER]
+        return self.outer.caller
 
     @property
     def policy(self) -> Policy:
@@ -32,7 +33,7 @@ class DoorRequest:
 
     @property
     def environment(self) -> str:
-        return self.outer[ENVIRONMENT].name
+        return self.outer.caller.environment.name
 
     @property
     def runtime(self) -> Runtime:
@@ -41,14 +42,14 @@ class DoorRequest:
     @property
     def shown_at(self) -> str:
         """How links of a provider's answer begin, which lead through the gateway."""
-        called_by = self.outer.get(CAPABILITY)
-        at = "proxy" if called_by is None else f"c/{called_by.token.reveal()}"
+        outer = self.outer
+        at = f"c/{outer.mount.rpartition('/')[2]}" if outer.by_address else "proxy"
         return f"{self.generation.public_url}/{at}"
 
     @property
     def trace(self) -> CallTrace | None:
         """None where the message is not sampled."""
-        return self.outer.get(TRACE)
+        return self.outer.trace
 
     @property
     def seals(self) -> Tokens:

@@ -17,6 +17,7 @@ from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from gateway.mcp.agent_message import AgentMessage
 from gateway.middleware.facts import REQUEST_ID, TOOL
 from gateway.observe.logs import trace_id_in_hand
 from gateway.proxy.attempts import Handed
@@ -30,13 +31,13 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 class CallerEnd(asyncio.Transport):
     """The caller's connection, as far as the chain looks at it: whether it is there still, and cutting it."""
 
-    def __init__(self, outer: web.Request) -> None:
+    def __init__(self, outer: AgentMessage) -> None:
         super().__init__()
         self._outer = outer
         self.cut = False
 
     def is_closing(self) -> bool:
-        transport = self._outer.transport
+        transport = self._outer.protocol.transport
         return self.cut or transport is None or transport.is_closing()
 
     def write(self, _data: bytes | bytearray | memoryview) -> None:
@@ -56,7 +57,7 @@ class CallerProtocol:
     peername = None
     sockname = None
 
-    def __init__(self, outer: web.Request, handed: Handed | None) -> None:
+    def __init__(self, outer: AgentMessage, handed: Handed | None) -> None:
         self._outer = outer
         self.transport = CallerEnd(outer)
         self.handed = handed
@@ -65,6 +66,12 @@ class CallerProtocol:
         """Once: for the first attempt of a request that began on the fast path."""
         handed, self.handed = self.handed, None
         return handed
+
+    def discard_handed(self) -> None:
+        """The chain has ended, maybe before its first attempt."""
+        handed = self.take_handed()
+        if handed is not None:
+            handed.discard()
 
     @property
     def stopped(self) -> bool:
@@ -107,7 +114,7 @@ class AnswerCollector(AbstractStreamWriter):
 
 
 async def call_in_process(
-    outer: web.Request,
+    outer: AgentMessage,
     target: str,
     method: str,
     fields: Mapping[str, str],
@@ -122,6 +129,7 @@ async def call_in_process(
     `fields`: its header fields, Host aside. `tool`: by which an agent made the call. The caller's leaving ends it as it
     ends any proxied call.
     """
+    outer.called = True
     headers = CIMultiDict({hdrs.HOST: outer.headers.get(hdrs.HOST, "gateway"), **fields})
     if body is not None:
         headers[hdrs.CONTENT_LENGTH] = str(len(body))
@@ -155,13 +163,14 @@ async def call_in_process(
     found.add_app(outer.app)
     found.freeze()
     request._match_info = found
-    request[REQUEST_ID] = outer[REQUEST_ID]
+    request[REQUEST_ID] = outer.request_id
     if tool is not None:
         request[TOOL] = tool
     trace, trace_id = trace_in_hand.get(None), trace_id_in_hand.get(None)
     try:
         response = await found.handler(request)
     finally:
+        protocol.discard_handed()
         trace_in_hand.set(trace)  # what follows is of the outer request again
         trace_id_in_hand.set(trace_id)
     if not response.prepared:
@@ -172,7 +181,7 @@ async def call_in_process(
 
 
 async def _on_fast_path(
-    outer: web.Request,
+    outer: AgentMessage,
     target: str,
     method: str,
     headers: Mapping[str, str],
@@ -190,6 +199,6 @@ async def _on_fast_path(
     )
     message = head.encode("utf-8", "surrogateescape") + (body or b"")
     answer: CollectedAnswer | Handed | None = await call(
-        message, outer[REQUEST_ID], tool=tool, limit_bytes=limit_bytes, room=room
+        message, outer.request_id, tool=tool, limit_bytes=limit_bytes, room=room
     )
     return answer

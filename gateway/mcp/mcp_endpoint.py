@@ -13,12 +13,13 @@ from gateway.access.scopes import PROXY
 from gateway.api.request_body import query_of
 from gateway.errors import Forbidden, InvalidRequest
 from gateway.mcp import mcp_messages as rpc
+from gateway.mcp.agent_message import AgentMessage, check_origin, mount_beside
 from gateway.mcp.door_request import DoorRequest, count
 from gateway.mcp.key_tools import KeyTools
 from gateway.mcp.mcp_messages import McpReply, RpcError, RpcNotification, RpcRequest
 from gateway.mcp.tool_run import ToolRun
 from gateway.mcp.whole_answers import WholeAnswers
-from gateway.middleware.facts import CALLER
+from gateway.middleware.facts import CALLER, CAPABILITY, REQUEST_ID, TRACE
 from gateway.middleware.scope import needs
 from gateway.records.trace import TOOL_ERROR, McpTrace
 from gateway.runtime import generation_of
@@ -32,32 +33,53 @@ INSTRUCTIONS: Final = (
 
 @needs(PROXY, limits=True)
 async def answer_mcp(request: web.Request) -> web.StreamResponse:
-    """One message of the Model Context Protocol. Raises Forbidden for a key of gateway.yaml, and for a foreign Origin."""
+    """One message of the Model Context Protocol, through the chain. Raises what `answered` raises."""
     query_of(request, ())
-    _check_origin(request)
-    caller = request[CALLER]
+    called_by = request.get(CAPABILITY)
+    resource = request.match_info.route.resource
+    door = "/mcp" if resource is None else resource.canonical
+    return await answered(
+        AgentMessage(
+            request.app,
+            generation_of(request),
+            request[CALLER],
+            request[REQUEST_ID],
+            request.headers,
+            await request.read(),  # the chain has it already
+            mount_beside(door) if called_by is None else called_by.mount.reveal(),
+            called_by is not None,
+            request.protocol,
+            request.remote,
+            request.get(TRACE),
+        )
+    )
+
+
+async def answered(message: AgentMessage) -> web.Response:
+    """The answer to a message that has been admitted. Raises Forbidden for a key of gateway.yaml, and for a foreign Origin."""
+    check_origin(message.headers.get(hdrs.ORIGIN), message.generation)
+    caller, body = message.caller, message.body
     if caller.access is None:
         raise Forbidden(
             "forbidden",
             "A key of gateway.yaml may do everything, so it is not for agents. Give the agent a minted key with rules.",
             payload=rule_and_fix("key", f"Make a key for the agent: {CREATE}."),
         )
-    if not rpc.accepts_json(request.headers.get(hdrs.ACCEPT)):
+    if not rpc.accepts_json(message.headers.get(hdrs.ACCEPT)):
         raise InvalidRequest("invalid_headers", "Accept must have application/json: answers of /mcp are JSON.")
-    body = await request.read()
-    message: RpcRequest | RpcNotification | None = None
+    asked: RpcRequest | RpcNotification | None = None
     try:
-        message = rpc.read_message(body, request.headers.items())
-        if isinstance(message, RpcNotification):
+        asked = rpc.read_message(body, message.headers.items())
+        if isinstance(asked, RpcNotification):
             count(caller)
             reply = rpc.ACCEPTED
         else:
-            result, ttl_ms = await _result(DoorRequest(request, message, generation_of(request)))
-            reply = rpc.result_reply(message, result, _server(), ttl_ms)
+            result, ttl_ms = await _result(DoorRequest(message, asked))
+            reply = rpc.result_reply(asked, result, _server(), ttl_ms)
     except RpcError as fault:
         count(caller)
-        asked = message if isinstance(message, RpcRequest) else None
-        reply = rpc.error_reply(fault, asked, asked.id if asked is not None else rpc.id_in(body))
+        request = asked if isinstance(asked, RpcRequest) else None
+        reply = rpc.error_reply(fault, request, request.id if request is not None else rpc.id_in(body))
     return _response(reply)
 
 
@@ -66,16 +88,6 @@ def _response(reply: McpReply) -> web.Response:
         return web.Response(status=reply.status)
     text = json.dumps(reply.body, ensure_ascii=False, separators=(",", ":"))
     return web.json_response(text=text, status=reply.status, headers={hdrs.CACHE_CONTROL: "no-store"})
-
-
-def _check_origin(request: web.Request) -> None:
-    """Raises Forbidden for a page of another origin: by the protocol, against DNS rebinding."""
-    origin = request.headers.get(hdrs.ORIGIN)
-    if origin is None or f"{generation_of(request).public_url}/".startswith(f"{origin.lower()}/"):
-        return
-    raise Forbidden(
-        "forbidden", "The agent door is not for pages of other origins. Call it from a program, without Origin."
-    )
 
 
 @cache

@@ -4,15 +4,15 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from aiohttp import hdrs, web
+from aiohttp import hdrs
 
 from gateway.egress.page_memory import Reservation
+from gateway.mcp.agent_message import AgentMessage
 from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.in_process_call import call_in_process
-from gateway.middleware.facts import CALLER, CAPABILITY, TRACE
 from gateway.off_loop import INLINE_BYTES
 from gateway.proxy.collected_answer import CollectedAnswer
-from gateway.runtime import RUNTIME, generation_of
+from gateway.runtime import RUNTIME
 
 MOST_ANSWER: Final = 8 << 20  # of a provider, that is held to be looked at
 FORMS: Final = 3  # an answer is held as it came, as values, and as the text that leaves
@@ -34,16 +34,17 @@ class Sent:
 class Held:
     """The memory that one answer takes of what all have in common."""
 
-    def __init__(self, request: web.Request) -> None:
-        self._request = request
+    def __init__(self, outer: AgentMessage) -> None:
+        self._outer = outer
         self._reserved: Reservation | None = None
 
     async def room(self, size: int) -> None:
         """Raises NoPageMemory."""
         if size > INLINE_BYTES and self._reserved is None:
-            wait_s = generation_of(self._request).config.egress.limits.wait_s
-            memory = self._request.app[RUNTIME].page_memory
-            self._reserved = await memory.reserve(self._request[CALLER].share, FORMS * MOST_ANSWER, wait_s)
+            outer = self._outer
+            wait_s = outer.generation.config.egress.limits.wait_s
+            memory = outer.app[RUNTIME].page_memory
+            self._reserved = await memory.reserve(outer.caller.share, FORMS * MOST_ANSWER, wait_s)
 
     def release(self) -> None:
         if self._reserved is not None:
@@ -54,31 +55,23 @@ async def proxied(
     asked: DoorRequest, sent: Sent, body: bytes | None, content_type: str | None, held: Held
 ) -> CollectedAnswer:
     """The call itself: through the chain of ``/proxy``, or of the capability's address, with the caller's own key."""
-    request = asked.outer
-    fields = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
-    if TRACE in request:
-        fields["traceparent"] = request[TRACE].traceparent()  # the call is a part of the message's trace
+    outer = asked.outer
+    fields = {name: outer.headers[name] for name in _PASSED_ON if name in outer.headers}
+    if outer.trace is not None:
+        fields["traceparent"] = outer.trace.traceparent()  # the call is a part of the message's trace
     meta = asked.message.params.get("_meta")
     trace = meta.get("traceparent") if isinstance(meta, dict) else None
     if isinstance(trace, str) and _TRACEPARENT.fullmatch(trace):
         fields["traceparent"] = trace
     integration, _, connection_id = sent.connection.partition("/")
-    called_by = request.get(CAPABILITY)
-    if called_by is not None:
-        mount = called_by.mount.reveal()
+    if outer.by_address:
         fields.pop(hdrs.AUTHORIZATION, None)
-    else:
-        resource = request.match_info.route.resource
-        mount = resource.canonical if resource is not None else "/mcp"
-        for ending in ("/mcp", "/session/{session_id}", "/sessions/{session_id}"):
-            mount = mount.removesuffix(ending)
-        mount += "/proxy"
     fields |= {"Provider-Config-Key": integration, "Connection-Id": connection_id, "Decompress": "true"}
     if content_type is not None:
         fields[hdrs.CONTENT_TYPE] = content_type
     return await call_in_process(
-        request,
-        mount + sent.target,
+        outer,
+        outer.mount + sent.target,
         sent.method,
         fields,
         body,

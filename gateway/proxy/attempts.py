@@ -17,12 +17,13 @@ from gateway.access.caller import KeyPace
 from gateway.connections.opened import Opened
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.limits import Outcome
-from gateway.egress.provider_exchange import ConnectionLost, ProviderExchange
+from gateway.egress.provider_exchange import ConnectionLost, ProviderAnswer, ProviderExchange
 from gateway.errors import BodyTooLarge, GatewayError
 from gateway.generation import Generation
 from gateway.http.content_coding import CodingError
 from gateway.http.retry import Rules, may_lead_to_more, repeatable, wait_s
 from gateway.http.scope_challenge import refused_scopes
+from gateway.middleware.access_log import CUT_OFF, STOPPED
 from gateway.middleware.credentials import place, trace_headers
 from gateway.middleware.facts import ASKED, CALLER, CONNECTION, TIMING, TRACE, UPSTREAM
 from gateway.off_loop import INLINE_BYTES, off_loop
@@ -56,6 +57,16 @@ class Handed(NamedTuple):
     pace: KeyPace | None = None
     record_end: Callable[[int, str], None] | None = None
     trace: CallTrace | None = None
+
+    def record_unbegun(self, *, stopped: bool) -> None:
+        """The caller leaves between the fast path, which has sent its request, and the chain, which would record it."""
+        if self.record_end is not None:
+            self.record_end(*((STOPPED, "stopped") if stopped else (CUT_OFF, "client_left")))
+
+    def discard(self) -> None:
+        """Nobody goes on with what has come of the provider's answer."""
+        if isinstance(self.outcome, ProviderAnswer):
+            self.outcome.close()
 
 
 # ── Signs UPSTREAM for one attempt, where the connection's auth mode signs requests; see `gateway.auth.mode`.

@@ -10,6 +10,7 @@ Read in this order:
     fast_plan            what was decided about such a request before it left, and its record
     fast_answer_head     the head of its answer
     fast_exchange        its bytes on their way, and those of its answer
+    fast_message         a message to the agent door
     in_process_exchange  such a request of the agent door's, whose answer is collected
     answer_decoding      an answer decoded as it comes
     runner               a runner in aiohttp's manner: exact bytes, limits, a drain that lets streams finish

@@ -17,12 +17,11 @@ from aiohttp.web_protocol import RequestHandler, _ErrInfo
 from yarl import URL
 
 from gateway import clock
-from gateway.egress.provider_exchange import ProviderAnswer
 from gateway.egress.write_batch import WriteBatch
 from gateway.errors import GatewayError, InvalidRequest, Unavailable
 from gateway.http.abort import cut, untaken
 from gateway.http.request_head import check_head
-from gateway.middleware.access_log import CUT_OFF, PATH_LIMIT, STOPPED
+from gateway.middleware.access_log import PATH_LIMIT
 from gateway.middleware.capability import masked
 from gateway.middleware.error_shape import MARK, answer, unhandled
 from gateway.middleware.facts import REQUEST_ID, TIMING, UPSTREAM
@@ -34,6 +33,7 @@ from gateway.records.proxied_call import ExchangeRecord
 from gateway.runtime import RUNTIME
 from gateway.server import in_process_exchange
 from gateway.server.fast_exchange import FastExchange
+from gateway.server.fast_message import FastMessage
 from gateway.server.strict_framing import ChunkWatch, complaint, too_large
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class ClientProtocol(RequestHandler):
         self._due = b""  # what came of an answer on the fast path, and leaves before the loop's turn is over
         self._parts: PartByPart | None = None  # of what is dear to read
         self._held_back = False  # reading is paused, because enough is held
-        self._fast_exchange: FastExchange | None = None  # a request on the fast path
+        self._fast_exchange: FastExchange | FastMessage | None = None  # a request on the fast path
         self.handed: Handed | None = None  # what has come of the one that the chain takes over from there
         self._upload_paused = False  # reading is paused, because the provider takes no more
         self._turned_away = False
@@ -275,7 +275,7 @@ class ClientProtocol(RequestHandler):
         fast_path = self._server.fast_path
         waits = self._waiter is not None or self._untouched
         if fast_path is not None and waits and not self._messages and self._unoccupied and data:
-            taken = fast_path.take(self, data)
+            taken = fast_path.take(self, data) or fast_path.agent_door.take(self, data)
             if taken is not None:
                 self._fast_exchange, self.head_since = taken[0], 0.0
                 taken[0].depart(taken[1])
@@ -367,6 +367,13 @@ class ClientProtocol(RequestHandler):
             self._read(data)
             self._deaf = True  # the rest of its body belongs to nothing that the parser knows
 
+    def hand_back(self, data: bytes) -> None:
+        """The chain answers a message that the fast path had begun to read."""
+        self._fast_exchange = None
+        held, self._held = self._held, b""
+        self._resume_held()
+        self._read(data + held)
+
     async def call_in_process(
         self, message: bytes, request_id: str, *, tool: str | None, limit_bytes: int, room: Room
     ) -> CollectedAnswer | Handed | None:
@@ -391,16 +398,15 @@ class ClientProtocol(RequestHandler):
         return handed
 
     def _record_unbegun(self) -> None:
-        """The caller leaves between the fast path, which has sent its request, and the chain, which would record it."""
-        handed, current = self.handed, self._current_request
-        if handed is None or handed.record_end is None or (current is not None and TIMING in current):
-            return
-        handed.record_end(*((STOPPED, "stopped") if self.stopped else (CUT_OFF, "client_left")))
+        """The caller leaves before the chain has begun with a request that was handed over: it would record it."""
+        current = self._current_request
+        if self.handed is not None and (current is None or TIMING not in current):
+            self.handed.record_unbegun(stopped=self.stopped)
 
     def _discard_handed(self) -> None:
         handed = self.take_handed()
-        if handed is not None and isinstance(handed.outcome, ProviderAnswer):
-            handed.outcome.close()
+        if handed is not None:
+            handed.discard()
 
     def _hold(self, data: bytes) -> None:
         """What comes behind a request on the fast path waits for its answer, and not much of it is taken."""

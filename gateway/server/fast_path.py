@@ -31,10 +31,11 @@ from gateway.middleware.credentials import default_fields, replaced_names, trace
 from gateway.records.connection import ConnectionRef
 from gateway.records.integration import DROP, OWN
 from gateway.records.trace import TRACE_FIELDS, TRACEPARENT
-from gateway.runtime import RUNTIME, Runtime
+from gateway.runtime import RUNTIME
 from gateway.secret import digest
 from gateway.server.body_framing import RequestBody
 from gateway.server.fast_exchange import FastClient, FastExchange
+from gateway.server.fast_message import AgentDoor
 from gateway.server.fast_plan import MOUNT, FastPlan, FastRoute
 from gateway.server.request_lines import LineReader, RequestLines
 
@@ -103,8 +104,8 @@ class FastPath:
     `taken` counts the requests that left on the fast path, `handed_over` those of them that the chain had to finish.
     """
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, app: web.Application) -> None:
+        runtime = self._runtime = app[RUNTIME]
         self._current = runtime.current
         self._reader = LineReader()
         self._known: dict[bytes, KnownHead] = {}
@@ -112,6 +113,7 @@ class FastPath:
         self._seen: set[bytes] = set()
         self._swept_at = 0.0
         self.write_batch = WriteBatch()
+        self.agent_door = AgentDoor(app, self._reader, self.write_batch)
         self.taken = 0
         self.handed_over = 0
 
@@ -210,11 +212,12 @@ class FastPath:
         return connection
 
     def _opened(self, known: KnownHead, caller: Caller, now: float) -> Opened | None:
-        """The connection, if it is fresh."""
+        """The connection, if its row is in memory and its token serves on."""
         environment, ref, options = caller.environment, known.ref, known.lines.options
         if ref is None or ref.environment != environment.name:
             ref = known.ref = ConnectionRef(environment.name, options.integration_id, options.connection_id)
-        return self._runtime.live.peek(ref, now)
+        live = self._runtime.live
+        return live.peek(ref, now) or live.reopened(ref)
 
     def _route(self, opened: Opened, generation: Generation) -> FastRoute | None:
         """The way over this connection, if its requests are ordinary ones and the provider was asked before."""
@@ -407,4 +410,4 @@ def fast_path_of(app: web.Application, own: tuple[Any, ...]) -> FastPath | None:
     """
     if RUNTIME not in app or tuple(app.middlewares) != own or len(app.on_response_prepare):
         return None
-    return FastPath(app[RUNTIME])
+    return FastPath(app)

@@ -172,6 +172,11 @@ async def call(
                 exchange.resume()  # it may have ended meanwhile: then the next turn says so at once
             else:
                 exchange.look(clock.monotonic())
+    except BaseException:  # the agent has left
+        if client.handed is not None:  # in the very turn in which the chain was to go on
+            client.handed.record_unbegun(stopped=stopped())
+            client.handed.discard()
+        raise
     finally:
         if not client.over:
             client.over = True

@@ -79,6 +79,20 @@ class RequestLines:
         return frozenset(name.spelled for name, _ in self.passing)
 
 
+class MessageLines(NamedTuple):
+    """Of a message to ourselves. `fields`: all lines but those that frame it. `key` and `content_type` are empty where none came.
+
+    `length`: of the body.
+    """
+
+    fields: "CIMultiDictProxy[str]"
+    key: str
+    content_type: str | None
+    request_id: str | None
+    length: int
+    traceparent: str | None
+
+
 class _Said:
     """What the lines say that do not simply travel on. `values`: of the fields that `check_fields` looks at."""
 
@@ -152,6 +166,33 @@ class LineReader:
         request_id = None if said.request_id is None else fit(said.request_id)
         chunked = "transfer-encoding" in values
         return RequestLines(key, options, passing, request_id, length, chunked, said.last, said.traceparent)
+
+    def message(self, block: bytes) -> MessageLines | None:
+        """The lines of a request that is for us and no provider; None: the chain has to look at it, or the connection ends."""
+        taken = self._taken(block)
+        if taken is None:
+            return None
+        passing, said = taken
+        values = said.values
+        if said.last or said.minted or said.options or not {"host", "content-length"} <= values.keys():
+            return None
+        sent = values["authorization"][0] if "authorization" in values else None
+        try:
+            check_fields(values)
+            key = "" if sent is None else key_in(sent)
+            length = _length(values["content-length"][0])
+        except (GatewayError, ValueError):
+            return None
+        fields: CIMultiDict[str] = CIMultiDict()
+        for _, line in passing:
+            name, _, value = line.decode().partition(": ")
+            fields.add(name, value)
+        fields.add("Host", values["host"][0])
+        if sent is not None:
+            fields.add("Authorization", sent)
+        request_id = None if said.request_id is None else fit(said.request_id)
+        kind = fields.get("Content-Type")
+        return MessageLines(CIMultiDictProxy(fields), key, kind, request_id, length, said.traceparent)
 
     def _taken(self, block: bytes) -> tuple[Passing, _Said] | None:
         """Each line by itself; None where one of them is for the chain."""

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import Any, Final, NoReturn
+from sys import intern
+from typing import Any, Final, NoReturn, TypeVar
 
 from sqlalchemy import (
     ColumnElement,
@@ -256,43 +257,59 @@ def end_user_columns(ref: ConnectionRef, user: EndUser) -> dict[str, Any]:
     }
 
 
+T = TypeVar("T")
+EMPTY: Final[dict[str, Any]] = {}  # never written to: the record has it as a Mapping
+ENDLESS: Final = Lifespan()
+NOBODY: Final = Account()
+_TIMES: Final = ("state_since", "granted_at", "created_at", "updated_at", "last_fetched_at", "last_refreshed_at")
+
+
 def connection_of(row: RowMapping | Mapping[str, Any]) -> Connection:
-    """The record of a whole row; its ciphertexts with the address they were sealed for."""
-    ref = ConnectionRef(row["environment"], row["integration_id"], row["connection_id"])
+    """The record of a whole row; its ciphertexts with the address they were sealed for.
+
+    Up to a million are kept in memory: what many have in common, or one has several times, is one object.
+    """
+    ref = ConnectionRef(intern(row["environment"]), intern(row["integration_id"]), row["connection_id"])
+    times: dict[Any, Any] = {}
+    moment = {name: times.setdefault(row[name], row[name]) for name in _TIMES}  # most of a row's are equal
     return Connection(
         ref=ref,
         id=row["id"],
         uid=row["uid"],
-        provider=row["provider"],
+        provider=intern(row["provider"]),
         version=row["version"],
         credential=_sealed(row, "credential", row["version"], ref),
         expires_at=row["expires_at"],
-        config=row["config"],
+        config=row["config"] or EMPTY,
         secret_config=None
         if row["secret_config"] is None
         else _sealed(row, "secret_config", row["secret_config_version"], ref),
         metadata=row["metadata"],
-        tags=row["tags"],
+        tags=row["tags"] or EMPTY,
         end_user=end_user_from_json(row["end_user"]),
         webhook_url_override=row["webhook_url_override"],
         failure=_failure(row),
         state=State(row["state"]),
-        state_reason=row["state_reason"],
-        state_since=row["state_since"],
+        state_reason=None if row["state_reason"] is None else intern(row["state_reason"]),
+        state_since=moment["state_since"],
         intent=None if row["intent_digest"] is None else Intent(row["intent_digest"], row["intent_at"]),
         lease=None if row["lease_until"] is None else Lease(row["lease_owner"] or "", row["lease_until"]),
         rotates=bool(row["rotates"]),
         previous=None if row[PREVIOUS] is None else _sealed(row, PREVIOUS, row[f"{PREVIOUS}_version"], ref),
         previous_until=row[f"{PREVIOUS}_until"],
-        granted_at=row["granted_at"],
-        life=Lifespan(row["dies_at"], row["keep_alive_at"], bool(row["end_settled"])),
-        account=Account(row["account_id"], row["account_label"]),
+        granted_at=moment["granted_at"],
+        life=_shared(Lifespan(row["dies_at"], row["keep_alive_at"], bool(row["end_settled"])), ENDLESS),
+        account=_shared(Account(row["account_id"], row["account_label"]), NOBODY),
         refused_scopes=_refused_scopes(row["refused_scopes"]),
-        created_at=row["created_at"],
-        updated_at=row["updated_at"],
-        last_fetched_at=row["last_fetched_at"],
-        last_refreshed_at=row["last_refreshed_at"],
+        created_at=moment["created_at"],
+        updated_at=moment["updated_at"],
+        last_fetched_at=moment["last_fetched_at"],
+        last_refreshed_at=moment["last_refreshed_at"],
     )
+
+
+def _shared(value: T, usual: T) -> T:
+    return usual if value == usual else value
 
 
 def sealed_in(one: Connection) -> list[Sealed]:

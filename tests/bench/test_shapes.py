@@ -1,6 +1,13 @@
 """The table of shapes: its weights, what is sent, and the verdicts."""
 
-from bench.shapes import MIX, NAMES, SHAPES, goals, ratio, requests, table
+import json
+
+import pytest
+
+from bench.conditions import PAIRS, Ratio, latency_table, ratio_table
+from bench.goals import Goal
+from bench.open_loop import Latency
+from bench.shapes import CALL, MIX, NAMES, OWN, SHAPES, goals, ratio, requests, shape_of, table
 
 
 def test_the_weights_of_the_mix_add_up_to_a_hundred() -> None:
@@ -17,3 +24,20 @@ def test_the_mix_has_stricter_goals_than_a_single_shape() -> None:
 
 def test_a_contender_that_failed_in_a_round_has_no_ratio() -> None:
     assert ratio({MIX: {"go": [100.0], "gateway": [90.0, 90.0]}}, MIX, "go") is None
+
+
+def test_what_only_the_gateway_knows_is_compared_with_what_it_also_does() -> None:
+    assert json.loads(CALL)["method"] == "tools/call"
+    assert requests("MCP tools/call").split(" ")[2] == str(len(CALL))
+    assert not {shape.name for shape in OWN} & set(NAMES)
+    for pair in PAIRS:
+        assert {shape_of(pair.one[1]).name, shape_of(pair.other[1]).name} == {pair.one[1], pair.other[1]}
+
+
+def test_a_pair_and_the_latency_have_verdicts() -> None:
+    assert "| x, to y | 30 | 20 | 1.2 | 1.50 | missed |" in ratio_table([Ratio(Goal("x, to y", 1.2, 1.5), 30.0, 20.0)])
+    late = {"go": [Latency(1, 1.0, 2.0, 4.0)], "gateway": [Latency(1, 1.0, 2.0, 6.0)]}
+    text, goal = latency_table(late)
+    assert "| gateway | 1.00 | 2.00 | 6.00 |" in text
+    assert (goal.found, goal.verdict) == (pytest.approx(1.5), "met")
+    assert latency_table({"gateway": late["gateway"]})[1].verdict == "not measured"

@@ -1,13 +1,18 @@
 """What is kept in memory comes due once, at the time that counts by now, and is not searched for meanwhile."""
 
-from datetime import UTC, datetime
+import pickle
+import tracemalloc
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
 
-from gateway.connections.cache_entries import CacheEntries, Kept
+from gateway.connections.cache_entries import ENTRY_BYTES, CacheEntries, Kept
 from gateway.connections.opened import Opened
 from gateway.records.connection import Connection, ConnectionRef, Sealed
+from gateway.store.connection_rows import connection_of
+from gateway.store.tables import connections
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 OPENED = cast("Opened", object())
@@ -31,8 +36,8 @@ def kept(name: str = "a", **fields: Any) -> Kept:
     return Kept(row, **fields)
 
 
-def put(entries: CacheEntries, one: Kept, most: int = 9) -> Kept:
-    entries.put(one, ttl_s=TTL_S, most=most)
+def put(entries: CacheEntries, one: Kept, most: int = 9, most_bytes: int = 1 << 30) -> Kept:
+    entries.put(one, ttl_s=TTL_S, most=most, most_bytes=most_bytes)
     return one
 
 
@@ -109,3 +114,68 @@ def test_the_one_put_longest_ago_makes_room() -> None:
         put(entries, kept(name, used_at=0.0), most=2)
     assert [ref.connection_id for ref, _ in entries.items()] == ["a", "c"]
     assert entries.get(ConnectionRef("dev", "jira", "b")) is None
+
+
+def test_where_there_is_no_room_in_bytes_the_one_that_was_put_longest_ago_goes() -> None:
+    entries = CacheEntries()
+    for name in "abc":
+        put(entries, kept(name), most_bytes=3 * ENTRY_BYTES)
+    assert len(entries) == 3
+    put(entries, kept("d"), most_bytes=3 * ENTRY_BYTES)
+    assert [ref.connection_id for ref, _ in entries.items()] == ["b", "c", "d"]
+    assert entries.bytes_held == 3 * ENTRY_BYTES
+    large = put(entries, with_metadata("e", {"text": "x" * 2 * ENTRY_BYTES}), most_bytes=3 * ENTRY_BYTES)
+    assert [ref.connection_id for ref, _ in entries.items()] == ["e"]
+    assert entries.bytes_held == large.size > 3 * ENTRY_BYTES  # one is kept however large it is
+    large.connection = kept("e").connection
+    entries.weigh(large)
+    assert entries.bytes_held == ENTRY_BYTES
+    entries.drop(large.connection.ref)
+    entries.drop(large.connection.ref)
+    assert entries.bytes_held == 0
+    put(entries, kept("f"))
+    entries.clear()
+    assert entries.bytes_held == 0
+
+
+def with_metadata(name: str, metadata: dict[str, Any]) -> Kept:
+    return Kept(replace(kept(name).connection, metadata=metadata))
+
+
+def test_the_weight_of_an_entry_is_what_it_takes() -> None:
+    """Within a fifth, by `tracemalloc`; rows as the store makes them, with an OAuth credential and without."""
+    for ciphertext, more in ((76, {}), (600, {"config": {"instance_url": "https://acme.my.example.com"}})):
+        entries = CacheEntries()
+        tracemalloc.start()
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(2000):
+            row = connection_of(stored(number, ciphertext, more))
+            put(entries, Kept(row, used_at=number + 0.5), most=10_000)
+            del row
+        took = tracemalloc.get_traced_memory()[0] - before
+        tracemalloc.stop()
+        assert took / entries.bytes_held == pytest.approx(1.0, abs=0.2)
+        assert took / 2000 <= 1150 + (0 if not more else ciphertext + 300)  # a million of the small ones in 1.15 GB
+
+
+def stored(number: int, ciphertext: int, more: dict[str, Any]) -> dict[str, Any]:
+    """A row as a driver returns it: each value an object of its own."""
+    at = NOW + timedelta(seconds=number)
+    row: dict[str, Any] = dict.fromkeys(column.name for column in connections.columns)
+    row |= {
+        "environment": "production",
+        "integration_id": "salesforce",
+        "connection_id": f"user-{number}",
+        "id": number,
+    }
+    row |= {
+        "uid": f"{number:032x}",
+        "provider": "salesforce",
+        "version": 1,
+        "state": "active",
+        "state_reason": "authorized",
+    }
+    row |= {"credential": bytes(ciphertext), "config": {}, "tags": {}, "rotates": False, "end_settled": False, **more}
+    row |= {"state_since": at, "granted_at": at, "created_at": at, "updated_at": at, "last_refreshed_at": at}
+    made: dict[str, Any] = pickle.loads(pickle.dumps(row))
+    return made

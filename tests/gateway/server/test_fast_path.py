@@ -7,6 +7,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from aiohttp import web
 
 import gateway
+from gateway import clock
 from gateway.runtime import RUNTIME
 from gateway.secret import digest
 from gateway.server import fast_path as fast_path_module
@@ -88,6 +90,24 @@ async def test_a_plain_request_takes_it_from_the_second_on(tmp_path: Path) -> No
         assert provider.connections == 1
         assert provider.heads[0] == provider.heads[1] == provider.heads[2]
         assert b"\r\nauthorization: Bearer key-of-c1\r\n" in provider.heads[2]
+
+
+async def test_a_connection_that_was_sealed_again_in_memory_is_opened_on_it(tmp_path: Path) -> None:
+    async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
+        for _ in range(2):
+            await client.ask(get())
+        live = running.runtime.live
+        for kept in live._kept.values():
+            kept.opened, kept.good_until = None, 0.0  # as the sweep does after a minute
+        for _ in range(2):
+            assert (await client.ask(get())).status == 200
+        assert running.fast_path.taken == 3
+        assert provider.heads[0] == provider.heads[2] == provider.heads[3]
+        (kept,) = live._kept.values()
+        kept.opened, kept.good_until = None, 0.0
+        kept.connection = replace(kept.connection, expires_at=clock.now())
+        await client.ask(get())  # what has ended is the chain's, which refreshes
+        assert running.fast_path.taken == 3
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from gateway.egress.provider_exchange import ProviderAnswer
 from gateway.mcp.tool_provider_call import MOST_ANSWER
 from gateway.off_loop import INLINE_BYTES
+from gateway.proxy.attempts import Handed
 from gateway.records.proxied_call import ExchangeRecord
+from gateway.server.in_process_exchange import InProcessClient, call
 from tests.fakes.agents import Agents, agents, text_of
 from tests.fakes.patience import PATIENCE_S
 
@@ -212,3 +215,55 @@ async def test_a_large_answer_waits_for_memory(door: Agents, monkeypatch: pytest
     result = await door.call(key, "get_issue", {"issue": "A-1", "max_bytes": 1000})
     assert result["isError"] is False
     assert len(asked) == 1
+
+
+async def test_an_agent_that_leaves_as_the_chain_is_to_go_on_is_recorded(
+    door: Agents, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The provider's 401 has come, so that the chain is to refresh and send again; nobody waits for that any more."""
+    key = await door.key(*RULES)
+    await on_fast_path(door, key)
+    noted: list[ExchangeRecord] = []
+    closed: list[ProviderAnswer] = []
+    calling: asyncio.Task[Any]
+    overtake, close = InProcessClient.overtake, ProviderAnswer.close
+
+    def leaving(client: InProcessClient, data: bytes, handed: Handed) -> None:
+        overtake(client, data, handed)
+        calling.cancel()
+
+    def closing(answer: ProviderAnswer) -> None:
+        closed.append(answer)
+        close(answer)
+
+    async def nothing(_: int) -> None: ...
+
+    monkeypatch.setattr(door.running.runtime.call_queue, "note", noted.append)
+    monkeypatch.setattr(InProcessClient, "overtake", leaving)
+    monkeypatch.setattr(ProviderAnswer, "close", closing)
+    door.provider.answering = rejected
+    names = f"Authorization: Bearer {key}\r\nProvider-Config-Key: lane\r\nConnection-Id: c1"
+    message = f"GET /proxy/issue/A-1 HTTP/1.1\r\nHost: gateway\r\n{names}\r\n\r\n".encode()
+
+    async def begun() -> Any:
+        nonlocal calling
+        calling = asyncio.create_task(
+            call(
+                door.running.fast_path,
+                message,
+                "the-agents",
+                tool=None,
+                limit_bytes=1 << 20,
+                room=nothing,
+                has_left=lambda: False,
+                stopped=lambda: False,
+            )
+        )
+        return await asyncio.gather(calling, return_exceptions=True)
+
+    async with asyncio.timeout(PATIENCE_S):
+        while (ended := await begun()) == [None]:
+            await asyncio.sleep(0)  # no kept connection is free yet
+    assert isinstance(ended[0], asyncio.CancelledError)
+    assert [(one.path, one.status, one.error_code) for one in noted] == [("/issue/A-1", 499, "client_left")]
+    assert len(closed) == 1

@@ -1,0 +1,200 @@
+"""``python -m bench.conditions``: ordinary calls of every shape, the gateway under other conditions, and latency at a fixed rate.
+
+Writes bench/shapes.md, with "met" or "missed" for each goal.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bench import load, proc
+from bench.contenders import PEERS, Contender
+from bench.goals import Goal
+from bench.open_loop import Latency, at_rate
+from bench.ours import Ours
+from bench.result import MANY
+from bench.server import CannotRun, Server, raise_file_limit
+from bench.shapes import MANY_TURNS, NAMES, WARM_S, all_up, measure, one_load, table
+
+GET, POST = "GET 1.3 kB", "POST 300 B"
+LATE: Final = 2.0  # times Go's p99.9
+ONCE_AT_ONCE: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two loads that are compared in turns; each a contender's name and a shape's. `limit` of the ratio, None: just told."""
+
+    words: str
+    one: tuple[str, str]
+    other: tuple[str, str]
+    limit: float
+
+
+GATEWAY: Final = "gateway"
+PAIRS: Final = (
+    Pair("the plugin, through the chain, to ClientSession: GET 1.3 kB", ("plugin", GET), ("aiohttp", GET), 1.2),
+    Pair("the plugin, through the chain, to ClientSession: POST 300 B", ("plugin", POST), ("aiohttp", POST), 1.2),
+    Pair(
+        "MCP tools/call, to the same POST",
+        (GATEWAY, "MCP tools/call"),
+        (GATEWAY, "POST, key with rules and budget"),
+        1.5,
+    ),
+    Pair("PostgreSQL, to SQLite: POST 300 B", ("postgres", POST), (GATEWAY, POST), 1.1),
+    Pair("2 workers, to one: POST 300 B", ("two", POST), (GATEWAY, POST), 1.1),
+    Pair("10,000 connections in turn, to one", ("many", "10,000 connections in turn"), ("many", GET), 1.25),
+)
+CONTENDERS: Final = (
+    Ours(),
+    Ours("plugin", plugin=True),
+    Ours("postgres", postgres=True),
+    Ours("two", workers=2),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """`one` and `other`: CPU µs a request."""
+
+    goal: Goal
+    one: float
+    other: float
+
+
+def compared(pair: Pair, servers: dict[str, Server], rounds: int, seconds: int) -> Ratio:
+    """Raises CannotRun."""
+    both: tuple[list[float], list[float]] = ([], [])
+    sides = (pair.one, pair.other)
+    for who, _ in sides:
+        if who not in servers:
+            raise CannotRun(f"{pair.words}: there is no {who} here")
+    for who, shape in sides:
+        one_load(servers[who], shape, WARM_S)
+    for number in range(rounds):
+        for side in (0, 1) if number % 2 else (1, 0):
+            who, shape = sides[side]
+            both[side].append(one_load(servers[who], shape, seconds))
+    found = statistics.median(a / b for a, b in zip(*both, strict=True))
+    return Ratio(Goal(pair.words, pair.limit, found), statistics.median(both[0]), statistics.median(both[1]))
+
+
+def latencies(servers: dict[str, Server], rounds: int, seconds: int) -> tuple[float, dict[str, list[Latency]]]:
+    """At half of what the gateway can answer: the rate, and what each had, a round. Raises CannotRun."""
+    rate = load.loaded(servers[GATEWAY], connections=MANY, seconds=max(2, seconds)).per_second / 2
+    found: dict[str, list[Latency]] = {}
+    names = [name for name in ("nginx", "go", "node", "aiohttp", GATEWAY) if name in servers]
+    for number in range(rounds):
+        turn = number % len(names)
+        for name in names[turn:] + names[:turn]:
+            found.setdefault(name, []).append(at_rate(servers[name].target, rate, 3 * seconds))
+    return rate, found
+
+
+def cold_and_warm(server: Server) -> tuple[float, float]:
+    """CPU µs of the first call of each connection since the start, and of the second."""
+    figures = []
+    for _ in range(2):
+        pids, before = server.pids(), proc.cpu_s(server.pids())
+        load.once_each(server.target, MANY_TURNS, ONCE_AT_ONCE)
+        figures.append((proc.cpu_s(pids) - before) * 1e6 / MANY_TURNS)
+    return figures[0], figures[1]
+
+
+def ratio_table(found: list[Ratio]) -> str:
+    lines = ["| what, to what | CPU µs | CPU µs | limit | found | |", "|---|---:|---:|---:|---:|---|"]
+    for one in found:
+        figures = f"{one.one:.0f} | {one.other:.0f} | {one.goal.limit:g} | {one.goal.found:.2f}"
+        lines.append(f"| {one.goal.words} | {figures} | {one.goal.verdict} |")
+    return "\n".join(lines)
+
+
+def latency_table(found: dict[str, list[Latency]]) -> tuple[str, Goal]:
+    """And the goal for p99.9."""
+    lines = ["| | p50 ms | p99 ms | p99.9 ms |", "|---|---:|---:|---:|"]
+    for name, rounds in found.items():
+        cells = [f"{statistics.median(getattr(one, what) for one in rounds):.2f}" for what in ("p50", "p99", "p999")]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    pairs = zip(found.get(GATEWAY, []), found.get("go", []), strict=False)
+    ratios = [ours.p999 / theirs.p999 for ours, theirs in pairs]
+    goal = Goal("p99.9 to Go's ReverseProxy", LATE, statistics.median(ratios) if ratios else None)
+    return "\n".join(lines), goal
+
+
+def conditions(rounds: int, seconds: int) -> list[str]:
+    """The parts of the page behind the shapes."""
+    peers: list[Contender] = [peer for peer in PEERS if peer.name in ("nginx", "go", "node", "aiohttp")]
+    parts: list[str] = []
+    failed: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="bench-") as top, all_up(Path(top), [*peers, *CONTENDERS]) as up:
+        servers = {server.name: server for server in up}
+        found = _tried(PAIRS[:-1], lambda pair: compared(pair, servers, rounds, seconds), failed)
+        rate, late = latencies(servers, rounds, seconds)
+    with tempfile.TemporaryDirectory(prefix="bench-") as top:
+        many = Ours("many", usable=MANY_TURNS, connections=MANY_TURNS)
+        with all_up(Path(top), [many]) as up:
+            cold, warm = cold_and_warm(up[0])
+            found += _tried(PAIRS[-1:], lambda pair: compared(pair, {"many": up[0]}, rounds, seconds), failed)
+    rows, goal = latency_table(late)
+    said = "–" if goal.found is None else f"{goal.found:.2f}"
+    parts += ["## The gateway under other conditions", ratio_table(found)]
+    parts.append(
+        f"The first call of each of 10,000 connections since the start: {cold:.0f} µs of CPU; the second: {warm:.0f}."
+    )
+    parts += [f"## Latency at {rate:.0f} requests a second, half of what the gateway can answer", rows]
+    parts.append(f"{goal.words}: at most {goal.limit:g}, found {said}, {goal.verdict}.")
+    return parts + [f"- {words}" for words in failed]
+
+
+def _tried(pairs: tuple[Pair, ...], measured: Callable[[Pair], Ratio], failed: list[str]) -> list[Ratio]:
+    found = []
+    for pair in pairs:
+        try:
+            found.append(measured(pair))
+        except CannotRun as fault:
+            failed.append(str(fault))
+    return found
+
+
+def main() -> int:
+    """Write the page and print it; 1 where the upstream cannot be made."""
+    parser = argparse.ArgumentParser(prog="python -m bench.conditions", description="The gateway beside other proxies.")
+    parser.add_argument("--quick", action="store_true", help="one round of a second: about five minutes")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=int, default=3)
+    parser.add_argument("--only", action="append", choices=[*NAMES, "conditions"], help="a shape; repeatable")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="folder of shapes.md")
+    asked = parser.parse_args()
+    rounds, seconds = (1, 1) if asked.quick else (asked.rounds, asked.seconds)
+    raise_file_limit()
+    names = [name for name in NAMES if not asked.only or name in asked.only]
+    parts = ["# Results of `make bench-shapes`"]
+    load_average = Path("/proc/loadavg").read_text().split()[0]
+    parts.append(
+        f"{time.strftime('%Y-%m-%d')}, {proc.machine()}, load average {load_average} at the start. "
+        f"CPU µs a request, {MANY} connections, TLS upstream; {rounds} rounds of {seconds} s in turns, medians. "
+        "Ratios are taken within each round."
+    )
+    try:
+        if names:
+            found, failed = measure(names, rounds, seconds)
+            parts += ["## Shapes", table(found), *(f"- {words}" for words in failed)]
+        if not asked.only or "conditions" in asked.only:
+            parts += conditions(rounds, seconds)
+    except CannotRun as fault:
+        sys.stderr.write(f"bench: {fault}\n")
+        return 1
+    page = "\n\n".join(parts) + "\n"
+    (asked.out / "shapes.md").write_text(page)
+    sys.stdout.write(page)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""Load at a fixed rate: a request is sent when its time has come, whether or not the answers before it are there.
+
+So a stall delays all that are due meanwhile, and each counts (wrk's closed loop would leave them out). A request that finds no
+idle connection waits for one, and its latency counts from the moment at which it was due.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, cast
+
+import uvloop
+
+from bench.load import _END, _LENGTH, _request
+from bench.server import HOST, CannotRun, Target
+
+CONNECTIONS: Final = 64
+PATIENCE_S: Final = 20.0  # for the last answers
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """In ms, of `requests`."""
+
+    requests: int
+    p50: float
+    p99: float
+    p999: float
+
+
+def at_rate(target: Target, rate: float, seconds: float) -> Latency:
+    """Latency at `rate` requests a second. Raises CannotRun when an answer was bad."""
+    took = sorted(uvloop.run(_run(target, rate, seconds)))
+    return Latency(len(took), *(took[min(len(took) - 1, int(len(took) * part))] * 1000 for part in (0.5, 0.99, 0.999)))
+
+
+async def _run(target: Target, rate: float, seconds: float) -> list[float]:
+    loop = asyncio.get_running_loop()
+    took, due, idle = list[float](), deque[float](), list[_Caller]()
+    request, total = _request(target, None), int(rate * seconds)
+    all_came = loop.create_future()
+
+    def answered(latency_s: float) -> None:
+        took.append(latency_s)
+        if len(took) == total:
+            all_came.set_result(None)
+
+    for _ in range(CONNECTIONS):
+        await loop.create_connection(lambda: _Caller(request, answered, due, idle), HOST, target.port)
+    began, sent = time.monotonic(), 0
+    while sent < total:
+        now = time.monotonic()
+        ready = min(total, int((now - began) * rate))
+        for _ in range(ready - sent):
+            if idle:
+                idle.pop().send(now)
+            else:
+                due.append(now)
+        sent = ready
+        await asyncio.sleep(0.0005)
+    with suppress(TimeoutError):
+        await asyncio.wait_for(all_came, PATIENCE_S)
+    if len(took) < total:
+        raise CannotRun(f"{total - len(took)} of {total} answers at {rate:.0f} a second were bad or did not come")
+    return took
+
+
+class _Caller(asyncio.Protocol):
+    def __init__(
+        self, request: bytes, answered: Callable[[float], None], due: deque[float], idle: "list[_Caller]"
+    ) -> None:
+        self._request, self._answered, self._due, self._idle = request, answered, due, idle
+        self._held = b""
+        self._due_at = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
+        self._idle.append(self)
+
+    def send(self, due_at: float) -> None:
+        self._due_at = due_at
+        self._transport.write(self._request)
+
+    def data_received(self, data: bytes) -> None:
+        self._held += data
+        end = self._held.find(_END)
+        if end < 0:
+            return
+        length = _LENGTH.search(self._held, 0, end + 2)
+        if length is None or len(self._held) < end + len(_END) + int(length[1]):
+            return
+        if self._held.startswith(b"HTTP/1.1 200"):
+            self._answered(time.monotonic() - self._due_at)
+        self._held = b""
+        if self._due:
+            self.send(self._due.popleft())
+        else:
+            self._idle.append(self)

@@ -1,0 +1,309 @@
+"""A message to the agent door on the fast path: read, admitted and answered without aiohttp's request and its middlewares.
+
+    bytes ▸ take     the head of one ``POST /mcp`` (or ``POST /c/<capability>/mcp``), and what has come of its body
+          ▸ admitted key, scope, content type, size: as the links of `surfaces.AGENT` decide, and in their order
+          ▸ answered by `gateway.mcp.mcp_endpoint`, as for the chain; the answer's head as aiohttp would write it
+
+It refuses nothing before a call has been made: what is unusual, and every refusal, is for the chain, which gets the same bytes.
+"""
+
+import asyncio
+import re
+from typing import Any, Final, Protocol
+
+import structlog
+from aiohttp import hdrs, web, web_response
+from aiohttp.helpers import rfc822_formatted_time
+from multidict import CIMultiDict
+
+from gateway import clock
+from gateway.access.caller import Access, Caller
+from gateway.access.scopes import PROXY
+from gateway.egress.write_batch import WriteBatch
+from gateway.errors import GatewayError
+from gateway.mcp.agent_message import PROXY_MOUNT, AgentMessage
+from gateway.mcp.lazy_endpoint import MCP_MODES
+from gateway.middleware.access_log import CUT_OFF, PATH_LIMIT, STOPPED
+from gateway.middleware.capability import REFERRER_POLICY, masked
+from gateway.middleware.error_shape import MARK, refusal, unhandled
+from gateway.middleware.json_only import is_json
+from gateway.middleware.request_id import HEADER, new_id
+from gateway.observe.logs import trace_id_in_hand
+from gateway.off_loop import INLINE_BYTES
+from gateway.records.audit import acting
+from gateway.records.operation import request_in_hand
+from gateway.records.proxied_call import ExchangeRecord
+from gateway.records.trace import CallTrace, trace_id_in, trace_in_hand
+from gateway.runtime import RUNTIME, Runtime
+from gateway.secret import digest
+from gateway.server.request_lines import LineReader, MessageLines
+
+HEAD_BYTES: Final = 16_384
+HEAD_LINES: Final = 128
+DOOR: Final = "/mcp"
+CAPABILITY_DOOR: Final = "/c/{capability}/mcp"
+_LINE: Final = re.compile(rb"POST (?:/mcp|(/c/gw_cap_[A-Za-z0-9_-]{49})/mcp) HTTP/1\.1\r\n")
+_END: Final = b"\r\n\r\n"
+
+log = structlog.get_logger(__name__)
+
+
+class MessageClient(Protocol):
+    """The caller's connection: `client_protocol`."""
+
+    @property
+    def peername(self) -> Any: ...
+
+    def depart_with(self, piece: bytes, write_batch: WriteBatch) -> None:
+        """Send the answer."""
+
+    def landed(self, *, last: bool) -> None:
+        """The answer has left; `last`: it said that the connection ends."""
+
+    def hand_back(self, data: bytes) -> None:
+        """The chain answers the message, of which `data` has come."""
+
+
+class AgentDoor:
+    """One a server, beside its `FastPath`. `taken` counts the messages, `handed_back` those of them that the chain answered."""
+
+    def __init__(self, app: web.Application, reader: LineReader, write_batch: WriteBatch) -> None:
+        self._app = app
+        self._runtime: Runtime = app[RUNTIME]
+        self._reader = reader
+        self.write_batch = write_batch
+        self.taken = 0
+        self.handed_back = 0
+
+    def take(self, client: MessageClient, data: bytes) -> "tuple[FastMessage, bytes, bytes] | None":
+        """The message, what has come of its body, and what came behind it.
+
+        None: it is for the chain, and nothing has happened.
+        """
+        found = _LINE.match(data)
+        if found is None:
+            return None
+        lines_at = found.end()
+        lines_end = data.find(_END, lines_at - 2, HEAD_BYTES)
+        if lines_end < lines_at:
+            return None
+        block = data[lines_at:lines_end]
+        if block.count(b"\n") >= HEAD_LINES:
+            return None
+        lines = self._reader.message(block)
+        if lines is None or not lines.length or lines.length > INLINE_BYTES or not is_json(lines.content_type):
+            return None
+        mount = PROXY_MOUNT if found[1] is None else found[1].decode("ascii")
+        caller = self._caller(lines, mount)
+        if caller is None:
+            return None
+        end = lines_end + 4 + lines.length
+        head, body = data[: lines_end + 4], data[lines_end + 4 : end]
+        self.taken += 1
+        return FastMessage(self, client, head, lines, caller, mount), body, data[end:]
+
+    def _caller(self, lines: MessageLines, mount: str) -> Caller | None:
+        """Who calls, if the key is known and may come here; None: the chain looks, or says why not."""
+        generation = self._runtime.current.generation
+        by_address = mount != PROXY_MOUNT
+        if by_address is bool(lines.key):
+            return None
+        caller = generation.keys.known(digest(mount.rpartition("/")[2] if by_address else lines.key))
+        access = None if caller is None else caller.access
+        if access is None or caller is None or not access.policy.allows(PROXY):
+            return None
+        if (access.key.kind == "capability") is not by_address or (by_address and self._speaks_mcp(access)):
+            return None
+        return caller
+
+    def _speaks_mcp(self, access: Access) -> bool:
+        """Whether ``/mcp`` below this address is the provider's own, or nobody knows whose it is."""
+        generation, bound_to = self._runtime.current.generation, access.bound_to
+        if bound_to is None:
+            return True
+        integration = generation.integrations.find(bound_to.environment, bound_to.integration_id)
+        provider = generation.catalog.get(integration.provider) if integration is not None else None
+        return provider is None or provider.auth_mode.startswith(MCP_MODES)
+
+    def message(self, begun: "FastMessage", body: bytes, trace: CallTrace | None) -> AgentMessage:
+        """As `answered` takes it."""
+        return AgentMessage(
+            self._app,
+            begun.generation,
+            begun.caller,
+            begun.request_id,
+            begun.lines.fields,
+            body,
+            begun.mount,
+            begun.mount != PROXY_MOUNT,
+            begun.client,
+            begun.remote,
+            trace,
+        )
+
+
+class FastMessage:
+    """One message. Its client's `_fast_exchange`, as a `FastExchange` is for an ordinary request."""
+
+    def __init__(
+        self, door: AgentDoor, client: MessageClient, head: bytes, lines: MessageLines, caller: Caller, mount: str
+    ) -> None:
+        self._door = door
+        self._runtime = door._runtime
+        self._head = head
+        self._came: list[bytes] = []
+        self._awaited = lines.length
+        self._began = clock.monotonic()
+        self._task: asyncio.Task[None] | None = None
+        self._over = False
+        self._stopped = False
+        self.client = client
+        self.lines = lines
+        self.caller = caller
+        self.mount = mount
+        self.generation = self._runtime.current.generation
+        self.request_id = lines.request_id or new_id()
+        peer = client.peername
+        self.remote = str(peer[0]) if isinstance(peer, (tuple, list)) else peer and str(peer)
+        self.last = False
+
+    def depart(self, body: bytes) -> None:
+        """Take what has come of the body, and answer once that is all."""
+        if body:
+            self._came.append(body)
+            self._awaited -= len(body)
+        if not self._awaited:
+            self._task = asyncio.get_running_loop().create_task(self._answer(b"".join(self._came)))
+
+    # ── what the caller's connection tells; see `FastExchange`.
+
+    @property
+    def waits_for_caller(self) -> bool:
+        return self._task is None
+
+    def feed_request(self, data: bytes) -> bytes:
+        """Take the next bytes of the body; what comes behind it is returned."""
+        mine, behind = data[: self._awaited], data[self._awaited :]
+        self.depart(mine)
+        return behind
+
+    def pause(self) -> None:
+        """The answer leaves as a whole."""
+
+    def resume(self) -> None:
+        """The answer leaves as a whole."""
+
+    def announce_end(self) -> None:
+        self.last = True
+
+    def look(self, _now: float) -> None:
+        """A body that does not come at once has the chain's time limits."""
+        if self._task is None:
+            self._hand_back()
+
+    def caller_left(self, *, stopped: bool) -> None:
+        """Nobody waits for the answer any more. `stopped`: we cut the caller off ourselves, because the gateway stops."""
+        self._stopped = stopped
+        if self._task is not None:
+            self._task.cancel()  # its end is recorded there
+        elif not self._over:
+            self._note(None, *((STOPPED, "stopped") if stopped else (CUT_OFF, "client_left")), 0)
+        self._over = True
+
+    def _hand_back(self) -> None:
+        self._over = True
+        self._door.handed_back += 1
+        self.client.hand_back(b"".join((self._head, *self._came)))
+
+    # ── the answer.
+
+    async def _answer(self, body: bytes) -> None:
+        trace = self._begin()
+        message = self._door.message(self, body, trace)
+        try:
+            response = await self._response(message)
+        except asyncio.CancelledError:
+            self._note(trace, *((STOPPED, "stopped") if self._stopped else (CUT_OFF, "client_left")), 0)
+            raise
+        if self._over:
+            return
+        if response is None:
+            self._hand_back()
+            return
+        self._over = True
+        if message.by_address:
+            response.headers[REFERRER_POLICY[0]] = REFERRER_POLICY[1]
+        response.headers[HEADER] = self.request_id
+        data = answer_bytes(response, last=self.last)
+        self._note(trace, response.status, response.headers.get(MARK), response.content_length or 0)
+        self.client.depart_with(data, self._door.write_batch)
+        self.client.landed(last=self.last)
+
+    def _begin(self) -> CallTrace | None:
+        """What the chain's first links set for those that log, in this task's own context; the trace, if it is sampled."""
+        tracing, traceparent = self._runtime.tracing, self.lines.traceparent
+        trace = None if tracing is None else tracing.begin(traceparent, self._began)
+        if trace is not None:
+            trace.route = DOOR if self.mount == PROXY_MOUNT else CAPABILITY_DOOR
+            trace_in_hand.set(trace)
+        trace_id_in_hand.set(trace_id_in(traceparent) if trace is None else trace.trace_id)
+        request_in_hand.set(self.request_id)
+        acting.set(self.caller.actor(self.remote or ""))
+        self._runtime.minted.first_used(self.caller, self.remote or "")
+        return trace
+
+    async def _response(self, message: AgentMessage) -> web.Response | None:
+        """None: the chain is to answer, since nothing has been called."""
+        from gateway.mcp.mcp_endpoint import answered  # loaded with the first message
+
+        try:
+            return await answered(message)
+        except Exception as fault:
+            if not message.called:
+                return None
+            shaped = fault if isinstance(fault, GatewayError) else unhandled(self.request_id)
+            if shaped is not fault:
+                log.exception("unhandled", request_id=self.request_id, method="POST")
+            self.last = self.last or shaped.close
+            trace_id = trace_id_in(self.lines.traceparent) if message.trace is None else message.trace.trace_id
+            return refusal(shaped, trace_id)
+
+    def _note(self, trace: CallTrace | None, status: int, error: str | None, bytes_out: int) -> None:
+        """As `middleware.access_log` records a request that is not itself a proxied one."""
+        path = DOOR if self.mount == PROXY_MOUNT else masked(self.mount + DOOR)[:PATH_LIMIT]
+        given = self.lines.traceparent
+        self._runtime.call_queue.note(
+            ExchangeRecord(
+                at=clock.now(),
+                request_id=self.request_id,
+                environment=self.caller.environment.name,
+                integration_id="",
+                connection_id="",
+                method="POST",
+                host="",
+                path=path,
+                status=status,
+                duration_ms=round((clock.monotonic() - self._began) * 1000, 3),
+                bytes_in=sum(map(len, self._came)),
+                bytes_out=bytes_out,
+                error_code=error,
+                attempts=0,
+                key_id=None if self.caller.key is None else self.caller.key.id,
+                traceparent=given if trace is None or trace.parent_id is not None else trace.traceparent(),
+                trace=trace,
+            )
+        )
+
+
+def answer_bytes(response: web.Response, *, last: bool) -> bytes:
+    """Head and body as aiohttp sends them over a kept connection, or the connection's last."""
+    body = response.body
+    content = body if isinstance(body, bytes) else b""
+    headers: CIMultiDict[str] = response.headers
+    headers[hdrs.CONTENT_LENGTH] = str(len(content))
+    headers[hdrs.DATE] = rfc822_formatted_time()
+    headers[hdrs.SERVER] = web_response.SERVER_SOFTWARE  # type: ignore[attr-defined]  # ours, by `hide_versions`
+    if last:
+        headers[hdrs.CONNECTION] = "close"
+    lines = [f"HTTP/1.1 {response.status} {response.reason}", *(f"{name}: {value}" for name, value in headers.items())]
+    return "\r\n".join((*lines, "", "")).encode() + content

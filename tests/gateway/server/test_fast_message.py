@@ -1,0 +1,342 @@
+"""Messages to the agent door on the fast path: the same bytes and the same records as through the chain."""
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from gateway.mcp import mcp_messages as mcp
+from gateway.mcp import tool_run
+from gateway.records.proxied_call import ExchangeRecord
+from tests.fakes.agents import Agents, agents
+from tests.fakes.patience import PATIENCE_S
+
+RULES = ("GET /base/v1/issue/*", "POST /base/v1/issue")
+RATE = {"rate": 1000}
+KEY, CAPABILITY, SCOPELESS, DECLARED = "@KEY@", "@CAPABILITY@", "@SCOPELESS@", "@DECLARED@"
+STRANGER = "gw_sk_" + "x" * 49
+VARYING = re.compile(
+    rb"(Date|Gateway-Request-Id): [^\r]*|\"(request_id|retry_at)\": ?\"[^\"]*\"|gateway://[^\"]*|X-RateLimit-Reset: [0-9]*"
+)
+
+
+def message(method: str, request_id: Any = 1, **params: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}).encode()
+
+
+CALL = message("tools/call", name="get_issue", arguments={"issue": "A-1"})
+POSTED = message("tools/call", name="post_issue", arguments={"body": {"text": "hé"}})
+MODERN = message(
+    "tools/list", _meta={mcp.META_VERSION: mcp.MODERN, mcp.META_CAPABILITIES: {}, "traceparent": "00-" + "a" * 32}
+)
+USUAL = ("Content-Type: application/json", "Accept: application/json", "MCP-Protocol-Version: 2025-06-18")
+
+
+def head(*lines: str, path: str = "/mcp", key: str = KEY, method: str = "POST", version: str = "HTTP/1.1") -> str:
+    said = (
+        f"{method} {path} {version}",
+        "Host: gateway.example:1",
+        f"Authorization: Bearer {key}" if key else "",
+        *lines,
+    )
+    return "\r\n".join(line for line in said if line)
+
+
+def whole(body: bytes, *lines: str, **options: str) -> bytes:
+    """A message with its length, the usual lines and `lines`."""
+    return f"{head(*USUAL, *lines, f'Content-Length: {len(body)}', **options)}\r\n\r\n".encode() + body
+
+
+def chunked(body: bytes) -> bytes:
+    return f"{head(*USUAL, 'Transfer-Encoding: chunked')}\r\n\r\n{len(body):x}\r\n".encode() + body + b"\r\n0\r\n\r\n"
+
+
+# What takes the fast path to its end, and what the chain is to answer.
+FAST = {
+    "call": whole(CALL),
+    "post": whole(POSTED),
+    "list": whole(message("tools/list")),
+    "initialize": whole(message("initialize", protocolVersion="2025-11-25", capabilities={})),
+    "ping": whole(message("ping", "a text")),
+    "notification": whole(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}'),
+    "modern": whole(MODERN, "Mcp-Method: tools/list", "X-Ignored: 1").replace(b"2025-06-18", mcp.MODERN.encode()),
+    "unknown tool": whole(message("tools/call", name="nobody", arguments={})),
+    "unfit arguments": whole(message("tools/call", name="get_issue", arguments={"other": 1})),
+    "refused by a rule": whole(message("tools/call", name="call_api", arguments={"method": "DELETE", "path": "/x"})),
+    "unknown method": whole(message("tools/forget")),
+    "no JSON": whole(b"{"),
+    "not UTF-8": whole(b"\xff\xfe"),
+    "twice a member": whole(b'{"id": 1, "id": 2}'),
+    "a batch": whole(b"[]"),
+    "header mismatch": whole(MODERN, "Mcp-Method: tools/call").replace(b"2025-06-18", mcp.MODERN.encode()),
+    "twice a header": whole(CALL, "MCP-Protocol-Version: 2025-06-18"),
+    "own name": whole(CALL, "X-Request-Id: mine-1", "traceparent: 00-" + "1" * 32 + "-" + "2" * 16 + "-01"),
+    "an unfit name": whole(CALL, "X-Request-Id: not fit"),
+    "agent's name": whole(CALL, "User-Agent: agent/1 é"),
+    "no content type": f"{head(f'Content-Length: {len(CALL)}')}\r\n\r\n".encode() + CALL,
+    "capability": whole(CALL, path="/c/@CAPABILITY@/mcp", key=""),
+    "keep-alive": whole(CALL, "Connection: keep-alive"),
+    "odd spaces": whole(CALL).replace(b"Accept: ", b"Accept:\t "),
+}
+CHAIN = {
+    "close": whole(CALL, "Connection: close"),
+    "chunked": chunked(CALL),
+    "version 1.0": whole(CALL, version="HTTP/1.0"),
+    "a query": whole(CALL, path="/mcp?x=1"),
+    "options": whole(b"", method="OPTIONS"),
+    "get": whole(b"", method="GET"),
+    "no body": head(*USUAL, "Content-Length: 0").encode() + b"\r\n\r\n",
+    "no length": head(*USUAL).encode() + b"\r\n\r\n",
+    "large": whole(b" " * 70_000 + CALL),
+    "too large": whole(b" " * ((1 << 20) + 1)),
+    "another type": whole(CALL).replace(b"application/json", b"text/plain", 1),
+    "takes no JSON": whole(CALL).replace(b"Accept: application/json", b"Accept: text/event-stream"),
+    "an origin": whole(CALL, "Origin: https://elsewhere.example"),
+    "own origin": whole(CALL, "Origin: http://gateway.example:1"),
+    "no key": whole(CALL, key=""),
+    "a stranger": whole(CALL, key=STRANGER),
+    "two keys": whole(CALL, "Authorization: Bearer other"),
+    "two hosts": whole(CALL, "Host: other"),
+    "two lengths": whole(CALL, "Content-Length: 1"),
+    "both framings": whole(CALL, "Transfer-Encoding: chunked"),
+    "a key at an address": whole(CALL, path="/c/@CAPABILITY@/mcp"),
+    "a capability as a key": whole(CALL, key=CAPABILITY),
+    "no scope": whole(CALL, key=SCOPELESS),
+    "a key of gateway.yaml": whole(CALL, key=DECLARED),
+    "expects": whole(CALL, "Expect: 100-continue"),
+    "an address of nobody": whole(CALL, path="/c/gw_cap_" + "y" * 49 + "/mcp", key=""),
+    "a folded line": whole(CALL, "X-Folded: a\r\n b"),
+    "a control byte": whole(CALL, "X-Odd: a\x01b"),
+}
+
+
+class Spoken:
+    """Both ways in, each with a connection of its own a message."""
+
+    def __init__(self, door: Agents, key: str, capability: str, scopeless: str) -> None:
+        self.door = door
+        declared = door.running.headers["Authorization"].removeprefix("Bearer ")
+        self.names = {CAPABILITY: capability, SCOPELESS: scopeless, KEY: key, DECLARED: declared}
+        self.noted: list[ExchangeRecord] = []
+        door.running.runtime.call_queue.note = self.noted.append  # type: ignore[method-assign]
+
+    async def open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        port = int(self.door.running.url.rpartition(":")[2])
+        return await asyncio.open_connection("127.0.0.1", port)
+
+    def filled(self, data: bytes) -> bytes:
+        for name, value in self.names.items():
+            data = data.replace(name.encode(), value.encode())
+        return data
+
+    async def answers(self, *pieces: bytes, count: int = 1) -> list[bytes]:
+        """What comes back when `pieces` are sent one after another, each read by the gateway before the next."""
+        reader, writer = await self.open()
+        try:
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(0)
+            return [await answer(reader) for _ in range(count)]
+        finally:
+            writer.close()
+
+    async def seen(self, data: bytes) -> tuple[list[bytes], list[tuple[object, ...]]]:
+        """The answer to `data` without what differs each time, and the records of it."""
+        self.noted.clear()
+        self.door.provider.calls.clear()
+        answers = await self.answers(self.filled(data))
+        return [VARYING.sub(b"-", one) for one in answers], [as_noted(one) for one in self.noted]
+
+
+async def answer(reader: asyncio.StreamReader) -> bytes:
+    async with asyncio.timeout(PATIENCE_S):
+        start = await reader.readuntil(b"\r\n\r\n")
+        if start.startswith(b"HTTP/1.1 100"):
+            return start + await answer(reader)
+        length = re.search(rb"\r\ncontent-length: (\d+)", start, re.IGNORECASE)
+        return start + (await reader.readexactly(int(length[1])) if length is not None else b"")
+
+
+def as_noted(one: ExchangeRecord) -> tuple[object, ...]:
+    named = one.request_id if one.request_id == "mine-1" else ""
+    path = re.sub("^/c/[0-9a-f]{8}", "/c/digest", one.path)  # each gateway has a key of its own
+    place = (one.environment, one.integration_id, one.connection_id, one.method, one.host, path)
+    times = (one.gateway_ms is None, one.token_ms, one.upstream_ms is None)
+    return (
+        named,
+        *place,
+        *times,
+        one.status,
+        one.bytes_in,
+        one.bytes_out if one.path.endswith("/mcp") else None,
+        one.error_code,
+        one.key_id,
+        one.traceparent,
+        one.rule,
+        one.attempts,
+    )
+
+
+async def spoken(door: Agents) -> Spoken:
+    made = []
+    for wish in (
+        {"limits": {"rules": list(RULES), **RATE}},
+        {"kind": "capability", "limits": {"rules": list(RULES)}},
+        {"scopes": ["environment:connections:list"]},
+    ):
+        limits = {"connections": ["lane/c1"], **wish.pop("limits", {})}  # type: ignore[dict-item]
+        body = {"display_name": f"agent {len(made)}", "limits": limits, **wish}
+        key = await door.running.json("POST", "/environment/api-keys", json=body, expect=200)
+        made.append(key["data"]["secret"])
+    one = Spoken(door, *made)
+    await one.seen(whole(CALL))
+    await one.seen(whole(CALL, key=SCOPELESS))
+    await one.seen(whole(CALL, path="/c/@CAPABILITY@/mcp", key=""))
+    return one
+
+
+@pytest.fixture
+async def fast(tmp_path: Path) -> AsyncIterator[Spoken]:
+    (tmp_path / "fast").mkdir()
+    async with agents(tmp_path / "fast") as door:
+        yield await spoken(door)
+
+
+@pytest.fixture
+async def chain(tmp_path: Path) -> AsyncIterator[Spoken]:
+    (tmp_path / "chain").mkdir()
+    async with agents(tmp_path / "chain", fast_path=False) as door:
+        yield await spoken(door)
+
+
+async def test_every_message_is_answered_and_recorded_as_by_the_chain(fast: Spoken, chain: Spoken) -> None:
+    differing = {}
+    agent_door = fast.door.running.fast_path.agent_door
+    for name, data in (FAST | CHAIN).items():
+        before = agent_door.taken - agent_door.handed_back
+        found, expected = await fast.seen(data), await chain.seen(data)
+        if found != expected:
+            differing[name] = (found, expected)
+        if name in CHAIN:
+            assert agent_door.taken - agent_door.handed_back == before, name
+            continue
+        async with asyncio.timeout(PATIENCE_S):
+            while agent_door.taken - agent_door.handed_back == before:  # the key is being read again, after a change
+                await fast.seen(data)
+    assert differing == {}
+
+
+async def test_a_message_may_come_in_pieces_of_any_size(fast: Spoken, chain: Spoken) -> None:
+    data = fast.filled(whole(POSTED))
+    expected = (await chain.seen(whole(POSTED)))[0]
+    for at in range(1, len(data)):
+        answers = await fast.answers(data[:at], data[at:])
+        assert [VARYING.sub(b"-", one) for one in answers] == expected, at
+    answers = await fast.answers(*(data[at : at + 1] for at in range(len(data))))
+    assert [VARYING.sub(b"-", one) for one in answers] == expected
+
+
+async def test_messages_one_behind_another_are_answered_in_their_order(fast: Spoken) -> None:
+    bodies = [message("ping", number) for number in range(5)]
+    data = fast.filled(b"".join(whole(body) for body in bodies))
+    answers = await fast.answers(data, count=5)
+    assert [json.loads(one.partition(b"\r\n\r\n")[2])["id"] for one in answers] == list(range(5))
+
+
+async def test_a_rate_that_is_used_up_is_refused_as_by_the_chain(fast: Spoken, chain: Spoken) -> None:
+    seen = []
+    for way in (fast, chain):
+        key = await way.door.key(*RULES, limits={"rate": 3})
+        way.names = {KEY: key}
+        seen.append([await way.seen(whole(data)) for data in (CALL, CALL, message("ping"), message("ping"), CALL)])
+    masked = json.loads(re.sub(r'"key_id": \d+', "", json.dumps([[str(one) for one in way] for way in seen])))
+    assert re.sub(r"Go on in \d+ s|in \d+ s|Retry-After: \d+", "", str(masked[0])) == re.sub(
+        r"Go on in \d+ s|in \d+ s|Retry-After: \d+", "", str(masked[1])
+    )
+    assert b"429" in seen[0][3][0][0]
+
+
+async def test_an_agent_that_leaves_ends_its_call_and_is_recorded(fast: Spoken) -> None:
+    asked, silent = asyncio.Event(), asyncio.Event()
+
+    async def wait(_: web.Request) -> web.StreamResponse:
+        asked.set()
+        await silent.wait()
+        return web.Response()
+
+    fast.door.provider.answering = wait
+    _, writer = await fast.open()
+    fast.noted.clear()
+    writer.write(fast.filled(whole(CALL)))
+    async with asyncio.timeout(PATIENCE_S):
+        await asked.wait()
+        writer.close()
+        while len(fast.noted) < 2:
+            await asyncio.sleep(0.01)
+    silent.set()
+    ended = [(one.path, one.status, one.error_code) for one in fast.noted]
+    assert ended == [("/issue/A-1", 499, "client_left"), ("/mcp", 499, "client_left")]
+
+
+async def test_an_agent_that_leaves_within_its_message_is_recorded(fast: Spoken, chain: Spoken) -> None:
+    seen = []
+    for way in (fast, chain):
+        way.noted.clear()
+        _, writer = await way.open()
+        before = fast.door.running.fast_path.agent_door.taken
+        writer.write(way.filled(whole(CALL))[:-10])
+        async with asyncio.timeout(PATIENCE_S):
+            while way is fast and fast.door.running.fast_path.agent_door.taken == before:
+                await asyncio.sleep(0.01)
+            writer.close()
+            while not way.noted:
+                await asyncio.sleep(0.01)
+        seen.append([(one.path, one.status, one.error_code, one.key_id) for one in way.noted])
+    assert seen[0] == seen[1]
+    assert seen[0][0][:3] == ("/mcp", 499, "client_left")
+
+
+async def test_a_body_that_does_not_come_at_once_is_the_chains(fast: Spoken) -> None:
+    data, door = fast.filled(whole(CALL)), fast.door.running.fast_path.agent_door
+    before, handed_back = door.taken, door.handed_back
+    reader, writer = await fast.open()
+    writer.write(data[:-10])
+    async with asyncio.timeout(PATIENCE_S):
+        while door.taken == before or door.handed_back == handed_back:  # the server looks about once a second
+            await asyncio.sleep(0.01)
+    writer.write(data[-10:])
+    found = await answer(reader)
+    writer.close()
+    assert found.startswith(b"HTTP/1.1 200 ")
+
+
+async def test_what_fails_after_a_call_was_made_is_answered_once(fast: Spoken, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(tool_run, "provider_result", broken)
+    fast.door.provider.calls.clear()
+    (found,) = await fast.answers(fast.filled(whole(CALL)))
+    assert found.startswith(b"HTTP/1.1 500 ")
+    assert b"Connection: close" in found
+    assert b'"generic_error_support"' in found
+    assert len(fast.door.provider.calls) == 1
+
+
+async def test_what_fails_before_a_call_is_answered_by_the_chain(fast: Spoken, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    door = fast.door.running.fast_path.agent_door
+    handed_back = door.handed_back
+    monkeypatch.setattr(tool_run, "of_rule", broken)
+    async with asyncio.timeout(PATIENCE_S):
+        while door.handed_back == handed_back:
+            (found,) = await fast.answers(fast.filled(whole(CALL)))
+            assert found.startswith(b"HTTP/1.1 500 ")
