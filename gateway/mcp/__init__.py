@@ -10,7 +10,7 @@
     in_process_call  a call of /proxy without a socket: by the server's fast path, else through the route and the chain
     door_request     one request of the protocol: its caller, policy, configuration
     key_tools        the tools of its key and the connections that they are for
-    next_page        lists page by page: the cursor that a model passes on
+    list_cursor      lists page by page: the cursor that a model passes on
     tool_provider_call  the call to the provider, with the caller's own key
     whole_answers    whole answers behind links, kept here or fetched again
     refused_calls    refusals in plain text; a missing connection, and the person who may connect it

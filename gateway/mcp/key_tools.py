@@ -12,7 +12,7 @@ from gateway.access.operation_rules import OperationSet
 from gateway.catalog.yaml_file import UnreadableFile
 from gateway.generation import Generation
 from gateway.mcp.door_request import DoorRequest
-from gateway.mcp.next_page import is_list
+from gateway.mcp.list_cursor import is_list
 from gateway.mcp.tool_list import OperationPlace, RuleTool, listed, shown, tools_of
 from gateway.records.access import ANY_INTEGRATION
 from gateway.store import ListFilter

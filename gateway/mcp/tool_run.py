@@ -21,8 +21,8 @@ from gateway.http.shaped_body import is_dear
 from gateway.mcp import mcp_messages as rpc
 from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.key_tools import KeyTools
+from gateway.mcp.list_cursor import NextPage, items_at, opened_cursor, page_behind, sealed, without_shown
 from gateway.mcp.mcp_messages import RpcError
-from gateway.mcp.next_page import NextPage, items_at, opened_cursor, page_behind, sealed, without_shown
 from gateway.mcp.refused_calls import RefusedCalls
 from gateway.mcp.tool_calls import ToolCall, UnfitArguments, chosen, of_api, of_rule
 from gateway.mcp.tool_list import RuleTool, below_base, found

@@ -83,6 +83,11 @@ class CallQueue:
         self._uses = {self._hour: self._using}  # those of hours that are over wait to be stored, too
         self._use_sink: UseSink | None = None
 
+    @property
+    def waiting(self) -> int:
+        """How many records are not in the store yet."""
+        return len(self._rows)
+
     def note(self, exchange: ExchangeRecord) -> None:
         """Take a record, or drop it where the writing does not keep up. Both are counted."""
         self._observe(exchange)
@@ -129,7 +134,7 @@ class CallQueue:
 
     def _store(self, record: ExchangeRecord | Operation) -> None:
         """Calls that went well are dropped first; what else there is has room beyond the bound."""
-        waiting = len(self._rows)
+        waiting = self.waiting
         if waiting < self._bound or (waiting < self._bound + MORE_FAILURES and not _went_well(record)):
             self._rows.append(record)
         else:
@@ -213,7 +218,7 @@ class CallQueue:
         try:
             await self.flush()
         except GatewayError as fault:
-            log.warning("call_log_lost", records=len(self._rows), detail=fault.message)
+            log.warning("call_log_lost", records=self.waiting, detail=fault.message)
         while self._lines:
             await self._write_lines()
         if self.dropped:
@@ -244,7 +249,7 @@ class CallQueue:
         end, each of which costs it a commit.
         """
         async with self._writing:
-            due = len(self._rows)
+            due = self.waiting
             if due > whole:
                 due -= due % whole
             while due > 0 and self._sink is not None:

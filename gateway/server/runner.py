@@ -32,6 +32,7 @@ FIELD_BYTES: Final = 16_384
 LINE_BYTES: Final = 16_384
 HEADER_LINES: Final = 256
 TELL_EVERY_S: Final = 60.0
+SHUTDOWN_S: Final = 1.0  # for handlers, once their requests are ended
 LOOK_AGAIN_S: Final = 0.05  # while draining
 FIRST_REQUEST_S: Final = 1.0  # a connection taken just before the end still gets its answer if it asks so soon
 ACCEPTING_TURNS: Final = 5  # of the loop, from a connection's acceptance to the reading of its first bytes
@@ -155,7 +156,7 @@ class GatewayRunner(web.AppRunner):
         refuse_without_c_parser()
         hide_versions()
         limits = app[SEATED].config.server.limits if SEATED in app else DEFAULT
-        super().__init__(app, shutdown_timeout=1.0)
+        super().__init__(app, shutdown_timeout=SHUTDOWN_S)
         self._drain_s = drain_s
         self._idle_s = 0.0
         self._drained_by: float | None = None  # the loop's time, from when the end was first announced
@@ -205,7 +206,7 @@ class GatewayRunner(web.AppRunner):
             if isinstance(one, GatewayServer):
                 await self._drain(one)
         if self._of_console is not None:
-            await self._of_console.shutdown(self._shutdown_timeout)
+            await self._of_console.shutdown(SHUTDOWN_S)
         await super().cleanup()
 
     async def _drain(self, server: GatewayServer) -> None:

@@ -54,6 +54,7 @@ LIMITS: Final[Mapping[str, int]] = {
     "gateway.http.url": FIELD,
     "gateway.observe": HEAD,
     "gateway.observe.masking.SECRET_NAME": OPERATOR,  # a longer name is masked without a look
+    "gateway.integrations": HEAD,  # a client id or secret, also of an integration made through the API
     "gateway.mcp": BODY,
     "gateway.moving": OPERATOR,  # files and bundles that the operator imports
     "gateway.oauth": 256 * 1024,
@@ -75,6 +76,7 @@ LIMITS: Final[Mapping[str, int]] = {
 
 MADE_OF_PARTS: Final = frozenset(
     {
+        "gateway.access.body_rules.parse_body_rule",  # of a key's rule; a name has few `*`, separated by texts
         "gateway.access.key_policy._compiled",  # of a key's rule; `**` and `*` are separated by texts
         "gateway.auth.aws_sigv4._element",  # of five names of our own, and [^<]*
         "gateway.catalog.value.compiled",  # of catalog entries; those shipped are run below

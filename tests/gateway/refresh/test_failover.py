@@ -243,18 +243,19 @@ async def test_a_row_that_was_read_just_before_a_refresh_is_no_sign_of_lost_comm
     await running.imported(tracker.grant())
     assert await called(running, "c1") == 200
     store, live = running.runtime.store, running.runtime.live
-    read, kept = store.connections.get, live._kept.get(REF)
-    assert kept is not None
+    read, known = store.connections.get, await live.known(REF)
     before = await read(REF)
 
     async def slow(_ref: ConnectionRef) -> Any:
         monkeypatch.setattr(store.connections, "get", read)
-        await running.runtime.refresher.refreshed(kept.connection, force=True)
+        await running.runtime.refresher.refreshed(known, force=True)
         live.replace(running.runtime.refresher.recent[-1])
         return before
 
+    async def changed(_refs: object) -> dict[ConnectionRef, Any]:
+        return {}
+
+    monkeypatch.setattr(store.connections, "marks", changed)
     monkeypatch.setattr(store.connections, "get", slow)
-    await live._refresh_entry(REF, kept)
-    now = live._kept.get(REF)
-    assert now is not None
-    assert now.connection.version == 2
+    await live.refresh_entries({REF: None})
+    assert (await live.known(REF)).version == 2
