@@ -74,12 +74,7 @@ selftest: venv-dev  ## kills, cut networks, stalls, a full disk, and what was lo
 loss: venv-dev  ## three nodes in network namespaces behind nginx and HAProxy, killed, stopped, cut off, with wrong clocks (root, 40 minutes): LOSS="--only cut"
 	@$(BIN)/python -m tests.loss $(LOSS)
 
-refresh-coverage: venv-dev  ## the whole test suite with line and branch coverage; fails below the threshold in pyproject.toml
-	@rm -rf .coverage && mkdir .coverage
-	@$(TEST_FILES) $(BIN)/coverage run -m pytest -n 4 --dist worksteal
-	@$(BIN)/coverage combine -q && $(BIN)/coverage report
-
-crowd: venv-dev  ## 500 requests on one expired connection, 20 times: 3 nodes on PostgreSQL, 4 workers on SQLite
+refresh-crowd: venv-dev  ## 500 requests on one expired connection, 20 times: 3 nodes on PostgreSQL, 4 workers on SQLite
 	@REFRESH_ROUNDS=$${REFRESH_ROUNDS:-20} $(BIN)/pytest -v -s -p no:xdist tests/journeys/test_refresh_by_nodes.py
 
 burst: venv-dev  ## 10,000 tokens that end in one minute, and how other calls fare meanwhile (20 minutes): BURST=10000
