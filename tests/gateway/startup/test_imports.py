@@ -44,6 +44,7 @@ UNUSED = [
 ]
 SERVING = """
 import sys
+started_with = set(sys.modules)  # a site's start-up files, coverage's for example, may load some
 from gateway.startup.imports import leave_out_the_unused
 import gateway.config
 if len(sys.argv) > 2: leave_out_the_unused()
@@ -54,7 +55,7 @@ from aiohttp import web
 async def main():
     runner = web.AppRunner(create_app(sys.argv[1]))
     await runner.setup()
-    print([name for name in sys.argv[2:] if name in sys.modules])
+    print([name for name in sys.argv[2:] if name in sys.modules.keys() - started_with])
     await runner.cleanup()
 
 asyncio.run(main())

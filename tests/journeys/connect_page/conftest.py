@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from aiohttp import web
-from pytest_aiohttp.plugin import AiohttpServer
+from aiohttp.test_utils import TestServer
 
 from tests.journeys.connect_page.browser import launched
 from tests.journeys.connect_page.looks import LOOKS
@@ -46,7 +46,7 @@ async def page(browser: Any) -> AsyncIterator[Any]:
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def embedding(aiohttp_server: AiohttpServer) -> str:
+async def embedding() -> AsyncIterator[str]:
     """A page of the customer's application that embeds ours and hands it `window.token`."""
     app = web.Application()
 
@@ -54,5 +54,5 @@ async def embedding(aiohttp_server: AiohttpServer) -> str:
         return web.Response(text=EMBEDDING, content_type="text/html")
 
     app.router.add_get("/", own)
-    server = await aiohttp_server(app)
-    return f"http://127.0.0.1:{server.port}/"
+    async with TestServer(app) as server:
+        yield f"http://127.0.0.1:{server.port}/"

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from tests.fakes.gateways import RunningGateway
-from tests.journeys.console.test_in_chromium import VIEWS, address, browser, busy, running, signed_in
+from tests.journeys.console.test_in_chromium import VIEWS, address, browser, busy, chromium, running, signed_in
 
-__all__ = ["browser", "busy", "running"]  # fixtures
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+__all__ = ["browser", "busy", "chromium", "running"]  # fixtures
 
 REACHABLE = """[...document.querySelectorAll(
     'a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex="0"]')]
