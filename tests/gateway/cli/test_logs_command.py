@@ -115,7 +115,8 @@ async def test_following_asks_the_log_once_a_second_and_for_what_is_new_alone(
 
     async def slept(seconds: float) -> None:
         if asyncio.current_task() is not own:
-            return await sleep(seconds)
+            await sleep(seconds)
+            return
         done.append(seconds)
         if len(done) == 8:
             raise EOFError
@@ -123,7 +124,7 @@ async def test_following_asks_the_log_once_a_second_and_for_what_is_new_alone(
     monkeypatch.setattr(log, "find", asked)
     monkeypatch.setattr(clock, "sleep", slept)
     with pytest.raises(EOFError):
-        await logs_command.follow(running.runtime, OperationFilter("dev", limit=10), as_json=True)
+        await logs_command.follow_log(running.runtime, OperationFilter("dev", limit=10), as_json=True)
     assert done[1::2] == [1.0] * 4
     later = [one.after for one in done[2::2] if isinstance(one, OperationFilter)]
     assert later == [newest - logs_command.BEHIND] * 3
