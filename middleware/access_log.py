@@ -55,7 +55,7 @@ async def access_log(request: web.Request, handler: Handler) -> web.StreamRespon
         status, error = (STOPPED, "stopped") if _stopped(request) else (CUT_OFF, "client_left")
         _note(request, timing, status, 0, error)
         raise
-    if timing.proxied and not response.prepared:  # an answer of ours, where the provider's was requested
+    if timing.proxied and not response.prepared:  # an error of ours in place of the provider's answer
         timing.head_at = now = clock.monotonic()
         response.headers[SERVER_TIMING] = server_timing(*_split_ms(timing, now))
     attempts = int(response.headers.get(ATTEMPTS, "0"))

@@ -76,9 +76,9 @@ class Minted:
         return await asyncio.shield(task)
 
     def first_used(self, caller: Caller, address: str) -> None:
-        """Have the first use of a minted key recorded, with where it came from; nothing for all later ones.
+        """Start to record the first use of a minted key with the caller's `address`. Later uses do nothing.
 
-        Nobody waits for that. Where the store cannot be written, `write` records it later, without the address.
+        Does not wait for the store. If the store cannot be written, `write` records the use later, without the address.
         """
         access = caller.access
         if access is None or access.key.last_used_at is not None or access.key.digest in self._first_used:

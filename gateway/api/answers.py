@@ -198,7 +198,7 @@ class ConnectionList(TypedDict):
 
 
 class ScopesRefused(TypedDict):
-    """What the provider's API requested with 403 since the last authorization, and the path of the last such call."""
+    """The scopes that the provider's API asked for with 403 since the last authorization, and the path of the last such call."""
 
     scopes: list[str]
     at: Moment
@@ -207,7 +207,7 @@ class ScopesRefused(TypedDict):
 
 class Scopes(TypedDict):
     """Granted against needed scopes: null where the provider did not say what it granted. `missing`: those that the integration
-    asks for, and those that the provider's API requested."""
+    asks for, and those that the provider's API asked for with 403."""
 
     granted: list[str] | None
     needed: list[str]

@@ -95,7 +95,7 @@ class AuthMode(ABC):
         return {}
 
     def complete(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
-        """The credential with all it needs to be used: where a token is still to be had, it is requested."""
+        """The credential, ready to use: a token that it lacks is requested."""
         yield from ()
         return dict(held)
 

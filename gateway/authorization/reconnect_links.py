@@ -146,7 +146,7 @@ class ReconnectLinks:
             return False
 
     def poll_url(self, ref: ConnectionRef) -> str:
-        """Where its state can be requested with the key: 404 or 424 until it is well, then 200."""
+        """The address that returns the connection's state to the key: 404 or 424 until it works, then 200."""
         named = quote(ref.connection_id, safe=""), quote(ref.integration_id, safe="")
         return "{}/connections/{}?provider_config_key={}".format(self._current.generation.public_url, *named)
 
@@ -158,7 +158,7 @@ class ReconnectLinks:
             task.add_done_callback(self._ending.discard)
 
     def missed(self) -> None:
-        """What was written is not known: a link is made again when one is requested."""
+        """Whether the row was written is unknown, so the next request makes a link again."""
         self._kept.clear()
 
     async def close(self) -> None:

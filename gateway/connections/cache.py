@@ -48,11 +48,11 @@ def stays(before: Generation, after: Generation, environment: str, integration_i
     return same and after.catalog.get(one.provider) == before.catalog.get(one.provider)
 
 
-# ── Reads rows of connections from the store, each once for all who ask meanwhile.
+# ── Reads rows of connections from the store with single flight: each once for all callers that ask meanwhile.
 
 
 class Loads:
-    """What is being read now. A reading outlives the calls that wait for it."""
+    """The reads under way. A read goes on when the calls that wait for it are cancelled."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -413,9 +413,9 @@ class ConnectionCache:
         self._cleared_at = clock.monotonic()
 
     async def refresh_entries(self, refs: Mapping[ConnectionRef, Mark | None]) -> None:
-        """One question about all that may be others than they were, and one more about each that is.
+        """Read the versions of all connections that may have changed in one query, and each row that has changed.
 
-        What could not be read is requested again at the next look, and `sweep` sees for how long.
+        What could not be read is read again at the next look; `sweep` bounds for how long.
         """
         left: dict[ConnectionRef, None] = {}
         for ref, mark in refs.items():

@@ -61,8 +61,8 @@ class ImportResult(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOutcome:
-    """Of one connection. `reason` is for programs, `detail` for people; neither holds a secret. `renewed`: what came of the
-    test refresh, None where none was requested. `notes`: what was changed on the way."""
+    """Of one connection. `reason` is for programs, `detail` for people; neither holds a secret. `renewed`: the result of the
+    test refresh, None without one. `notes`: what was changed on the way."""
 
     integration_id: str
     connection_id: str

@@ -325,10 +325,10 @@ OPERATIONS: Final[tuple[Endpoint, ...]] = (
     Endpoint("GET", "/app-auth/connect", "The same, where an app was installed", SESSIONS, who="open", content=HTML),
     Endpoint("GET", "/oauth/client-metadata/{environment}/{integration_id}", "Who we are, for MCP authorization servers", SESSIONS, answers.ClientMetadata, errors=("not_found",), who="open"),
     *(
-        Endpoint("POST", f"{path}/{{integration_id}}", f"Connect by what was typed in: {form.mode}", SESSIONS, answers.Connected, answers.AnyJson, example=_form_example(form), errors=(*MAKING, "invalid_auth_mode", ("integration_not_allowed", 400), "connect_session_used", "invalid_connection", "missing_client_id", "missing_client_secret", "client_credentials_fetch_error", "invalid_query_params"), who="session")
+        Endpoint("POST", f"{path}/{{integration_id}}", f"Connect with credentials that the end user typed in: {form.mode}", SESSIONS, answers.Connected, answers.AnyJson, example=_form_example(form), errors=(*MAKING, "invalid_auth_mode", ("integration_not_allowed", 400), "connect_session_used", "invalid_connection", "missing_client_id", "missing_client_secret", "client_credentials_fetch_error", "invalid_query_params"), who="session")
         for path, form in typed_in.FORMS.items()
     ),
-    Endpoint("POST", "/auth/oauth-outbound/{integration_id}", "Refused as yet: no provider's own side installs us", SESSIONS, answers.Connected, errors=("unknown_provider_config", "unknown_provider_template", "invalid_auth_mode", ("integration_not_allowed", 400), "invalid_query_params"), who="session"),
+    Endpoint("POST", "/auth/oauth-outbound/{integration_id}", "Always refused: no provider of the catalog starts an installation itself", SESSIONS, answers.Connected, errors=("unknown_provider_config", "unknown_provider_template", "invalid_auth_mode", ("integration_not_allowed", 400), "invalid_query_params"), who="session"),
 
     Endpoint("POST", "/environment/webhook-signing-key/rotate", "Sign events with a new key", ENVIRONMENT, answers.SigningKeyAnswer, scope=f"{SCOPE}:webhook_signing_key:rotate", more="The former key signs beside it for a while. Not where `gateway.yaml` names the key.", errors=("conflict",)),
     Endpoint("GET", "/logs", "Search the call log", LOGS, answers.Logs, query=SEARCH_LOGS, scope=f"{SCOPE}:logs:read", more="Calls, refreshes, authorizations, deliveries of events and webhooks, newest first. A key that is limited to connections sees theirs only.", errors=("store_unavailable",)),

@@ -82,8 +82,8 @@ class Content:
 class Delivery:
     """An event on its way to one address. `message_id` stays the same however often it is sent (``webhook-id``).
 
-    `target` is ``primary``, ``secondary`` or, where a connection overrides these, an address. `status` and `detail` tell of
-    the last attempt.
+    `target` is ``primary``, ``secondary`` or, where a connection overrides these, an address. `status` and `detail`: of the
+    last attempt.
     """
 
     id: int

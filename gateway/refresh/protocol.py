@@ -200,7 +200,7 @@ def _nothing() -> None:
 class RefreshProtocol:
     """Holds what a refresh needs; each call of `refresh` is one refresh.
 
-    Settings are read once its turn has come and the lease is there: what is not declared any more is not requested.
+    Settings are read after the lease is acquired: an integration that is no longer declared sends no request.
     """
 
     def __init__(
@@ -378,7 +378,7 @@ class RefreshProtocol:
         raise backoff.refusal(after, failure, now)
 
     def _note(self, row: Connection, code: str | None, detail: Mapping[str, Any], took_ms: float = 0.0) -> None:
-        """Into the call log, under the request that first requested this refresh."""
+        """Add this refresh to the call log, under the request that first needed it."""
         trace = refresh_in_hand.get()
         if trace is not None:
             trace.end()

@@ -160,7 +160,7 @@ FAULTS: Final[Mapping[str, SandboxFault]] = {
 
 
 class BadFault(Exception):
-    """What was requested does not exist or makes no sense; the text names what does."""
+    """The request names what does not exist or makes no sense; the text names what does."""
 
 
 @dataclass(slots=True)
