@@ -100,7 +100,7 @@ def path_below(base_path: str, target: str) -> str:
 
 
 def _refused_path(request: web.Request, timing: Timing) -> str:
-    """Of a request that has got no address at its provider; of one to the proxy, what stands below it, as of those that have."""
+    """The path of a request that never got a provider's address. Without ``/proxy``, as calls that got one are logged."""
     target = masked(request.raw_path)
     if not timing.proxied:
         return target

@@ -289,11 +289,11 @@ def mistaken(text: str, kind: Kind) -> Unauthorized | None:
 
 
 def unknown(kind: Kind) -> Unauthorized:
-    """Never minted, revoked and expired look alike."""
+    """The same error for a key that was never minted, was revoked or has expired."""
     if kind == "capability":
-        message = "This capability address leads nowhere: it is unknown, expired or revoked."
+        message = "Invalid capability address: unknown, expired or revoked."
         fix = f"Ask the person who gave it to you for a new one: {CREATE}."
     else:
-        message = "This secret key opens no environment: it is unknown, expired or revoked."
+        message = "Invalid secret key: unknown, expired or revoked."
         fix = f"Use one of environments.<name>.secret_keys in gateway.yaml, or a minted one: {CREATE}."
     return Unauthorized("unknown_account", f"{message} {fix}", payload=rule_and_fix("key", fix), headers=INVALID)

@@ -253,11 +253,11 @@ class MetadataOf(TypedDict):
     metadata: dict[str, Any]
 
 
-# ── What became of something that was deleted, and of its tokens.
+# ── The results of a deletion: of the connection or integration, and of its tokens at the provider.
 
 
 class Revocation(TypedDict):
-    """What became of one token at the provider."""
+    """The result of revoking one token at the provider."""
 
     token: str
     outcome: Literal["revoked", "already_invalid", "unsupported", "failed", "unavailable", "not_offered"]
@@ -609,7 +609,7 @@ class ConnectSessionJson(TypedDict):
     """The page to open for the end user."""
     expires_at: Moment
     poll_url: str
-    """Where the key learns what became of it."""
+    """The address at which the key reads the session's result."""
 
 
 class ConnectSessionAnswer(TypedDict):

@@ -89,7 +89,7 @@ async def _reloaded(
 
 
 def tell_refusal(refusal: Exception, metrics: Metrics | None) -> None:
-    """One line a fault, and one that says what became of it."""
+    """Log each fault in a line, and then that the configuration stays as it is."""
     if isinstance(refusal, Faults | GatewayError | StartRefused):
         for fault in str(refusal).splitlines():
             log.error("fault", detail=fault)

@@ -161,5 +161,5 @@ def connect_link(public_url: str, token: str) -> str:
 
 
 def poll_url(public_url: str, session: ConnectSession) -> str:
-    """Where the customer's back end learns, with its key, what became of the session. Holds no token."""
+    """The address at which the customer's back end reads the session's result, with its key. Holds no token."""
     return f"{public_url}/connect/sessions/{session.digest}"

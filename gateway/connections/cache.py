@@ -101,7 +101,7 @@ MOST_ORIGINS: Final = 10_000  # of which it is known whose they are
 class ConnectionCache:
     """From an address to a connection that can be used at once; `feed` keeps it up to date.
 
-    `provider_at`: an origin ▸ the provider whose credentials were recently sent there, for metrics. `followers`, `heard`:
+    `provider_at`: an origin ▸ the provider whose credentials were recently sent there, for metrics. `followers`, `on_change`:
     see ChangeFeed.
     """
 
@@ -112,13 +112,13 @@ class ConnectionCache:
         managed: ManagedIntegrations,
         refresher: Refresher,
         followers: Sequence[Follower] = (),
-        heard: Callable[[], None] = lambda: None,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
         self._current = current
         self._managed = managed
         self._kept = CacheEntries()
-        self.feed = ChangeFeed(store, current, managed, self, followers, heard)
+        self.feed = ChangeFeed(store, current, managed, self, followers, on_change)
         self._forgotten_at: dict[ConnectionRef, float] = {}
         self._cleared_at = 0.0
         self._tidied_at = 0.0
@@ -356,8 +356,8 @@ class ConnectionCache:
         self._forgotten_at[ref] = clock.monotonic()
 
     def integration_is(self, environment: str, integration_id: str, made: Integration | None) -> None:
-        """Know what was made under that key through the API, None for nothing any more. What was opened under another is
-        opened again, or not at all."""
+        """Take over an integration that was written through the API; `made` None: it was deleted. Its connections in memory
+        are opened again, or not at all."""
         if not self._managed.put(environment, integration_id, made):
             return
         there = self._current.generation.integrations.has(environment, integration_id)

@@ -163,7 +163,7 @@ def _moments(row: Connection, changes: Sequence[Change], now: datetime) -> list[
     if row.intent is not None:
         moments.append(TimelineMoment(row.intent.at, "refresh token sent, outcome not known yet"))
     if row.refused_scopes is not None:
-        what = f"call to {row.refused_scopes.path} refused for want of scopes"
+        what = f"call to {row.refused_scopes.path} refused for missing scopes"
         moments.append(TimelineMoment(row.refused_scopes.at, what, " ".join(row.refused_scopes.scopes)))
     ends = ((row.expires_at, "access token expires"), (row.life.dies_at, "refresh token dies if it is not used"))
     coming = ((noted.retry_at if noted else None, "next try"), (row.life.keep_alive_at, "refreshed to keep it alive"))

@@ -54,7 +54,7 @@ class ScopeRefusals:
 def asked_again(
     store: Store, row: Connection | None, provider: Provider, integration: Integration
 ) -> tuple[str, ...] | None:
-    """What a reconnect asks for after the API has refused a call for want of scopes: these, the integration's, and what is
+    """What a reconnect asks for after the API has refused a call for missing scopes: these, the integration's, and what is
     granted already. None: the integration's alone.
     """
     if row is None or row.refused_scopes is None:

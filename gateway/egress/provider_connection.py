@@ -346,7 +346,7 @@ class ProviderConnection(asyncio.Protocol):
             self._parts = None
         if self._upload is not None:
             self._upload.stop()
-        if stage == _DUE or (stage == _ASKED and not self._incoming.heard):
+        if stage == _DUE or (stage == _ASKED and not self._incoming.has_begun):
             self._refuse(ConnectionLost())
         else:
             self._fail(EgressError("protocol", f"{self._origin} broke off in the middle of its answer."))

@@ -1,4 +1,4 @@
-"""A connection on its way, whatever it comes from: as a record, as a JSON object, and what became of it."""
+"""A connection that is imported, from any source: as a record, as a JSON object, and the outcome of its import."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ from gateway.records.states import State
 from gateway.store import Store
 from gateway.timestamps import iso
 
-# ── A connection on its way, whatever it comes from, and what became of it.
+# ── A connection that is imported, from any source, and the outcome of its import.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,7 +104,7 @@ class Tally:
 
 
 async def renewed(runtime: Runtime, ref: ConnectionRef) -> tuple[str, str | None]:
-    """What came of renewing it now: ``renewed``, ``failed`` or ``nothing to renew``; and of a failure, why."""
+    """The result of renewing it now: ``renewed``, ``failed`` or ``nothing to renew``; and of a failure, why."""
     try:
         before = await runtime.store.connections.get(ref)
         after, fault = await runtime.live.current(ref, force=True)

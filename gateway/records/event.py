@@ -106,7 +106,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryOutcome:
-    """What came of an attempt. `due_at` is set where it is to be tried again."""
+    """The outcome of an attempt. `due_at` is set where it is to be tried again."""
 
     state: DeliveryState
     status: int | None = None

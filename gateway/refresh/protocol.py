@@ -287,7 +287,7 @@ class RefreshProtocol:
             await self._noted(row, row.lease.owner, lost, now, still_open=True)
 
     async def _asked(self, row: Connection, owner: str, claimed_at: float) -> Connection | None:
-        """What came of the call, stored; None where we were fenced off. Raises what the caller shall hear."""
+        """Store the outcome of the call; None where this node was fenced off. Raises the error for the caller."""
         async with held(self._store, row, owner, claimed_at) as claim:
             started = clock.monotonic()
             if (trace := refresh_in_hand.get()) is not None:

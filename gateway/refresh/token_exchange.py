@@ -56,7 +56,7 @@ def _credential(entry: Entry) -> Credential:
 
 
 class ExchangeLost(EgressError):
-    """Nobody knows what came of a call; its reply may be in the journal and nowhere else."""
+    """The outcome of a call is unknown; its reply may be in the journal and nowhere else."""
 
 
 class TokenExchange(Protocol):

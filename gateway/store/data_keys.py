@@ -169,7 +169,7 @@ class DataKeys:
         reserved: int = SEALS_RESERVED,
     ) -> None:
         self.missing = MissingKeys()
-        self.locked: frozenset[str] = frozenset()  # data keys that are there and do not open, for want of a master key
+        self.locked: frozenset[str] = frozenset()  # data keys whose master key is missing, so that they do not open
         self._transactions = transactions
         self.keyring = keyring
         self._vault = vault
@@ -198,7 +198,7 @@ class DataKeys:
         return came
 
     async def _load(self) -> tuple[dict[str, DataKey | None], list[WrappedKey]]:
-        """And those that do not open for want of their master key."""
+        """And those whose master key is missing, so that they do not open."""
         newest: dict[str, DataKey | None] = {}
         missing = []
         async with self._transactions.read() as db:

@@ -258,9 +258,9 @@ class RefreshStore:
         )
         if done is None:
             return None
-        saved, unheard = done
-        if unheard is not None:
-            self._own.note(unheard, saved.mark)
+        saved, change_id = done
+        if change_id is not None:
+            self._own.note(change_id, saved.mark)
         return saved
 
     async def _save_with_state(

@@ -1,4 +1,4 @@
-"""A call that the provider refuses for want of a scope leads to a link, and the link to a grant with which it succeeds."""
+"""A call that the provider refuses for a missing scope leads to a link, and the link to a grant with which it succeeds."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
