@@ -427,8 +427,10 @@ def listed(
     *,
     choose: bool,
 ) -> list[dict[str, Any]]:
-    """All that `tools/list` shows: a dozen tools at most. `call_api` only for a key without rules, since the tools of any
-    other say all that it may do; it can be called in either case."""
+    """The tools that `tools/list` shows, at most twelve.
+
+    `call_api` is listed only for a key without rules, since other keys' tools show all that they may do. Every key can call it.
+    """
     if not rules:
         return [call_api(rules, connections, choose=choose)]
     if len(tools) <= MOST_LISTED:
