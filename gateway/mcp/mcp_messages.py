@@ -18,6 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
+from gateway.off_loop import INLINE_BYTES
+
 MODERN: Final = "2026-07-28"
 HANDSHAKE: Final = ("2025-11-25", "2025-06-18", "2025-03-26")
 REVISIONS: Final = (MODERN, *HANDSHAKE)
@@ -118,6 +120,13 @@ class McpReply:
 
     status: int
     body: dict[str, Any] | None
+
+    @property
+    def is_large(self) -> bool:
+        """Whether writing it would hold up the event loop: it holds a provider's answer of some size."""
+        result = (self.body or {}).get("result", {})
+        parts = result.get("content") or result.get("contents") or ()
+        return sum(len(part.get("text") or part.get("blob") or "") for part in parts) > INLINE_BYTES
 
 
 def read_message(body: bytes, headers: Iterable[tuple[str, str]]) -> RpcRequest | RpcNotification:

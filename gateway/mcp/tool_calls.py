@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
@@ -116,20 +116,25 @@ def _query(given: Any) -> str:
         return ""
     if not isinstance(given, dict):
         raise UnfitArguments("'query' must be an object of names and values.")
-    return "&".join(_pairs(given))
+    pairs, size = [], 0
+    for pair in _pairs(given):
+        size += len(pair)
+        if size > LONGEST_TARGET:
+            raise UnfitArguments(f"'query' makes more than {LONGEST_TARGET} characters. Send less, or a body.")
+        pairs.append(pair)
+    return "&".join(pairs)
 
 
-def _pairs(given: Mapping[str, Any]) -> list[str]:
-    pairs: list[str] = []
+def _pairs(given: Mapping[str, Any]) -> Iterator[str]:
     for name, value in given.items():
+        begins = quote(name, safe="[]")
         for one in value if isinstance(value, list) else [value]:
             if one is None:
                 continue
             if isinstance(one, (dict, list)):
                 raise UnfitArguments(f"'{name[:64]}' must be a text, a number, true or false, or a list of these.")
             text = one if isinstance(one, str) else json.dumps(one)
-            pairs.append(f"{quote(name, safe='[]')}={quote(text, safe='')}")
-    return pairs
+            yield f"{begins}={text if text.isascii() and text.isalnum() else quote(text, safe='')}"
 
 
 def _body(arguments: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
