@@ -102,7 +102,8 @@ async def _apart(message: AgentMessage, work: Callable[P, T], *args: P.args, **k
 
 
 def _written(body: Mapping[str, Any]) -> bytes:
-    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace")  # a provider's header field may hold bytes that are no text
 
 
 @cache

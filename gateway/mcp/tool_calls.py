@@ -16,6 +16,7 @@ LONGEST_SELECT: Final = 512
 LONGEST_LABEL: Final = 100
 _METHOD: Final = re.compile(r"[A-Z]{1,16}(?:-[A-Z]{1,16})?")
 _TARGET: Final = re.compile(r"(?:[/?][!\"$-\[\]-~]*)?")
+_AROUND: Final = re.compile(r"^\s|\s$|\s/|/\s")  # white space that a header field would lose
 _PATH_SAFE: Final = "!$&'()*+,:=@"  # RFC 3986 §3.3, without ``;``, which readers take apart
 _COMMON: Final = frozenset({"connection", "select", "max_bytes"})
 _WITH_BODY: Final = frozenset({"body", "body_as"})
@@ -158,7 +159,7 @@ def chosen(call: ToolCall, candidates: Mapping[str, str] | None) -> str:
     ]
     if call.connection is not None:
         integration, slash, connection = call.connection.partition("/")
-        if not slash or not integration or not connection:
+        if not slash or not integration or not connection or _AROUND.search(call.connection):
             raise UnfitArguments("'connection' must be INTEGRATION/CONNECTION.")
         return call.connection
     if len(fitting) == 1:

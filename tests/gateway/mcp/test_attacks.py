@@ -359,3 +359,31 @@ async def test_a_vendors_mcp_server_behind_a_capability_stays_the_vendors(
     made = await door.running.json("POST", "/environment/api-keys", json=wish, expect=200)
     _, body = await door.answered("unused", "tools/list", path=f"/c/{made['data']['secret']}/mcp")
     assert body["path"] == "/base/v1/mcp"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.1 302 Found\r\nLocation: http://x.example/\xff\r\nContent-Length: 0",
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/\xff\r\nContent-Length: 3",
+    ],
+)
+async def test_a_providers_bytes_that_are_no_text_are_no_fault_of_ours(door: Agents, head: bytes) -> None:
+    async def answering(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.write(head + b"\r\nConnection: close\r\n\r\n" + b"\0" * int(head[-1:]))
+        request.transport.close()
+        return web.Response()
+
+    door.provider.answering = answering
+    key = await door.key("GET /base/v1/**")
+    status, body = await door.answered(key, "tools/call", name="call_api", arguments={"method": "GET", "path": "/x"})
+    assert (status, body["result"]["isError"]) == (200, False), body
+
+
+@pytest.mark.parametrize("connection", [" lane/c1", "lane/c1 ", "lane/ c1\t", "lane/\x0bc1", "lane/c1\r\nX: y"])
+async def test_a_connection_is_named_exactly(door: Agents, connection: str) -> None:
+    """A header field would lose the white space around its value, so that rules and refusals speak of another name."""
+    key = await door.key("GET /base/v1/**")
+    result = await door.call(key, "call_api", {"method": "GET", "path": "/x", "connection": connection})
+    assert (result["isError"], door.provider.calls) == (True, [])
