@@ -237,6 +237,24 @@ async def test_a_provider_that_names_new_scopes_each_time_is_not_noted_without_e
         assert written[MOST_SCOPES:] == written[MOST_SCOPES - 1 : -1]
 
 
+async def test_a_provider_uses_up_no_more_than_half_of_the_sessions_of_a_key(tmp_path: Path) -> None:
+    async with agents(tmp_path) as door:
+        door.running.document["connect"] = {"sessions_per_minute": 4}
+        door.running.document["environments"]["dev"]["connect_links_in_errors"] = True
+        await door.running.restart()
+        await door.connect("c3")
+        door.provider.answering = refusing("admin")
+        links = []
+        for connection_id in ("c1", "c2", "c3", "c1"):
+            async with door.running.proxied(connection_id, "/items", integration="lane") as answer:
+                links.append(answer.headers.get("Gateway-Connect-Url"))
+        assert [link is not None for link in links] == [True, True, False, True]
+        assert links[0] == links[3]
+        for expected in (201, 201, 429):
+            body = {"end_user": {"id": "u1"}}
+            await door.running.json("POST", "/connect/sessions", json=body, expect=expected)
+
+
 def refusing(scope: str) -> Answering:
     async def answer(_: web.Request) -> web.Response:
         challenge = f'Bearer error="insufficient_scope", scope="{scope}"'
