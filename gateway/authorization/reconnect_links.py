@@ -176,6 +176,7 @@ class ReconnectLinks:
             connection_id=ref.connection_id,
             integration_id=ref.integration_id if there else None,
             pinned=there,
+            by_provider=until_granted is not None,
         )
         while len(self._kept) >= MOST_KEPT:
             del self._kept[next(iter(self._kept))]

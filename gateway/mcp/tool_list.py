@@ -22,6 +22,7 @@ MOST_LISTED: Final = 12
 MOST_PINNED: Final = 9  # named rules that stay in a list that is too long
 MOST_CHARS: Final = 3900  # of a list with starters in it: each character goes into the context of a model
 MOST_FOUND: Final = 10
+LONGEST_QUERY: Final = 512  # of find_tools: each word is looked for in each tool
 MOST_CONNECTIONS: Final = 20  # of which a list names each
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})  # RFC 9110 §9.2.1
 IDEMPOTENT: Final = SAFE | {"PUT", "DELETE"}  # RFC 9110 §9.2.2
