@@ -55,7 +55,7 @@ async def access_log(request: web.Request, handler: Handler) -> web.StreamRespon
         status, error = (STOPPED, "stopped") if _stopped(request) else (CUT_OFF, "client_left")
         _note(request, timing, status, 0, error)
         raise
-    if timing.proxied and not response.prepared:  # an answer of ours, where the provider's was requested
+    if timing.proxied and not response.prepared:  # an error of ours in place of the provider's answer
         timing.head_at = now = clock.monotonic()
         response.headers[SERVER_TIMING] = server_timing(*_split_ms(timing, now))
     attempts = int(response.headers.get(ATTEMPTS, "0"))
@@ -100,7 +100,7 @@ def path_below(base_path: str, target: str) -> str:
 
 
 def _refused_path(request: web.Request, timing: Timing) -> str:
-    """Of a request that has got no address at its provider; of one to the proxy, what stands below it, as of those that have."""
+    """The path of a request that never got a provider's address. Without ``/proxy``, as calls that got one are logged."""
     target = masked(request.raw_path)
     if not timing.proxied:
         return target

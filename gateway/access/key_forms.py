@@ -1,4 +1,4 @@
-"""The form of keys and capabilities that we mint, and what may be wrong with one that is requested."""
+"""The form of minted keys and capabilities, and the checks of a request for a new one."""
 
 import secrets
 import string
@@ -62,7 +62,7 @@ OF_CAPABILITY: Final = ("environment:proxy", "environment:connect_sessions:write
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedKey:
-    """A key that is requested. `scopes` None: everything, or with limits the proxy alone, or those of what it replaces.
+    """A request for a new key. `scopes` None: everything; with limits, only the proxy; with `replaces`, those of that key.
 
     `replaces`: the id of a key that goes on for `overlap`, so that both work while its users move over.
     """

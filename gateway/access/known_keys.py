@@ -76,9 +76,9 @@ class Minted:
         return await asyncio.shield(task)
 
     def first_used(self, caller: Caller, address: str) -> None:
-        """Have the first use of a minted key recorded, with where it came from; nothing for all later ones.
+        """Start to record the first use of a minted key with the caller's `address`. Later uses do nothing.
 
-        Nobody waits for that. Where the store cannot be written, `write` records it later, without the address.
+        Does not wait for the store. If the store cannot be written, `write` records the use later, without the address.
         """
         access = caller.access
         if access is None or access.key.last_used_at is not None or access.key.digest in self._first_used:
@@ -154,7 +154,7 @@ class Minted:
         task.add_done_callback(self._reading.discard)
 
     def _note_use(self, caller: Caller | None) -> None:
-        """Remember what is to be written down of a key that may be forgotten now."""
+        """Note that a key which may be evicted was used, so that its use is still stored."""
         if caller is not None and caller.access is not None and caller.access.used:
             caller.access.used = False
             self._used.add(caller.access.key.digest)
@@ -289,11 +289,11 @@ def mistaken(text: str, kind: Kind) -> Unauthorized | None:
 
 
 def unknown(kind: Kind) -> Unauthorized:
-    """Never minted, revoked and expired look alike."""
+    """The same error for a key that was never minted, was revoked or has expired."""
     if kind == "capability":
-        message = "This capability address leads nowhere: it is unknown, expired or revoked."
+        message = "Invalid capability address: unknown, expired or revoked."
         fix = f"Ask the person who gave it to you for a new one: {CREATE}."
     else:
-        message = "This secret key opens no environment: it is unknown, expired or revoked."
+        message = "Invalid secret key: unknown, expired or revoked."
         fix = f"Use one of environments.<name>.secret_keys in gateway.yaml, or a minted one: {CREATE}."
     return Unauthorized("unknown_account", f"{message} {fix}", payload=rule_and_fix("key", fix), headers=INVALID)

@@ -12,12 +12,12 @@ MINTERS: Final = "anyone who may create keys in this environment"
 
 
 def rule_and_fix(rule: str, fix: str, changed_by: str = MINTERS) -> dict[str, Any]:
-    """The members of a payload by which a program, or an agent, finds its way on."""
+    """The members of an error's payload that say what blocked a request, and how to change that."""
     return {"rule": rule, "changed_by": changed_by, "fix": fix}
 
 
 def lacking(*scopes: str) -> Forbidden:
-    """None of these scopes is held; any of them would do."""
+    """The error for a key that has none of `scopes`, of which any one is enough."""
     return Forbidden(
         "forbidden",
         f"Insufficient scope. Required: {scopes[0]}",
@@ -30,7 +30,7 @@ def lacking(*scopes: str) -> Forbidden:
 
 
 def lacking_for(scope: str, field: str) -> Forbidden:
-    """The request would do, but for `field` in its body."""
+    """The error for a request that is allowed but for `field` in its body."""
     return Forbidden(
         "forbidden",
         f"This key may not set {field}. Leave it out, or use a key with the scope {scope}.",
@@ -117,7 +117,7 @@ def no_connection(integration_id: str, connection_id: str) -> NotFound:
     )
 
 
-def with_more(fault: GatewayError, payload: Mapping[str, Any], message: str | None = None) -> GatewayError:
+def with_payload(fault: GatewayError, payload: Mapping[str, Any], message: str | None = None) -> GatewayError:
     """A copy of `fault` with more in its payload, and `message` for its own: the fault itself may be shared by callers."""
     return type(fault)(
         fault.code,

@@ -198,7 +198,7 @@ class ConnectionList(TypedDict):
 
 
 class ScopesRefused(TypedDict):
-    """What the provider's API requested with 403 since the last authorization, and the path of the last such call."""
+    """The scopes that the provider's API asked for with 403 since the last authorization, and the path of the last such call."""
 
     scopes: list[str]
     at: Moment
@@ -207,7 +207,7 @@ class ScopesRefused(TypedDict):
 
 class Scopes(TypedDict):
     """Granted against needed scopes: null where the provider did not say what it granted. `missing`: those that the integration
-    asks for, and those that the provider's API requested."""
+    asks for, and those that the provider's API asked for with 403."""
 
     granted: list[str] | None
     needed: list[str]
@@ -253,11 +253,11 @@ class MetadataOf(TypedDict):
     metadata: dict[str, Any]
 
 
-# ── What became of something that was deleted, and of its tokens.
+# ── The results of a deletion: of the connection or integration, and of its tokens at the provider.
 
 
 class Revocation(TypedDict):
-    """What became of one token at the provider."""
+    """The result of revoking one token at the provider."""
 
     token: str
     outcome: Literal["revoked", "already_invalid", "unsupported", "failed", "unavailable", "not_offered"]
@@ -609,7 +609,7 @@ class ConnectSessionJson(TypedDict):
     """The page to open for the end user."""
     expires_at: Moment
     poll_url: str
-    """Where the key learns what became of it."""
+    """The address at which the key reads the session's result."""
 
 
 class ConnectSessionAnswer(TypedDict):

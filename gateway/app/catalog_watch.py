@@ -47,10 +47,10 @@ class Reread:
 
 @dataclass(slots=True)
 class CatalogWatch:
-    """`aloud`: False in a process beside others, one of which logs what happens."""
+    """`logs`: False in all workers but one, so that a change is logged and counted once."""
 
     app: web.Application
-    aloud: bool = True
+    logs: bool = True
     seen: int | None = None
     logged: frozenset[str] = field(default_factory=frozenset)
 
@@ -83,16 +83,16 @@ class CatalogWatch:
             before, after = running.catalog.providers.contents, found.catalog.providers.contents
             if before != after:
                 replace(runtime, Checked(running.config, found.catalog, running.integrations.declared))
-            self._tell(runtime.metrics, found, _differences(before, after))
+            self._report(runtime.metrics, found, _differences(before, after))
 
     def _folders(self) -> tuple[Path, ...]:
         return self.app[RUNTIME].generation.config.catalog
 
-    def _tell(self, metrics: Metrics, found: Reread, differences: dict[str, list[str]]) -> None:
+    def _report(self, metrics: Metrics, found: Reread, differences: dict[str, list[str]]) -> None:
         """Each fault once, for as long as it stays."""
         new = [str(fault) for fault in found.faults if str(fault) not in self.logged]
         self.logged = frozenset(map(str, found.faults))
-        if not self.aloud:
+        if not self.logs:
             return
         for fault in new:
             log.error("fault", detail=fault)

@@ -93,7 +93,7 @@ def assembled(
     sessions = ConnectSessions(store, current)
     links = ReconnectLinks(store, sessions, current)
     refresher = Refresher(store, current, dialogues, metrics, calls.note_operation)
-    live = ConnectionCache(store, current, managed, refresher, followers=(minted, links), heard=deliverer.wake)
+    live = ConnectionCache(store, current, managed, refresher, followers=(minted, links), on_change=deliverer.wake)
     creator = Creator(store, current, live, dialogues)
     outcomes, revoker = Outcomes(store, calls.note_operation), Revoker(current, dialogues)
     session_connections = SessionConnections(store, current, creator, outcomes, revoker)

@@ -69,7 +69,7 @@ async def _reloaded(
         try:
             ready = await asyncio.to_thread(read)
             config = ready.config
-            # The store's key ring comes first: what is stored decides whether it will do, and that takes the database.
+            # The store's key ring comes first: only the database can say whether the new one opens what is stored.
             if config.store.encryption_keys != runtime.generation.config.store.encryption_keys:
                 await runtime.store.turn_to(
                     Keyring(config.store.encryption_keys), environments=set(config.environments)
@@ -89,7 +89,7 @@ async def _reloaded(
 
 
 def tell_refusal(refusal: Exception, metrics: Metrics | None) -> None:
-    """One line a fault, and one that says what became of it."""
+    """Log each fault in a line, and then that the configuration stays as it is."""
     if isinstance(refusal, Faults | GatewayError | StartRefused):
         for fault in str(refusal).splitlines():
             log.error("fault", detail=fault)

@@ -185,7 +185,7 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
 )
 
 
-# A GET that does something: a link scanner's HEAD would use an authorization up, and nobody would see what came of it.
+# A GET that does something: a link scanner's HEAD would use up an authorization, and nobody would see its result.
 WITHOUT_HEAD: Final = frozenset({"/oauth/callback", "/app-auth/connect", "/console/callback"})
 
 

@@ -108,7 +108,7 @@ def installed(provider: Provider, query: Mapping[str, str]) -> str:
     if not installation.isascii() or not installation.isalnum() or len(installation) > 64:
         raise InvalidRequest(
             "authorization_refused",
-            f"{provider.display_name} named no installation: the app was not installed. Start again to install it.",
+            f"{provider.display_name} returned no installation: the app was not installed. Start again to install it.",
         )
     return installation
 

@@ -38,7 +38,7 @@ class ClientCredentialsMode(ExchangedMode):
     brought: ClassVar = "token"
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
-        """A `token` may be brought along; without one, the first is requested."""
+        """A `token` may be given; without one, the first is requested."""
         fields = CredentialForm(form, self.types())
         held: dict[str, Any] = {"type": self.name}
         held["client_id"] = fields.text("client_id", limit=1024)

@@ -88,7 +88,7 @@ def registered(
     secret = secret if isinstance(secret, str) and secret else None
     if secret is None:
         return Registered(client_id)
-    # A secret with no method said is for Basic (RFC 7591 §2), unless another way to use one was requested.
+    # A secret without a method is for Basic (RFC 7591 §2), unless the registration asked for another.
     assumed = wanted if wanted != "none" else "client_secret_basic"
     given = METHODS.get(str(answer.get("token_endpoint_auth_method") or assumed), "body")
     return Registered(client_id, secret, chosen or given)

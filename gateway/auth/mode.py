@@ -1,4 +1,4 @@
-"""What an auth mode can do. No I/O: a mode says what is to be asked and reads what came of it.
+"""What an auth mode can do. No I/O: a mode returns the requests to send and reads their replies.
 
 A mode of another package derives from `AuthMode`, or from `GrantingMode` where the end user consents at the provider,
 and is offered by the entry point ``gateway.auth_modes``. What is not abstract has a default that works.
@@ -44,7 +44,7 @@ class Signer(Protocol):
 
 T = TypeVar("T")
 
-# A conversation with the provider: yields what is to be asked, is sent the reply, returns what came of it. It raises
+# A dialogue with the provider: yields requests, is sent their replies, returns the result. It raises
 # TokenRefused after a final no and TokenUnavailable after anything that may pass; the latter is also thrown into it
 # where nothing came back.
 Dialogue: TypeAlias = Generator[ProviderCall, Reply, T]
@@ -95,7 +95,7 @@ class AuthMode(ABC):
         return {}
 
     def complete(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
-        """The credential with all it needs to be used: where a token is still to be had, it is requested."""
+        """The credential, ready to use: a token that it lacks is requested."""
         yield from ()
         return dict(held)
 
@@ -174,7 +174,7 @@ class SetOut:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The credential that came of an authorization, and settings that the provider returned on the way."""
+    """The credential from an authorization, and settings that the provider returned on the way."""
 
     held: Mapping[str, Any] = field(repr=False)
     config: Mapping[str, str] = field(default_factory=dict)
@@ -196,7 +196,7 @@ class GrantingMode(AuthMode):
 
     @abstractmethod
     def arrive(self, context: Context, kept: Mapping[str, Any], query: Mapping[str, str]) -> Dialogue[Granted]:
-        """What came of it. Raises InvalidRequest with words for the end user where nothing did."""
+        """The result of the callback. Raises InvalidRequest, with a text for the end user, where it failed."""
 
 
 # ── Modes whose credential is typed in once and exchanged for tokens ever after: what is held refreshes itself.

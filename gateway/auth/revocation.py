@@ -21,7 +21,7 @@ GONE: Final = frozenset({"invalid_token", "token_not_found", "token_revoked", "t
 
 @dataclass(frozen=True, slots=True)
 class RevocationOutcome:
-    """What became of one token at its provider.
+    """The result of revoking one token at its provider.
 
     ``revoked`` by this; ``already_invalid``: the provider no longer knew it; ``unsupported``: it does not end tokens of this
     kind; ``not_offered``: it has no such call; ``failed``: it said no; ``unavailable``: it could not be asked.

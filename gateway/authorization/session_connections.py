@@ -137,7 +137,7 @@ class SessionConnections:
         )
 
     async def _dropped(self, one: PendingConnection, reason: str, event: str) -> None:
-        """Log it, tell those who wait for the session, and end its grant."""
+        """Log it, publish it to callers that wait for the session, and end its grant."""
         log.warning(event, **who(one.ref))
         await self._outcomes.publish(
             _outcome(

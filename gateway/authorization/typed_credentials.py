@@ -106,7 +106,7 @@ class TypedIn:
                 pinned=session.pinned,
             )
         except GatewayError as fault:
-            raise _heard(fault, provider, config) from fault
+            raise _fault_for_form(fault, provider, config) from fault
         return await self._session_connections.keep(row, session.terms(browser), reconnects=session.reconnects)
 
 
@@ -118,7 +118,7 @@ def external_id(session: ConnectSession, integration: Integration) -> str:
     return f"gw-{digest(json.dumps([session.environment, integration.integration_id, who]))[:32]}"
 
 
-def _heard(fault: GatewayError, provider: Provider, config: Mapping[str, Any]) -> GatewayError:
+def _fault_for_form(fault: GatewayError, provider: Provider, config: Mapping[str, Any]) -> GatewayError:
     """The fault in the words and with the paths of this address."""
     if isinstance(fault, InvalidRequest) and fault.errors:
         issues = [

@@ -31,7 +31,7 @@ _SPEAKING: Final = frozenset(
 # A repeated group that itself repeats: on text that almost matches, its time doubles with every character.
 _RUNAWAY = re.compile(r"\((?:\?:)?[^()]*[*+]\)[*+{]")
 
-# What stays on the machine may go in clear text.
+# Requests to these hosts stay on the machine, so plain http is allowed.
 _LOOPBACK = {("127.0.0.1",), ("localhost",), ("[::1]",)}
 
 _FOR_SOME_MODES = {key for mode in AUTH_MODES.values() for key in (*mode.needs, *mode.reads)}
@@ -107,7 +107,7 @@ def _words(provider: Provider) -> Iterator[Finding]:
     if needed and needed not in (provider.default_scopes or ()):
         yield ("default_scopes",), f"without {needed!r} among default_scopes, connections cannot be refreshed"
     if not provider.sources and provider.evidence is None:
-        yield (), "says no sources, so nobody knows how far to trust it"
+        yield (), "names no sources, so nobody knows how far to trust it"
 
 
 def _evidence(provider: Provider, today: dt.date) -> Iterator[Finding]:
@@ -136,7 +136,7 @@ def _without_effect(provider: Provider) -> Iterator[Finding]:
 
 
 def _own_fields(provider: Provider) -> Iterator[Finding]:
-    """Fields of the auth mode itself, which an entry with `credentials` has to declare too: only those are requested."""
+    """Fields of the auth mode itself, which an entry with `credentials` must declare too: the form shows only declared ones."""
     mode = AUTH_MODES.get(provider.auth_mode)
     if mode is None or not provider.credentials or provider.auth_mode in _EITHER_OR:
         return

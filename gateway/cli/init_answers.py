@@ -47,7 +47,7 @@ def checked(answers: Answers, catalog: "Callable[[], Catalog]") -> Answers:
 
 
 def asked(answers: Answers, catalog: "Callable[[], Catalog]") -> Answers:
-    """Prompts on stderr for what no flag gives. A wrong answer is reported, and prompted for again."""
+    """Prompts on stderr for what no flag gives. After a wrong answer it says why, and prompts again."""
     if answers.public_url is None:
         click.echo(
             "The address under which browsers and providers will reach the gateway: https, or this machine's own.",

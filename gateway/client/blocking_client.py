@@ -37,7 +37,7 @@ class Loop:
             raise
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """The items, each requested when the one before is done with. A loop that is left early closes what they come from."""
+        """The items, each fetched when the caller asks for it. A loop that is left early closes their source."""
         end = object()
 
         async def following() -> Any:

@@ -105,7 +105,7 @@ def fields(options: Options) -> dict[str, str]:
 
 
 def wish(pages: int | None, limit: int | None, way: Mapping[str, str | int] | None) -> str:
-    """The value of Gateway-Paginate, marks requested. Raises ValueError for what no header may hold."""
+    """The value of Gateway-Paginate, with ``marks``. Raises ValueError for what no header may hold."""
     said = ["all" if pages is None else str(pages), "marks"]
     if limit is not None:
         said.append(f"limit={limit}")

@@ -110,7 +110,7 @@ LOGO_BYTES: Final = 256 << 10
 
 
 def broken_rules(shape: GatewayShape, base: Path, faulty: set[Place]) -> Iterator[Finding]:
-    """Faults between values that are each right. What is in `faulty` is not requested again."""
+    """Faults between values that are each right. Places in `faulty` are not checked again."""
     yield from _server(shape.server, faulty)
     yield from _store(shape, faulty)
     yield from _catalog(shape, base)

@@ -314,9 +314,9 @@ def default_public_url(host: str, port: int) -> str:
     return origin_of("http", host, port)
 
 
-# ── What a running gateway cannot change: it was used up at the start, for a socket, a process or the store.
+# ── Settings that need a restart: they are read once, at the start, for a socket, a process or the store.
 
-# With 0, a port is whatever the system gave out; that is no wish to change it.
+# With 0 the system chose the port, so a reload that still says 0 changes nothing.
 FIXED: Final[Mapping[Place, Any]] = {
     ("server", "host"): None,
     ("server", "port"): 0,

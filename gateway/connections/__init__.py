@@ -10,7 +10,7 @@ change feed. Read in this order:
     create, completing     from a credential to a stored connection; the entry's script completes its settings
     verify                 proves a credential when it is made, and learns whose account it is
     rejected_credentials   what follows when an API rejects a credential: an early refresh, then a report
-    refused_scopes         what follows when an API answers 403 for want of scopes
+    refused_scopes         what follows when an API answers 403 for missing scopes
     delete                 deletes a connection here first, then its tokens at the provider
     api_integrations       integrations made, changed and deleted through the API
     operation_search       which connections a search of the call log is about

@@ -48,11 +48,11 @@ def stays(before: Generation, after: Generation, environment: str, integration_i
     return same and after.catalog.get(one.provider) == before.catalog.get(one.provider)
 
 
-# ── Reads rows of connections from the store, each once for all who ask meanwhile.
+# ── Reads rows of connections from the store with single flight: each once for all callers that ask meanwhile.
 
 
 class Loads:
-    """What is being read now. A reading outlives the calls that wait for it."""
+    """The reads under way. A read goes on when the calls that wait for it are cancelled."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -101,7 +101,7 @@ MOST_ORIGINS: Final = 10_000  # of which it is known whose they are
 class ConnectionCache:
     """From an address to a connection that can be used at once; `feed` keeps it up to date.
 
-    `provider_at`: an origin ▸ the provider whose credentials were recently sent there, for metrics. `followers`, `heard`:
+    `provider_at`: an origin ▸ the provider whose credentials were recently sent there, for metrics. `followers`, `on_change`:
     see ChangeFeed.
     """
 
@@ -112,13 +112,13 @@ class ConnectionCache:
         managed: ManagedIntegrations,
         refresher: Refresher,
         followers: Sequence[Follower] = (),
-        heard: Callable[[], None] = lambda: None,
+        on_change: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
         self._current = current
         self._managed = managed
         self._kept = CacheEntries()
-        self.feed = ChangeFeed(store, current, managed, self, followers, heard)
+        self.feed = ChangeFeed(store, current, managed, self, followers, on_change)
         self._forgotten_at: dict[ConnectionRef, float] = {}
         self._cleared_at = 0.0
         self._tidied_at = 0.0
@@ -356,8 +356,8 @@ class ConnectionCache:
         self._forgotten_at[ref] = clock.monotonic()
 
     def integration_is(self, environment: str, integration_id: str, made: Integration | None) -> None:
-        """Know what was made under that key through the API, None for nothing any more. What was opened under another is
-        opened again, or not at all."""
+        """Take over an integration that was written through the API; `made` None: it was deleted. Its connections in memory
+        are opened again, or not at all."""
         if not self._managed.put(environment, integration_id, made):
             return
         there = self._current.generation.integrations.has(environment, integration_id)
@@ -413,9 +413,9 @@ class ConnectionCache:
         self._cleared_at = clock.monotonic()
 
     async def refresh_entries(self, refs: Mapping[ConnectionRef, Mark | None]) -> None:
-        """One question about all that may be others than they were, and one more about each that is.
+        """Read the versions of all connections that may have changed in one query, and each row that has changed.
 
-        What could not be read is requested again at the next look, and `sweep` sees for how long.
+        What could not be read is read again at the next look; `sweep` bounds for how long.
         """
         left: dict[ConnectionRef, None] = {}
         for ref, mark in refs.items():

@@ -49,7 +49,7 @@ class FedCache(Protocol):
 
 
 class ChangeFeed:
-    """Keeps `cache` up to date. `followers` get every change too; `heard` is called when anything has changed.
+    """Keeps `cache` up to date. `followers` get every change too; `on_change` is called when anything has changed.
 
     `changed_at`: when a connection last changed (monotonic). `unread`: since when a connection is known to have
     changed while its row could not be read. `synced_at`: when the store was last read. `uncertain`: whether what is in
@@ -63,14 +63,14 @@ class ChangeFeed:
         managed: ManagedIntegrations,
         cache: FedCache,
         followers: Sequence[Follower],
-        heard: Callable[[], None],
+        on_change: Callable[[], None],
     ) -> None:
         self._store = store
         self._current = current
         self._managed = managed
         self._cache = cache
         self._followers = tuple(followers)
-        self._heard = heard
+        self._on_change = on_change
         self.changed_at: dict[ConnectionRef, float] = {}
         self.unread: dict[ConnectionRef, float] = {}
         self.synced_at = clock.monotonic()
@@ -149,7 +149,7 @@ class ChangeFeed:
             if seen != version or position.missing:
                 newest, changed = await self._store.changes.since(position)
                 if None in changed.values():  # a refresh of our own needs no notification
-                    self._heard()
+                    self._on_change()
             for ref in changed:
                 for follower in self._followers:
                     follower.changed(ref)

@@ -93,7 +93,7 @@ LOOK_AGAIN_S: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """A connection that was, and what became of its tokens."""
+    """A deleted connection, and the results of revoking its tokens."""
 
     connection: Connection
     revocation: tuple[RevocationOutcome, ...]

@@ -163,7 +163,7 @@ def _moments(row: Connection, changes: Sequence[Change], now: datetime) -> list[
     if row.intent is not None:
         moments.append(TimelineMoment(row.intent.at, "refresh token sent, outcome not known yet"))
     if row.refused_scopes is not None:
-        what = f"call to {row.refused_scopes.path} refused for want of scopes"
+        what = f"call to {row.refused_scopes.path} refused for missing scopes"
         moments.append(TimelineMoment(row.refused_scopes.at, what, " ".join(row.refused_scopes.scopes)))
     expires = "access token expired" if row.expires_at is not None and row.expires_at <= now else "access token expires"
     ends = ((row.expires_at, expires), (row.life.dies_at, "refresh token dies if it is not used"))

@@ -90,7 +90,7 @@ class Opened:
     """The fast path's way to the provider with this credential, if it has one: at most one item, gone when this is."""
 
     def without_secrets(self, reference: str) -> str:
-        """An address that a provider sent back, without what is secret in the requested one."""
+        """An address in a provider's answer, without what was secret in the address of the request."""
         path = self.base.path
         if self.secret_base is not None and path:  # also a credential that is too short to be looked for by itself
             instead = "/" + _PLACEHOLDER.sub(MASK, self.secret_base.partition("://")[2].partition("/")[2])

@@ -21,7 +21,7 @@ ALL_REGISTERED: Final = "/.default"  # Microsoft: whatever the app is registered
 @dataclass(frozen=True, slots=True)
 class ScopeDrift:
     """`granted` None: the provider did not say, which by RFC 6749 §5.1 means all that was requested then. `needed`: what the
-    integration asks for. `refused`: what the API requested with 403 besides. `any_of`: scopes of which the API requested any
+    integration asks for. `refused`: what the API asked for with 403 besides. `any_of`: scopes of which the API needs any
     one, while the integration asks for none of them.
     """
 
@@ -32,14 +32,14 @@ class ScopeDrift:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Of those that are needed. An end user is requested these by authorizing again."""
+        """The needed scopes that were not granted. An end user grants them by authorizing again."""
         lacking = () if self.granted is None else self._not_granted(self.needed)
         return tuple(dict.fromkeys((*lacking, *self.refused)))
 
     def union(self, known: Collection[str] = ()) -> tuple[str, ...]:
-        """What to ask for so that nothing is lost: all that is needed, and of what is granted the scopes in `known`.
+        """The scopes to request so that none is lost: all that are needed, and of those granted the ones in `known`.
 
-        Providers also grant what may not be requested, such as what every token has; so only known scopes are requested.
+        Providers also grant scopes that may not be requested, such as those that every token has. Hence `known`.
         """
         wanted = tuple(dict.fromkeys((*self.needed, *self.refused)))
         have = {scope.lower() for scope in wanted}

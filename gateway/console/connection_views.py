@@ -111,7 +111,7 @@ async def _found(request: web.Request, environment: str, named: Any) -> Connecti
         raise NotFound(
             "unknown_connection",
             f"Integration '{ref.integration_id[:255]}' has no connection '{ref.connection_id[:255]}'. The call log may "
-            "still know what became of it.",
+            "still know its outcome.",
         )
     return one
 

@@ -23,11 +23,11 @@ class Listener(Protocol):
 
 
 class AnswerReader:
-    """`heard`: at least one byte has come since `expect`. `until_close`: only the connection's end ends the body."""
+    """`has_begun`: at least one byte has come since `expect`. `until_close`: only the connection's end ends the body."""
 
     __slots__ = (
         *("_chunks", "_held", "_interim", "_left", "_may_switch", "_plain", "_stage", "_to", "_without_body"),
-        "heard",
+        "has_begun",
     )
 
     def __init__(self, to: Listener) -> None:
@@ -36,7 +36,7 @@ class AnswerReader:
         self._held = b""
         self._left = self._interim = 0
         self._chunks: Chunks | None = None
-        self._without_body = self._may_switch = self._plain = self.heard = False
+        self._without_body = self._may_switch = self._plain = self.has_begun = False
 
     @property
     def until_close(self) -> bool:
@@ -52,7 +52,7 @@ class AnswerReader:
         self._without_body = without_body
         self._may_switch = may_switch
         self._plain = plain
-        self.heard = False
+        self.has_begun = False
 
     def feed(self, data: bytes) -> None:
         """Take bytes of the expected answer. Raises Malformed, after which it must not be fed again."""
@@ -68,7 +68,7 @@ class AnswerReader:
 
     def _heads(self, data: bytes) -> None:
         """Interim answers are swallowed (RFC 9110 §15.2), the final one begins the body."""
-        self.heard = True
+        self.has_begun = True
         if self._held:
             data, self._held = self._held + data, b""
         while data:

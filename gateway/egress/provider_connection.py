@@ -328,7 +328,7 @@ class ProviderConnection(asyncio.Protocol):
         elif self._stage == _SWITCHED:
             self._behind_switch += data
         elif self._stage != _DEAD:
-            self.abort()  # nobody requested these bytes, and whose answer they are cannot be known
+            self.abort()  # bytes without a request: which answer they belong to cannot be known
             self._refuse(ConnectionLost())  # whose request is still due
 
     def eof_received(self) -> bool:
@@ -346,7 +346,7 @@ class ProviderConnection(asyncio.Protocol):
             self._parts = None
         if self._upload is not None:
             self._upload.stop()
-        if stage == _DUE or (stage == _ASKED and not self._incoming.heard):
+        if stage == _DUE or (stage == _ASKED and not self._incoming.has_begun):
             self._refuse(ConnectionLost())
         else:
             self._fail(EgressError("protocol", f"{self._origin} broke off in the middle of its answer."))

@@ -115,7 +115,7 @@ class TargetPace:
         return self.failures >= DOWN_AFTER
 
     def note(self, answer: ReceiverAnswer, now: float) -> bool:
-        """Take note of what came of one. True: it was down, and is back."""
+        """Count the outcome of one delivery. True: the target was down, and is back."""
         was_down = self.down
         if answer.taken:
             self.failures, self.resting_until = 0, 0.0

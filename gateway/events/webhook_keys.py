@@ -25,9 +25,7 @@ from gateway.scripts.signed_token import JWT, MOST_KEYS, key_id_of, token_of
 from gateway.secret import Secret
 
 KEPT_S: Final = 3600.0
-AGAIN_S: Final = (
-    60.0  # a key set without the key that is wanted is requested again after this; so is one that was refused
-)
+AGAIN_S: Final = 60.0  # a key set that lacked the wanted key, or could not be fetched, is fetched again after this
 MOST_KEPT: Final = 256
 MOST_A_MINUTE: Final = 10  # requests for keys, of one integration
 ANSWER_BYTES: Final = 64 * 1024
@@ -86,7 +84,7 @@ class WebhookKeyCache:
     ) -> Sequence[str]:
         """Those that may have signed `message`; none where the entry names no place for keys.
 
-        Raises SignatureRefused where there is no such key, Unavailable ``busy`` where it cannot be requested now.
+        Raises SignatureRefused where there is no such key, Unavailable ``busy`` where it cannot be fetched now.
         """
         if how is None or how.keys is None or not secrets:
             return ()
@@ -130,7 +128,7 @@ class WebhookKeyCache:
             del self._kept[next((one for one, found in self._kept.items() if not found.keys), next(iter(self._kept)))]
 
     def _spend(self, integration: str, *, known: bool) -> None:
-        """`known`: the key was there before; made-up ids must not keep it from being requested again."""
+        """`known`: the key was there before; made-up ids must not keep it from being fetched again."""
         now = clock.monotonic()
         times = self._requests.setdefault((integration, known), deque())
         while times and now - times[0] >= AGAIN_S:

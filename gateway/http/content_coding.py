@@ -173,7 +173,7 @@ def codings_of(content_encoding: str) -> tuple[str, ...] | None:
 
 
 class Decoder:
-    """Undoes the codings of one body. Made when decoding is requested; `start` gives it the answer's head."""
+    """Undoes the codings of one body. Made for a caller that asks for decoding; `start` gives it the answer's head."""
 
     def __init__(self) -> None:
         self._codings: list[Coding] = []

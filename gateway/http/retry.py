@@ -58,7 +58,7 @@ MAX_RETRIES: Final = 10
 LONGEST_WAIT_S: Final = 30.0  # a provider that wants more has its answer passed on: its caller knows better what to do
 ALL_WAITS_S: Final = 60.0
 FIRST_WAIT_S: Final = 0.5
-SPREAD: Final = 0.1  # of a requested wait, so that callers that wait together do not return together
+SPREAD: Final = 0.1  # of a wait that the provider asked for, so that callers that wait together do not return together
 
 IDEMPOTENT: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 USUAL: Final = (range(429, 430), range(502, 505))
@@ -150,7 +150,7 @@ def wait_s(
 ) -> float | None:
     """Seconds before the `retry`-th retry (from 1); None: do not wait that long, pass on what there is.
 
-    `asked_s`: what the provider requested. `chance`: 0 … 1, spreads the waits; without `asked_s` over all of an interval
+    `asked_s`: the wait that the provider asked for. `chance`: 0 … 1, spreads the waits; without `asked_s` over all of an interval
     that doubles. `waited_s`: by this request so far, which must stay below `all_s`; `longest_s` bounds each.
     """
     if asked_s is None:

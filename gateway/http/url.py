@@ -54,7 +54,7 @@ class Rest(NamedTuple):
 def origin_form(target: str, host: str) -> str:
     """The target without scheme and authority (RFC 9112 §3.2.1, §3.2.2); ``*`` stays.
 
-    `host` is what Host says, found to be a host name by `head`: of one such as ``my_gw`` only the same text will do.
+    `host` is what Host says, found to be a host name by `head`: of one such as ``my_gw`` only the same text is accepted.
 
     Raises InvalidRequest ``bad_framing`` if an absolute target's authority is not the one in Host, a default port aside.
     """

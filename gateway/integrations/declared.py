@@ -40,7 +40,7 @@ def known_modes() -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """A configuration held against its catalog: what came of it, the faults that forbid a start, the warnings."""
+    """A configuration checked against its catalog: its integrations, the faults that forbid a start, the warnings."""
 
     catalog: Catalog
     integrations: list[Integration]

@@ -28,7 +28,7 @@ NONCE_BYTES: Final = 12
 class Entry:
     """Where and how the replies of one attempt to refresh a credential are recorded.
 
-    `folder`: the journal's. `about`: whose they are, as JSON (ref, row, version, attempt, and the sealed `key`).
+    `folder`: of the journal. `about`: whose they are, as JSON (ref, row, version, attempt, and the sealed `key`).
     """
 
     folder: Path

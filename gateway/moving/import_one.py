@@ -142,7 +142,7 @@ class ConnectionImporter:
         return self._there(ref)
 
     async def land(self, moved: Moved) -> ImportOutcome:
-        """What became of it, or would become in a dry run."""
+        """The outcome of its import; in a dry run, the outcome that it would have."""
         ref = self.ref(moved.integration_id, moved.connection_id or str(uuid.uuid4()))
         try:
             return await self._landed(moved, ref)

@@ -87,7 +87,7 @@ def _credentials(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return held if set(held) - {"type"} else None
 
 
-def _unheard(_done: int, _total: int) -> None: ...
+def _no_progress(_done: int, _total: int) -> None: ...
 
 
 @dataclass(kw_only=True)
@@ -102,7 +102,7 @@ class Importer:
     create_integrations: bool = False
     test_refresh: bool = False
     refresh_rate: float = 5.0
-    step: Callable[[int, int], None] = _unheard
+    step: Callable[[int, int], None] = _no_progress
     made: list[MadeOne] = field(default_factory=list)
     total: int = 0
 

@@ -1,4 +1,4 @@
-"""A connection on its way, whatever it comes from: as a record, as a JSON object, and what became of it."""
+"""A connection that is imported, from any source: as a record, as a JSON object, and the outcome of its import."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ from gateway.records.states import State
 from gateway.store import Store
 from gateway.timestamps import iso
 
-# ── A connection on its way, whatever it comes from, and what became of it.
+# ── A connection that is imported, from any source, and the outcome of its import.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +61,8 @@ class ImportResult(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOutcome:
-    """Of one connection. `reason` is for programs, `detail` for people; neither holds a secret. `renewed`: what came of the
-    test refresh, None where none was requested. `notes`: what was changed on the way."""
+    """Of one connection. `reason` is for programs, `detail` for people; neither holds a secret. `renewed`: the result of the
+    test refresh, None without one. `notes`: what was changed on the way."""
 
     integration_id: str
     connection_id: str

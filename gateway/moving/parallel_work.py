@@ -104,7 +104,7 @@ class Tally:
 
 
 async def renewed(runtime: Runtime, ref: ConnectionRef) -> tuple[str, str | None]:
-    """What came of renewing it now: ``renewed``, ``failed`` or ``nothing to renew``; and of a failure, why."""
+    """The result of renewing it now: ``renewed``, ``failed`` or ``nothing to renew``; and of a failure, why."""
     try:
         before = await runtime.store.connections.get(ref)
         after, fault = await runtime.live.current(ref, force=True)
@@ -121,5 +121,5 @@ def _kept(row: Connection, fault: GatewayError) -> str:
     noted = row.failure
     why = noted.message if noted else fault.message
     until = f" until {row.expires_at:%Y-%m-%d %H:%M:%S} UTC" if row.expires_at else ""
-    again = f"; asked again after {noted.retry_at:%H:%M:%S} UTC" if noted and noted.retry_at else ""
-    return f"{why}. The token at hand is valid{until}{again}"
+    again = f"; the next attempt is after {noted.retry_at:%H:%M:%S} UTC" if noted and noted.retry_at else ""
+    return f"{why}. The present token is valid{until}{again}"

@@ -24,8 +24,8 @@ GONE: Final = frozenset({errno.EIO, errno.EPIPE})
 class Lasting:
     """`out` for as long as it can be written to.
 
-    Where it is gone, a terminal that was closed or a reader that has left, lines go nowhere instead of failing what they
-    tell of.
+    Once it is gone (a closed terminal, a reader that has left), lines are dropped. An error here would fail the operation
+    that is logged.
     """
 
     def __init__(self, out: TextIO) -> None:

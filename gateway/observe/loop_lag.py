@@ -21,7 +21,7 @@ class LoopLag:
         return max(self._late, default=0.0)
 
     async def measure(self) -> None:
-        """For as long as the gateway runs: how much later than requested a pause ends."""
+        """Measure, until cancelled, how much later than planned a pause ends."""
         while True:
             begun = clock.monotonic()
             await asyncio.sleep(EVERY_S)

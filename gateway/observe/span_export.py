@@ -42,7 +42,8 @@ log = structlog.get_logger(__name__)
 
 
 class BoundedSession(requests.Session):
-    """Reads of an answer what a collector has to say, and no more. Takes no proxy and no password from its surroundings."""
+    """Reads at most `ANSWER_BYTES` of a collector's answer, for at most `ANSWER_S`. Uses no proxy and no
+    password of its environment."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -121,7 +121,7 @@ class Tracing:
     def note_operation(self, operation: Operation) -> None:
         """A refresh or a delivery is over: in the trace of the call that it belongs to, or in one of its own.
 
-        What an unsampled call has led to has no span, but for a delivery, which is in a trace of its own in any case.
+        A refresh that an unsampled call caused has no span. A delivery has a trace of its own in either case.
         """
         if self.export is None or operation.kind not in ("refresh", "delivery"):
             return

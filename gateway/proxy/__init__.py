@@ -6,7 +6,7 @@ The chain ends here (`PROXY(forward)` in `app/routes.py`). Read in this order:
     attempts          its attempts, each signed where the auth mode signs, until there is an answer to pass on
     caller_body       the caller's body, taken piece by piece, as fast as the provider takes it
     passed_answer     the provider's answer: framing, body as it came or decoded, head
-    refused_for_scope  a 403 for want of scopes: noted, and given a link
+    refused_for_scope  a 403 for missing scopes: stored, and given a link
     shaped_answer     a part of an answer: read within bounds, selected and cut, in one piece
     filtered_answer   an MCP server's list of tools, without those that the key does not allow
     exchange_watch    ends an exchange when nothing moves, when the caller has left, or when its key has ended

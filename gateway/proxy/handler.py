@@ -24,7 +24,7 @@ from gateway.proxy.filtered_answer import (
     is_filtered,
     media_type,
 )
-from gateway.proxy.no_answer import heard_by_caller
+from gateway.proxy.no_answer import error_for_caller
 from gateway.proxy.page_fetch import PageAttempts
 from gateway.proxy.paged_answer import page_stream, pass_pages
 from gateway.proxy.passed_answer import AnswerBody, PassedAnswer, answer_of, body_of, signed, switched
@@ -81,10 +81,10 @@ async def forward(request: web.Request) -> web.StreamResponse:
             await _pass_on(exchange, body, answer, request, watch)
     except (EgressError, CodingError, StoodStill, MalformedAnswer) as fault:
         if answer is None or not answer.prepared:
-            heard = heard_by_caller(fault, request, upload)
-            heard.headers[ATTEMPTS] = str(attempts.count)
-            heard.close |= upgrade is not None
-            raise heard from fault
+            error = error_for_caller(fault, request, upload)
+            error.headers[ATTEMPTS] = str(attempts.count)
+            error.close |= upgrade is not None
+            raise error from fault
         answer.abort()
     except ConnectionError:  # the caller left while it was being written to
         if answer is None:

@@ -13,7 +13,7 @@ from gateway.middleware.facts import UPSTREAM
 from gateway.proxy.caller_body import CallerBody
 from gateway.proxy.exchange_watch import StoodStill
 
-_HEARD_AS: Final[dict[Kind, tuple[type[GatewayError], Code]]] = {
+_CODES: Final[dict[Kind, tuple[type[GatewayError], Code]]] = {
     "refused": (InvalidRequest, "address_refused"),
     "unreachable": (UpstreamFailed, "upstream_unreachable"),
     "tls": (UpstreamFailed, "upstream_tls"),
@@ -24,7 +24,7 @@ _HEARD_AS: Final[dict[Kind, tuple[type[GatewayError], Code]]] = {
 }
 
 
-def heard_by_caller(fault: Exception, request: web.Request, upload: CallerBody) -> GatewayError:
+def error_for_caller(fault: Exception, request: web.Request, upload: CallerBody) -> GatewayError:
     """`fault` as an error of ours. What is left of the body on the connection must not be read as a request."""
     close = not request.content.is_eof()
     if isinstance(upload.fault, GatewayError):
@@ -36,7 +36,7 @@ def heard_by_caller(fault: Exception, request: web.Request, upload: CallerBody) 
     if isinstance(fault, TurnedAway):
         return _turned_away(fault, close=close)
     if isinstance(fault, EgressError):
-        kind, code = _HEARD_AS[fault.kind]
+        kind, code = _CODES[fault.kind]
         return kind(code, fault.message, close=close)
     return UpstreamFailed("upstream_protocol", f"{request[UPSTREAM].origin} answered badly: {fault}.", close=close)
 

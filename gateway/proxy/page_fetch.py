@@ -23,8 +23,8 @@ from gateway.proxy.exchange_watch import ExchangeWatch, StoodStill
 from gateway.proxy.passed_answer import values
 from gateway.runtime import RUNTIME, generation_of
 
-# ── The attempts for one page: a provider that says when to come back is waited for, though nobody has requested
-# retries.
+# ── The attempts for one page. After an answer that says when to try again, it is tried again then, also where the caller
+# asked for no retries.
 
 RETRIES: Final = 5  # of each page, where the caller does not say
 LONGEST_WAIT_S: Final = 60.0  # quotas are often counted by the minute

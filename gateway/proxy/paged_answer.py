@@ -25,7 +25,7 @@ from gateway.middleware.policy import check
 from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.proxy.caller_body import CallerBody
 from gateway.proxy.exchange_watch import ExchangeWatch
-from gateway.proxy.no_answer import heard_by_caller
+from gateway.proxy.no_answer import error_for_caller
 from gateway.proxy.page_fetch import BROKEN, PageReader
 from gateway.proxy.passed_answer import PassedAnswer
 from gateway.proxy.posted_list import PostedList, resumable
@@ -117,9 +117,9 @@ async def _pass_pages(
     try:
         page = await run.first(first)
     except (GatewayError, *BROKEN) as fault:
-        heard = _heard(fault, request, upload, watch)
-        heard.headers[ATTEMPTS] = str(reader.attempts)
-        raise heard from fault
+        error = _caller_error(fault, request, upload, watch)
+        error.headers[ATTEMPTS] = str(reader.attempts)
+        raise error from fault
     answer.headers[ATTEMPTS] = str(reader.attempts)
     answer.headers["Gateway-Paginate"] = f"{request[PAGING].pages or 'all'};type={page.way.type}"
     await answer.prepare(request)
@@ -138,7 +138,7 @@ async def _pass_pages(
         try:
             page = await run.following(following)
         except (GatewayError, *BROKEN, asyncio.CancelledError) as fault:
-            run.fault = _heard(fault, request, upload, watch)
+            run.fault = _caller_error(fault, request, upload, watch)
             break
     request[UPSTREAM] = asked_first  # what the log shows
     await answer.write(line_of(TRAILER, run.trailer(following)))
@@ -146,7 +146,7 @@ async def _pass_pages(
     answer.broke_off = None if run.fault is None else run.fault.code
 
 
-def _heard(fault: BaseException, request: web.Request, upload: CallerBody, watch: ExchangeWatch) -> GatewayError:
+def _caller_error(fault: BaseException, request: web.Request, upload: CallerBody, watch: ExchangeWatch) -> GatewayError:
     """`fault` in our words. Raises it where the caller is gone."""
     if isinstance(fault, asyncio.CancelledError):
         silence = watch.taken_back(total=True)
@@ -156,7 +156,7 @@ def _heard(fault: BaseException, request: web.Request, upload: CallerBody, watch
     if isinstance(fault, GatewayError):
         return fault
     assert isinstance(fault, Exception)
-    return heard_by_caller(fault, request, upload)
+    return error_for_caller(fault, request, upload)
 
 
 class _Run:

@@ -215,7 +215,7 @@ def _shown_at(request: web.Request) -> str:
 
 
 def unreferred_fields(fields: Fields) -> Fields:
-    """`fields`, with our Referrer-Policy in place of the provider's: the address that was requested is a secret."""
+    """`fields`, with our Referrer-Policy in place of the provider's: the capability's address is a secret."""
     return [*(field for field in fields if field[0].lower() != "referrer-policy"), REFERRER_POLICY]
 
 

@@ -271,7 +271,7 @@ SESSION_ENDED: Final = "session_ended"  # as `error_type`: no attempt, but the m
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of one attempt to connect, for the browser's WebSocket and for polling.
+    """The outcome of one attempt to connect, for the browser's WebSocket and for polling.
 
     `client_digest`: of the ``ws_client_id`` that the browser's window named. `flow_digest`: of the `state` of the
     authorization, which is spent. `browser_digest`: of the browser that confirmed, if it keeps cookies. `error_type`

@@ -82,8 +82,8 @@ class Content:
 class Delivery:
     """An event on its way to one address. `message_id` stays the same however often it is sent (``webhook-id``).
 
-    `target` is ``primary``, ``secondary`` or, where a connection overrides these, an address. `status` and `detail` tell of
-    the last attempt.
+    `target` is ``primary``, ``secondary`` or, where a connection overrides these, an address. `status` and `detail`: of the
+    last attempt.
     """
 
     id: int
@@ -106,7 +106,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryOutcome:
-    """What came of an attempt. `due_at` is set where it is to be tried again."""
+    """The outcome of an attempt. `due_at` is set where it is to be tried again."""
 
     state: DeliveryState
     status: int | None = None

@@ -1,4 +1,4 @@
-"""One small exchange with a provider, as data: what an auth mode wants to be asked, and what came of it."""
+"""One small exchange with a provider, as data: the request that an auth mode needs, and the reply."""
 
 import base64
 from collections.abc import Iterator, Mapping

@@ -84,12 +84,12 @@ def failure(
     lost_at: datetime | None = None,
     since: datetime | None = None,
 ) -> RefreshFailure:
-    """The failure to note. A grant that is gone is never requested again; all else is, ever more rarely.
+    """The failure to store. A refresh with a grant that is gone is never tried again; any other is, ever more rarely.
 
     A refused client (``invalid_client`` …) is final for the caller, but the operator may correct it without the end user,
     so it has a `retry_at` too; and so has a refusal of unknown meaning, which is final where it repeats. `lost_at`: when this
-    refresh token was sent before, without anybody here ever learning what came of it; a provider that refuses it now has
-    most likely replaced it then. `since`: when the failure `before` was noted for the first time in a row.
+    refresh token was sent before and its reply was lost; a provider that refuses it now has most likely replaced it then.
+    `since`: when the failure `before` was noted for the first time in a row.
     """
     unknown = isinstance(fault, TokenUnavailable) and fault.refused_with is not None
     code = fault.code if isinstance(fault, TokenRefused) else REFUSED if unknown else "token_endpoint_unavailable"

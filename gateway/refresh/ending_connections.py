@@ -53,7 +53,7 @@ class Ends:
     def _is_dead(self, row: Connection) -> bool | None:
         """False also where nothing can be said: the entry is gone or has another auth mode by now, the row is damaged.
 
-        None: not yet, since its key is not at hand.
+        None: not yet, since its key is not in the keyring.
         """
         provider = self._current.generation.catalog.get(row.provider)
         mode = modes().get(provider.auth_mode) if provider is not None else None

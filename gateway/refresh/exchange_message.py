@@ -1,4 +1,4 @@
-"""An exchange as a message from a worker to its parent, and what came of it as the message back."""
+"""A token exchange as a message from a worker to its parent, and its result as the message back."""
 
 import base64
 from collections.abc import Mapping
@@ -93,7 +93,7 @@ def fault_as_json(fault: EgressError) -> dict[str, Any]:
 
 
 def reply_of_json(message: Mapping[str, Any]) -> Reply:
-    """Raises EgressError where that is what came of it."""
+    """Raises EgressError where the exchange failed with one."""
     if "fault" in message:
         kind, text, sent = message["fault"]
         raise (ExchangeLost if message["lost"] else EgressError)(kind, text, sent=sent)

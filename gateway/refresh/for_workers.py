@@ -39,7 +39,7 @@ class ExchangesForWorkers:
     def begin(
         self, message: Mapping[str, Any], worker: socket.socket, send: Callable[[Mapping[str, Any]], None]
     ) -> None:
-        """Do what the message of a worker asks for, and `send` it what came of it. `worker`: the channel's socket."""
+        """Do what the message of a worker asks for, and `send` it the result. `worker`: the channel's socket."""
         task = asyncio.create_task(self._exchange(message, worker, send))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

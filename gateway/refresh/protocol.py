@@ -200,7 +200,7 @@ def _nothing() -> None:
 class RefreshProtocol:
     """Holds what a refresh needs; each call of `refresh` is one refresh.
 
-    Settings are read once its turn has come and the lease is there: what is not declared any more is not requested.
+    Settings are read after the lease is acquired: an integration that is no longer declared sends no request.
     """
 
     def __init__(
@@ -287,7 +287,7 @@ class RefreshProtocol:
             await self._noted(row, row.lease.owner, lost, now, still_open=True)
 
     async def _asked(self, row: Connection, owner: str, claimed_at: float) -> Connection | None:
-        """What came of the call, stored; None where we were fenced off. Raises what the caller shall hear."""
+        """Store the outcome of the call; None where this node was fenced off. Raises the error for the caller."""
         async with held(self._store, row, owner, claimed_at) as claim:
             started = clock.monotonic()
             if (trace := refresh_in_hand.get()) is not None:
@@ -378,7 +378,7 @@ class RefreshProtocol:
         raise backoff.refusal(after, failure, now)
 
     def _note(self, row: Connection, code: str | None, detail: Mapping[str, Any], took_ms: float = 0.0) -> None:
-        """Into the call log, under the request that first requested this refresh."""
+        """Add this refresh to the call log, under the request that first needed it."""
         trace = refresh_in_hand.get()
         if trace is not None:
             trace.end()

@@ -50,7 +50,7 @@ async def _restore_claim(store: Store, owner: str, claim: Claim) -> None:
         if row.lease is not None and (row.lease.owner == owner or is_over(claim)):
             return
         if await _claimed(store, row, owner, LEASE):
-            if owner not in store.failover.claims:  # it ended meanwhile, and has written what came of it
+            if owner not in store.failover.claims:  # it ended meanwhile, and has written its outcome
                 still_open = row.intent is not None
                 await store.refreshes.release_lease(row.ref, owner=owner, still_open=still_open, former=row.lease)
             return

@@ -56,7 +56,7 @@ def _credential(entry: Entry) -> Credential:
 
 
 class ExchangeLost(EgressError):
-    """Nobody knows what came of a call; its reply may be in the journal and nowhere else."""
+    """The outcome of a call is unknown; its reply may be in the journal and nowhere else."""
 
 
 class TokenExchange(Protocol):
@@ -150,9 +150,9 @@ async def exchanged(
 ) -> Reply:
     """The reply, which is in the journal by then if it can be. Raises EgressError.
 
-    Only 2xx is recorded: who asks again gets the same refusal again. `abandoned`: whether the process that wanted it is gone.
-    `wanted_at`: when that process requested it (monotonic), if not now; what was answered since it has not read. Raises
-    ExchangeLost where another attempt sent the same credential, and nobody has read what came of that.
+    Only 2xx is recorded: a repeated request gets the same refusal again. `abandoned`: whether the process that asked is gone.
+    `wanted_at`: when that process asked (monotonic), if not now; it has not read replies that came later. Raises
+    ExchangeLost where another attempt sent the same credential and its reply was not read.
     """
     if entry is None:
         return await replied(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now)

@@ -60,7 +60,7 @@ LINGER_S: Final = 2.0  # how long a client may take to read a last answer while 
 
 
 def crowded() -> bytes:
-    """The answer to a connection that is one too many, whatever it would have requested."""
+    """The answer to a connection beyond server.limits.connections. Its request is not read."""
     fault = Unavailable("busy", "As many connections are open here as server.limits.connections allows. Try again.")
     body = json.dumps({"error": fault.as_json()}).encode()
     lines = (

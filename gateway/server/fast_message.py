@@ -175,7 +175,7 @@ class FastMessage:
         if not self._awaited:
             self._task = asyncio.get_running_loop().create_task(self._answer(b"".join(self._came)))
 
-    # ── what the caller's connection tells; see `FastExchange`.
+    # ── what the caller's connection calls; see `FastExchange`.
 
     @property
     def waits_for_caller(self) -> bool:

@@ -225,7 +225,7 @@ class Worker:
                 {"type": "missing_keys", "ids": sorted(ids)}
             )
             await around.enter_async_context(beside(self._obey()))
-            await around.enter_async_context(beside(CatalogWatch(self._app, aloud=self._start["place"] == 0).run()))
+            await around.enter_async_context(beside(CatalogWatch(self._app, logs=self._start["place"] == 0).run()))
             sites = [BatchSite(run, *one) for one in zip(self._listeners, run.servers, strict=False)]
             for site in sites:
                 await site.start()

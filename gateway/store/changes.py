@@ -97,7 +97,7 @@ async def prune_oldest(transactions: Transactions, table: Table, old: ColumnElem
 
 KEPT: Final = timedelta(days=1)
 MISSING_S: Final = 60.0
-"""How long a missing id is requested at least, in seconds. An id that never appears is that of a rolled back transaction."""
+"""How long to look for a missing id at least, in seconds. An id that never appears is that of a rolled back transaction."""
 MOST_MISSING: Final = 10_000
 LOOK_BACK: Final = 10_000  # ids before the end of the log, of which some may not be committed when a reader begins
 IN_FLIGHT: Final = 100  # transactions at most that have an id below all that are visible
@@ -111,8 +111,8 @@ ENDS: Final = select(func.coalesce(func.min(changes.c.id), 0), func.coalesce(fun
 
 
 def missing_s(statement_s: float) -> float:
-    """How long a missing id is requested where `store.pool.statement_s` bounds the statement that appends, the idle time
-    behind it and the commit: for longer than all three may take together."""
+    """How long to look for a missing id. `store.pool.statement_s` bounds each of the statement that appends, the idle time
+    behind it and the commit; the result is longer than all three together."""
     return max(MISSING_S, 4 * statement_s)
 
 

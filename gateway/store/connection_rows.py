@@ -182,7 +182,7 @@ PREVIOUS: Final = "previous_refresh"
 NO_PREVIOUS: Final[dict[str, Any]] = {PREVIOUS: None, f"{PREVIOUS}_version": None, f"{PREVIOUS}_until": None}
 
 
-# What is requested often is put together once: to make a statement again costs more than to run it.
+# Frequent statements are built once: building one costs more than running it.
 AT: Final = and_(*(connections.c[name] == bindparam(f"at_{name}") for name in ConnectionRef._fields))
 """The row with the address that is among the parameters, as `place` gives it."""
 WHOLE_ROW: Final = select(connections).where(AT)

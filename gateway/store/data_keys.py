@@ -81,7 +81,7 @@ class MissingKeys:
         if self.ask is None or not due:
             return None
         log.warning("encryption_key_missing", key_ids=due, effect="the configuration is read again")
-        # One that is overdue may be lost, so it is requested again; a waiting call still gets what comes first.
+        # An overdue answer may be lost, so the reload is requested again; a waiting call gets the answer that comes first.
         answer = self._answer = self._answer or asyncio.get_running_loop().create_future()
         self._overdue_at = clock.monotonic() + ANSWER_S
         self.ask(due)
@@ -169,7 +169,7 @@ class DataKeys:
         reserved: int = SEALS_RESERVED,
     ) -> None:
         self.missing = MissingKeys()
-        self.locked: frozenset[str] = frozenset()  # data keys that are there and do not open, for want of a master key
+        self.locked: frozenset[str] = frozenset()  # data keys whose master key is missing, so that they do not open
         self._transactions = transactions
         self.keyring = keyring
         self._vault = vault
@@ -198,7 +198,7 @@ class DataKeys:
         return came
 
     async def _load(self) -> tuple[dict[str, DataKey | None], list[WrappedKey]]:
-        """And those that do not open for want of their master key."""
+        """And those whose master key is missing, so that they do not open."""
         newest: dict[str, DataKey | None] = {}
         missing = []
         async with self._transactions.read() as db:
@@ -237,7 +237,7 @@ class DataKeys:
 
         if any(self._vault.sealing_key(name) is None for name in names):
             await self._transactions.write(make)
-            _, missing = await self._load()  # asks nobody: a reload that is requested makes environments itself
+            _, missing = await self._load()  # asks for no reload: a reload makes environments, and so comes here itself
             self.missing.report(missing)
 
     @property
@@ -336,7 +336,7 @@ class DataKeys:
 
 
 def _connection(db: AsyncConnection) -> SyncConnection:
-    """One for each transaction."""
+    """The synchronous connection of this transaction."""
     found = db.sync_connection
     assert found is not None, "a transaction has a connection"
     return found

@@ -249,11 +249,11 @@ class EventLog:
         """Forget what is over and old."""
         table = deliveries.c
         over = or_(_ended(DeliveryState.DELIVERED, now - DELIVERED_KEPT), _ended(DeliveryState.DEAD, now - DEAD_KEPT))
-        unheard = ~exists().where(table.outbox == outbox.c.id)
+        without_deliveries = ~exists().where(table.outbox == outbox.c.id)
 
         async def write(db: AsyncConnection) -> None:
             await db.execute(delete(deliveries).where(over))
-            await db.execute(delete(outbox).where(outbox.c.at < now - DELIVERED_KEPT, unheard))
+            await db.execute(delete(outbox).where(outbox.c.at < now - DELIVERED_KEPT, without_deliveries))
             await db.execute(delete(webhooks_seen).where(webhooks_seen.c.at < now - WEBHOOKS_REMEMBERED))
 
         await self._transactions.write(write)

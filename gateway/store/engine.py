@@ -1,6 +1,6 @@
 """Engines: a writer and a reader. Those for SQLite: one connection writes and some read; nothing else opens the file.
 
-A transaction of the writer begins with BEGIN IMMEDIATE, so that it never fails half-way for want of the write lock. The
+A transaction of the writer begins with BEGIN IMMEDIATE, so that it never fails half-way because another has the write lock. The
 readers have their own engine, since that same begin would lock each of their reads too.
 """
 

@@ -264,7 +264,7 @@ class FlowResults:
         self._transactions = transactions
 
     async def add(self, outcome: Outcome) -> None:
-        """Store it, and ring for those who wait on other nodes."""
+        """Store it, and notify the other nodes, where callers may wait for it."""
 
         async def write(db: AsyncConnection) -> None:
             await db.execute(insert(flow_results).values({name: getattr(outcome, name) for name in RESULT_COLUMNS}))

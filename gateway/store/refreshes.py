@@ -258,9 +258,9 @@ class RefreshStore:
         )
         if done is None:
             return None
-        saved, unheard = done
-        if unheard is not None:
-            self._own.note(unheard, saved.mark)
+        saved, change_id = done
+        if change_id is not None:
+            self._own.note(change_id, saved.mark)
         return saved
 
     async def _save_with_state(
@@ -318,7 +318,7 @@ class RefreshStore:
             if former is not None and former.owner == owner and row.lease_until != former.until:
                 return None
             again = row.keep_alive_at
-            if again is not None:  # what is not to be requested again has nothing to be kept alive
+            if again is not None:  # without another attempt there is no keep-alive
                 again = max(again, failure.retry_at) if failure.retry_at is not None else None
             values = changed | {"updated_at": failure.at, "keep_alive_at": again}
             why = {"reason": failure.code, "detail": failure.message}

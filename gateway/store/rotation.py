@@ -79,10 +79,10 @@ class DataKeyUse:
 
 @dataclass(frozen=True, slots=True)
 class KeyCounts:
-    """`homeless`: values, by data key id, whose data key is not stored: nothing opens them."""
+    """`without_data_key`: values, by data key id, whose data key is not stored: nothing opens them."""
 
     data_keys: Sequence[DataKeyUse]
-    homeless: Mapping[str, int]
+    without_data_key: Mapping[str, int]
 
     @property
     def total(self) -> int:
@@ -249,7 +249,9 @@ class Rotation:
         if kept:
             await self.wrap_again(kept)
         rotated.removed_keys, rotated.kept_keys = await self._remove(unused - kept), len(kept)
-        rotated.left = sum(key.total for key in after.data_keys if not key.newest) + sum(after.homeless.values())
+        rotated.left = sum(key.total for key in after.data_keys if not key.newest) + sum(
+            after.without_data_key.values()
+        )
         counts = {"sealed": rotated.sealed, "new_keys": rotated.new_keys, "removed_keys": rotated.removed_keys}
         detail = {**counts, "left": rotated.left, "first_key": self._keys.keyring.first_id}
         outcome = "ok" if not rotated.left and not rotated.damaged else "failed"

@@ -95,7 +95,7 @@ class Store:
     def open(self, sealed: Sealed | None) -> Mapping[str, Any]:
         """What was sealed; nothing where there is nothing.
 
-        Raises Unavailable where its key is not at hand, and CredentialUnreadable where it was changed since.
+        Raises Unavailable where its key is not in the keyring, and CredentialUnreadable where it was changed since.
         """
         if sealed is None:
             return {}

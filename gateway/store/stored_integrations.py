@@ -37,7 +37,7 @@ class IntegrationStore:
         self._keys = keys
 
     async def all(self) -> list[Integration]:
-        """Of every environment, oldest first. One that no key at hand opens is left out, and the log says so."""
+        """Of every environment, oldest first. One that no key of the keyring opens is left out and logged."""
         there = select(integrations).where(integrations.c.ending_at.is_(None)).order_by(integrations.c.created_at)
         return await self._readable(there)
 
@@ -51,7 +51,7 @@ class IntegrationStore:
         return found
 
     async def get(self, environment: str, integration_id: str) -> Integration | None:
-        """Raises VaultError where no key at hand opens it."""
+        """Raises VaultError where no key of the keyring opens it."""
         asked = select(integrations).where(_at(environment, integration_id), integrations.c.ending_at.is_(None))
         rows = await self._rows(asked)
         return await self._record(rows[0]) if rows else None

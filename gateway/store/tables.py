@@ -151,7 +151,7 @@ connections = Table(
     Column("account_id", Text),
     Column("account_label", Text),
     Column("rotates", Boolean),  # true: the provider has replaced its refresh token at a refresh
-    Column("refused_scopes", Json),  # what the API requested with 403 since the last authorization
+    Column("refused_scopes", Json),  # the scopes that the API asked for with 403 since the last authorization
     UniqueConstraint("environment", "integration_id", "connection_id", name="connections_by_ref"),
     UniqueConstraint("uid", name="connections_by_uid"),
     Index("connections_by_age", "environment", "created_at", "id"),

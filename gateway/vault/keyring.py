@@ -28,7 +28,7 @@ class Damaged(VaultError):
 
 
 class UnknownKey(VaultError):
-    """The key that this was sealed under is not among those at hand; unlike damage, adding the key fixes it."""
+    """The key that this was sealed under is not in the keyring. Unlike damage, that can be fixed: add the key."""
 
 
 # ── Associated data: what a ciphertext is bound to, spelled so that no two places share a spelling.

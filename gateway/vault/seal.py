@@ -82,7 +82,7 @@ class Vault:
         return self._sealing.get(environment)
 
     def knows(self, sealed: Sealed) -> bool:
-        """Whether the data key that `sealed` names is at hand. False: another process has made a new one."""
+        """Whether the data key that `sealed` names is in memory. False: another process has made a new one."""
         return _stored(sealed)[KEY_ID].hex() in self._by_id
 
     def seal_json(

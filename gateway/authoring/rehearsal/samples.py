@@ -131,7 +131,7 @@ def samples_for(provider: Provider, given: Mapping[str, str]) -> Samples:
 
 
 def _known_kind(name: str, keys: Mapping[str, str]) -> str | None:
-    """A key or a certificate, where that is what is requested."""
+    """A key or a certificate, for a field that takes one."""
     if name in {"client_certificate", "clientCertificate"}:
         return certificate()
     return key_for(keys[name]) if name in keys else None

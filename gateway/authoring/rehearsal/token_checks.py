@@ -1,4 +1,4 @@
-"""What token requests have to say, mode by mode."""
+"""Checks of token requests, mode by mode."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -78,7 +78,7 @@ def delete(
 
 
 class Record:
-    """What became of each connection and each of its tokens; in the file line by line, so that an interruption loses none."""
+    """The result for each connection and each of its tokens; in the file line by line, so that an interruption loses none."""
 
     def __init__(self, report: Path | None) -> None:
         self.rows: list[dict[str, Any]] = []

@@ -29,7 +29,7 @@ def redirect(patient: Patient, one: Declared) -> Iterator[DoctorFinding]:
 
 
 def scopes(one: Declared) -> Iterator[DoctorFinding]:
-    """What is requested; that a scope is missing which refresh needs is reported where the configuration is looked at."""
+    """The scopes that are requested. The check of the configuration reports a scope that refresh needs and that is missing."""
     asked = one.config.scopes if one.config.scopes is not None else one.provider.default_scopes
     needed = one.provider.refresh.requires_scope if one.provider.refresh else None
     if needed and asked and needed in asked:

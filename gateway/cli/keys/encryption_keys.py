@@ -87,9 +87,9 @@ def status(file: Path, verify: bool, as_json: bool) -> None:
             _print(config, counts)
         for value in damaged or ():
             print(f"gateway: {value} does not open", file=sys.stderr)
-        for key_id, number in counts.homeless.items():
+        for key_id, number in counts.without_data_key.items():
             print(f"gateway: {counted(number, 'value')} under data key {key_id}, which is not stored", file=sys.stderr)
-        return 1 if damaged or counts.homeless else 0
+        return 1 if damaged or counts.without_data_key else 0
 
     on_store(file, work, as_json=as_json)
 
@@ -114,7 +114,7 @@ def as_report(config: "Config", counts: "KeyCounts", damaged: list[str] | None =
             for key in counts.data_keys
         ],
         "values": counts.total,
-        "without_a_key": sum(counts.homeless.values()),
+        "without_a_key": sum(counts.without_data_key.values()),
         "advice": advice(found),
     }
     return report if damaged is None else {**report, "damaged": damaged}

@@ -35,7 +35,7 @@ async def test_a_refused_code_is_logged_with_the_provider_s_words(running: Runni
     assert line["request_id"] in html, "the id that the page shows leads to it"
 
 
-async def test_a_provider_s_no_is_logged(running: RunningGateway, tracker: Tracker) -> None:
+async def test_a_provider_s_refusal_is_logged(running: RunningGateway, tracker: Tracker) -> None:
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}"
     async with running.http.get(begin, allow_redirects=False) as answer:
         state = answer.headers["Location"].partition("state=")[2].partition("&")[0]

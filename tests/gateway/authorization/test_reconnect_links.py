@@ -1,4 +1,4 @@
-"""A call that fails for want of a connection hands out the link that mends it, and the address to ask whether it has."""
+"""A call without a connection returns the link that connects one, and the address to poll for the result."""
 
 import asyncio
 import secrets

@@ -19,7 +19,7 @@ OAUTH = "sources: [provider-docs]\n" + dedent(TRACKER)
             SOURCED + "sunset: {date: '2026-08-31', what: v1 ends, source: a page, replaced_by: [v2, v3]}\n",
             "11: sunset on 2026-08-31: v1 ends (source: a page); use v2 or v3",
         ),
-        (dedent(MAIL), "1: says no sources, so nobody knows how far to trust it"),
+        (dedent(MAIL), "1: names no sources, so nobody knows how far to trust it"),
         (SOURCED.replace("[email]", "[e-mail]"), "2: 'e-mail' is no category of the vocabulary in docs/catalog.md"),
         (SOURCED.replace("https://api", "http://api"), "6: is plain http, which only networks in egress.allow may use"),
         (SOURCED.replace("https://docs", "http://docs"), "3: is plain http; name the page's https address"),

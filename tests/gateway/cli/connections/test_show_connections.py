@@ -67,7 +67,7 @@ async def test_a_refresh_that_fails_while_the_token_is_valid_is_a_failure(
     assert result.exit_code == 1
     assert "failed" in result.stdout
     assert "500" in result.stdout
-    assert "The token at hand is valid until" in result.stdout
+    assert "The present token is valid until" in result.stdout
     assert "1 of 1 could not be refreshed" in result.stderr
     assert "connections why --integration tracker c1" in result.stderr
     body: Any = await connections(examined, "refresh", "--integration", "tracker", "c1", "--json")

@@ -1,4 +1,4 @@
-"""What a person is told about a refusal, and the link that mends it."""
+"""What `gateway try` prints about a refusal, and the link that fixes it."""
 
 import json
 from typing import Any
