@@ -72,7 +72,7 @@ def counted(number: int, thing: str, things: str | None = None) -> str:
 
 
 def sentence(text: str) -> str:
-    """With one full stop at its end: texts of others come with and without."""
+    """`text` with one full stop at its end. Providers' texts come with and without one."""
     return f"{text.rstrip('. ')}."
 
 

@@ -224,7 +224,7 @@ class SentRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """Which limit it breaks, and in words what about it. ``unread_body``: a rule may allow it, which looks into the body."""
+    """The limit that a request breaks, and why. ``unread_body``: a rule by body may allow it; the body is not read yet."""
 
     broken: Broken
     why: str

@@ -89,7 +89,7 @@ def _nests_deeper(value: Any, levels: int) -> bool:
 
 
 def _folded(name: str) -> str:
-    """As a reader that ignores case, such as Go's, compares it."""
+    """`name` as a JSON reader that ignores case, such as Go's, compares it."""
     return unicodedata.normalize("NFKC", name).casefold().partition("\0")[0].strip().replace("-", "_")
 
 

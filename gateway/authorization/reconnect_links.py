@@ -38,7 +38,8 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """`until_granted`: it is for a connection that works, and ends when that is authorized after this time."""
+    """`until_granted`: of a link for a connection that works but lacks scopes. The link ends when the end user authorizes after
+    this time."""
 
     url: str = field(repr=False)
     session: ConnectSession

@@ -32,18 +32,22 @@ COMMANDS = {
     "doctor": Command(
         "gateway.cli.doctor.doctor_command:doctor", "find what is wrong around a gateway before a user does"
     ),
-    "connections": Command("gateway.cli.connections:connections", "look at connections, refresh, end and move them"),
+    "connections": Command(
+        "gateway.cli.connections:connections", "list and show connections; refresh, delete and move them"
+    ),
     "logs": Command(
         "gateway.cli.logs_command:logs", "what happened: calls, refreshes, authorizations, deliveries, webhooks"
     ),
     "console": Command("gateway.cli.console_command:console", "print a link that signs an operator in to the console"),
     "audit": Command("gateway.cli.audit:audit", "who did what: show, export, verify, count the use of credentials"),
-    "incident": Command("gateway.cli.incident:incident", "what an integration or a key did within a time, and end it"),
-    "events": Command("gateway.cli.events:events", "events sent to your application, and sending it again"),
-    "keys": Command("gateway.cli.keys:keys", "secret keys and capability addresses, and the keys that seal everything"),
+    "incident": Command(
+        "gateway.cli.incident:incident", "what an integration or a key did in a time span; revoke or delete it"
+    ),
+    "events": Command("gateway.cli.events:events", "events sent to your application; send them again"),
+    "keys": Command("gateway.cli.keys:keys", "secret keys and capability addresses; the encryption keys"),
     "backup": Command("gateway.cli.backup_restore:backup", "copy the database while gateways serve from it"),
     "restore": Command("gateway.cli.backup_restore:restore", "put a backup in the place of the database"),
-    "catalog": Command("gateway.cli.catalog:catalog", "look at the providers and check their entries"),
+    "catalog": Command("gateway.cli.catalog:catalog", "list and show providers, and check their entries"),
 }
 
 

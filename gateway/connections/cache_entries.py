@@ -20,7 +20,7 @@ class Kept:
     """`good_until` (monotonic seconds): until then `opened` may be used without another question.
 
     `refresh_at` (monotonic seconds): from then on it is refreshed behind the requests, also where none comes just then.
-    `due_at` (monotonic seconds) and `size` (bytes, while it is not opened) belong to the connection cache.
+    `due_at` (monotonic seconds) and `size` (bytes, while it is not opened) are set by `CacheEntries`.
     """
 
     connection: Connection

@@ -102,7 +102,7 @@ async def _wanted(request: web.Request, environment: str, asked: dict[str, str])
 
 
 async def operation_of(request: web.Request, environment: str, text: str) -> StoredOperation:
-    """The one of this id. Raises NotFound."""
+    """The operation with this id. Raises NotFound."""
     id_ = whole_number(text)
     if id_ is None:
         raise NotFound("not_found", "An operation's id is a whole number.")

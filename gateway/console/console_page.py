@@ -20,7 +20,7 @@ from gateway.runtime import generation_of
 from gateway.secret import Secret
 
 WITHIN: Final = timedelta(hours=24)
-"""Of which pages show sums."""
+"""The time that the sums on pages cover."""
 SECTIONS: Final = {
     "": "Now",
     "connections": "Connections",

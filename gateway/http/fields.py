@@ -40,7 +40,7 @@ OPTIONS: Final = frozenset(
         "gateway-dry-run",
     }
 )
-"""What `proxy_options` reads."""
+"""The fields that `proxy_options` reads."""
 
 TO_US: Final = OPTIONS | {
     "forwarded",

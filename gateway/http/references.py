@@ -112,8 +112,8 @@ class Rewriter:
         return f"{path}?{'&'.join(kept)}{hash_sign}{fragment}" if kept else f"{path}{hash_sign}{fragment}"
 
 
-# ── The credential in what a provider sends back: redirects to another host or to a login page repeat the address that was
-# requested, and with it what we put there.
+# ── The credential in what a provider sends back: redirects to another host or to a login page repeat the address of the
+# request, and with it the credential that the gateway put there.
 
 MASK: Final = "***"
 _ESCAPED: Final = re.compile(rb"%(?:25)*([0-9A-Fa-f]{2})")  # %2541 is an A that was encoded twice

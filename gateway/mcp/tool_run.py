@@ -203,7 +203,7 @@ class ToolRun:
     def _note_next(
         self, shaped: ShapedResult, sent: Sent, behind: tuple[str, str | None], *, selected: bool, lists: "_Lists"
     ) -> None:
-        """Say by which cursor the list goes on: behind what is shown of this page, or on the page behind it."""
+        """Add the cursor for the rest of the list: the items of this page that are not shown, or else the next page."""
         at, target = behind
         following = None if target is None else NextPage(target)
         if shaped.keep:

@@ -247,7 +247,7 @@ class SpanMaker:
 
 
 def _of_message(mcp: McpTrace, attributes: Attributes) -> str:
-    """Add what the conventions for MCP servers want (open-telemetry/semantic-conventions-genai); the span's name."""
+    """Add the attributes of OpenTelemetry's conventions for MCP servers (semantic-conventions-genai). Returns the span's name."""
     attributes["mcp.method.name"] = mcp.method
     attributes["mcp.protocol.version"] = mcp.revision
     attributes["jsonrpc.request.id"] = mcp.message_id

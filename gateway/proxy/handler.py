@@ -108,7 +108,7 @@ async def _relay(exchange: ProviderExchange, answer: PassedAnswer, request: web.
 
 
 def _head(request: web.Request, exchange: ProviderExchange, body: AnswerBody, attempts: int) -> PassedAnswer:
-    """Of an answer that is passed on. Raises MalformedAnswer."""
+    """The head of an answer that is passed on. Raises MalformedAnswer."""
     if is_filtered(request, exchange):
         return filtered_head(request, exchange, body, attempts)
     return signed(answer_of(request, exchange, decoded=body.decoder is not None), request, attempts)

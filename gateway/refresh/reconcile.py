@@ -81,7 +81,8 @@ async def _is_lost(store: Store, row: Connection, answered: bool) -> bool:
 
 
 async def _is_open(store: Store, uid: str, version: int) -> bool:
-    """Whether it is recorded still, now that the row was read: a process that was refused releases its record first."""
+    """Whether the call is still in the journal. Read after the row: a process whose refresh was refused releases its record
+    first."""
     return any((row, of) == (uid, version) for _, row, of, _ in await store.journal.calls())
 
 

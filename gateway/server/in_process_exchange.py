@@ -173,7 +173,7 @@ async def call(
             else:
                 exchange.look(clock.monotonic())
     except BaseException:  # the agent has left
-        if client.handed is not None:  # in the very turn in which the chain was to go on
+        if client.handed is not None:  # it left after the fast path handed the call over, and before the chain began
             client.handed.record_unbegun(stopped=stopped())
             client.handed.discard()
         raise

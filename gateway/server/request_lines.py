@@ -80,9 +80,8 @@ class RequestLines:
 
 
 class MessageLines(NamedTuple):
-    """Of a message to ourselves. `fields`: all lines but those that frame it. `key` and `content_type` are empty where none came.
-
-    `length`: of the body.
+    """The header lines of a request to the gateway itself. `fields`: all lines but those that frame the message. `key`,
+    `content_type`: empty if not sent. `length`: of the body.
     """
 
     fields: "CIMultiDictProxy[str]"

@@ -169,7 +169,7 @@ class GatewayRunner(web.AppRunner):
 
     @property
     def servers(self) -> list[Server]:
-        """The one for all requests, and the one that only the console answers."""
+        """The server for all requests and, if the console has its own port, the server for that."""
         return [one for one in (self._server, self._of_console) if one is not None]
 
     @property

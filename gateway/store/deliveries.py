@@ -106,7 +106,7 @@ class DeliveryStore:
         return await self._transactions.write(write)
 
     async def content(self, delivery: Delivery) -> Content:
-        """What it reports. Raises Unavailable, VaultError."""
+        """The event that `delivery` sends. Raises Unavailable, VaultError."""
         async with self._transactions.read() as db:
             row = (await db.execute(select(outbox).where(outbox.c.id == delivery.outbox_id))).one()
         received = {}

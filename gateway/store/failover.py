@@ -130,7 +130,7 @@ class Failover:
         self._begun = False
 
     async def join(self) -> None:
-        """From now on others wait for this process after a failover, for as long as it `stay`s."""
+        """Register this process: after a failover the others wait for it, for as long as `stay` runs."""
         if self.sql is not None:
             self._joined = True
             self._confirmed = None if self.ever else self.timeline

@@ -168,7 +168,7 @@ class RefreshJournal:
     async def _useless(
         self, dead: list[Path], current: Current, holding: Container[str]
     ) -> tuple[list[Path], list[Connection]]:
-        """Files of dead processes that nothing needs, and the connections that others of them settle."""
+        """Of the files of dead processes: those that are no longer needed, and the connections whose replies the others hold."""
         useless, settled = list[Path](), dict[ConnectionRef, Connection]()
         for path in dead:
             needed = slot_file_process(path) in holding
@@ -181,7 +181,7 @@ class RefreshJournal:
         return useless, list(settled.values())
 
     async def _over(self, path: Path, current: Current, overdue: set[str]) -> AsyncIterator[str]:
-        """Attempts in the file of a living process that nobody released and nothing needs."""
+        """Attempts in the file of a living process that it never released, and whose replies are no longer needed."""
         for about, _ in await asyncio.to_thread(read, path):
             attempt = about.get("attempt")  # none where a process of an earlier release still runs beside us
             if attempt and self._is_overdue(attempt, overdue) and await _open_row(about, current) is None:
