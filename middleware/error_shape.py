@@ -79,7 +79,7 @@ def of_http(request: web.Request, fault: web.HTTPException) -> GatewayError:
             headers={hdrs.ALLOW: allowed},
         )
     if isinstance(fault, web.HTTPNotFound):
-        return NotFound("not_found", "There is nothing at this address. GET /docs shows what there is.")
+        return NotFound("not_found", "No such endpoint. See GET /docs.")
     if isinstance(fault, web.HTTPRequestEntityTooLarge):
         return BodyTooLarge("body_too_large", "Bodies to this API have at most 1 MiB.", close=True)
     if fault.status >= 500:

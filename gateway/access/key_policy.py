@@ -232,8 +232,11 @@ class Breach:
 
 
 class Policy:
-    """`of_resources`: it narrows down which connections there are, `of_connections`: among those of one integration,
-    `of_tags`: by their tags; `of_requests`: what may be sent. `may_proxy`: it holds the scope for that."""
+    """What a key may do: its scopes, and its limits with those of the keys that it descends from.
+
+    `of_resources`: some limit names integrations, connections or tags. `of_connections`: some names connections or tags.
+    `of_tags`: some names tags. `of_requests`: some limits what may be sent. `may_proxy`: it has the scope of the proxy.
+    """
 
     def __init__(self, scopes: Sequence[str], limits: Sequence[KeyLimits]) -> None:
         self.scopes = tuple(scopes)

@@ -154,7 +154,7 @@ class Minted:
         task.add_done_callback(self._reading.discard)
 
     def _note_use(self, caller: Caller | None) -> None:
-        """Remember what is to be written down of a key that may be forgotten now."""
+        """Note that a key which may be evicted was used, so that its use is still stored."""
         if caller is not None and caller.access is not None and caller.access.used:
             caller.access.used = False
             self._used.add(caller.access.key.digest)

@@ -117,7 +117,7 @@ def no_connection(integration_id: str, connection_id: str) -> NotFound:
     )
 
 
-def with_more(fault: GatewayError, payload: Mapping[str, Any], message: str | None = None) -> GatewayError:
+def with_payload(fault: GatewayError, payload: Mapping[str, Any], message: str | None = None) -> GatewayError:
     """A copy of `fault` with more in its payload, and `message` for its own: the fault itself may be shared by callers."""
     return type(fault)(
         fault.code,

@@ -27,7 +27,9 @@ from gateway.api.shapes import (
     end_user,
     tags_asked,
 )
+from gateway.auth.context import Context
 from gateway.authorization.connect_sessions import LIFETIME, LONGEST, MOST_CONNECTIONS, SHORTEST, connect_link, poll_url
+from gateway.authorization.fixed_settings import check_fixed_settings
 from gateway.authorization.return_address import origin_of
 from gateway.authorization.trusted_pages import is_registered
 from gateway.catalog.value import is_web_address
@@ -126,6 +128,7 @@ def fields_of(config: Config, environment: str, body: SessionOptions) -> dict[st
 # ── Connect sessions: the customer's back end says who may connect what (docs/compatibility.md#connect-sessions).
 
 READ: Final = "environment:connections:read"
+SCOPES: Final = "oauth_scopes_override"  # among the settings, but none
 
 
 class FixedSettings(Strict):
@@ -222,6 +225,7 @@ async def new_session(
     check_tags(caller, tags)
     fixed = _fixed(body)
     check_fixed(generation, caller, fixed)
+    _check_settings(generation, environment, fixed["defaults"])
     return await runtime.sessions.open(
         environment,
         caller.key_id,
@@ -257,6 +261,7 @@ async def reconnect_session(
     check_tags(caller, tags)
     fixed = _fixed(body)
     check_fixed(generation, caller, fixed, reconnects=True)
+    _check_settings(generation, ref.environment, fixed["defaults"])
     # A session shows its end user to every holder of its token. Without one, the connection keeps the one that it has.
     known_user = row.end_user if caller.policy.allows(READ) else None
     return await runtime.sessions.open(
@@ -342,3 +347,17 @@ def _check_integrations(
     ]
     if issues:
         raise InvalidRequest("invalid_body", issues[0].message, errors=issues)
+
+
+def _check_settings(generation: Generation, environment: str, defaults: Mapping[str, Any]) -> None:
+    """Raises InvalidRequest for settings with which nobody could connect."""
+    for key, one in defaults.items():
+        integration = generation.integrations.get(environment, key)
+        provider = generation.catalog.get(integration.provider)
+        config = {name: value for name, value in (one.get("connection_config") or {}).items() if name != SCOPES}
+        if provider is None or not config:
+            continue
+        context = Context(provider, integration, public_url=generation.public_url)
+        check_fixed_settings(
+            context, generation.egress.guard, config, ("integrations_config_defaults", key, "connection_config")
+        )

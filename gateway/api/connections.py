@@ -8,7 +8,7 @@ from aiohttp import hdrs, web
 from pydantic import Field
 
 from gateway import clock
-from gateway.access.refusals import lacking, with_more
+from gateway.access.refusals import lacking, with_payload
 from gateway.access.scopes import CONNECT
 from gateway.api import answers
 from gateway.api.addressed import in_path, known_ref, ref_of
@@ -176,7 +176,7 @@ async def get_connection(request: web.Request) -> web.Response:
         shown = whole(runtime.store, row, credentials=False)
         if with_history:
             await add_history(shown, runtime, generation, row)
-        raise with_more(remedied, {"connection": shown if readable else state_of(row)}) from fault
+        raise with_payload(remedied, {"connection": shown if readable else state_of(row)}) from fault
     headers = {NOT_REFRESHED: not_refreshed.code} if not_refreshed else {}
     if not readable:  # who may only create sessions sees what became of them
         return web.json_response(state_of(connection), headers=headers)

@@ -4,6 +4,7 @@ An application opens a session, a browser begins a flow, the provider sends it b
 connection. Read in this order:
 
     connect_sessions      what the application allows one end user to connect, and which settings it fixes
+    fixed_settings        checks those settings when the session is made
     flows                 the authorization at a provider: out to its page, back to our callback, once
     grants                a grant becomes a connection, or waits sealed until the end user has chosen a site
     typed_credentials     the same without a redirect: a key, a password, a client typed in under a session

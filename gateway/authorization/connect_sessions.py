@@ -76,15 +76,19 @@ class ConnectSessions:
         self._window_began_at = 0.0
 
     async def open(
-        self, environment: str, key_id: str, *, lifetime: timedelta = LIFETIME, **what: Any
+        self, environment: str, key_id: str, *, lifetime: timedelta = LIFETIME, by_provider: bool = False, **what: Any
     ) -> tuple[str, ConnectSession]:
-        """A token, and the session behind it; `what` are the other fields of ConnectSession. Raises TooManyRequests."""
-        self._count(environment, key_id)
+        """A token, and the session behind it; `what` are the other fields of ConnectSession. `by_provider`: a provider's answer
+        is the cause, so half of the key's limits is kept for the application. Raises TooManyRequests.
+        """
+        limits = self._current.generation.config.connect
+        share = 2 if by_provider else 1
+        self._count(environment, key_id, -(-limits.sessions_per_minute // share))
         token = SESSION_PREFIX + secrets.token_hex(TOKEN_CHARS // 2)
         session = ConnectSession(
             digest=digest(token), environment=environment, key_id=key_id, expires_at=clock.now() + lifetime, **what
         )
-        most = self._current.generation.config.connect.sessions_open
+        most = -(-limits.sessions_open // share)
         first_ends_at = await self._store.sessions.add(session, most_open=most)
         if first_ends_at is not None:
             wait_s = max(1, math.ceil((first_ends_at - clock.now()).total_seconds()))
@@ -97,15 +101,12 @@ class ConnectSessions:
             )
         return token, session
 
-    def _count(self, environment: str, key_id: str) -> None:
+    def _count(self, environment: str, key_id: str, most: int) -> None:
         now = clock.monotonic()
         if now - self._window_began_at >= WINDOW_S:
             self._window_began_at = now
             self._created.clear()
-        created, most = (
-            self._created.get((environment, key_id), 0),
-            self._current.generation.config.connect.sessions_per_minute,
-        )
+        created = self._created.get((environment, key_id), 0)
         if created >= most:
             wait_s = max(1, math.ceil(self._window_began_at + WINDOW_S - now))
             raise _too_many(

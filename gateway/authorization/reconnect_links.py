@@ -15,7 +15,7 @@ import structlog
 from gateway import clock
 from gateway.access import refusals
 from gateway.access.key_policy import Policy
-from gateway.access.refusals import rule_and_fix, with_more
+from gateway.access.refusals import rule_and_fix, with_payload
 from gateway.access.scopes import CONNECT
 from gateway.authorization.connect_sessions import ConnectSessions, connect_link
 from gateway.errors import GatewayError
@@ -80,7 +80,7 @@ class ReconnectLinks:
         if not policy.allows(CONNECT):
             fix = refusals.sentence(refusals.with_scope(step))
             remedy = rule_and_fix("connection", fix, "the application's back end")
-            return with_more(fault, remedy, refusals.without_scope(fault.message))
+            return with_payload(fault, remedy, refusals.without_scope(fault.message))
         environment = self._current.generation.config.environments.get(ref.environment)
         if environment is None:  # a reload has taken it away
             return fault
@@ -88,12 +88,12 @@ class ReconnectLinks:
             fix = refusals.sentence(refusals.with_challenge(step))
             remedy = {"poll_url": self.poll_url(ref)} if pollable else {}
             remedy |= rule_and_fix("connection", fix, "the application's back end")
-            return with_more(fault, remedy, refusals.bound(fault.message))
+            return with_payload(fault, remedy, refusals.bound(fault.message))
         if not key_id and not environment.connect_links_in_errors:
             remedy = {"poll_url": self.poll_url(ref)} | rule_and_fix(
                 "connection", refusals.sentence(step), "the end user"
             )
-            return with_more(fault, remedy)
+            return with_payload(fault, remedy)
         try:
             link = await self._link(ref, key_id, there=not missing)
         except GatewayError as trouble:
@@ -104,7 +104,7 @@ class ReconnectLinks:
             remedy["poll_url"] = self.poll_url(ref)
         fix = NEXT_STEP if pollable else NEXT_STEP_WITHOUT_KEY
         remedy |= rule_and_fix("connection", fix, "the end user whose connection it is")
-        return with_more(fault, remedy, refusals.with_link(fault.message, link.url))
+        return with_payload(fault, remedy, refusals.with_link(fault.message, link.url))
 
     async def for_scopes(self, policy: Policy, row: Connection, *, key_id: str) -> str | None:
         """The link for a connection that works, but lacks scopes that the provider asks for; None where the key gets none."""
@@ -177,6 +177,7 @@ class ReconnectLinks:
             connection_id=ref.connection_id,
             integration_id=ref.integration_id if there else None,
             pinned=there,
+            by_provider=until_granted is not None,
         )
         while len(self._kept) >= MOST_KEPT:
             del self._kept[next(iter(self._kept))]

@@ -70,7 +70,7 @@ class GatewayError(CallFailed):
 
 
 class PagingBroken(GatewayError):
-    """A list that broke off. All records before have been given; `cursor`, if any, goes on behind them."""
+    """A list that broke off. All earlier records were returned; `cursor`, if there is one, continues after them."""
 
     def __init__(self, error: Mapping[str, Any], cursor: str | None, request_id: str) -> None:
         payload = error.get("payload")

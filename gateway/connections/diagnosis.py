@@ -165,7 +165,8 @@ def _moments(row: Connection, changes: Sequence[Change], now: datetime) -> list[
     if row.refused_scopes is not None:
         what = f"call to {row.refused_scopes.path} refused for missing scopes"
         moments.append(TimelineMoment(row.refused_scopes.at, what, " ".join(row.refused_scopes.scopes)))
-    ends = ((row.expires_at, "access token expires"), (row.life.dies_at, "refresh token dies if it is not used"))
+    expires = "access token expired" if row.expires_at is not None and row.expires_at <= now else "access token expires"
+    ends = ((row.expires_at, expires), (row.life.dies_at, "refresh token dies if it is not used"))
     coming = ((noted.retry_at if noted else None, "next try"), (row.life.keep_alive_at, "refreshed to keep it alive"))
     moments += [TimelineMoment(when, what, ahead=when > now) for when, what in (*ends, *coming) if when is not None]
     return sorted(moments, key=lambda moment: moment.at)

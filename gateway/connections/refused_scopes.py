@@ -1,7 +1,8 @@
 """What follows when a provider's API answers 403 because the token lacks scopes (RFC 6750 §3.1): they are noted.
 
 Until the end user authorizes again, the connection shows them as missing, and a reconnect asks for them. A scope that was
-granted already, or noted already, is not written again.
+granted already, or noted already, is not written again, and after `MOST_SCOPES` none is, so that a provider cannot cause writes
+without end.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from gateway.catalog.provider import Provider
 from gateway.connections.opened import Opened
 from gateway.connections.scope_drift import ScopeDrift, scope_drift
 from gateway.errors import GatewayError
+from gateway.http.scope_challenge import MOST_SCOPES
 from gateway.records.connection import Connection, RefusedScopes
 from gateway.records.integration import Integration
 from gateway.refresh.save_tokens import who
@@ -29,14 +31,15 @@ class ScopeRefusals:
         self._replace = replace
 
     async def note(self, opened: Opened, scopes: tuple[str, ...], path: str) -> ScopeDrift:
-        """What the connection lacks, now that the API asks for `scopes`. `path`: of the call, without its query."""
+        """What the connection lacks, now that the API asks for `scopes`. `path`: of the call, below the base address."""
         row = opened.connection
         noted = row.refused_scopes
         refused = RefusedScopes(scopes, clock.now(), path)
         held = self._store.open_or_nothing(row.credential)
         drift = scope_drift(held, opened.provider, opened.integration, refused=refused)
         lacking = drift.refused or drift.any_of
-        if lacking and not (noted is not None and set(lacking) <= set(noted.scopes)):
+        known = () if noted is None else noted.scopes
+        if not set(lacking) <= set(known) and len(known) < MOST_SCOPES:
             await self._write(row, RefusedScopes(lacking, refused.at, path))
         return drift
 

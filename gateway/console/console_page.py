@@ -88,7 +88,7 @@ def check_enabled(request: web.Request) -> None:
     """Raises NotFound where there is no console, and for a request by `server.port` where the console has a port of its own."""
     config = generation_of(request).config.console
     if not config.enabled or (config.port is not None and OWN_PORT not in request):
-        raise NotFound("not_found", "There is nothing at this address. GET /docs shows what there is.")
+        raise NotFound("not_found", "No such endpoint. See GET /docs.")
 
 
 def render(

@@ -84,7 +84,8 @@ _BY_REASON: Final = {
         "The gateway's database is away, or its disk is full.", "Check that it runs, and the disk's free space."
     ),
     "busy": FailureCause(
-        "More was asked than may be outstanding at once.", "Raise egress.limits, or send less at once."
+        "The gateway refused calls itself: the provider has not answered the last ones, or too many were outstanding.",
+        "Does it not answer? Look at its status page, and the gateway tries again by itself. Else raise egress.limits.",
     ),
     "address_refused": FailureCause(
         "A host resolves to an address that egress.allow does not name.",

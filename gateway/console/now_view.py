@@ -124,6 +124,7 @@ def traffic(found: Traffic, at: datetime) -> dict[str, Any] | None:
     now_slot = max(found.slots)
     recent_s = min(max((at - now_slot.at).total_seconds(), 1.0), SLOT_S)
     steps = _steps(found, at)
+    times = [sum(each) for each in zip(*(one.times for one in found.places if one.kind == "call"), strict=True)]
     split = {name: [_mean(step, name) for step in steps] for name in PARTS}
     return {
         "calls": calls,
@@ -135,7 +136,8 @@ def traffic(found: Traffic, at: datetime) -> dict[str, Any] | None:
             for name, field in PARTS.items()
             if timed
         },
-        "provider_ms": {name: _quantile(found, share) for name, share in (("p50", 0.5), ("p95", 0.95))},
+        "provider_calls": sum(times),
+        "provider_ms": {name: quantile_ms(times, share) for name, share in (("p50", 0.5), ("p95", 0.95))},
         "chart": bars(
             [
                 Bar(_clock(at, n), sum(one.calls for one in step), sum(one.failed for one in step))
@@ -166,8 +168,3 @@ def _clock(at: datetime, place: int) -> str:
 def _mean(step: Sequence[SlotTotal], name: str) -> float:
     timed = sum(one.timed for one in step)
     return sum(getattr(one, PARTS[name]) for one in step) / timed if timed else 0.0
-
-
-def _quantile(found: Traffic, share: float) -> int | None:
-    calls = [one.times for one in found.places if one.kind == "call"]
-    return quantile_ms([sum(each) for each in zip(*calls, strict=True)], share) if calls else None

@@ -82,6 +82,7 @@ def _row(
         "calls": sum(one.calls for one in calls),
         "failed": sum(counts.values()),
         "errors": {label: count for label, count in counts.items() if count},
+        "provider_calls": sum(times),
         "p50_ms": quantile_ms(times, 0.5),
         "p95_ms": quantile_ms(times, 0.95),
         "last_success": stamp(max(well)) if well else None,

@@ -339,7 +339,7 @@ async def _once(body: bytes) -> AsyncIterator[bytes]:
     yield body
 
 
-# ── A call that somebody wants to be sent as data, and what came of it, reckoned from when it was asked.
+# ── A call that is given as data, and its reply with the time since the call was given.
 
 
 async def replied(

@@ -88,6 +88,6 @@ class Chunks:
         else:
             self._trailer_bytes += end - at
             if self._trailer_bytes > TRAILER_BYTES or _TRAILER.fullmatch(data, at, end) is None:
-                raise Malformed("its trailer is too long or no header lines")
+                raise Malformed("its trailer is too long or is not header lines")
             if self._of_request and plain(data[at:end].partition(b":")[0].decode("ascii")) in FRAMING:
                 raise Malformed("its trailer frames a message")

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 from gateway.errors import InvalidRequest
@@ -11,6 +11,11 @@ from gateway.http.strict_json import parse
 
 Shows = Callable[[str], bool]
 MOST_EVENT: Final = 4 << 20
+MOST_VALUES: Final = 250_000  # of a list: its JSON is read in one go, in which no other thread has its turn
+MOST_LINES: Final = 50_000  # of an event
+DEAR_BYTES: Final = 4096
+"""More of a stream than this is not filtered on the event loop: it may be a thousand events."""
+BOM: Final = b"\xef\xbb\xbf"
 _EVENT_END: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r|\r\n\n|\n\r\n|\n\r|\r\r\n")
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 
@@ -19,6 +24,8 @@ def filtered_json(body: bytes, shows: Shows) -> bytes:
     """`body` with those tools of its lists that `shows` lets through; as it is where there is no list. Raises MalformedAnswer."""
     if not body.strip():
         return body
+    if sum(map(body.count, (b",", b":", b"[", b"{"))) > MOST_VALUES:
+        raise MalformedAnswer(f"it is to be a list of tools, and has more than {MOST_VALUES} values")
     try:
         value = parse(body)
     except InvalidRequest as fault:
@@ -53,20 +60,27 @@ class StreamEventFilter:
     def __init__(self, shows: Shows) -> None:
         self._shows = shows
         self._held = bytearray()
+        self._begun = False
 
-    def feed(self, piece: bytes) -> Iterator[bytes]:
+    def is_dear(self, piece: bytes) -> bool:
+        """Whether to `feed` it would hold up the event loop."""
+        return len(self._held) + len(piece) > DEAR_BYTES
+
+    def feed(self, piece: bytes) -> bytes:
         """The events that are complete with `piece`. Raises MalformedAnswer."""
         begins = max(0, len(self._held) - 3)  # where an end that came in two pieces may begin
         self._held += piece
+        found: list[bytes] = []
         at = 0
         while (end := _EVENT_END.search(self._held, max(at, begins))) is not None:
             if end.end() == len(self._held) and self._held.endswith(b"\r"):
                 break  # a line feed may follow
-            yield self._event(bytes(self._held[at : end.end()]))
+            found.append(self._event(bytes(self._held[at : end.end()])))
             at = begins = end.end()
         del self._held[:at]
         if len(self._held) > MOST_EVENT:
             raise MalformedAnswer(f"an event of it has more than {MOST_EVENT >> 20} MiB")
+        return b"".join(found)
 
     def finish(self) -> bytes:
         """What came behind the last whole event, which clients do not look at."""
@@ -75,6 +89,11 @@ class StreamEventFilter:
         return rest
 
     def _event(self, raw: bytes) -> bytes:
+        if not self._begun:  # clients skip a byte order mark where the stream begins
+            self._begun = True
+            raw = raw.removeprefix(BOM)
+        if raw.count(b"\n") + raw.count(b"\r") > MOST_LINES:
+            raise MalformedAnswer(f"an event of it has more than {MOST_LINES} lines")
         try:
             lines = _LINE_END.split(raw.decode())
         except UnicodeDecodeError as fault:

@@ -45,7 +45,7 @@ class Writer:
         return await self._room(0) is not None
 
     async def begin(self, entry: Entry, step: int) -> Segment | None:
-        """Where it now says that this call is under way, with room for its reply; None where nothing can be recorded."""
+        """Record that this call has begun and reserve room for its reply. None if nothing can be recorded."""
         head = entry.head(step)
         segment = await self._room(len(head) + RESERVED_BYTES)
         if segment is None:

@@ -9,6 +9,7 @@ from aiohttp import web
 from gateway.access.caller import Caller
 from gateway.errors import Forbidden
 from gateway.generation import Generation
+from gateway.off_loop import INLINE_BYTES
 from gateway.records.trace import CallTrace
 
 PROXY_MOUNT: Final = "/proxy"
@@ -34,6 +35,11 @@ class AgentMessage:
     remote: str | None
     trace: CallTrace | None = None
     called: bool = False
+
+    @property
+    def is_large(self) -> bool:
+        """Whether reading it would hold up the event loop."""
+        return len(self.body) > INLINE_BYTES
 
 
 def check_origin(origin: str | None, generation: Generation) -> None:

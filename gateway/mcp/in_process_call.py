@@ -139,7 +139,8 @@ async def call_in_process(
     loop = asyncio.get_running_loop()
     payload = EMPTY_PAYLOAD
     if body:
-        payload = StreamReader(BaseProtocol(loop), READ_LIMIT, loop=loop)
+        # Past twice the limit it would pause its protocol, which has no parser: all of the body is here.
+        payload = StreamReader(BaseProtocol(loop), max(READ_LIMIT, len(body)), loop=loop)
         payload.feed_data(body)
         payload.feed_eof()
     raw = tuple((name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in headers.items())

@@ -1,10 +1,10 @@
 """``POST /mcp``, and ``POST …/mcp`` below a capability's address: a message in, calls through ``/proxy``, a result out."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, TypeVar
 
 from aiohttp import hdrs, web
 
@@ -16,13 +16,17 @@ from gateway.mcp import mcp_messages as rpc
 from gateway.mcp.agent_message import AgentMessage, check_origin, mount_beside
 from gateway.mcp.door_request import DoorRequest, count
 from gateway.mcp.key_tools import KeyTools
-from gateway.mcp.mcp_messages import McpReply, RpcError, RpcNotification, RpcRequest
+from gateway.mcp.mcp_messages import RpcError, RpcNotification, RpcRequest
 from gateway.mcp.tool_run import ToolRun
 from gateway.mcp.whole_answers import WholeAnswers
 from gateway.middleware.facts import CALLER, CAPABILITY, REQUEST_ID, TRACE
 from gateway.middleware.scope import needs
+from gateway.off_loop import off_loop
 from gateway.records.trace import TOOL_ERROR, McpTrace
 from gateway.runtime import generation_of
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 TOOLS_HOLD_MS: Final = 60_000
 INSTRUCTIONS: Final = (
@@ -69,7 +73,7 @@ async def answered(message: AgentMessage) -> web.Response:
         raise InvalidRequest("invalid_headers", "Accept must have application/json: answers of /mcp are JSON.")
     asked: RpcRequest | RpcNotification | None = None
     try:
-        asked = rpc.read_message(body, message.headers.items())
+        asked = await _apart(message, rpc.read_message, body, message.headers.items())
         if isinstance(asked, RpcNotification):
             count(caller)
             reply = rpc.ACCEPTED
@@ -79,15 +83,27 @@ async def answered(message: AgentMessage) -> web.Response:
     except RpcError as fault:
         count(caller)
         request = asked if isinstance(asked, RpcRequest) else None
-        reply = rpc.error_reply(fault, request, request.id if request is not None else rpc.id_in(body))
-    return _response(reply)
-
-
-def _response(reply: McpReply) -> web.Response:
+        request_id = request.id if request is not None else await _apart(message, rpc.id_in, body)
+        reply = rpc.error_reply(fault, request, request_id)
     if reply.body is None:
         return web.Response(status=reply.status)
-    text = json.dumps(reply.body, ensure_ascii=False, separators=(",", ":"))
-    return web.json_response(text=text, status=reply.status, headers={hdrs.CACHE_CONTROL: "no-store"})
+    content = await off_loop(caller.share, _written, reply.body) if reply.is_large else _written(reply.body)
+    headers = {hdrs.CACHE_CONTROL: "no-store"}
+    return web.Response(
+        body=content, status=reply.status, headers=headers, content_type="application/json", charset="utf-8"
+    )
+
+
+async def _apart(message: AgentMessage, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What `work` on the message returns, which does not hold up the event loop where the message is large."""
+    if not message.is_large:
+        return work(*args, **kwargs)
+    return await off_loop(message.caller.share, work, *args, **kwargs)
+
+
+def _written(body: Mapping[str, Any]) -> bytes:
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace")  # a provider's header field may hold bytes that are no text
 
 
 @cache

@@ -16,7 +16,10 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, Final, NoReturn
+
+from gateway.off_loop import INLINE_BYTES
 
 MODERN: Final = "2026-07-28"
 HANDSHAKE: Final = ("2025-11-25", "2025-06-18", "2025-03-26")
@@ -118,6 +121,13 @@ class McpReply:
 
     status: int
     body: dict[str, Any] | None
+
+    @property
+    def is_large(self) -> bool:
+        """Whether writing it would hold up the event loop: it holds a provider's answer of some size."""
+        result = (self.body or {}).get("result", {})
+        parts = result.get("content") or result.get("contents") or ()
+        return sum(len(part.get("text") or part.get("blob") or "") for part in parts) > INLINE_BYTES
 
 
 def read_message(body: bytes, headers: Iterable[tuple[str, str]]) -> RpcRequest | RpcNotification:
@@ -233,7 +243,7 @@ def _decoded(value: str | None) -> str | None:
 def _parsed(body: bytes) -> Any:
     try:
         text = body.decode("utf-8")
-        value = json.loads(text, object_pairs_hook=_once_each, parse_constant=_no_number)
+        value = json.loads(text, object_pairs_hook=_once_each, parse_constant=_no_number, parse_float=_finite)
         if _HALF_PAIR.search(text):
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as fault:
@@ -260,6 +270,10 @@ def _once_each(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_number(text: str) -> NoReturn:
     raise _Ambiguous(f"{text} is no number of JSON")
+
+
+def _finite(text: str) -> float:
+    return number if isfinite(number := float(text)) else _no_number(text)
 
 
 def nested_deeper(value: Any, levels: int) -> bool:

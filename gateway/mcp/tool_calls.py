@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
@@ -16,6 +16,7 @@ LONGEST_SELECT: Final = 512
 LONGEST_LABEL: Final = 100
 _METHOD: Final = re.compile(r"[A-Z]{1,16}(?:-[A-Z]{1,16})?")
 _TARGET: Final = re.compile(r"(?:[/?][!\"$-\[\]-~]*)?")
+_AROUND: Final = re.compile(r"^\s|\s$|\s/|/\s")  # white space that a header field would lose
 _PATH_SAFE: Final = "!$&'()*+,:=@"  # RFC 3986 §3.3, without ``;``, which readers take apart
 _COMMON: Final = frozenset({"connection", "select", "max_bytes"})
 _WITH_BODY: Final = frozenset({"body", "body_as"})
@@ -116,20 +117,25 @@ def _query(given: Any) -> str:
         return ""
     if not isinstance(given, dict):
         raise UnfitArguments("'query' must be an object of names and values.")
-    return "&".join(_pairs(given))
+    pairs, size = [], 0
+    for pair in _pairs(given):
+        size += len(pair)
+        if size > LONGEST_TARGET:
+            raise UnfitArguments(f"'query' makes more than {LONGEST_TARGET} characters. Send less, or a body.")
+        pairs.append(pair)
+    return "&".join(pairs)
 
 
-def _pairs(given: Mapping[str, Any]) -> list[str]:
-    pairs: list[str] = []
+def _pairs(given: Mapping[str, Any]) -> Iterator[str]:
     for name, value in given.items():
+        begins = quote(name, safe="[]")
         for one in value if isinstance(value, list) else [value]:
             if one is None:
                 continue
             if isinstance(one, (dict, list)):
                 raise UnfitArguments(f"'{name[:64]}' must be a text, a number, true or false, or a list of these.")
             text = one if isinstance(one, str) else json.dumps(one)
-            pairs.append(f"{quote(name, safe='[]')}={quote(text, safe='')}")
-    return pairs
+            yield f"{begins}={text if text.isascii() and text.isalnum() else quote(text, safe='')}"
 
 
 def _body(arguments: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
@@ -153,7 +159,7 @@ def chosen(call: ToolCall, candidates: Mapping[str, str] | None) -> str:
     ]
     if call.connection is not None:
         integration, slash, connection = call.connection.partition("/")
-        if not slash or not integration or not connection:
+        if not slash or not integration or not connection or _AROUND.search(call.connection):
             raise UnfitArguments("'connection' must be INTEGRATION/CONNECTION.")
         return call.connection
     if len(fitting) == 1:

@@ -22,6 +22,7 @@ MOST_LISTED: Final = 12
 MOST_PINNED: Final = 9  # named rules that stay in a list that is too long
 MOST_CHARS: Final = 3900  # of a list with starters in it: each character goes into the context of a model
 MOST_FOUND: Final = 10
+LONGEST_QUERY: Final = 512  # of find_tools: each word is looked for in each tool
 MOST_CONNECTIONS: Final = 20  # of which a list names each
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})  # RFC 9110 §9.2.1
 IDEMPOTENT: Final = SAFE | {"PUT", "DELETE"}  # RFC 9110 §9.2.2
@@ -427,8 +428,10 @@ def listed(
     *,
     choose: bool,
 ) -> list[dict[str, Any]]:
-    """All that `tools/list` shows: a dozen tools at most. `call_api` only for a key without rules, since the tools of any
-    other say all that it may do; it can be called in either case."""
+    """The tools that `tools/list` shows, at most twelve.
+
+    `call_api` is listed only for a key without rules, since other keys' tools show all that they may do. Every key can call it.
+    """
     if not rules:
         return [call_api(rules, connections, choose=choose)]
     if len(tools) <= MOST_LISTED:

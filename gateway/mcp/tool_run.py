@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -25,7 +26,7 @@ from gateway.mcp.list_cursor import NextPage, items_at, opened_cursor, page_behi
 from gateway.mcp.mcp_messages import RpcError
 from gateway.mcp.refused_calls import RefusedCalls
 from gateway.mcp.tool_calls import ToolCall, UnfitArguments, chosen, of_api, of_rule
-from gateway.mcp.tool_list import RuleTool, below_base, found
+from gateway.mcp.tool_list import LONGEST_QUERY, RuleTool, below_base, found
 from gateway.mcp.tool_provider_call import LONGEST_S, MOST_ANSWER, Held, Sent, proxied
 from gateway.mcp.tool_results import CALL_AGAIN, ShapedResult, failure, link_block, provider_result, text_block
 from gateway.mcp.whole_answers import WholeAnswers
@@ -64,7 +65,7 @@ class ToolRun:
         if self._asked.trace is not None and self._asked.trace.mcp is not None:
             self._asked.trace.mcp.tool = name
         try:
-            call = of_api(arguments) if tool is None else of_rule(tool, arguments)
+            call = await self._call(tool, arguments)
             select = None if call.select is None else parsed(call.select)
             connection = chosen(call, await self._tools.candidates(labelled=call.connection is None))
             if tool is not None:
@@ -91,8 +92,8 @@ class ToolRun:
         """The result of a tool that is about tools; None: another tool is called by it."""
         if name == "find_tools":
             query = arguments.get("query", "")
-            if not isinstance(query, str):
-                return failure("'query' must be a text.")
+            if not isinstance(query, str) or len(query) > LONGEST_QUERY:
+                return failure(f"'query' must be a text of at most {LONGEST_QUERY} characters.")
             lines = [f"{one.name}: {one.summary}" for one in found(list(tools.values()), query)]
             return {"content": [text_block("\n".join(lines) or "No tool fits.")], "isError": False}
         one = arguments.get("name")
@@ -135,7 +136,13 @@ class ToolRun:
             return call
         named = {one.name for one in tool.arguments} - {one.name for one in path if not isinstance(one, str)}
         rest = {name: value for name, value in arguments.items() if name not in named}
-        return of_rule(replace(tool, path=path), rest)
+        return await self._call(replace(tool, path=path), rest)
+
+    async def _call(self, tool: RuleTool | None, arguments: Mapping[str, Any]) -> ToolCall:
+        """Of a tool of the key, or of `call_api`. Raises UnfitArguments."""
+        outer = self._asked.outer
+        work = of_api if tool is None else partial(of_rule, tool)
+        return await off_loop(outer.caller.share, work, arguments) if outer.is_large else work(arguments)
 
     async def _called(self, call: ToolCall, sent: Sent, select: Any, lists: "_Lists") -> dict[str, Any]:
         declined = self._refusals.declined(call)

@@ -1,7 +1,7 @@
 """The attempts of one exchange, each signed: sent until there is an answer to pass on.
 
-One attempt where nobody requested more, whatever the answer, but for a 401 to a token that can be refreshed: the new one
-gets its chance. `http.retry` says what may be repeated and when; here it is done, within the provider's budget.
+One attempt unless the call asks for retries, whatever the answer, but for a 401 to a token that can be refreshed: the new
+token is tried once. `http.retry` says what may be repeated and when; here it is done, within the provider's budget.
 """
 
 import asyncio

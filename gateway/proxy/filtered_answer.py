@@ -7,11 +7,12 @@ from aiohttp import web
 
 from gateway.egress.provider_exchange import ProviderExchange
 from gateway.http.headers import MalformedAnswer
-from gateway.http.tool_list_filter import StreamEventFilter, filtered_json
-from gateway.middleware.facts import LISTED_TOOLS
+from gateway.http.tool_list_filter import StreamEventFilter
+from gateway.middleware.facts import CALLER, LISTED_TOOLS
+from gateway.off_loop import off_loop
 from gateway.proxy.exchange_watch import ExchangeWatch
 from gateway.proxy.passed_answer import AnswerBody, PassedAnswer, answer_of, signed, values
-from gateway.proxy.shaped_answer import OF_THE_WHOLE, HeldAnswer
+from gateway.proxy.shaped_answer import OF_THE_WHOLE, HeldAnswer, filtered
 
 EVENTS: Final = "text/event-stream"
 
@@ -30,23 +31,23 @@ class FilteredEvents:
 
     def __init__(self, request: web.Request, body: AnswerBody) -> None:
         self._body = body
+        self._share = request[CALLER].share
         self._filter = StreamEventFilter(request[LISTED_TOOLS].shows)
-        self._ended = False
-        self.first = self._filtered(body.first)
-
-    def _filtered(self, parts: Iterator[bytes]) -> Iterator[bytes]:
-        for part in parts:
-            yield from self._filter.feed(part)
+        self._parts: Iterator[bytes] | None = body.first
+        self.first: Iterator[bytes] = iter(())
 
     async def next(self) -> Iterator[bytes] | None:
-        """The events of the next piece; None at the end."""
-        if self._ended:
+        """The events that are complete with the next part; None at the end."""
+        if self._parts is None:
             return None
-        parts = await self._body.next()
-        if parts is None:
-            self._ended = True
-            return iter((self._filter.finish(),))
-        return self._filtered(parts)
+        part = next(self._parts, None)
+        if part is not None:
+            dear = self._filter.is_dear(part)
+            return iter((await off_loop(self._share, self._filter.feed, part) if dear else self._filter.feed(part),))
+        self._parts = await self._body.next()
+        if self._parts is not None:
+            return iter(())
+        return iter((await off_loop(self._share, self._filter.finish),))
 
 
 def filtered_head(request: web.Request, exchange: ProviderExchange, body: AnswerBody, attempts: int) -> PassedAnswer:
@@ -64,6 +65,6 @@ async def filtered_whole(request: web.Request, body: AnswerBody, watch: Exchange
     """The whole list. Raises MalformedAnswer, UpstreamFailed, Unavailable ``busy``."""
     held = HeldAnswer(request, watch)
     try:
-        return filtered_json(await held.read(body), request[LISTED_TOOLS].shows)
+        return await filtered(request, await held.read(body))
     finally:
         held.release()

@@ -7,6 +7,7 @@ from aiohttp import web
 
 from gateway.egress.provider_exchange import ProviderExchange
 from gateway.http.scope_challenge import refused_scopes
+from gateway.middleware.access_log import path_below
 from gateway.middleware.facts import CALLER, CONNECT_URL, CONNECTION, UPSTREAM
 from gateway.proxy.exchange_watch import ExchangeWatch
 from gateway.runtime import RUNTIME
@@ -21,7 +22,8 @@ async def note_refused_scopes(
         return
     runtime, caller, opened = request.app[RUNTIME], request[CALLER], request[CONNECTION]
     with watch.resting():
-        drift = await runtime.live.scope_refusals.note(opened, scopes, request[UPSTREAM].target.partition("?")[0])
+        path = path_below(request[UPSTREAM].base_path, request[UPSTREAM].target)
+        drift = await runtime.live.scope_refusals.note(opened, scopes, path)
         if drift.missing:
             url = await runtime.links.for_scopes(caller.policy, opened.connection, key_id=caller.key_id)
             if url is not None:

@@ -49,7 +49,7 @@ async def shaped_answer(
     try:
         whole = await held.read(body)
         if LISTED_TOOLS in request:
-            whole = filtered_json(whole, request[LISTED_TOOLS].shows)
+            whole = await filtered(request, whole)
         arguments = media_type, whole, wish.select, wish.max_bytes
         if is_dear(whole, wish.select):
             shaped = await off_loop(request[CALLER].share, shaped_body, *arguments)
@@ -79,6 +79,14 @@ async def shaped_answer(
         answer.headers[CUT] = printable(f"{shaped.cut_to}; {counted(len(whole), 'byte')}")
     answer.length_of(content)
     return signed(answer, request, attempts), content
+
+
+async def filtered(request: web.Request, whole: bytes) -> bytes:
+    """A list of tools without those that the caller's key does not allow. Raises MalformedAnswer."""
+    arguments = whole, request[LISTED_TOOLS].shows
+    if len(whole) <= INLINE_BYTES:
+        return filtered_json(*arguments)
+    return await off_loop(request[CALLER].share, filtered_json, *arguments)
 
 
 def _unfit(what: str, reason: str) -> UpstreamFailed:

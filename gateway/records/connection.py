@@ -102,7 +102,7 @@ class Account:
 @dataclass(frozen=True, slots=True)
 class RefusedScopes:
     """Scopes that the provider's API requested, with 403, since the connection was last authorized. `path`: of the call that
-    was refused last, without its query.
+    was refused last, below the base address and without its query.
     """
 
     scopes: tuple[str, ...]

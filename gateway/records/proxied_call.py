@@ -136,7 +136,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """What one call requested.
+    """How one call asked to be paged.
 
     `pages`: how many answers to read, None for all. `ways`: what the first answer may turn out to be, best first.
     `cursor_named`: the caller said where the cursor is.

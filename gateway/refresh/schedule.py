@@ -16,8 +16,8 @@ from gateway.records.connection import Connection
 # ── When refreshes that are due together are begun: one after the other, the last of them when it is due.
 #
 # A token may be refreshed somewhat earlier than it is due, never later. So each refresh gets the latest moment, up to
-# when it is due, that no other has yet: few keep their own moments, and of 10,000 that are due within a minute the
-# first begin a quarter of an hour ahead of it.
+# when it is due, that no other has yet. Of 10,000 that are due within a minute the first begin a quarter of an hour
+# before it.
 
 WIDTH_S: Final = 0.1
 SPARE: Final = 1024

@@ -225,7 +225,7 @@ def parse(wish: Mapping[str, Any]) -> Armed:
         raise BadFault(f"There is no fault {name!r}; there are: {', '.join(FAULTS)}.")
     times = wish.get("times", FAULTS[name].times)
     if times is not None and (isinstance(times, bool) or not isinstance(times, int) or times < 1):
-        raise BadFault("times is a whole number from 1, or null for 'until it is taken off'.")
+        raise BadFault("times is a whole number from 1, or null: until it is removed.")
     if path is not None and not (isinstance(path, str) and path.startswith("/")):
         raise BadFault("path is the beginning of a path, such as '/ex/'.")
     after = wish.get("after", 0)

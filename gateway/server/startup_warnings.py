@@ -1,4 +1,4 @@
-"""What a gateway that starts says once to its operator: nothing of it forbids to serve, all of it should be changed."""
+"""Warnings that are logged once at start-up. None keeps the gateway from serving; each names a setting to change."""
 
 import resource
 from typing import Final

@@ -336,7 +336,7 @@ class DataKeys:
 
 
 def _connection(db: AsyncConnection) -> SyncConnection:
-    """One for each transaction."""
+    """The synchronous connection of this transaction."""
     found = db.sync_connection
     assert found is not None, "a transaction has a connection"
     return found

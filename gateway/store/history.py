@@ -163,7 +163,7 @@ class RejectionStore:
                 return None
             before = (await stored(db, seen.ref)).refused_scopes
             both = dict.fromkeys((*(before.scopes if before else ()), *refused.scopes))
-            values = {"refused_scopes": refused_scopes_json(replace(refused, scopes=tuple(both)[-MOST_SCOPES:]))}
+            values = {"refused_scopes": refused_scopes_json(replace(refused, scopes=tuple(both)[:MOST_SCOPES]))}
             await db.execute(update(connections).where(at(seen.ref)).values(updated_at=refused.at, **values))
             written = await stored(db, seen.ref)
             await note_change(db, seen.ref, refused.at)

@@ -4,6 +4,7 @@ import asyncio
 import hmac
 import io
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,13 +41,25 @@ TOKEN_ANSWERS = {
     "deep": f'{{{TOKENS},"x":{"[" * 60_000}{"]" * 60_000}}}',
     "members": f"{{{TOKENS}{''.join(f',{json.dumps(str(n))}:1' for n in range(10_000))}}}",
 }
+LISTING = b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}'
+LISTS = {  # of an MCP server: kind of answer, and its body
+    "arrays": ("application/json", b'{"result":{"tools":[' + b"[]," * (8 * MIB // 3 - 99) + b"1]}}"),
+    "tools": ("application/json", b'{"result":{"tools":[' + b'{"name":"a"},' * 60_000 + b"{}]}}"),
+    "long texts": ("application/json", b'{"result":{"tools":["' + b"x" * (8 * MIB - 99) + b'"]}}'),
+    "an event": ("text/event-stream", b"data: [" + b"{}," * (4 * MIB // 3 - 99) + b"1]\n\n"),
+    "event lines": ("text/event-stream", b"a\n" * (2 * MIB - 99) + b"\n"),
+    "events": ("text/event-stream", b"data:1\n\n" * (4 * MIB // 8)),
+    "empty events": ("text/event-stream", b":\n\n" * (4 * MIB // 3)),
+}
+AGENT_RULES = ["POST /mcp with tools a", "POST /graphql with query a", "* /x"]
 SETTINGS = {f"setting_{number}": "x" for number in range(40_000)}
 
 
 class Provider:
-    """It answers as `link`, `page` and `tokens` say."""
+    """It answers as `link`, `kind`, `page` and `tokens` say."""
 
     link = ""
+    kind = "application/json"
     page = b"[]"
     tokens = ""
 
@@ -56,11 +69,11 @@ class Provider:
         if request.path.endswith("/token"):
             return web.Response(text=self.tokens, content_type="application/json")
         headers = {"Link": self.link} if self.link else {}
-        return web.Response(body=self.page, headers=headers, content_type="application/json")
+        return web.Response(body=self.page, headers=headers, content_type=self.kind)
 
 
-def shapes(provider: Provider) -> dict[str, Any]:
-    """Name ▸ method, path, and what else goes to `request`; or what is set at the provider first."""
+def shapes(agent: str) -> dict[str, Any]:
+    """Name ▸ method, path, and what else goes to `request`; or what is set at the provider first. `agent`: a key with rules."""
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     as_json = {"Content-Type": "application/json"}
     proxied = {**CONNECTION}
@@ -80,7 +93,29 @@ def shapes(provider: Provider) -> dict[str, Any]:
         signature = hmac.new(WEBHOOK_SECRET.encode(), content, "sha256").hexdigest()
         return ("POST", "/webhook/dev/jira", {"data": content, "headers": {"X-Hub-Signature": f"sha256={signature}"}})
 
+    by_agent = {**as_json, "Authorization": f"Bearer {agent}"}
+
+    def told(name: str, arguments: bytes) -> Any:
+        call = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%b","arguments":%b}}'
+        return ("POST", "/mcp", {"data": call % (name.encode(), arguments), "headers": by_agent})
+
     found: dict[str, Any] = {
+        "agent's arrays": told("call_api", b'{"a":[' + b"[]," * (MIB // 3 - 99) + b"1]}"),
+        "agent's objects": told("call_api", b'{"a":[' + b"{}," * (MIB // 3 - 99) + b"1]}"),
+        "agent's message that ends early": told("call_api", b"[" + b"{}," * (MIB // 3 - 99)),
+        "agent's query": told("call_api", b'{"method":"GET","path":"/x","query":{"a":[' + b"1," * (MIB // 2 - 99) + b"1]}}"),
+        "agent's form": told(
+            "call_api", b'{"method":"POST","path":"/x","body_as":"form","body":{"a":[' + b"1," * (MIB // 2 - 99) + b"1]}}"
+        ),
+        "agent's search": told("find_tools", json.dumps({"query": " ".join(map(str, range(9_000)))}).encode()),
+        "agent's GraphQL": (
+            "POST", "/proxy/graphql",
+            {"data": json.dumps({"query": "{" + "a " * 9_990 + "}"}), "headers": {**proxied, **by_agent}},
+        ),
+        "agent's body": (
+            "POST", "/proxy/graphql",
+            {"data": b'{"query":[' + b"{}," * (MIB // 3 - 99) + b"1]}", "headers": {**proxied, **by_agent}},
+        ),
         "e-mail": session(end_user={"id": "u1", "email": "a@" + "." * (MIB - 200) + " "}),
         "e-mail short": session(end_user={"id": "u1", "email": "a@" + "." * 16_000 + " "}),
         "settings": imported(connection_config=SETTINGS),
@@ -109,6 +144,9 @@ def shapes(provider: Provider) -> dict[str, Any]:
         "body of json": ("POST", "/proxy/x", {"data": WIDE, "headers": {**with_body, **as_json}}),
         "body of a form": ("POST", "/proxy/x", {"data": b"a&" * (2 * MIB), "headers": {**with_body, **form}}),
     }  # fmt: skip
+    for name, (kind, page) in LISTS.items():
+        listing = {"data": LISTING, "headers": {**proxied, **by_agent}}
+        found[f"list of {name}"] = ("POST", "/proxy/mcp", listing, {"kind": kind, "page": page})
     for name, link in LINKS.items():
         found[f"link {name}"] = ("GET", "/proxy/x", {"headers": proxied}, {"link": link})
         found[f"paged link {name}"] = (
@@ -166,10 +204,14 @@ async def test_others_hardly_wait_while_any_input_comes_at_its_limit(
         }
         async with http.post(f"{url}/connections", json=made) as answer:
             assert answer.status == 201, await answer.text()
+        wish = {"display_name": "agent", "limits": {"connections": ["up/c1"], "rules": AGENT_RULES}}
+        async with http.post(f"{url}/environment/api-keys", json=wish) as answer:
+            assert answer.status == 200, await answer.text()
+            agent = (await answer.json())["data"]["secret"]
         async with probing(gateway.port) as probe:
             processes = (*gateway.workers(), probe.pid)
-            for name, (method, path, options, *first) in shapes(provider).items():
-                provider.link, provider.page, provider.tokens = "", b"[]", ""
+            for name, (method, path, options, *first) in shapes(agent).items():
+                provider.link, provider.kind, provider.page, provider.tokens = "", "application/json", b"[]", ""
                 for attribute, value in (first[0] if first else {}).items():
                     setattr(provider, attribute, value)
                 # What a client builds is built before the probe counts; a first request of its kind loads modules.
@@ -184,7 +226,8 @@ async def test_others_hardly_wait_while_any_input_comes_at_its_limit(
                     data = None if content is None else io.BytesIO(content)
                     queued_before_s = sum(map(queued_s, processes))
                     async with http.request(method, url + path, data=data, headers=headers) as answer:
-                        await answer.read()
+                        with suppress(aiohttp.ClientPayloadError):  # cut amid what cannot be read
+                            await answer.read()
                     longest_s = await probe.longest_s()
                     # While other processes have the processors, nobody is served, whatever the gateway does.
                     longest_s -= max(0.0, sum(map(queued_s, processes)) - queued_before_s)
@@ -200,6 +243,8 @@ async def test_others_hardly_wait_while_any_input_comes_at_its_limit(
     statuses = {name: status for name, (_, _, status) in waits.items()}
     assert 500 not in statuses.values()
     assert [statuses[f"token answer of {name}"] for name in TOKEN_ANSWERS] == [201] * len(TOKEN_ANSWERS)
+    assert statuses["agent's query"] == statuses["agent's form"] == statuses["agent's GraphQL"] == 200
+    assert statuses["list of tools"] == statuses["list of events"] == 200
     assert statuses["signed webhook arrays"] == statuses["signed webhook members"] == 200
     assert statuses["body of json"] == statuses["body of a form"] == statuses["link open"] == 200
     late = [

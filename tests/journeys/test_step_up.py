@@ -6,9 +6,12 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from aiohttp import web
 
+from gateway.http.scope_challenge import MOST_SCOPES
 from gateway.records.states import State
 from gateway.refresh.backoff import API_DEGRADED
+from tests.fakes.agents import Answering, agents
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.tracker import Tracker
 
@@ -205,6 +208,59 @@ async def lacking(running: RunningGateway, **query: str) -> list[str]:
         if "next_cursor" not in page:
             return found
         query["cursor"] = page["next_cursor"]
+
+
+async def test_a_credential_in_the_base_address_is_not_in_the_path_that_is_noted(tmp_path: Path) -> None:
+    async with agents(tmp_path, base="/base/bot${apiKey}") as door:
+        door.provider.answering = refusing("admin")
+        key = await door.key("GET /base/**", scopes=["environment:proxy", "environment:connections:read"])
+        bearer = {"Authorization": f"Bearer {key}"}
+        async with door.running.proxied("c1", "/items?q=1", integration="lane", headers=bearer) as answer:
+            assert answer.status == 403
+        where = f"{door.running.url}/connections/c1?provider_config_key=lane&include=history"
+        async with door.running.http.get(where, headers=bearer) as answer:
+            story = await answer.json()
+        assert "key-of-c1" not in str(story)
+        assert story["scopes"]["refused"]["path"] == "/items"
+
+
+async def test_a_provider_that_names_new_scopes_each_time_is_not_noted_without_end(tmp_path: Path) -> None:
+    async with agents(tmp_path) as door:
+        written = []
+        for n in range(MOST_SCOPES + 5):
+            door.provider.answering = refusing(f"scope-{n}")
+            async with door.running.proxied("c1", "/items", integration="lane") as answer:
+                assert answer.status == 403
+            story = await door.running.json("GET", "/connections/c1?provider_config_key=lane&include=history")
+            written.append(story["scopes"]["refused"]["at"])
+        assert story["scopes"]["refused"]["scopes"] == [f"scope-{n}" for n in range(MOST_SCOPES)]
+        assert written[MOST_SCOPES:] == written[MOST_SCOPES - 1 : -1]
+
+
+async def test_a_provider_uses_up_no_more_than_half_of_the_sessions_of_a_key(tmp_path: Path) -> None:
+    async with agents(tmp_path) as door:
+        door.running.document["connect"] = {"sessions_per_minute": 4}
+        door.running.document["environments"]["dev"]["connect_links_in_errors"] = True
+        await door.running.restart()
+        await door.connect("c3")
+        door.provider.answering = refusing("admin")
+        links = []
+        for connection_id in ("c1", "c2", "c3", "c1"):
+            async with door.running.proxied(connection_id, "/items", integration="lane") as answer:
+                links.append(answer.headers.get("Gateway-Connect-Url"))
+        assert [link is not None for link in links] == [True, True, False, True]
+        assert links[0] == links[3]
+        for expected in (201, 201, 429):
+            body = {"end_user": {"id": "u1"}}
+            await door.running.json("POST", "/connect/sessions", json=body, expect=expected)
+
+
+def refusing(scope: str) -> Answering:
+    async def answer(_: web.Request) -> web.Response:
+        challenge = f'Bearer error="insufficient_scope", scope="{scope}"'
+        return web.Response(status=403, headers={"WWW-Authenticate": challenge})
+
+    return answer
 
 
 def _all() -> Any:

@@ -77,10 +77,10 @@ class Forgiving(Distant):
 
 async def crash(point: str, folder: Path, *, forgiving: bool = False, url: str | None = None) -> Outcome:
     """Kill a worker at `point`; at some points its parent. `url`: of another store."""
-    return (await crashes([point], folder, forgiving=forgiving, url=url))[point]
+    return (await crash_at_each([point], folder, forgiving=forgiving, url=url))[point]
 
 
-async def crashes(
+async def crash_at_each(
     points: Sequence[str], folder: Path, *, forgiving: bool = False, url: str | None = None
 ) -> dict[str, Outcome]:
     """The same at each of `points` in turn, amid the refresh of a connection of its own, in one gateway whose workers are

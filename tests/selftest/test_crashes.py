@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.selftest.crash import ALONE, AT_PROVIDER, PARENT_ALONE, ROTATING, Outcome, crash, crashes
+from tests.selftest.crash import ALONE, AT_PROVIDER, PARENT_ALONE, ROTATING, Outcome, crash, crash_at_each
 from tests.selftest.refreshes import BOTH, PARENT, WORKER, RefreshTally, kills_during_refreshes
 
 # What was not asked can be asked, and the parent journals the reply to what was. How many requests the provider gets in all.
@@ -25,7 +25,7 @@ LOST = (PARENT_ALONE, ALONE)
 
 
 async def test_a_worker_killed_anywhere_loses_nothing(tmp_path: Path) -> None:
-    seen = await crashes(list(KEPT), tmp_path)
+    seen = await crash_at_each(list(KEPT), tmp_path)
     assert all(outcome.killed and outcome.sound for outcome in seen.values()), seen
     assert {point: (200, "active", requests) for point, requests in KEPT.items()} == _ends(seen), seen
 
@@ -35,7 +35,7 @@ async def test_on_postgresql_neither_where_a_node_of_the_same_machine_takes_it_u
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     points = ["after the intent", ROTATING, "before the commit"]
-    seen = await crashes(points, tmp_path, url=empty_database)
+    seen = await crash_at_each(points, tmp_path, url=empty_database)
     assert all(outcome.killed for outcome in seen.values()), seen
     assert dict.fromkeys(points, (200, "active", 1)) == _ends(seen), seen
 

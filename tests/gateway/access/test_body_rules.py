@@ -1,10 +1,14 @@
 """Rules that look into the body: how they are written, and what each allows of a body that has been read."""
 
 import json
+from fnmatch import fnmatchcase
+from itertools import product
+from time import process_time
 from typing import Any
 
 import pytest
 
+from gateway.access.body_rules import parse_body_rule
 from gateway.access.key_policy import Breach, Policy, SentRequest, ToolFilter, parse
 from gateway.access.sent_body import read_body
 from gateway.records.access import KeyLimits
@@ -91,6 +95,28 @@ def test_a_graphql_request_is_held_against_all_its_root_fields() -> None:
         refused = decided(key, "/graphql", {"query": document})
         assert isinstance(refused, Breach), document
         assert refused.broken == "body"
+
+
+@pytest.mark.parametrize("pattern", ["a*b*c", "*b*", "*b", "a*", "a*b", "*", "abc", "*bc*b", "*b*c", "a*a*a"])
+def test_a_star_is_any_run_of_characters(pattern: str) -> None:
+    """As shell patterns read it, tried on every name of up to six letters."""
+    names = ["".join(letters) for length in range(1, 7) for letters in product("abc", repeat=length)]
+    rule = parse_body_rule(f"query {pattern}")
+    assert [one for one in names if rule.names.fullmatch(one)] == [one for one in names if fnmatchcase(one, pattern)]
+
+
+def test_a_name_takes_time_in_proportion_to_its_length() -> None:
+    """Not with the square of it: a long one that almost fits a pattern with two stars held up the gateway for seconds."""
+    rule = parse_body_rule("query issue*By*Id")
+
+    def time_of(repeats: int) -> float:
+        name, begins = "issue" + "By" * repeats, process_time()
+        for _ in range(20):
+            assert rule.names.fullmatch(name) is None
+        return process_time() - begins
+
+    short, long = (min(time_of(repeats) for _ in range(3)) for repeats in (1000, 16_000))
+    assert long < 100 * short, (short, long)  # 16 times, and with the square 256 times
 
 
 def test_each_key_in_a_line_of_descent_must_allow_it() -> None:

@@ -11,15 +11,15 @@ from tests.fakes.processes import ROOT
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class CommandResult:
     exit_code: int
     stdout: str
     stderr: str
 
 
-def ran(*arguments: str, folder: Path | None = None) -> Ran:
-    """What came of it, in `folder`."""
-    run = subprocess.run(
+def run_command(*arguments: str, folder: Path | None = None) -> CommandResult:
+    """Run it in `folder` and wait for its end."""
+    done = subprocess.run(
         [sys.executable, "-m", "gateway", *arguments],
         capture_output=True,
         text=True,
@@ -28,4 +28,4 @@ def ran(*arguments: str, folder: Path | None = None) -> Ran:
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-    return Ran(run.returncode, run.stdout, run.stderr)
+    return CommandResult(done.returncode, done.stdout, done.stderr)

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from gateway.cli import COMMANDS, main
 from gateway.cli.catalog import COMMANDS as CATALOG_COMMANDS
-from tests.gateway.cli.command import ran
+from tests.gateway.cli.command import run_command
 
 HEAVY = ("aiohttp", "pydantic", "sqlalchemy", "rich", "yaml", "cryptography", "asyncio")
 
@@ -59,7 +59,7 @@ def test_a_configuration_at_fault_is_reported_line_by_line_without_a_traceback(
 ) -> None:
     file = tmp_path_factory.mktemp("faulty") / "gateway.yaml"
     file.write_text("server: {prot: 1}\nlive: {ttl_s: never}\n")
-    result = ran(command, "-c", str(file))
+    result = run_command(command, "-c", str(file))
     assert result.exit_code == 1
     assert result.stdout == ""
     assert result.stderr.split("\n")[0] == f"{file}:1: server.prot: is not a known key; did you mean 'port'?"
@@ -70,6 +70,6 @@ def test_a_configuration_at_fault_is_reported_line_by_line_without_a_traceback(
 def test_without_a_configuration_a_command_says_how_to_get_one(
     command: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    result = ran(command, folder=tmp_path_factory.mktemp("empty"))
+    result = run_command(command, folder=tmp_path_factory.mktemp("empty"))
     assert result.exit_code == 1
     assert result.stderr.startswith("gateway.yaml: there is no such file; `gateway init` writes one")

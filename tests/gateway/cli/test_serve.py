@@ -16,7 +16,7 @@ from gateway.store import open_store
 from gateway.vault import Keyring
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.postgres import PASSWORD, free_port
-from tests.gateway.cli.command import ran
+from tests.gateway.cli.command import run_command
 
 HEAD = """\
 server: {port: 0}
@@ -68,7 +68,7 @@ def test_a_wrong_encryption_key_is_reported_before_anything_heavy_is_imported(fi
     message = refusal(file, HEAVY)
     assert message.startswith("gateway: ")
     assert "store.encryption_keys" in message
-    shown = ran("serve", "-c", str(file))
+    shown = run_command("serve", "-c", str(file))
     assert (shown.exit_code, shown.stdout, shown.stderr) == (1, "", message)
 
 
@@ -102,7 +102,7 @@ def test_faults_of_the_configuration_hide_neither_the_catalogs_nor_an_unknown_pr
         + "      three: {provider: ['x'], client_id: 'a'}\n"
         + "live: {ttl_s: never}\ncatalog: [mine, missing]\n"
     )
-    result = ran(command, "-c", str(file))
+    result = run_command(command, "-c", str(file))
     assert result.exit_code == 1
     message = result.stderr
     assert f"{file}:7: the catalog has no provider 'jria'; did you mean 'jira'?" in message
@@ -117,7 +117,7 @@ def test_faults_of_the_configuration_hide_neither_the_catalogs_nor_an_unknown_pr
 
 def test_faults_come_as_one_line_of_json(file: Path) -> None:
     file.write_text(HEAD + "live: {ttl_s: never}\n")
-    result = ran("serve", "-c", str(file), "--json")
+    result = run_command("serve", "-c", str(file), "--json")
     assert result.exit_code == 1
     assert json.loads(result.stdout) == {
         "ok": False,
@@ -127,7 +127,7 @@ def test_faults_come_as_one_line_of_json(file: Path) -> None:
 
 def test_another_refusal_comes_as_json_too(file: Path) -> None:
     (file.parent / "gateway.db").write_text("dear diary")
-    result = ran("serve", "-c", str(file), "--json")
+    result = run_command("serve", "-c", str(file), "--json")
     assert result.exit_code == 1
     (fault,) = json.loads(result.stdout)["faults"]
     assert "is not a SQLite database" in fault["message"]
@@ -147,7 +147,7 @@ def test_readiness_comes_as_one_line_of_json(file: Path) -> None:
 @pytest.mark.parametrize("command", ["serve", "check"])
 def test_in_a_fresh_checkout_a_command_points_to_init(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GATEWAY_ENCRYPTION_KEY", raising=False)
-    result = ran(command, folder=resources.file("gateway.yaml").parent)
+    result = run_command(command, folder=resources.file("gateway.yaml").parent)
     assert result.exit_code == 1
     assert "gateway.yaml is the reference of all keys; " in result.stderr
     assert "init --dir my-gateway` writes one of your own" in result.stderr

@@ -107,7 +107,7 @@ async def test_the_end_of_a_refresh_token_is_in_the_timeline_only_if_there_is_on
     body = (await running.json("GET", ADDRESS, expect=424))["error"]["payload"]["connection"]
     assert body["dies_at"] is not None
     timeline = [moment["what"] for moment in body["diagnosis"]["timeline"]]
-    assert "access token expires" in timeline
+    assert "access token expired" in timeline
     assert [what for what in timeline if "refresh token" in what] == []
 
 

@@ -29,7 +29,7 @@ async def test_the_console_answers_on_its_own_port_and_nothing_else_does(tmp_pat
 
         for path in ("/console", "/console/sign-in", "/console/dev", "/console/assets/console.css"):
             status, text, _ = await asked(http, f"{public}{path}")
-            assert (status, "There is nothing at this address" in text) == (404, True), path
+            assert (status, "No such endpoint" in text) == (404, True), path
         status, _, _ = await asked(http, f"{public}/console/sign-in", "POST", data={"link": link})
         assert status == 404
 

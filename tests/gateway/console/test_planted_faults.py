@@ -98,7 +98,9 @@ async def test_a_provider_that_is_down(running: RunningGateway) -> None:
     await flushed(running)
     async with at_console(running) as console:
         await one_click(console, "The provider does not answer", "Look at its status page", "down")
-        assert "calls to it are refused for now" in await console.page("/dev")
+        first = await console.page("/dev")
+        assert "calls to it are refused for now" in first
+        assert "the provider has not answered the last ones" in first
         assert "circuit open" in await console.page("/dev/providers")
 
 
@@ -156,6 +158,8 @@ async def test_a_misused_key(running: RunningGateway, tracker: Tracker) -> None:
     await flushed(running)
     async with at_console(running) as console:
         await one_click(console, "do not allow", "Revoke the key", f"key?id={made['id']}")
+        assert "none reached it" in await console.page("/dev")
+        assert "over 10,000" not in await console.page("/dev/providers")
         (one,) = (await console.data("/dev/calls.json?code=forbidden"))["operations"]
         assert (one["key_id"], one["path"]) == (made["id"], "/admin")
 

@@ -74,12 +74,12 @@ def test_events_are_filtered_in_whatever_pieces_they_come(line: str) -> None:
         )
     ).encode()
     at_once = StreamEventFilter(shows)
-    whole = b"".join(at_once.feed(stream)) + at_once.finish()
+    whole = at_once.feed(stream) + at_once.finish()
     for _ in range(50):
         events, out, at = StreamEventFilter(shows), b"", 0
         while at < len(stream):
             step = draw.randint(1, 40)
-            out += b"".join(events.feed(stream[at : at + step]))
+            out += events.feed(stream[at : at + step])
             at += step
         assert out + events.finish() == whole
     assert b"delete_issue" not in whole
@@ -90,19 +90,30 @@ def test_events_are_filtered_in_whatever_pieces_they_come(line: str) -> None:
 
 def test_an_event_is_passed_on_as_soon_as_it_is_complete() -> None:
     events = StreamEventFilter(shows)
-    assert list(events.feed(b"data: {}\n")) == []
-    assert list(events.feed(b"\ndata: {")) == [b"data: {}\n\n"]
+    assert events.feed(b"data: {}\n") == b""
+    assert events.feed(b"\ndata: {") == b"data: {}\n\n"
 
 
 def test_an_event_without_end_is_refused() -> None:
     events = StreamEventFilter(shows)
     piece = b"data: " + b"x" * 65_536
     for _ in range(MOST_EVENT // len(piece)):
-        assert list(events.feed(piece)) == []
+        assert events.feed(piece) == b""
     with pytest.raises(MalformedAnswer):
-        list(events.feed(piece))
+        events.feed(piece)
 
 
 def test_an_event_that_can_be_read_in_two_ways_is_refused() -> None:
     with pytest.raises(MalformedAnswer):
-        list(StreamEventFilter(shows).feed(b'data: {"result":{"tools":[],"tools":[{"name":"x"}]}}\n\n'))
+        StreamEventFilter(shows).feed(b'data: {"result":{"tools":[],"tools":[{"name":"x"}]}}\n\n')
+
+
+def test_a_byte_order_mark_hides_no_list() -> None:
+    stream = b"\xef\xbb\xbfdata: " + json.dumps(ANSWER).encode() + b"\n\n"
+    assert b"delete_issue" not in StreamEventFilter(shows).feed(stream)
+
+
+@pytest.mark.parametrize("event", [b"a\n" * 60_000, b"data: [" + b"[]," * 200_000 + b"1]\n"])
+def test_an_event_that_takes_too_long_to_read_is_refused(event: bytes) -> None:
+    with pytest.raises(MalformedAnswer):
+        StreamEventFilter(shows).feed(event + b"\n")

@@ -4,6 +4,7 @@ import asyncio
 import json
 import random
 import tracemalloc
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from gateway.http.shaped_body import is_dear
 from gateway.mcp import mcp_messages as mcp
 from gateway.mcp.tool_results import provider_result
 from gateway.records.proxied_call import ExchangeRecord
-from tests.fakes.agents import CONNECT, Agents, text_of
+from tests.fakes.agents import CONNECT, Agents, agents, text_of
 from tests.fakes.patience import PATIENCE_S
 
 READ = "GET /base/v1/issue/{issue} as get_issue"
@@ -91,6 +92,28 @@ async def test_a_router_and_the_door_cannot_read_two_messages(door: Agents) -> N
     twice = json.dumps(message)[:-1] + ',"method":"tools/list"}'
     assert (await door.posted(twice.encode(), {**headers, "Mcp-Method": "tools/call"}))[0] == 400
     assert door.provider.calls == []
+
+
+@pytest.mark.parametrize("fast_path", [True, False])
+async def test_a_large_body_is_sent_whole_by_either_way(tmp_path: Path, fast_path: bool) -> None:
+    async with agents(tmp_path, fast_path=fast_path) as door:
+        key, body = await door.key("POST /base/v1/issues as add"), {"text": "x" * 600_000}
+        result = await door.call(key, "add", {"body": body})
+        assert result["isError"] is False
+        assert [json.loads(sent) for _, _, _, sent in door.provider.calls] == [body]
+
+
+async def test_a_query_that_no_request_line_holds_is_refused_before_it_is_made(door: Agents) -> None:
+    key = await door.key(READ)
+    for query in ({"a": [1] * 9000}, {"a" * 5000: [1, 2]}):
+        refused = await door.call(key, "get_issue", {"issue": "1", "query": query})
+        assert "'query' makes more than 8190 characters" in text_of(refused)
+    assert door.provider.calls == []
+
+
+async def test_a_search_for_thousands_of_words_is_refused(door: Agents) -> None:
+    refused = await door.call(await door.key(READ), "find_tools", {"query": "a " * 300})
+    assert "at most 512 characters" in text_of(refused)
 
 
 async def test_no_result_holds_the_credential(door: Agents) -> None:
@@ -359,3 +382,31 @@ async def test_a_vendors_mcp_server_behind_a_capability_stays_the_vendors(
     made = await door.running.json("POST", "/environment/api-keys", json=wish, expect=200)
     _, body = await door.answered("unused", "tools/list", path=f"/c/{made['data']['secret']}/mcp")
     assert body["path"] == "/base/v1/mcp"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.1 302 Found\r\nLocation: http://x.example/\xff\r\nContent-Length: 0",
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/\xff\r\nContent-Length: 3",
+    ],
+)
+async def test_a_providers_bytes_that_are_no_text_are_no_fault_of_ours(door: Agents, head: bytes) -> None:
+    async def answering(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.write(head + b"\r\nConnection: close\r\n\r\n" + b"\0" * int(head[-1:]))
+        request.transport.close()
+        return web.Response()
+
+    door.provider.answering = answering
+    key = await door.key("GET /base/v1/**")
+    status, body = await door.answered(key, "tools/call", name="call_api", arguments={"method": "GET", "path": "/x"})
+    assert (status, body["result"]["isError"]) == (200, False), body
+
+
+@pytest.mark.parametrize("connection", [" lane/c1", "lane/c1 ", "lane/ c1\t", "lane/\x0bc1", "lane/c1\r\nX: y"])
+async def test_a_connection_is_named_exactly(door: Agents, connection: str) -> None:
+    """A header field would lose the white space around its value, so that rules and refusals speak of another name."""
+    key = await door.key("GET /base/v1/**")
+    result = await door.call(key, "call_api", {"method": "GET", "path": "/x", "connection": connection})
+    assert (result["isError"], door.provider.calls) == (True, [])

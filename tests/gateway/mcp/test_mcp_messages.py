@@ -119,6 +119,7 @@ NO_MESSAGE: dict[str, tuple[Any, int]] = {
     "no UTF-8": (b'{"jsonrpc":"2.0","id":1,"method":"\xff"}', mcp.PARSE_ERROR),
     "a member twice": (b'{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/call"}', mcp.PARSE_ERROR),
     "NaN": (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":NaN}}', mcp.PARSE_ERROR),
+    "infinite": (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":1e999}}', mcp.PARSE_ERROR),
     "half a pair": (b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"\\ud800"}}', mcp.PARSE_ERROR),
     "deep": (b'{"jsonrpc":"2.0","id":1,"method":"p","params":{"x":' + b"[" * 65 + b"]" * 65 + b"}}", mcp.PARSE_ERROR),
     "deeper than Python reads": (b"[" * 100_000, mcp.PARSE_ERROR),

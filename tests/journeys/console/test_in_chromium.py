@@ -66,10 +66,10 @@ async def busy(running: RunningGateway, shared_tracker: Tracker) -> RunningGatew
     await running.imported({**tracker.grant(), "refresh_token": "unknown"}, "ben", end_user={"id": "u2"})
     await running.json("GET", "/connections/ben?provider_config_key=tracker&force_refresh=true")
     wish = {"display_name": "agent", "limits": {"rules": ["GET /items/*"], "budget": 100}}
-    await running.json("POST", "/environment/api-keys", json=wish, expect=200)
+    key = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]["secret"]
     now = datetime.now(UTC)
     rows = []
-    for n in range(200):
+    for n in reversed(range(200)):
         at = now - timedelta(seconds=n * 7)
         one = Operation("call", at, f"r{n}", "dev", "tracker", "anna", "GET", "127.0.0.1", f"/items/{n}", 200)
         one = one._replace(
@@ -82,6 +82,10 @@ async def busy(running: RunningGateway, shared_tracker: Tracker) -> RunningGatew
         rows.append(one)
     rows.append(Operation("refresh", now - timedelta(seconds=3), "r0", "dev", "tracker", "anna", duration_ms=41.0))
     await running.runtime.store.call_log.add_many(rows)
+    for method in ("GET", "GET", "DELETE"):
+        async with running.proxied("anna", "/items/1", method, headers={"Authorization": f"Bearer {key}"}) as answer:
+            assert answer.status == (403 if method == "DELETE" else 200)
+    await running.runtime.call_queue.flush()
     await running.runtime.audit_keeper.once()
     return running
 

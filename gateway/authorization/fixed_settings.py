@@ -1,0 +1,71 @@
+"""Settings that a back end fixes for connections to come, checked when it fixes them: later only its end user would see the
+fault. Settings that the end user is still to give may be missing."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from gateway.auth.context import Context, check_settings
+from gateway.authority import DEFAULT_PORTS
+from gateway.catalog.hosts import open_setting
+from gateway.catalog.render import Unresolved, render_url
+from gateway.catalog.template import placeholders
+from gateway.catalog.template_places import ADDRESSES
+from gateway.catalog.value import BadValue
+from gateway.connections.settings import accepted
+from gateway.egress.egress_errors import EgressError
+from gateway.egress.guard import Guard
+from gateway.errors import InvalidRequest, Issue
+
+SETTING: Final = "connectionConfig."
+STAND_IN: Final = "x"  # for a value that is missing yet: fits in every place of an address but that of a port
+OF_BROWSERS: Final = "authorization_url"  # the gateway never sends a request there
+
+
+def check_fixed_settings(context: Context, guard: Guard, given: Mapping[str, Any], path: Sequence[str]) -> None:
+    """`context`: of the integration, without settings. `given`: under any spelling of their names.
+
+    Raises InvalidRequest where a setting breaks the rules of its entry, cannot stand in an address of it, or names a host
+    that the integration or the gateway allows no request to.
+    """
+    config = accepted(context.provider, given, path)
+    context = Context(context.provider, context.integration, config, public_url=context.public_url)
+    check_settings(context, path)
+    for key in (*ADDRESSES, "proxy.base_url"):
+        _check_address(context, guard, key, path)
+
+
+def _check_address(context: Context, guard: Guard, key: str, path: Sequence[str]) -> None:
+    provider, template = context.provider, context.template(key)
+    given = {name for name in context.config if f"{SETTING}{name}" in placeholders(template)}
+    if not given:
+        return
+    rules = {name: rule for name, rule in provider.connection_config.items() if name in given or rule.default_value}
+    missing: tuple[str, ...] = ()
+    try:
+        try:
+            url = render_url(template, context.config, rules)
+        except Unresolved as fault:
+            missing = fault.names
+            stand_ins = dict.fromkeys(missing, STAND_IN)
+            settings = {name.removeprefix(SETTING): text for name, text in stand_ins.items()}
+            url = render_url(template, {**settings, **context.config}, rules, stand_ins)
+    except BadValue as fault:
+        name = fault.name.removeprefix(SETTING)
+        if name in given:
+            raise _unfit(path, name, f"The setting '{name}' cannot be used: {fault.why}.") from fault
+        return
+    setting = open_setting(provider, template)
+    if missing or setting not in given or key == OF_BROWSERS:
+        return
+    parts = urlsplit(url)
+    try:
+        guard.check(parts.scheme, parts.hostname or "", parts.port or DEFAULT_PORTS[parts.scheme])  # type: ignore[arg-type]
+    except EgressError as fault:
+        raise _unfit(path, setting, f"The setting '{setting}' cannot be used: {fault.message}") from fault
+
+
+def _unfit(path: Sequence[str], name: str, message: str) -> InvalidRequest:
+    return InvalidRequest(
+        "connection_validation_failed", message, errors=[Issue("invalid_format", message, (*path, name))]
+    )
