@@ -54,7 +54,7 @@ def logs(file: Path, environment: str | None, follow: bool, as_json: bool, **giv
     async def work(runtime: "Runtime") -> int:
         wanted = await _wanted(runtime, environment_of(runtime, environment), given)
         if follow:
-            await _follow(runtime, wanted, as_json=as_json)
+            await follow_log(runtime, wanted, as_json=as_json)
             return 0
         return await _print(runtime, wanted, as_json=as_json)
 
@@ -121,8 +121,8 @@ async def _print(runtime: "Runtime", wanted: "OperationFilter", *, as_json: bool
     return 0
 
 
-async def _follow(runtime: "Runtime", wanted: "OperationFilter", *, as_json: bool) -> None:
-    """One poll a second."""
+async def follow_log(runtime: "Runtime", wanted: "OperationFilter", *, as_json: bool) -> None:
+    """The newest rows, then what comes: one search a second, over what is new alone."""
     from dataclasses import replace
 
     from gateway import clock

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 import pytest
 from click.testing import CliRunner, Result
 
-from gateway.cli import main
-from gateway.records.operation import Operation
+from gateway import clock
+from gateway.cli import logs_command, main
+from gateway.records.operation import Operation, OperationFilter, OperationPage
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.processes import ROOT
@@ -97,3 +98,33 @@ async def test_what_is_stored_meanwhile_is_followed(running: RunningGateway, fil
         following.terminate()
         await following.wait()
     assert seen == ["r1", "r2", "r3", "r4", "r5"]
+
+
+async def test_following_asks_the_log_once_a_second_and_for_what_is_new_alone(
+    running: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = running.runtime.store.call_log
+    await log.add_many([operation(number) for number in range(1000)])
+    newest = (await log.find(OperationFilter("dev", limit=1))).operations[0].id
+    done: list[OperationFilter | float] = []
+    find, sleep, own = log.find, clock.sleep, asyncio.current_task()
+
+    async def asked(wanted: OperationFilter) -> OperationPage:
+        done.append(wanted)
+        return await find(wanted)
+
+    async def slept(seconds: float) -> None:
+        if asyncio.current_task() is not own:
+            await sleep(seconds)
+            return
+        done.append(seconds)
+        if len(done) == 8:
+            raise EOFError
+
+    monkeypatch.setattr(log, "find", asked)
+    monkeypatch.setattr(clock, "sleep", slept)
+    with pytest.raises(EOFError):
+        await logs_command.follow_log(running.runtime, OperationFilter("dev", limit=10), as_json=True)
+    assert done[1::2] == [1.0] * 4
+    later = [one.after for one in done[2::2] if isinstance(one, OperationFilter)]
+    assert later == [newest - logs_command.BEHIND] * 3
