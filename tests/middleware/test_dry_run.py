@@ -11,8 +11,8 @@ from multidict import CIMultiDict
 
 from gateway.http.redacted_request import MASK, shown
 from gateway.records.proxied_call import UpstreamRequest
-from tests.fakes.ear import Ear, listening
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.recording_server import RecordingServer, listening
 from tests.fakes.tracker import Tracker
 
 DRY = {"Gateway-Dry-Run": "true", "X-Custom": "yes", "Accept": "text/plain", "User-Agent": "curl/8"}
@@ -110,7 +110,7 @@ BOT = "42:very+secret-bot"
 
 
 @pytest.fixture
-async def bots(tmp_path: Path) -> AsyncIterator[tuple[RunningGateway, Ear]]:
+async def bots(tmp_path: Path) -> AsyncIterator[tuple[RunningGateway, RecordingServer]]:
     """An API that has the key in the path of its base address."""
     async with listening() as api:
         proxy = {"base_url": f"{api.url}/bot${{apiKey}}", "headers": {"x-pass": "${apiKey}"}}
@@ -135,7 +135,7 @@ def hides(text: str) -> bool:
     "limits", [{}, {"rules": ["GET /**"]}, {"hosts": ["127.0.0.1"]}, {"connections": ["bots/c1"]}, {"budget": 9}]
 )
 async def test_no_key_sees_a_credential_in_the_base_address(
-    bots: tuple[RunningGateway, Ear], limits: dict[str, Any]
+    bots: tuple[RunningGateway, RecordingServer], limits: dict[str, Any]
 ) -> None:
     gateway, api = bots
     body = {"display_name": "agent", "scopes": ["environment:proxy"], "limits": limits}
@@ -147,10 +147,10 @@ async def test_no_key_sees_a_credential_in_the_base_address(
     assert hides(text)
     assert json.loads(text)["url"] == f"{api.url}/bot${{apiKey}}/getMe"
     assert ["x-pass", "***"] in json.loads(text)["headers"]
-    assert api.heard == []
+    assert api.received == []
 
 
-async def test_neither_does_a_capability(bots: tuple[RunningGateway, Ear]) -> None:
+async def test_neither_does_a_capability(bots: tuple[RunningGateway, RecordingServer]) -> None:
     gateway, _ = bots
     body = {"display_name": "sdk", "kind": "capability", "limits": {"connections": ["bots/c1"]}}
     made = (await gateway.json("POST", "/environment/api-keys", json=body, expect=200))["data"]
@@ -162,7 +162,7 @@ async def test_neither_does_a_capability(bots: tuple[RunningGateway, Ear]) -> No
 @pytest.mark.parametrize("spelling", ["{}", "{}?x=1"])
 @pytest.mark.parametrize("start", ["https://127.0.0.1", "", "http://elsewhere.example"])
 async def test_a_redirect_that_repeats_the_base_address_does_not_either(
-    bots: tuple[RunningGateway, Ear], start: str, spelling: str
+    bots: tuple[RunningGateway, RecordingServer], start: str, spelling: str
 ) -> None:
     gateway, api = bots
     for path in (f"/bot{BOT}/y", f"/bot{quote(BOT, safe='')}/y"):
@@ -186,7 +186,7 @@ async def test_a_redirect_that_repeats_the_base_address_does_not_either(
     ],
 )
 async def test_a_credential_is_masked_however_a_redirect_spells_it(
-    bots: tuple[RunningGateway, Ear], written: str, field: str
+    bots: tuple[RunningGateway, RecordingServer], written: str, field: str
 ) -> None:
     gateway, api = bots
     once = quote(BOT, safe="")
@@ -220,7 +220,7 @@ async def test_a_redirect_shows_no_credential_of_the_query_either(tmp_path: Path
             await gateway.stop()
 
 
-async def test_a_caller_learns_nothing_by_guessing(bots: tuple[RunningGateway, Ear]) -> None:
+async def test_a_caller_learns_nothing_by_guessing(bots: tuple[RunningGateway, RecordingServer]) -> None:
     gateway, _ = bots
     async with gateway.proxied("c1", f"/x/{BOT}", integration="bots", headers={**DRY, "X-Guess": BOT}) as answer:
         body = await answer.json()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.fakes.ear import Ear, listening
 from tests.fakes.gateways import RunningGateway, document, write_entry
+from tests.fakes.recording_server import RecordingServer, listening
 from tests.gateway.connections.test_secret_hosts import SELF_HOSTED, ours
 
 __all__ = ["ours"]
@@ -18,13 +18,13 @@ ELSEWHERE = "https://attacker.example/hook"
 
 
 @pytest.fixture
-async def evil() -> AsyncIterator[Ear]:
-    async with listening() as ear:
-        yield ear
+async def evil() -> AsyncIterator[RecordingServer]:
+    async with listening() as recorder:
+        yield recorder
 
 
 @pytest.fixture
-async def gateway(ours: Ear, evil: Ear, tmp_path: Path) -> AsyncIterator[RunningGateway]:
+async def gateway(ours: RecordingServer, evil: RecordingServer, tmp_path: Path) -> AsyncIterator[RunningGateway]:
     """Connection `c` of integration `forge` at `ours`, with an end user's e-mail, tags and metadata."""
     write_entry(tmp_path, "forge", SELF_HOSTED)
     made = document(["127.0.0.1/32"], forge={"client_id": "client-1", "scopes": ["read", "write"]})
@@ -98,7 +98,7 @@ async def test_scopes_that_the_integration_asks_for_anyway_may_be_named(gateway:
     assert (await asked(gateway, "POST", "/connect/sessions", narrow, **body))[0] == 201
 
 
-async def test_neither_an_import_nor_an_edit_diverts_events(gateway: RunningGateway, ours: Ear) -> None:
+async def test_neither_an_import_nor_an_edit_diverts_events(gateway: RunningGateway, ours: RecordingServer) -> None:
     narrow = await minted(gateway, "environment:connections:create", "environment:connections:update")
     at = "/connections/c?provider_config_key=forge"
     assert (await asked(gateway, "PATCH", at, narrow, webhook_url_override=ELSEWHERE))[0] == 403
@@ -122,7 +122,7 @@ async def test_neither_an_import_nor_an_edit_diverts_events(gateway: RunningGate
     ids=["unbound", "bound", "bound-configure", "tags-configure"],
 )
 async def test_a_narrow_key_s_link_leads_a_connection_nowhere_else(
-    gateway: RunningGateway, evil: Ear, scopes: tuple[str, ...], limits: dict[str, Any]
+    gateway: RunningGateway, evil: RecordingServer, scopes: tuple[str, ...], limits: dict[str, Any]
 ) -> None:
     narrow = await minted(gateway, *scopes, **limits)
     reconnect = {"connection_id": "c", "integration_id": "forge"}
@@ -135,10 +135,10 @@ async def test_a_narrow_key_s_link_leads_a_connection_nowhere_else(
         fixed = {"forge": {"connection_config": {"server": evil.url}}}
         body = {**reconnect, "integrations_config_defaults": fixed}
         assert (await asked(gateway, "POST", "/connect/sessions/reconnect", narrow, **body))[0] == 403
-    assert evil.heard == []
+    assert evil.received == []
 
 
-async def test_the_same_link_renews_it_where_it_is(gateway: RunningGateway, ours: Ear) -> None:
+async def test_the_same_link_renews_it_where_it_is(gateway: RunningGateway, ours: RecordingServer) -> None:
     narrow = await minted(gateway, CONNECT, connections=["forge/c"])
     body = {"connection_id": "c", "integration_id": "forge"}
     _, answer = await asked(gateway, "POST", "/connect/sessions/reconnect", narrow, **body)
@@ -153,7 +153,7 @@ async def test_the_same_link_renews_it_where_it_is(gateway: RunningGateway, ours
 
 @pytest.mark.parametrize("limits", [{}, {"connections": ["forge/c"]}, {"tags": {"team": "red"}}])
 async def test_an_import_over_a_connection_leads_it_nowhere_else(
-    gateway: RunningGateway, ours: Ear, evil: Ear, limits: dict[str, Any]
+    gateway: RunningGateway, ours: RecordingServer, evil: RecordingServer, limits: dict[str, Any]
 ) -> None:
     narrow = await minted(gateway, "environment:connections:create", **limits)
     body: dict[str, Any] = {

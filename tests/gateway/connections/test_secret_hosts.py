@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.fakes.ear import Ear, listening
 from tests.fakes.gateways import SECRET_KEY, RunningGateway, document, write_entry
+from tests.fakes.recording_server import RecordingServer, listening
 
 SECRET = "sh+h/very=secret"
 SELF_HOSTED = {
@@ -34,19 +34,19 @@ MCP = {
 
 
 @pytest.fixture
-async def ours() -> AsyncIterator[Ear]:
-    async with listening() as ear:
-        yield ear
+async def ours() -> AsyncIterator[RecordingServer]:
+    async with listening() as recorder:
+        yield recorder
 
 
 @pytest.fixture
-async def evil() -> AsyncIterator[Ear]:
-    async with listening() as ear:
-        yield ear
+async def evil() -> AsyncIterator[RecordingServer]:
+    async with listening() as recorder:
+        yield recorder
 
 
 @pytest.fixture
-async def gateway(ours: Ear, evil: Ear, tmp_path: Path) -> AsyncIterator[RunningGateway]:
+async def gateway(ours: RecordingServer, evil: RecordingServer, tmp_path: Path) -> AsyncIterator[RunningGateway]:
     """Integrations `forge` and `mcp`, which name no hosts yet."""
     write_entry(tmp_path, "forge", SELF_HOSTED)
     write_entry(tmp_path, "mcp", MCP)
@@ -65,13 +65,13 @@ async def naming(gateway: RunningGateway, *hosts: str) -> None:
     await gateway.restart()
 
 
-def has_secret(ear: Ear) -> bool:
+def has_secret(recorder: RecordingServer) -> bool:
     basic = base64.b64encode(f"client-1:{quote(SECRET, safe='')}".encode()).decode()
-    return any(text in ear.everything for text in (SECRET, quote(SECRET, safe=""), basic))
+    return any(text in recorder.everything for text in (SECRET, quote(SECRET, safe=""), basic))
 
 
-def host_of(ear: Ear) -> str:
-    return ear.url.removeprefix("http://")
+def host_of(recorder: RecordingServer) -> str:
+    return recorder.url.removeprefix("http://")
 
 
 async def connected(
@@ -96,7 +96,9 @@ async def imported(gateway: RunningGateway, server: str, **more: Any) -> tuple[i
         return answer.status, await answer.json()
 
 
-async def test_an_end_user_who_types_a_host_gets_a_public_client_there(gateway: RunningGateway, evil: Ear) -> None:
+async def test_an_end_user_who_types_a_host_gets_a_public_client_there(
+    gateway: RunningGateway, evil: RecordingServer
+) -> None:
     status, page = await connected(gateway, evil.url)
     assert (status, "POST /token" in evil.everything) == (200, True), page
     assert "code_verifier=" in evil.everything
@@ -105,7 +107,7 @@ async def test_an_end_user_who_types_a_host_gets_a_public_client_there(gateway: 
     assert [one["state"] for one in listed["connections"]] == ["active"]
 
 
-async def test_a_public_client_is_renewed_and_ended_as_one(gateway: RunningGateway, evil: Ear) -> None:
+async def test_a_public_client_is_renewed_and_ended_as_one(gateway: RunningGateway, evil: RecordingServer) -> None:
     await connected(gateway, evil.url)
     [one] = (await gateway.json("GET", "/connections", expect=200))["connections"]
     at = f"/connections/{one['connection_id']}?provider_config_key=forge"
@@ -116,21 +118,23 @@ async def test_a_public_client_is_renewed_and_ended_as_one(gateway: RunningGatew
     assert not has_secret(evil)
 
 
-async def test_a_host_that_the_session_fixes_gets_no_secret(gateway: RunningGateway, evil: Ear) -> None:
+async def test_a_host_that_the_session_fixes_gets_no_secret(gateway: RunningGateway, evil: RecordingServer) -> None:
     fixed = {"forge": {"connection_config": {"server": evil.url}}}
     status, page = await connected(gateway, "http://127.0.0.1:1", integrations_config_defaults=fixed)
     assert (status, "POST /token" in evil.everything) == (200, True), page
     assert not has_secret(evil)
 
 
-async def test_an_imported_token_is_not_renewed_at_a_host_that_nobody_named(gateway: RunningGateway, evil: Ear) -> None:
+async def test_an_imported_token_is_not_renewed_at_a_host_that_nobody_named(
+    gateway: RunningGateway, evil: RecordingServer
+) -> None:
     assert (await imported(gateway, evil.url))[0] == 201
     async with gateway.proxied("c1", integration="forge") as answer:
         body = (await answer.json())["error"]
         assert (answer.status, body["code"]) == (400, "unresolved_setting")
     assert host_of(evil) in body["message"]
     assert "allowed_hosts" in body["message"]
-    assert evil.heard == []
+    assert evil.received == []
     at = "/connections/c1?provider_config_key=forge"
     listed = await gateway.json("GET", "/connections", expect=200)
     assert listed["connections"][0]["state"] == "incomplete"
@@ -141,7 +145,7 @@ async def test_an_imported_token_is_not_renewed_at_a_host_that_nobody_named(gate
     assert has_secret(evil)
 
 
-async def test_an_end_users_own_client_goes_where_it_was_made(gateway: RunningGateway, evil: Ear) -> None:
+async def test_an_end_users_own_client_goes_where_it_was_made(gateway: RunningGateway, evil: RecordingServer) -> None:
     mine = {"client_id": "mine", "client_secret": "my-own"}
     credentials = {"type": "OAUTH2", "access_token": "old", "refresh_token": "r", "expires_at": "2020-01-01T00:00:00Z"}
     assert (await imported(gateway, evil.url, credentials={**credentials, "config_override": mine}))[0] == 201
@@ -152,7 +156,7 @@ async def test_an_end_users_own_client_goes_where_it_was_made(gateway: RunningGa
 
 
 async def test_what_the_operator_names_gets_the_secret_and_nothing_else_is_accepted(
-    gateway: RunningGateway, ours: Ear, evil: Ear
+    gateway: RunningGateway, ours: RecordingServer, evil: RecordingServer
 ) -> None:
     await naming(gateway, host_of(ours))
     status, page = await connected(gateway, ours.url)
@@ -171,16 +175,16 @@ async def test_what_the_operator_names_gets_the_secret_and_nothing_else_is_accep
     asked = f"/oauth/connect/forge?connect_session_token={made['data']['token']}&params[server]={evil.url}"
     async with gateway.http.get(gateway.url + asked, headers={"Accept": "application/json"}) as answer:
         assert (answer.status, (await answer.json())["error"]["code"]) == (400, "connection_validation_failed")
-    assert evil.heard == []
+    assert evil.received == []
 
 
-async def test_a_host_taken_off_the_list_gets_no_further_secret(gateway: RunningGateway, ours: Ear) -> None:
+async def test_a_host_taken_off_the_list_gets_no_further_secret(gateway: RunningGateway, ours: RecordingServer) -> None:
     """Renewal, and the deletion: what can be had without the provider goes on."""
     await naming(gateway, host_of(ours))
     await connected(gateway, ours.url)
     [one] = (await gateway.json("GET", "/connections", expect=200))["connections"]
     await naming(gateway)
-    ours.heard.clear()
+    ours.received.clear()
     at = f"/connections/{one['connection_id']}?provider_config_key=forge"
     async with gateway.http.get(f"{gateway.url}{at}&force_refresh=true", headers=gateway.headers) as answer:
         assert answer.status == 200  # the token is still good
@@ -189,11 +193,11 @@ async def test_a_host_taken_off_the_list_gets_no_further_secret(gateway: Running
     body = await gateway.json("DELETE", at, expect=200)
     assert body["revocation"][0]["outcome"] == "failed"
     assert "withheld" in body["revocation"][0]["detail"]
-    assert ours.heard == []
+    assert ours.received == []
 
 
 async def test_an_mcp_server_that_names_its_own_token_endpoint_gets_no_secret(
-    gateway: RunningGateway, evil: Ear
+    gateway: RunningGateway, evil: RecordingServer
 ) -> None:
     status, page = await connected(gateway, evil.url, "mcp")
     assert (status, "POST /token" in evil.everything) == (200, True), page
@@ -204,20 +208,24 @@ async def test_an_mcp_server_that_names_its_own_token_endpoint_gets_no_secret(
     assert not has_secret(evil)
 
 
-async def test_an_mcp_server_that_the_operator_names_gets_it(gateway: RunningGateway, ours: Ear, evil: Ear) -> None:
+async def test_an_mcp_server_that_the_operator_names_gets_it(
+    gateway: RunningGateway, ours: RecordingServer, evil: RecordingServer
+) -> None:
     await naming(gateway, host_of(ours))
     status, page = await connected(gateway, ours.url, "mcp")
     assert (status, has_secret(ours)) == (200, True), page
     [one] = (await gateway.json("GET", "/connections", expect=200))["connections"]
-    ours.heard.clear()
+    ours.received.clear()
     at = f"/connections/{one['connection_id']}?provider_config_key=mcp"
     await gateway.json("GET", f"{at}&force_refresh=true", expect=200)
     assert has_secret(ours)
     assert (await connected(gateway, evil.url, "mcp"))[0] == 400
-    assert evil.heard == []
+    assert evil.received == []
 
 
-async def test_a_key_that_may_not_read_the_secret_cannot_send_it_elsewhere(gateway: RunningGateway, evil: Ear) -> None:
+async def test_a_key_that_may_not_read_the_secret_cannot_send_it_elsewhere(
+    gateway: RunningGateway, evil: RecordingServer
+) -> None:
     credentials = {"type": "OAUTH2", "client_id": "client-1", "client_secret": SECRET}
     new = {"provider": "forge", "unique_key": "made", "credentials": credentials, "allowed_hosts": ["git.example.com"]}
     made = await gateway.json("POST", "/integrations", json=new, expect=200)
@@ -246,7 +254,7 @@ LOOK_ALIKE = ["\u2044", "\u2215", "\uff0f", "\u29f8", "\u3002", "\uff0e", "\u212
 
 @pytest.mark.parametrize("char", LOOK_ALIKE)
 async def test_a_typed_host_that_looks_like_another_is_refused_in_plain_words(
-    tmp_path: Path, ours: Ear, char: str
+    tmp_path: Path, ours: RecordingServer, char: str
 ) -> None:
     """Wherever hosts are typed: with the format `hostname` or `uri`, with none, and in allowed_hosts."""
     host = {"title": "Host", "any_host": True}

@@ -1,4 +1,4 @@
-"""A server that anybody could run: it writes down every byte that it is sent, and issues tokens to anyone who asks."""
+"""A server that records every byte that it is sent, and issues tokens to anyone who asks."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,12 +9,12 @@ from aiohttp.test_utils import TestServer
 
 
 @dataclass
-class Ear:
-    """`heard`: request lines, header fields and bodies, in the order in which they came. `refuse`: the next token requests.
+class RecordingServer:
+    """`received`: request lines, header fields and bodies, in the order in which they came. `refuse`: the next token requests.
     `location`: where it redirects all others to. `fields`: header fields of its answers to all others."""
 
     url: str = ""
-    heard: list[str] = field(default_factory=list)
+    received: list[str] = field(default_factory=list)
     refuse: bool = False
     location: str = ""
     fields: dict[str, str] = field(default_factory=dict)
@@ -22,12 +22,12 @@ class Ear:
 
     @property
     def everything(self) -> str:
-        return "\n".join(self.heard)
+        return "\n".join(self.received)
 
     async def answer(self, request: web.Request) -> web.Response:
         body = (await request.read()).decode("utf-8", "replace")
         fields = "\n".join(f"{name}: {value}" for name, value in request.headers.items())
-        self.heard.append(f"{request.method} {request.raw_path}\n{fields}\n\n{body}")
+        self.received.append(f"{request.method} {request.raw_path}\n{fields}\n\n{body}")
         if self.location or self.fields:
             location = {"Location": self.location} if self.location else {}
             return web.Response(status=302, headers={**location, **self.fields})
@@ -55,10 +55,10 @@ class Ear:
 
 
 @asynccontextmanager
-async def listening() -> AsyncIterator[Ear]:
-    ear = Ear()
+async def listening() -> AsyncIterator[RecordingServer]:
+    recorder = RecordingServer()
     app = web.Application()
-    app.router.add_route("*", "/{path:.*}", ear.answer)
+    app.router.add_route("*", "/{path:.*}", recorder.answer)
     async with TestServer(app) as server:
-        ear.url = f"http://127.0.0.1:{server.port}"
-        yield ear
+        recorder.url = f"http://127.0.0.1:{server.port}"
+        yield recorder
