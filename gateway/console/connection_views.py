@@ -14,9 +14,11 @@ from gateway.console.call_views import row
 from gateway.console.console_page import SignedIn, View, console_path
 from gateway.errors import GatewayError, InvalidRequest, NotFound
 from gateway.records.access import Environment
+from gateway.records.audit import AuditAction, AuditEntry
+from gateway.records.connecting import ConnectSession
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.operation import OperationFilter
-from gateway.runtime import RUNTIME, generation_of
+from gateway.runtime import RUNTIME, Runtime, generation_of
 from gateway.store import EventFilter, ListFilter, cursor_after
 
 ROWS: Final = 50
@@ -146,6 +148,7 @@ async def link(request: web.Request, _who: SignedIn, environment: str, fields: d
         "invalid_body",
     )
     made = await connect_endpoints.reconnect_session(runtime, generation, Caller(Environment(environment)), wish)
+    await note_link(runtime, environment, made[1], one.ref.integration_id, one.ref.connection_id)
     shown = connect_endpoints.shown(generation, *made)
     data = {
         "title": "A link to connect again",
@@ -155,6 +158,20 @@ async def link(request: web.Request, _who: SignedIn, environment: str, fields: d
         "back": _page_of(request, one.ref),
     }
     return View("outcome.html", data, "connections")
+
+
+async def note_link(
+    runtime: Runtime, environment: str, session: ConnectSession, integration_id: str, connection_id: str = ""
+) -> None:
+    """To be called before the link is shown, which is not without its record. Raises Unavailable."""
+    entry = AuditEntry.of(
+        AuditAction.CONNECT_LINK_CREATED,
+        environment,
+        integration_id=integration_id,
+        connection_id=connection_id,
+        detail={"session": session.digest[:16]},  # as the record of what is connected by it has it
+    )
+    await runtime.store.trail.write(entry)
 
 
 async def delete(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-import structlog
-
 from gateway import clock
 from gateway.config.model import ConsoleConfig, ConsoleOidcConfig
 from gateway.egress.client import Egress
@@ -38,11 +36,15 @@ ANSWER_BYTES: Final = 256 << 10
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 LONGEST_NAME: Final = 64
 
-log = structlog.get_logger(__name__)
-
 
 class SignInRefused(Forbidden):
-    """The answer of the identity provider does not prove who signed in."""
+    """The answer of the identity provider does not prove who signed in. `reason`: for the log, with `found`, what was wrong;
+    empty where the browser alone is at fault."""
+
+    def __init__(self, message: str, reason: str = "", **found: object) -> None:
+        super().__init__("forbidden", message)
+        self.reason = reason
+        self.found = found
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,15 +177,13 @@ async def claims_of(
 ) -> Mapping[str, Any]:
     """Of the ID token for the code that came back. Raises SignInRefused, Unavailable."""
     if not begun.alive or not hmac.compare_digest(query.get("state", "").encode(), begun.part("state").encode()):
-        raise SignInRefused(
-            "forbidden", "This sign-in was not begun in this browser, or is older than 10 minutes. Begin again."
-        )
+        raise SignInRefused("This sign-in was not begun in this browser, or is older than 10 minutes. Begin again.")
     issuer = await issuer_of(egress, config)
     if query.get("iss", issuer.issuer) != issuer.issuer:
-        raise SignInRefused("forbidden", "Another identity provider has answered. Begin again.")
+        raise SignInRefused("Another identity provider has answered. Begin again.")
     if "error" in query or not query.get("code"):
         said = f"{query.get('error', '')[:64]} {query.get('error_description', '')[:200]}".strip()
-        raise SignInRefused("forbidden", f"The identity provider signed nobody in{f': {said}' if said else ''}.")
+        raise SignInRefused(f"The identity provider signed nobody in{f': {said}' if said else ''}.")
     token = await _id_token(egress, config, issuer, begun, query["code"], redirect_uri)
     return await _validated(egress, config, token, begun.part("nonce"))
 
@@ -214,8 +214,12 @@ async def _id_token(
     token = said.get("id_token") if isinstance(said, dict) else None
     if answer.status != 200 or not isinstance(token, str):
         reason = str(said.get("error", ""))[:64] if isinstance(said, dict) else ""
-        log.warning("console_sign_in_refused", reason="token_request_failed", status=answer.status, error=reason)
-        raise SignInRefused("forbidden", f"The identity provider gave no ID token ({reason or answer.status}).")
+        raise SignInRefused(
+            f"The identity provider gave no ID token ({reason or answer.status}).",
+            "token_request_failed",
+            status=answer.status,
+            error=reason,
+        )
     return token
 
 
@@ -256,9 +260,8 @@ async def _validated(egress: Egress, config: ConsoleOidcConfig, token: str, nonc
 
 
 def _refused(why: str) -> SignInRefused:
-    log.warning("console_sign_in_refused", reason="id_token", detail=why)
     return SignInRefused(
-        "forbidden", "The identity provider's ID token is not valid. See console_sign_in_refused in the log."
+        "The identity provider's ID token is not valid. See console_sign_in_refused in the log.", "id_token", detail=why
     )
 
 

@@ -19,7 +19,16 @@ from gateway import clock
 from gateway.config.model import ConsoleConfig
 from gateway.console.console_page import SignedIn, View, check_enabled, console_path, console_url, render
 from gateway.console.failure_causes import cause_of
-from gateway.console.oidc import SIGN_IN_S, Begun, address_to, claims_of, name_in, printable_name, role_of
+from gateway.console.oidc import (
+    SIGN_IN_S,
+    Begun,
+    SignInRefused,
+    address_to,
+    claims_of,
+    name_in,
+    printable_name,
+    role_of,
+)
 from gateway.errors import Forbidden, GatewayError, NotFound, Unauthorized
 from gateway.pages.connect_cookie import check_own_form
 from gateway.pages.form_fields import posted
@@ -177,6 +186,10 @@ async def from_identity_provider(request: web.Request) -> web.StreamResponse:
             raise Forbidden("forbidden", "You are in none of the groups of console.operators and console.viewers.")
         answer = await _session_of(request, name_in(claims), role)
     except GatewayError as fault:
+        if isinstance(fault, SignInRefused) and fault.reason:
+            request.app[RUNTIME].refusal_log.warning(
+                "console_sign_in_refused", request.remote, reason=fault.reason, address=request.remote, **fault.found
+            )
         answer = refused(request, fault)
     _seat_begun(request, answer, Secret(""), 0)
     return answer

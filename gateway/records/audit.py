@@ -46,6 +46,10 @@ class AuditAction(StrEnum):
     EVENT_KEY_ROTATED = "event_key.rotated", "the key that signs events was replaced"
     ENCRYPTION_KEYS_ROTATED = "encryption_keys.rotated", "values were sealed again under the first encryption key"
     CONFIGURATION_LOADED = "configuration.loaded", "a changed gateway.yaml took effect; `detail` has its SHA-256 digest"
+    CONNECT_LINK_CREATED = (
+        "connect_link.created",
+        "an operator made a connect link at the console; `detail` has the session that it opens",
+    )
     OPERATOR_SIGNED_IN = "operator.signed_in", "somebody used a link of `gateway console`; `detail` has the role"
     STORE_BACKED_UP = "store.backed_up", "`gateway backup` copied the database; `detail` has the file"
     STORE_RESTORED = (

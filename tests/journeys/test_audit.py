@@ -18,7 +18,7 @@ from gateway.events.audit_keeper import AuditKeeper
 from gateway.observe import call_queue
 from gateway.records.audit import AuditAction, AuditFilter
 from tests.fakes.commands import Said, said
-from tests.fakes.console import at_console
+from tests.fakes.console import at_console, form_in
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.processes import CONNECTION, Files, Serving, serving
@@ -119,8 +119,9 @@ async def provoke_all(running: RunningGateway, tracker: Tracker) -> None:
     await running.json("DELETE", "/integrations/shop", expect=200)
     await running.json("POST", "/environment/webhook-signing-key/rotate", json={}, expect=200)
     # By an operator at the console and at the command line.
-    async with at_console(running):
-        pass
+    async with at_console(running) as console:
+        form = form_in(await console.page("/dev/integration?key=tracker"))
+        await console.send("/dev/integration/connect", {"form": form, "key": "tracker"})
     await command(running, "connections", "export", "--plain", "-o", str(running.folder / "all.bundle"))
     await command(running, "events", "replay", "--since", "1h")
     await command(running, "keys", "rotate", "--data-keys", "-y")

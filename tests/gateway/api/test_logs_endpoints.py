@@ -107,6 +107,17 @@ async def test_a_key_sees_the_operations_of_its_connections_alone(running: Runni
         key = (await minted(running, limits, "environment:logs:read"))["secret"]
         assert {one["connection_id"] for one in await logged(running, key=key)} == seen
         assert await shown(running, "?connectionId=c3", key) == []
+        for one in await logged(running, "?kind=call", least=2):
+            asked = (
+                f"?connectionId={one['connection_id']}",
+                f"?integrationId=tracker&connectionId={one['connection_id']}",
+                f"?requestId={one['request_id']}&include=operations",
+                f"?after={one['id'] - 1}&cursor={one['id'] + 1}",
+                f"?text={one['connection_id']}&include=operations",
+            )
+            for query in asked:
+                found = str(await shown(running, query, key))
+                assert one["connection_id"] in seen or one["request_id"] not in found, (limits, query)
     without = await minted(running, {}, "environment:proxy")
     refusal = await shown(running, "", without["secret"], expect=403)
     assert refusal["payload"]["required"] == ["environment:logs:read"]

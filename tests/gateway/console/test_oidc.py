@@ -13,8 +13,10 @@ import aiohttp
 import pytest
 from joserfc import jwt
 from joserfc.jwk import OctKey, RSAKey
+from structlog.testing import capture_logs
 
 from gateway import clock
+from gateway.access.refusal_log import MOST_LINES
 from gateway.config.model import AllowedNetwork, ConsoleConfig, ConsoleOidcConfig, IdentityHeadersConfig
 from gateway.records.audit import AuditFilter
 from gateway.secret import Secret
@@ -142,6 +144,20 @@ async def test_a_forged_id_token_signs_nobody_in(
     assert status == 403
     async with browser.get(f"{running.url}/console/dev") as answer:
         assert answer.status == 401
+
+
+@pytest.mark.parametrize("forged", [True, False], ids=["forged tokens", "made-up codes"])
+async def test_sign_ins_that_fail_fill_no_log(
+    running: RunningGateway, idp: IdentityProvider, browser: aiohttp.ClientSession, forged: bool
+) -> None:
+    idp.sign = _by_other_key
+    with capture_logs() as logs:
+        for _ in range(MOST_LINES + 3):
+            back = await callback(browser, running)
+            async with browser.get(back if forged else back.replace("code=code", "code=other")) as answer:
+                assert answer.status == 403
+    events = [line["event"] for line in logs if line["log_level"] == "warning"]
+    assert events == [*["console_sign_in_refused"] * MOST_LINES, "refusals_not_logged"]
 
 
 WRONG_CLAIMS: dict[str, Callable[[dict[str, Any]], Any]] = {

@@ -132,6 +132,10 @@ FORGED: list[tuple[str, dict[str, str], dict[str, str]]] = [
     ("without the form's value", {}, {}),
     ("with another's value", {"form": "0" * 64}, {}),
     ("from another site", {"form": "own"}, {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}),
+    ("from another port", {"form": "own"}, {"Origin": "http://127.0.0.1:1", "Sec-Fetch-Site": "same-site"}),
+    ("from a name beside it", {"form": "own"}, {"Origin": "https://other.example", "Sec-Fetch-Site": "same-site"}),
+    ("with an origin that its site contradicts", {"form": "own"}, {"Sec-Fetch-Site": "cross-site"}),
+    ("with another session's form", {"form": "other"}, {}),
     ("from a sandboxed frame", {"form": "own"}, {"Origin": "null", "Sec-Fetch-Site": "cross-site"}),
 ]
 
@@ -146,7 +150,10 @@ async def test_a_forged_form_does_nothing(
     async with at_console(shared) as console:
         own = form_in(await console.page("/dev/connection?integration=tracker&id=c1"))
         given = {"integration": "tracker", "id": "c1", "typed": "c1", "all_dead": "1", **fields}
-        given |= {"form": own} if fields.get("form") == "own" else {}
+        async with at_console(shared) as another:
+            other = form_in(await another.page("/dev/connection?integration=tracker&id=c1"))
+        forms = {"own": own, "other": other}
+        given |= {"form": forms[given["form"]]} if given.get("form") in forms else {}
         await console.send(f"/dev/{act}", given, headers=headers, expect=403)
     assert len((await shared.json("GET", "/connections"))["connections"]) == 1
 

@@ -5,10 +5,12 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from html import unescape
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from gateway.console import integration_views, key_views, provider_views
+from gateway.console.view_table import VIEWS
 from gateway.integrations.client_mistakes import client_mistakes
 from gateway.records.audit import AuditFilter
 from gateway.records.connection import RefusedScopes
@@ -181,13 +183,29 @@ async def test_what_is_done_at_the_console_is_in_the_audit_by_name(running: Runn
     await running.imported(tracker.grant())
     async with at_console(running, name="ada") as console:
         where = {"form": form_in(await console.page(ONE)), "integration": "tracker", "id": "c1"}
+        await console.send("/dev/connection/link", where)
+        await console.send("/dev/integration/connect", {"form": where["form"], "key": "tracker"})
         await console.send("/dev/connection/delete", {**where, "typed": "c1"})
         await running.runtime.audit_keeper.once()
+        links = (await console.data("/dev/audit.json?action=connect_link.created"))["records"]
+        assert {(one["connection_id"], one["actor"]["name"]) for one in links} == {("c1", "ada"), (None, "ada")}
+        assert all(len(one["detail"]["session"]) == 16 for one in links)
         data = await console.data("/dev/audit.json?action=connection.deleted")
         (one,) = data["records"]
         assert (one["actor"]["kind"], one["actor"]["name"], one["actor"]["command"]) == ("operator", "ada", "console")
         assert (one["connection_id"], one["address"]) == ("c1", "127.0.0.1")
         assert "connection.deleted" in await console.page("/dev/audit")
+        form = where["form"]
+        await console.send("/dev/key/mint", {"form": form, "name": "mine", "kind": "key"})
+        await console.send("/dev/key/revoke", {"form": form, "id": "1"})
+        await running.runtime.audit_keeper.once()
+        for action in ("key.created", "key.revoked"):
+            (one,) = (await console.data(f"/dev/audit.json?action={action}"))["records"]
+            assert (one["actor"]["kind"], one["actor"]["name"], one["actor"]["command"]) == (
+                "operator",
+                "ada",
+                "console",
+            )
     (signed_in,) = await running.runtime.store.audit.find(AuditFilter(action="operator.signed_in"))
     assert signed_in.as_json()["detail"] == {"role": "operator"}
 
@@ -331,19 +349,45 @@ async def test_a_live_part_is_the_part_of_the_page(running: RunningGateway) -> N
         assert 'class="failed fresh"' in await console.page(f"/dev/calls?live=1&seen={newest - 1}")
 
 
-async def test_what_a_caller_writes_is_text_on_every_page(running: RunningGateway) -> None:
+async def test_what_a_caller_writes_is_text_on_every_page(running: RunningGateway, tracker: Tracker) -> None:
     evil = '"><script>alert(1)</script><i hx-get="/x" hx-trigger="load" hx-on:click="alert(1)">'
+    end_user = {"id": evil, "display_name": evil, "email": "a@example.com", "tags": {"plan": evil}}
+    await running.imported(tracker.grant(), end_user=end_user, tags={"team": evil}, metadata={"note": evil})
+    await running.json("POST", "/environment/api-keys", json={"display_name": evil}, expect=200)
     failed = operation(1, path=f"/{evil}", error_code=evil, status=500, host=evil, rule=evil, detail={"message": evil})
-    await running.runtime.store.call_log.add_many([failed, operation(2, connection_id=evil)])
+    of_one = operation(
+        2,
+        integration_id="tracker",
+        connection_id="c1",
+        path=f"/{evil}",
+        error_code=evil,
+        key_id=1,
+        detail={"tool": evil},
+    )
+    await running.runtime.store.call_log.add_many([failed, of_one, operation(3, connection_id=evil)])
+    asked = quote(evil)
+    shown = 0
     async with at_console(running) as console:
         number = (await console.data("/dev/calls.json?failed=1"))["operations"][0]["id"]
-        for path in ("/dev", "/dev/calls", "/dev/calls?live=1", f"/dev/call?id={number}"):
+        places = [
+            *("", "/calls", "/calls?live=1", f"/call?id={number}", "/keys", "/key?id=1", "/audit", "/events"),
+            *("/connections", ONE.removeprefix("/dev"), "/integration?key=tracker", "/incident?key=1&since=24h"),
+            *(
+                f"/{view}?{name}={asked}"
+                for view in VIEWS
+                if view
+                for name in ("search", "path", "key", "id", "integration")
+            ),
+        ]
+        for place in places:
             for headers in ({}, {"HX-Request": "true"}):
-                async with console.http.get(f"{running.url}/console{path}", headers=headers) as answer:
+                async with console.http.get(f"{running.url}/console/dev{place}", headers=headers) as answer:
                     raw = await answer.text()
-                assert "alert(1)" in raw
-                assert "<script>" not in raw
-                assert "<i " not in raw
+                    assert answer.status < 500, place
+                shown += "alert(1)" in raw
+                assert "<script>" not in raw, place
+                assert "<i " not in raw, place
+    assert shown > 30
 
 
 def test_htmx_is_the_file_that_npm_has() -> None:

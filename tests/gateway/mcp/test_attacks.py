@@ -48,7 +48,18 @@ async def test_no_tool_goes_past_the_rules(door: Agents, name: str, arguments: d
 
 async def test_no_argument_sets_a_header_or_another_host(door: Agents) -> None:
     key = await door.key(READ)
-    for extra in ({"headers": {"Base-Url-Override": "https://attacker.example"}}, {"Base-Url-Override": "x"}):
+    elsewhere = "https://attacker.example"
+    names = (
+        "Base-Url-Override",
+        "base_url",
+        "host",
+        "url",
+        "origin",
+        "Connection-Id",
+        "connection_id",
+        "Authorization",
+    )
+    for extra in ({"headers": {"Base-Url-Override": elsewhere}}, *({name: elsewhere} for name in names)):
         for name, arguments in (("get_issue", {"issue": "1"}), ("call_api", {"method": "GET", "path": "/issue/1"})):
             assert (await door.call(key, name, {**arguments, **extra}))["isError"] is True
     assert door.provider.calls == []
