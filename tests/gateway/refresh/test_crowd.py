@@ -95,7 +95,7 @@ async def test_a_renewal_of_our_own_is_not_read_back(
     await used(running, "c1")
     monkeypatch.setattr(changes, "since", since)
     monkeypatch.setattr(connections, "marks", counted)
-    monkeypatch.setattr(live.feed, "_heard", lambda: woken.append(None))
+    monkeypatch.setattr(live.feed, "_on_change", lambda: woken.append(None))
     own = kept(running, "c1").connection.mark
     monkeypatch.setattr(changes, "version", version)
     monkeypatch.setattr(changes, "moved", at_once)
