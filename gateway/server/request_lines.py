@@ -8,6 +8,7 @@ A name decides what becomes of its line: it travels on, it stays here, it frames
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from aiohttp.http_parser import SINGLETON_HEADERS
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from gateway.errors import GatewayError
@@ -35,6 +36,7 @@ CONNECTION: Final = 4
 REQUEST_ID: Final = 5  # travels on, and may name the exchange
 TRACE: Final = 6  # ``traceparent``, which travels on and is logged
 MINTED: Final = 7  # ``Nango-Proxy-X``
+ONCE: Final = 8  # travels on; the parser refuses a second one
 _KINDS: Final = {
     "authorization": VALUE,
     "host": VALUE,
@@ -44,6 +46,7 @@ _KINDS: Final = {
 }
 
 TRACEPARENT: Final = "traceparent"
+_ONCE: Final = SINGLETON_HEADERS - CHECKED.keys()
 
 
 class LineName(NamedTuple):
@@ -95,11 +98,12 @@ class MessageLines(NamedTuple):
 class _Said:
     """What the lines say that do not simply travel on. `values`: of the fields that `check_fields` looks at."""
 
-    __slots__ = ("last", "minted", "options", "request_id", "traceparent", "values")
+    __slots__ = ("last", "minted", "once", "options", "request_id", "traceparent", "values")
 
     def __init__(self) -> None:
         self.options: list[bytes] = []
         self.values: dict[str, list[str]] = {}
+        self.once: list[str] = []
         self.request_id: str | None = None
         self.traceparent: str | None = None
         self.last = self.minted = False
@@ -124,6 +128,10 @@ class _Said:
             self.traceparent = value.decode() if self.traceparent is None else self.traceparent
         elif kind == MINTED:
             self.minted = True
+        elif kind == ONCE:
+            if field in self.once:
+                return False
+            self.once.append(field)
         return True
 
 
@@ -265,6 +273,8 @@ def _meaning(name: bytes) -> LineName | None:
         return LineName(MINTED, spelled, lower)
     if for_us(spelled):
         return LineName(STAYS, spelled, lower)
+    if lower in _ONCE:
+        return LineName(ONCE, spelled, lower)
     kind = REQUEST_ID if lower == GIVEN.lower() else TRACE if lower == TRACEPARENT else PASSES
     return LineName(kind, spelled, lower)
 

@@ -94,6 +94,8 @@ def test_an_ordinary_post_is_read() -> None:
         pytest.param(b"Host: other.example", id="a second host"),
         pytest.param(b"authorization: Bearer x", id="a second key"),
         pytest.param(b"Content-Length: 3\r\nContent-Length: 3", id="a length twice"),
+        pytest.param(b"Content-Type: application/json\r\ncontent-type: text/plain", id="a type twice"),
+        pytest.param(b"User-Agent: a\r\nUser-Agent: a", id="an agent twice"),
         pytest.param(b"Content-Length: 3\r\nTransfer-Encoding: chunked", id="two framings"),
         pytest.param(b"Content-Length: +3", id="a length that is no number"),
         pytest.param(b"Content_Length: 3", id="a length by another spelling"),
