@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -318,15 +319,18 @@ async def test_an_agent_that_leaves_within_its_message_is_recorded(fast: Spoken,
 async def test_a_body_that_does_not_come_at_once_is_the_chains(fast: Spoken) -> None:
     data, door = fast.filled(whole(CALL)), fast.door.running.fast_path.agent_door
     before, handed_back = door.taken, door.handed_back
-    reader, writer = await fast.open()
-    writer.write(data[:-10])
     async with asyncio.timeout(PATIENCE_S):
-        while door.taken == before or door.handed_back == handed_back:  # the server looks about once a second
-            await asyncio.sleep(0.01)
-    writer.write(data[-10:])
-    found = await answer(reader)
-    writer.close()
-    assert found.startswith(b"HTTP/1.1 200 ")
+        while door.handed_back == handed_back:
+            reader, writer = await fast.open()
+            writer.write(data[:-10])
+            with suppress(TimeoutError):  # the chain has it, where its key was not known at once: another one is sent
+                async with asyncio.timeout(3):
+                    while door.taken == before or door.handed_back == handed_back:  # it looks about once a second
+                        await asyncio.sleep(0.01)
+            writer.write(data[-10:])
+            found = await answer(reader)
+            writer.close()
+            assert found.startswith(b"HTTP/1.1 200 ")
 
 
 async def test_what_fails_after_a_call_was_made_is_answered_once(fast: Spoken, monkeypatch: pytest.MonkeyPatch) -> None:
