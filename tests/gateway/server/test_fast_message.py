@@ -176,7 +176,7 @@ def as_noted(one: ExchangeRecord) -> tuple[object, ...]:
         *place,
         *times,
         one.status,
-        one.bytes_in,
+        one.bytes_in if one.status != 413 else None,  # the rest of such a body is not read: as much as had come
         one.bytes_out if one.path.endswith("/mcp") else None,
         one.error_code,
         one.key_id,
