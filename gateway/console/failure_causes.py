@@ -1,4 +1,4 @@
-"""What a failure means and what helps, by kind and reason: one sentence each, for people who did not write the gateway."""
+"""The meaning of each failure and what helps, by kind and reason: one sentence each, for operators."""
 
 from typing import Any, Final, NamedTuple
 

@@ -1,4 +1,4 @@
-"""What needs a person now, the most urgent first, and the calls of 24 hours in figures."""
+"""Shows what needs a person now, the most urgent first, and the calls of 24 hours in figures."""
 
 import asyncio
 import shutil
@@ -74,7 +74,7 @@ async def _day(runtime: Runtime, environment: str, at: datetime, wrong: list[dic
 
 
 def alarms(runtime: Runtime) -> list[dict[str, str]]:
-    """What is wrong with this process or what it stands on, each with what helps."""
+    """Return what is wrong with this process or its database, each with what helps."""
     found: list[dict[str, str]] = []
 
     def alarm(what: str, do: str) -> None:

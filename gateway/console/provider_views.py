@@ -91,7 +91,7 @@ def _row(
 
 
 def class_of(kind: str, reason: str) -> str:
-    """One of `CLASSES`."""
+    """Return the failure's class, one of `CLASSES`."""
     if reason in _UNREACHABLE:
         return "unreachable"
     if kind == "refresh":
