@@ -1,8 +1,8 @@
 """Who calls, what it may do, and how often its key may be used: so many calls a minute (rate), so many in all (budget).
 
 Each worker counts the rate for itself. The calls of a budget are set aside in the store, a twentieth of what is left at a
-time and 100 at most, before any of them is made: all workers and nodes together never exceed it. Of a large budget the next
-hundred is set aside while half of the last one is still there, so that no call waits for the store.
+time and 1,000 at most, before any of them is made: all workers and nodes together never exceed it. Of a large budget the next
+part is set aside while half of the last one is still there, so that no call waits for the store.
 """
 
 import asyncio
@@ -25,8 +25,9 @@ from gateway.text import counted
 from gateway.timestamps import iso
 
 WINDOW_S: Final = 60.0
-MOST_AT_ONCE: Final = 100
-LOW: Final = MOST_AT_ONCE // 2
+MOST_AT_ONCE: Final = 1000
+AHEAD_FROM: Final = 100
+"""Calls in the last part from which on the next one is set aside ahead: towards its end a budget is taken as it is needed."""
 
 SetAside = Callable[[int], Awaitable[int]]
 
@@ -60,7 +61,7 @@ class Meter:
         self._begun_at = -math.inf
         self._taken = 0
         self._held = 0
-        self._full = False  # whether the store gave as much as it ever does at once: then more is left
+        self._low = -1  # at so many held calls the next part is set aside
         self._spent_at = 0.0
         self._turn = asyncio.Lock()
         self._refilling: asyncio.Task[None] | None = None
@@ -121,7 +122,7 @@ class Meter:
     def _spend_held(self) -> None:
         self._held -= 1
         self._spent_at = clock.monotonic()
-        if self._held == LOW and self._full and self._refilling is None:
+        if self._held == self._low and self._refilling is None:
             self._refilling = start_background(self._refill(), "budget_refill")
 
     async def _refill(self) -> None:
@@ -136,7 +137,7 @@ class Meter:
     async def _take_more(self) -> None:
         taken = await self._set_aside(MOST_AT_ONCE)
         self._held += taken
-        self._full = taken == MOST_AT_ONCE
+        self._low = taken // 2 if taken >= AHEAD_FROM else -1
 
     async def give_back(self, idle_s: float = 0.0) -> None:
         """Return what was set aside and is not spent, unless it was in use within the last `idle_s`."""
