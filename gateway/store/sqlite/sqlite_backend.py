@@ -18,7 +18,7 @@ from gateway.journal.place import journal_beside
 from gateway.store.backend import ONLY, Backend
 from gateway.store.call_log.sqlite_call_log import SqliteCallLog, call_log_beside
 from gateway.store.database_faults import cause_of, raised_as_unavailable
-from gateway.store.engine import sqlite_engines, sqlite_watcher
+from gateway.store.engine import CloseLeft, sqlite_engines, sqlite_watcher
 from gateway.store.preflight_checks import StoreRefused
 from gateway.store.sqlite.file_preflight import look, sqlite_path
 from gateway.store.sqlite.group_commit import GroupCommit
@@ -92,8 +92,9 @@ class SqliteWatch:
     timeline: str | None = None
     timeline_sql: str | None = None
 
-    def __init__(self, engine: AsyncEngine, path: Path) -> None:
+    def __init__(self, engine: AsyncEngine, close_left: CloseLeft, path: Path) -> None:
         self._engine = engine
+        self._close_left = close_left
         self._log = path.with_name(path.name + "-wal")
         self._seen = self._stamp()
 
@@ -116,6 +117,7 @@ class SqliteWatch:
 
     async def close(self) -> None:
         await self._engine.dispose()
+        await self._close_left()
 
     def _stamp(self) -> tuple[int, int] | None:
         try:
@@ -136,7 +138,7 @@ async def open_sqlite(url: str, keyring: Keyring, *, busy_s: float) -> Backend:
     await asyncio.to_thread(look, path, keyring)
     await asyncio.to_thread(prepare, path, busy_s=busy_s)
     transactions = GroupCommit(sqlite_engines(path, busy_s=busy_s), queue_s=QUEUED * busy_s, check=still_there(path))
-    watch = SqliteWatch(sqlite_watcher(path, busy_s=busy_s), path)
+    watch = SqliteWatch(*sqlite_watcher(path, busy_s=busy_s), path)
     # The one writer's lock keeps others waiting.
     call_log = SqliteCallLog(call_log_beside(path))
     return Backend(
