@@ -7,7 +7,7 @@ from aiohttp.typedefs import Middleware as AiohttpMiddleware
 from multidict import istr
 
 from gateway import clock
-from gateway.http.added_fields import ATTEMPTS, SERVER_TIMING, server_timing
+from gateway.http.passed_head import ATTEMPTS, SERVER_TIMING, server_timing
 from gateway.middleware.capability import masked
 from gateway.middleware.chain import Handler, Middleware
 from gateway.middleware.error_shape import MARK, error_shape

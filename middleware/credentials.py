@@ -9,7 +9,7 @@ from aiohttp.typedefs import Handler
 from gateway.connections.opened import Opened, Placement
 from gateway.errors import InvalidRequest
 from gateway.generation import Generation
-from gateway.http.fields import Fields, plain
+from gateway.http.headers import Fields, plain
 from gateway.http.origin import covers
 from gateway.http.url import with_query
 from gateway.middleware.facts import CONNECTION, UPSTREAM

@@ -11,7 +11,7 @@ from gateway.auth import modes
 from gateway.auth.mode import Signer
 from gateway.catalog.provider import Provider
 from gateway.connections.opened import Opened
-from gateway.http.fields import plain
+from gateway.http.headers import plain
 from gateway.http.redacted_request import shown
 from gateway.middleware.facts import ASKED, CONNECTION, UPSTREAM
 from gateway.records.proxied_call import UpstreamRequest

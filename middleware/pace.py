@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from aiohttp import web
 
 from gateway.access.caller import KeyPace
-from gateway.http.fields import Fields
+from gateway.http.headers import Fields
 from gateway.middleware.chain import Handler
 from gateway.middleware.facts import CALLER, PACE, handed
 

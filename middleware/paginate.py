@@ -11,7 +11,7 @@ from aiohttp.typedefs import Handler
 
 from gateway.catalog.pagination import BadWay, PaginationOptions, ways_of
 from gateway.connections.opened import Opened
-from gateway.http.fields import RANGES
+from gateway.http.headers import RANGES
 from gateway.http.paging.list_body import STALE
 from gateway.http.paging.paginate_header import PaginateHeader, parse_wish
 from gateway.http.paging.resume_position import OffLimits, aim, digest_of, read, set_query

@@ -15,8 +15,8 @@ from gateway.access.key_policy import WEBSOCKET, SentRequest, ToolFilter
 from gateway.access.refusals import breached, unread_body
 from gateway.access.sent_body import MOST_BYTES, read_body
 from gateway.http.content_coding import Decoder
-from gateway.http.fields import plain
-from gateway.http.websocket import asked_for
+from gateway.http.headers import plain
+from gateway.http.request_head import upgrade_asked_for
 from gateway.middleware.facts import (
     ASKED,
     CALLER,
@@ -43,7 +43,7 @@ async def policy(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Raises Forbidden, also where a budget is spent."""
     caller = request[CALLER]
     if caller.access is not None:
-        method = WEBSOCKET if asked_for(request) is not None else request[UPSTREAM].method
+        method = WEBSOCKET if upgrade_asked_for(request) is not None else request[UPSTREAM].method
         rule = _decided(caller, request[UPSTREAM], sent(method, request[UPSTREAM]))
         if rule is None:
             rule = await _by_body(request, caller, request[UPSTREAM])

@@ -7,7 +7,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from gateway.http.content_coding import Decoder
-from gateway.http.fields import RANGES
+from gateway.http.headers import RANGES
 from gateway.http.proxy_options import sent_once, wrong_header
 from gateway.middleware.facts import DECODER, PAGING, SHAPE, UPSTREAM
 from gateway.records.proxied_call import AnswerShape

@@ -7,7 +7,7 @@ from multidict import CIMultiDict
 from gateway.connections.opened import Opened
 from gateway.errors import InvalidRequest, MethodNotAllowed
 from gateway.http import headers, url
-from gateway.http.fields import from_wire
+from gateway.http.headers import from_wire
 from gateway.http.origin import Address, covers
 from gateway.http.request_head import ALLOW, NEVER
 from gateway.middleware.facts import ASKED, CAPABILITY, CONNECTION, UPSTREAM

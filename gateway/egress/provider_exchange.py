@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from gateway.egress.egress_errors import EgressError
 from gateway.http.answer_head import AnswerHead
-from gateway.http.fields import Fields
+from gateway.http.headers import Fields
 
 if TYPE_CHECKING:
     from gateway.egress.provider_connection import ProviderConnection

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from gateway.authority import DEFAULT_PORTS, bracketed
-from gateway.http.fields import Fields, plain
+from gateway.http.headers import Fields, plain
 from gateway.http.url import with_query
 from gateway.records.proxied_call import UpstreamRequest
 

@@ -7,10 +7,10 @@ from aiohttp import hdrs, web
 from gateway.access.scopes import PROXY
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.provider_exchange import ProviderExchange
-from gateway.http.added_fields import ATTEMPTS
 from gateway.http.content_coding import CodingError
 from gateway.http.headers import MalformedAnswer
-from gateway.http.websocket import asked_for
+from gateway.http.passed_head import ATTEMPTS
+from gateway.http.request_head import upgrade_asked_for
 from gateway.middleware.facts import ASKED, PAGING, UPSTREAM
 from gateway.middleware.scope import needs
 from gateway.proxy.attempts import Attempts
@@ -44,7 +44,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
     timeouts = generation_of(request).egress.timeouts
     watch = ExchangeWatch(request, first_byte_s(request[ASKED], timeouts), timeouts.total_s)
     upload = CallerBody(request, watch)
-    upgrade = asked_for(request)
+    upgrade = upgrade_asked_for(request)
     attempts = (PageAttempts if PAGING in request else Attempts)(request, upload, watch, upgrade)
     answer: PassedAnswer | None = None
     try:
