@@ -1,4 +1,4 @@
-"""How much of it comes back: ``Gateway-Select`` and ``Gateway-Max-Bytes`` ask for a part of a JSON answer."""
+"""What comes back of a JSON answer: a part (``Gateway-Select``, ``Gateway-Max-Bytes``); of any answer: decoded or as it came."""
 
 import re
 from typing import Final
@@ -9,7 +9,7 @@ from aiohttp.typedefs import Handler
 from gateway.http.content_coding import Decoder
 from gateway.http.headers import RANGES
 from gateway.http.proxy_options import sent_once, wrong_header
-from gateway.middleware.facts import DECODER, PAGING, SHAPE, UPSTREAM
+from gateway.middleware.facts import ASKED, CONNECTION, DECODER, PAGING, SHAPE, UPSTREAM
 from gateway.records.proxied_call import AnswerShape
 
 SELECT: Final = "Gateway-Select"
@@ -49,4 +49,18 @@ async def shape(request: web.Request, handler: Handler) -> web.StreamResponse:
         request[UPSTREAM].headers.popall(name, None)
     request[DECODER] = Decoder()
     request[SHAPE] = AnswerShape(select, most)
+    return await handler(request)
+
+
+# ── How it comes back: as the provider coded it, or, where the entry or the caller asks for it, decoded.
+
+
+@web.middleware
+async def decompress(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Learn DECODER. The header wins over the entry; which codings there are to undo, `forward` sees in the answer."""
+    wanted = request[ASKED].decompress
+    if wanted is None:
+        wanted = bool(request[CONNECTION].provider.proxy.decompress)
+    if wanted:
+        request[DECODER] = Decoder()
     return await handler(request)

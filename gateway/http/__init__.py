@@ -10,7 +10,6 @@
     graphql_document, tool_list_filter           what a GraphQL document asks for; an MCP server's list of tools, shortened
     retry, proxy_options                         whether and when to send again; our control headers
     scope_challenge                              the scopes that a 403 asks for
-    redacted_request                             a request with its credential masked
     abort                                        cuts a torn answer
 
 Always true: what two readers could read differently is refused; hop-by-hop fields never pass (`headers`).

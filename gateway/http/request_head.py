@@ -1,7 +1,8 @@
 """The head of a request: what it must be before anybody acts on it, and as bytes.
 
-The parser lets more pass than that. Our own server asks before it hands a request over, `gateway.middleware.strict` under a
-foreign one. The fast path, which has no parser, asks `check_fields` of the lines that it has read (`server/request_lines.py`).
+The parser lets more pass than that. Our own server asks before it hands a request over, `strict` in
+`gateway.middleware.request_message` under a foreign one. The fast path, which has no parser, asks `check_fields` of the lines
+that it has read (`server/request_lines.py`).
 """
 
 import re

@@ -12,7 +12,7 @@ from gateway.http.headers import MalformedAnswer
 from gateway.http.passed_head import ATTEMPTS
 from gateway.http.request_head import upgrade_asked_for
 from gateway.middleware.facts import ASKED, PAGING, UPSTREAM
-from gateway.middleware.scope import needs
+from gateway.middleware.key_limits import needs
 from gateway.proxy.attempts import Attempts
 from gateway.proxy.caller_body import CallerBody
 from gateway.proxy.exchange_watch import ExchangeWatch, StoodStill, first_byte_s

@@ -19,9 +19,9 @@ from gateway.http.paging.next_page import Circle, PageTurn, Place, place_of, tak
 from gateway.http.paging.page_document import NO_RECORDS, Records
 from gateway.http.paging.resume_position import OffLimits, aim, written
 from gateway.http.passed_head import ATTEMPTS, NOT_RENDERED
-from gateway.middleware.credentials import place
 from gateway.middleware.facts import CALLER, CONNECTION, PAGING, UPSTREAM
-from gateway.middleware.policy import check
+from gateway.middleware.key_limits import check
+from gateway.middleware.upstream import place
 from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.proxy.caller_body import CallerBody
 from gateway.proxy.exchange_watch import ExchangeWatch

@@ -26,11 +26,11 @@ from gateway.http.passed_head import (
     server_timing,
 )
 from gateway.http.references import Rewriter
-from gateway.middleware.capability import REFERRER_POLICY, unreferred
 from gateway.middleware.cors import readable
 from gateway.middleware.facts import CAPABILITY, CONNECT_URL, CONNECTION, DECODER, REQUEST_ID, TIMING, UPSTREAM
-from gateway.middleware.pace import paced
+from gateway.middleware.key_limits import paced
 from gateway.middleware.request_id import HEADER
+from gateway.middleware.who_calls import REFERRER_POLICY, unreferred
 from gateway.runtime import generation_of
 
 # ── The client's half of a proxied answer: the head as the provider wrote it, in a framing of ours.

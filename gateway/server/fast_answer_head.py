@@ -18,9 +18,9 @@ from gateway.http.passed_head import (
     printable,
     server_timing,
 )
-from gateway.middleware.capability import REFERRER_POLICY
-from gateway.middleware.pace import pace_fields
+from gateway.middleware.key_limits import pace_fields
 from gateway.middleware.request_id import HEADER, new_id
+from gateway.middleware.who_calls import REFERRER_POLICY
 from gateway.proxy.passed_answer import (
     UNBUFFERED,
     is_live,

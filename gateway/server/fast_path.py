@@ -27,7 +27,7 @@ from gateway.generation import Generation
 from gateway.http import passed_head, url
 from gateway.http.answer_head import Malformed
 from gateway.http.request_head import METHODS, TARGET_CHARS, request_head
-from gateway.middleware.credentials import default_fields, replaced_names, trace_headers
+from gateway.middleware.upstream import default_fields, replaced_names, trace_headers
 from gateway.records.connection import ConnectionRef
 from gateway.records.integration import DROP, OWN
 from gateway.records.trace import TRACE_FIELDS, TRACEPARENT

@@ -16,8 +16,8 @@ from gateway.http import headers, proxy_options
 from gateway.http.headers import HOP_BY_HOP, MINTING_PREFIX, OPTIONS, TEXT, Fields, for_us, plain
 from gateway.http.proxy_options import ProxyOptions
 from gateway.http.request_head import CHECKED, check_fields
-from gateway.middleware.bearer_key import key_in
 from gateway.middleware.request_id import GIVEN, fit
+from gateway.middleware.who_calls import key_in
 
 NAMES: Final = 2048  # remembered
 OPTION_SETS: Final = 4096  # so many combinations of values are remembered, each for a minute at most
