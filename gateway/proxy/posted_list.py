@@ -30,12 +30,12 @@ class PostedList:
 
 
 async def posted_list(request: web.Request, upload: CallerBody) -> PostedList | None:
-    """Let `upload` request the page to begin with. None for a list that is not requested by POST.
+    """Let `upload` request the page of PAGING to begin with. None for a list that is not requested by POST.
 
     Raises BodyTooLarge, InvalidRequest ``invalid_headers``.
     """
-    paging = request.get(PAGING)
-    if paging is None or not paging.in_body:
+    paging = request[PAGING]
+    if not paging.in_body:
         return None
     body = await upload.gathered(MOST_BYTES)
     if body is None:
