@@ -33,11 +33,11 @@ from gateway.records.integration import DROP, OWN
 from gateway.records.trace import TRACE_FIELDS, TRACEPARENT
 from gateway.runtime import RUNTIME
 from gateway.secret import digest
-from gateway.server.body_framing import RequestBody
 from gateway.server.fast_exchange import FastClient, FastExchange
 from gateway.server.fast_message import AgentDoor
 from gateway.server.fast_plan import MOUNT, FastPlan, FastRoute
 from gateway.server.request_lines import LineReader, RequestLines
+from gateway.server.strict_framing import RequestBody
 
 HEAD_BYTES: Final = 16_384
 HEAD_LINES: Final = 128
