@@ -10,8 +10,7 @@
     key_limits              what the key may do: its scope, its rate, and its rules, against the request as it leaves
     which_connection        the connection that the headers or the address name
     upstream                the address and fields that leave, and the credential among them
-    paginate                a whole list?
-    shape                   a part of the answer; decoding
+    wanted_answer           all pages of a list, a part of an answer, decoding
     dry_run                 shows instead of sending
 
 Always true: a link decides nothing that the fast path decides otherwise: both call the same functions. The folder is

@@ -6,11 +6,10 @@ from gateway.middleware.cors import cors
 from gateway.middleware.dry_run import dry_run
 from gateway.middleware.error_shape import error_shape
 from gateway.middleware.key_limits import pace, policy, scope
-from gateway.middleware.paginate import paginate
 from gateway.middleware.request_id import request_id
 from gateway.middleware.request_message import invite_body, json_only, strict
-from gateway.middleware.shape import decompress, shape
 from gateway.middleware.upstream import credentials, upstream
+from gateway.middleware.wanted_answer import decompress, paginate, shape
 from gateway.middleware.which_connection import connection
 from gateway.middleware.who_calls import acting, bearer_key, capability, session_or_key, session_token
 

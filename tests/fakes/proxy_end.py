@@ -26,8 +26,8 @@ from gateway.errors import GatewayError, NotFound
 from gateway.http.origin import Address
 from gateway.middleware.cors import cors
 from gateway.middleware.facts import CALLER, ENVIRONMENT, REQUEST_ID, TIMING
-from gateway.middleware.shape import decompress
 from gateway.middleware.upstream import credentials, upstream
+from gateway.middleware.wanted_answer import decompress
 from gateway.middleware.which_connection import connection
 from gateway.process.sockets import BACKLOG
 from gateway.proxy import forward

@@ -6,7 +6,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from gateway.http.proxy_options import ProxyOptions
 from gateway.middleware.facts import ASKED, CONNECTION, DECODER
-from gateway.middleware.shape import decompress
+from gateway.middleware.wanted_answer import decompress
 from tests.fakes.proxy_end import opened_at
 
 
