@@ -29,7 +29,7 @@ ONCE_AT_ONCE: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two loads that are compared in turns; each a contender's name and a shape's. `limit` of the ratio, None: just told."""
+    """Two loads that are compared in turns; each a contender's name and a shape's. `limit`: of the ratio."""
 
     words: str
     one: tuple[str, str]
@@ -49,6 +49,8 @@ PAIRS: Final = (
     ),
     Pair("PostgreSQL, to SQLite: POST 300 B", ("postgres", POST), (GATEWAY, POST), 1.1),
     Pair("2 workers, to one: POST 300 B", ("two", POST), (GATEWAY, POST), 1.1),
+    Pair("1 % of the calls traced, to none: POST 300 B", ("traced", POST), (GATEWAY, POST), 1.03),
+    Pair("the console on, to off: POST 300 B", ("console", POST), (GATEWAY, POST), 1.03),
     Pair("10,000 connections in turn, to one", ("many", "10,000 connections in turn"), ("many", GET), 1.25),
 )
 CONTENDERS: Final = (
@@ -56,6 +58,8 @@ CONTENDERS: Final = (
     Ours("plugin", plugin=True),
     Ours("postgres", postgres=True),
     Ours("two", workers=2),
+    Ours("traced", traced=0.01),
+    Ours("console", settings={"console": {"enabled": True}}),
 )
 
 

@@ -92,7 +92,7 @@ class Peer:
 
 
 def _trust(certificate: Path | None) -> str:
-    """What nginx needs to verify the upstream."""
+    """Return the directives by which nginx verifies the upstream; empty without a certificate."""
     if certificate is None:
         return ""
     return f"proxy_ssl_verify on; proxy_ssl_trusted_certificate {certificate}; proxy_ssl_name localhost;"

@@ -1,4 +1,4 @@
-"""What the project promises about speed and size, held against what a run found."""
+"""The goals for speed and size, compared with the results of a run."""
 
 from dataclasses import dataclass
 

@@ -20,7 +20,7 @@ _END: Final = b"\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What one run came to; `cpu_us`: CPU time of all the server's processes a request, in µs."""
+    """The result of one run; `cpu_us`: CPU time of all the server's processes a request, in µs."""
 
     requests: int
     seconds: float
@@ -97,7 +97,7 @@ async def _built_in(target: Target, connections: int, seconds: float, turns: int
 
 
 def once_each(target: Target, connections_of_ours: int, at_once: int) -> None:
-    """One request for each of the gateway's connections `c0`, `c1` …, `at_once` at a time. Raises CannotRun."""
+    """Send one request for each of the gateway's connections `c0`, `c1` …, `at_once` at a time. Raises CannotRun."""
     asyncio.run(_once_each(target, connections_of_ours, at_once))
 
 

@@ -13,12 +13,14 @@ import shutil
 import sqlite3
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 from pathlib import Path
+from threading import Thread
 from typing import Any, Final
 
 from bench.server import HOST, CannotRun, Server, Target, free_port, started
@@ -36,6 +38,7 @@ class Ours:
     """`connections`: how many the store holds; those that can be used are `c0` to `c<usable - 1>`.
 
     `plugin`: on a host's application with aiohttp's own runner, so that all goes through the chain. `postgres`: the store.
+    `settings`: sections of gateway.yaml. `traced`: the share of its calls whose trace goes to a collector.
     """
 
     name: str = "gateway"
@@ -46,6 +49,8 @@ class Ours:
     usable: int = IN_USE
     plugin: bool = False
     postgres: bool = False
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    traced: float = 0.0
 
     def missing(self) -> str | None:
         return "PostgreSQL is not installed" if self.postgres and binary("initdb") is None else None
@@ -71,6 +76,15 @@ class Ours:
             store = stack.enter_context(_postgres()) if self.postgres else SQLITE
             tls = certificate is not None
             command = _written(folder, held, store=store, port=port, upstream=upstream, workers=self.workers, tls=tls)
+            if self.settings:
+                written = folder / "gateway.yaml"
+                written.write_text(json.dumps(json.loads(written.read_text()) | dict(self.settings)))
+            if self.traced:
+                environ |= {
+                    "OTEL_EXPORTER_OTLP_ENDPOINT": stack.enter_context(_collector()),
+                    "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
+                    "OTEL_TRACES_SAMPLER_ARG": f"{self.traced:g}",
+                }
             if self.plugin:
                 command = [sys.executable, str(PEERS / "plugin_host.py"), str(port), command[-1]]
             if self.postgres:  # empty, so that there is nothing to try yet
@@ -114,6 +128,28 @@ def _minted(port: int, key: str, wish: dict[str, Any]) -> str:
     body = {"display_name": f"bench {secrets.token_hex(4)}", **wish}
     made: str = _posted(port, key, "/environment/api-keys", body, 200)["data"]["secret"]
     return made
+
+
+@contextmanager
+def _collector() -> Iterator[str]:
+    """The address of a collector, in this process, that takes every trace and keeps none."""
+
+    class Taking(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    with ThreadingHTTPServer((HOST, 0), Taking) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://{HOST}:{server.server_port}"
+        server.shutdown()
 
 
 @contextmanager

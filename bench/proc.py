@@ -1,4 +1,4 @@
-"""What the processes of one session have used, from /proc: CPU time, memory, and how many they are.
+"""Reads from /proc what the processes of one session use: CPU time, memory, and their number.
 
 A server is started in a session of its own, so its workers are counted with it, however it makes them.
 """

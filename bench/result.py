@@ -1,4 +1,4 @@
-"""What a run found: one Row a contender, medians over rounds, and ratios taken within each round."""
+"""The results of a run: one Row a contender, medians over rounds, and ratios taken within each round."""
 
 import statistics
 from dataclasses import dataclass, field

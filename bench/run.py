@@ -157,7 +157,7 @@ def _events(server: Server, row: Row, options: Options) -> None:
 
 
 def _try(row: Row, say: Callable[[str], None], what: str, measure: Callable[[], None]) -> None:
-    """One measurement that may fail without ending the others."""
+    """Run `measure`; if it fails, record that in the row and let the other measurements go on."""
     say(f"{row.name}: {what}")
     try:
         measure()

@@ -109,7 +109,7 @@ def raise_file_limit() -> None:
 
 
 def free_port() -> int:
-    """One that nobody listens on, below those that the system gives out, so that nobody is given it meanwhile."""
+    """Return a port that nobody listens on, below the system's ephemeral ports, so that it stays free."""
     while True:
         port = random.randrange(*_PORTS)
         with socket.socket() as probe, suppress(OSError):

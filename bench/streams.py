@@ -1,4 +1,4 @@
-"""What requests per second do not show: big bodies either way, events, and connections that only wait."""
+"""Measures big bodies in both directions, events, and connections that only wait."""
 
 import os
 import re
@@ -145,7 +145,7 @@ def _head(target: Target, method: str, path: str, more: str) -> bytes:
 
 
 def _after_head(peer: socket.socket) -> bytes:
-    """What has come of the body once the head of a 200 is complete."""
+    """Read until the head of a 200 is complete; return the bytes of the body that came with it."""
     held = b""
     while b"\r\n\r\n" not in held:
         got = peer.recv(65536)

@@ -1,4 +1,4 @@
-"""What stands behind all proxies: nginx with 1.3 kB in memory for requests, and our own small server for streams."""
+"""The upstream behind all proxies: nginx with 1.3 kB in memory for requests, and our own small server for streams."""
 
 import os
 import shutil

@@ -49,7 +49,7 @@ def create_app(config: "Configured") -> "web.Application":
 
 
 async def reload(app: "web.Application", config: "Configured | None" = None) -> bool:
-    """Whether the gateway on `app`, which serves, now works by `config` or by its file as it is now.
+    """Reload the gateway on `app` from `config`, or from its file as it is now; return whether that succeeded.
 
     Where anything is wrong it is logged, and the configuration in use stays. What needs a restart is logged as well.
     """

@@ -11,15 +11,19 @@ _SHARED: Final = frozenset({"ac", "co", "com", "edu", "gob", "gov", "gv", "ne", 
 
 
 def is_registered(name: str) -> bool:
-    """Whether every host below `name` belongs to one owner: ``example.com``, ``example.co.uk``, but neither ``com`` nor
-    ``co.uk``."""
+    """Return whether all hosts below `name` have one owner: ``example.com``, ``example.co.uk``, not ``com`` or ``co.uk``.
+
+    ``example.com``, ``example.co.uk``, but neither ``com`` nor ``co.uk``.
+    """
     labels = name.split(".")
     return len(labels) > 2 or (len(labels) == 2 and not (labels[0] in _SHARED and len(labels[1]) == 2))
 
 
 def not_ascii(text: str) -> str | None:
-    """What is wrong with a typed host that is not ASCII, to follow its name; None where it is. A slash, a dot or a letter of
-    another script may look like ours and lead elsewhere."""
+    """Return the fault of a typed host that is not ASCII, to follow its name; None if it is ASCII.
+
+    A slash, a dot or a letter of another script may look like ours and lead elsewhere.
+    """
     if text.isascii():
         return None
     import unicodedata  # for a fault, not for each start

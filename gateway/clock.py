@@ -44,12 +44,12 @@ class Offset:
 
     @property
     def reported(self) -> bool:
-        """Whether it is so large that operators should know."""
+        """Whether the offset is so large that operators should know."""
         return abs(self.seconds) > REPORTED_OFFSET_S
 
     @property
     def refused(self) -> bool:
-        """Whether it is so large that this node claims no lease."""
+        """Whether the offset is so large that this node claims no lease."""
         return abs(self.seconds) > MOST_OFFSET_S
 
     def measured(self, sent: datetime, received: datetime, database: datetime) -> bool:

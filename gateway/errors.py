@@ -103,7 +103,10 @@ Code = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """One fault among several: which rule, in words, and where. Items of `path` are strings (docs/compatibility.md#errors)."""
+    """A fault, one of several: which rule, in words, and where.
+
+    Items of `path` are strings (docs/compatibility.md#errors).
+    """
 
     code: str
     message: str
@@ -117,7 +120,7 @@ MOST_ISSUES: Final = 100  # in one answer
 
 
 def joined_issues(issues: Sequence[Issue]) -> str:
-    """One message for several faults: the first three, and how many more there are."""
+    """Return one message for several faults: the first three, and how many more there are."""
     shown = [issue.message.removesuffix(".") for issue in issues[:3]]
     rest = len(issues) - len(shown)
     return "; ".join([*shown, *([f"and {rest} more"] if rest else [])]) + "."
@@ -233,7 +236,7 @@ class Unavailable(GatewayError):
 
 
 class CredentialUnreadable(GatewayError):
-    """What is stored was changed or moved: trying again does not help, a backup or the end user does."""
+    """The stored credential was changed or moved: trying again does not help, a backup or the end user does."""
 
     status = 500
 

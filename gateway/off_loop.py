@@ -22,7 +22,7 @@ _THREAD: Final = ThreadPoolExecutor(1, thread_name_prefix="off-loop")
 
 
 class FairTurns:
-    """One at a time; those who wait are let in in rotation by their name, and those of one name in the order they came."""
+    """A lock for one holder at a time; waiters take turns by their name, and those of one name in the order they came."""
 
     def __init__(self) -> None:
         self._busy = False
@@ -67,7 +67,10 @@ _TURNS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, FairTurns]] = WeakKey
 
 
 async def off_loop(share: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What `work` returns. `share`: the key, environment or sender it is done for; one with much work delays its own.
+    """Run `work` in the thread for slow work, and return its result.
+
+    `share`: the key, environment or sender it is done for; one with much work delays its own. Work of one share is done
+    in the order in which it came; several shares take turns.
 
     Work of one share is done in the order in which it came; several shares have their turns in rotation.
     """

@@ -9,7 +9,7 @@ MOST_LINES: Final = 2_000
 
 
 def is_dear(data: bytes) -> bool:
-    """Whether most of it may be framing, as where each byte of a body is sent in a chunk of its own."""
+    """Return whether most of `data` may be framing, as where each byte of a body is sent in a chunk of its own."""
     return len(data) > PART_BYTES and data.count(b"\r\n") > MOST_LINES
 
 
@@ -31,12 +31,12 @@ class PartByPart:
         transport.pause_reading()
 
     def add(self, data: bytes) -> None:
-        """What the transport had read already when it was paused."""
+        """Add the bytes that the transport had read already when it was paused."""
         self._data = self._data[self._at :] + data
         self._at = 0
 
     def put_back(self, data: bytes) -> None:
-        """What was fed too early: it comes again, before the rest."""
+        """Put back bytes that were fed too early: they come again, before the rest."""
         self._data = data + self._data[self._at :]
         self._at = 0
 

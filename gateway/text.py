@@ -56,7 +56,7 @@ def whole_number(text: str, most_digits: int = ID_DIGITS) -> int | None:
 
 
 def is_uuid(text: str) -> bool:
-    """Whether it is an identifier that names nothing to a person."""
+    """Return whether `text` is a UUID, which names nothing to a person."""
     try:
         return str(uuid.UUID(text)) == text.lower()
     except ValueError:

@@ -1,1 +1,1 @@
-"""What makes files of this repository: run after a change of their sources, never by the gateway."""
+"""Generators of files in this repository: run after a change of their sources, never by the gateway."""

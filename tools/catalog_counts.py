@@ -1,4 +1,4 @@
-"""What the shipped catalog has and has not, counted: blocks of docs/catalog.md."""
+"""Counts what the shipped catalog has and has not: blocks of docs/catalog.md."""
 
 import json
 from collections import Counter

@@ -81,7 +81,7 @@ def fields_table(shape: type[BaseModel], names: Sequence[str]) -> str:
 
 
 def _value(annotation: Any) -> str:
-    """What may stand behind a key, in words."""
+    """Return the values that a key may have, in words."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return f"[{_named(annotation)}](#{_anchor(annotation)})"
@@ -106,7 +106,7 @@ def _anchor(shape: type[BaseModel]) -> str:
 
 
 def blocks() -> dict[str, Callable[[], str]]:
-    """What each generated block of docs/catalog.md and docs/architecture.md holds, by its name."""
+    """Return the maker of each generated block of docs/catalog.md and docs/architecture.md, by the block's name."""
     made: dict[str, Callable[[], str]] = {}
     for section, names in SECTIONS.items():
         made[f"fields: {section}"] = partial(fields_table, shapes.Provider, names)

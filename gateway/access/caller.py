@@ -1,7 +1,8 @@
 """Who calls, what it may do, and how often its key may be used: so many calls a minute (rate), so many in all (budget).
 
 Each worker counts the rate for itself. The calls of a budget are set aside in the store, a twentieth of what is left at a
-time and 100 at most, before any of them is made: all workers and nodes together never exceed it.
+time and 1,000 at most, before any of them is made: all workers and nodes together never exceed it. Of a large budget the next
+part is set aside while half of the last one is still there, so that no call waits for the store.
 """
 
 import asyncio
@@ -15,7 +16,8 @@ from gateway import clock
 from gateway.access.key_policy import Policy
 from gateway.access.refusals import CREATE, rule_and_fix
 from gateway.access.scopes import EVERYTHING
-from gateway.errors import Forbidden, TooManyRequests
+from gateway.background import start_background
+from gateway.errors import Forbidden, GatewayError, TooManyRequests
 from gateway.records.access import Environment, MintedKey
 from gateway.records.audit import AuditActor
 from gateway.records.connection import ConnectionRef
@@ -23,7 +25,9 @@ from gateway.text import counted
 from gateway.timestamps import iso
 
 WINDOW_S: Final = 60.0
-MOST_AT_ONCE: Final = 100
+MOST_AT_ONCE: Final = 1000
+AHEAD_FROM: Final = 100
+"""Calls in the last part from which on the next one is set aside ahead: towards its end a budget is taken as it is needed."""
 
 SetAside = Callable[[int], Awaitable[int]]
 
@@ -57,8 +61,10 @@ class Meter:
         self._begun_at = -math.inf
         self._taken = 0
         self._held = 0
+        self._low = -1  # at so many held calls the next part is set aside
         self._spent_at = 0.0
         self._turn = asyncio.Lock()
+        self._refilling: asyncio.Task[None] | None = None
 
     def pace(self) -> KeyPace | None:
         """Count one call of this minute; None without a rate. Raises TooManyRequests."""
@@ -92,15 +98,14 @@ class Meter:
         if not self._held:
             async with self._turn:
                 if not self._held:
-                    self._held = await self._set_aside(MOST_AT_ONCE)
+                    await self._take_more()
         if not self._held:
             raise Forbidden(
                 "forbidden",
                 f"This key was made for {counted(self.budget, 'call')} in all, and none is left.",
                 payload={"limit": self.budget, **rule_and_fix("budget", f"Ask them for a new key: {CREATE}.")},
             )
-        self._held -= 1
-        self._spent_at = clock.monotonic()
+        self._spend_held()
 
     def count(self) -> tuple[bool, KeyPace | None]:
         """One call of the rate and of the budget, if it is known at once that both allow it: whether, and `pace`."""
@@ -111,12 +116,33 @@ class Meter:
         except TooManyRequests:
             return False, None
         if self.budget is not None:
-            self._held -= 1
-            self._spent_at = clock.monotonic()
+            self._spend_held()
         return True, counted
+
+    def _spend_held(self) -> None:
+        self._held -= 1
+        self._spent_at = clock.monotonic()
+        if self._held == self._low and self._refilling is None:
+            self._refilling = start_background(self._refill(), "budget_refill")
+
+    async def _refill(self) -> None:
+        try:
+            async with self._turn:
+                await self._take_more()
+        except GatewayError:
+            """The call that finds nothing set aside asks the store itself, and says why it cannot."""
+        finally:
+            self._refilling = None
+
+    async def _take_more(self) -> None:
+        taken = await self._set_aside(MOST_AT_ONCE)
+        self._held += taken
+        self._low = taken // 2 if taken >= AHEAD_FROM else -1
 
     async def give_back(self, idle_s: float = 0.0) -> None:
         """Return what was set aside and is not spent, unless it was in use within the last `idle_s`."""
+        if self._refilling is not None:
+            await asyncio.wait([self._refilling])
         if self._held and clock.monotonic() - self._spent_at >= idle_s:
             held, self._held = self._held, 0
             await self._set_aside(-held)

@@ -1,4 +1,4 @@
-"""Which integration or connection an address names, by the rules of docs/compatibility.md#identifiers."""
+"""Finds the integration or connection that an address names, by the rules of docs/compatibility.md#identifiers."""
 
 from collections.abc import Mapping
 from typing import Final

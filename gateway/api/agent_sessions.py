@@ -83,7 +83,7 @@ class NewAgentSession(Strict):
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """Of one integration: the ids of the operations that the session may call. `whole`: all that the catalog has."""
+    """The operations of one integration that a session may call, by id. `whole`: all that the catalog has."""
 
     integration: Integration
     host: str
@@ -178,7 +178,7 @@ async def end_agent_session(request: web.Request) -> web.Response:
 
 
 def is_session(key: MintedKey) -> bool:
-    """Whether it is the key of an agent session, rather than one that was minted as a key."""
+    """Return whether `key` belongs to an agent session, rather than being minted as a key."""
     return key.created_by.startswith(MADE_BY)
 
 
@@ -210,7 +210,10 @@ def _lasts(expires_in: str | None) -> timedelta:
 
 
 def _tools(body: NewAgentSession, there: Mapping[str, Integration], catalog: Catalog) -> dict[str, Tools]:
-    """Of each integration of the toolset. Raises InvalidRequest, NotImplementedHere."""
+    """Return the tools of each integration of the toolset, by the integration's key.
+
+    Raises InvalidRequest, NotImplementedHere.
+    """
     toolset = body.toolset
     if toolset == "*":
         return {name: Tools(one, *_operations(one, catalog), whole=True) for name, one in there.items()}

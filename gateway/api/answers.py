@@ -1,4 +1,4 @@
-"""What our API answers: the shape that a handler returns, that mypy checks there and that the OpenAPI document states.
+"""The shapes of our API's answers: what a handler returns, mypy checks and the OpenAPI document states.
 
 A member that is `NotRequired` is left out rather than null.
 """
@@ -70,7 +70,7 @@ class EndUserJson(TypedDict):
 
 
 class IssueJson(TypedDict):
-    """One fault among several."""
+    """A fault, one of several."""
 
     code: str
     """Which rule: unrecognized_keys, invalid_type, too_small, too_big, invalid_format, custom."""
@@ -98,7 +98,7 @@ class Error(TypedDict):
 
 
 class ErrorText(TypedDict):
-    """What a provider gets whose webhook is not signed well."""
+    """The answer to a provider whose webhook is not signed well."""
 
     error: str
 
@@ -186,7 +186,7 @@ class ConnectionState(TypedDict):
 
 
 class ListedConnection(AnyConnection):
-    """One row of the list: never a credential, never a setting."""
+    """A row of the list: never a credential, never a setting."""
 
     created: Moment
 
@@ -216,7 +216,7 @@ class Scopes(TypedDict):
 
 
 class History(TypedDict):
-    """What include=history adds."""
+    """The members that include=history adds."""
 
     history: list[ChangeJson]
     diagnosis: Diagnosis
@@ -246,7 +246,7 @@ Metadata = TypeAliasType("Metadata", Annotated[dict[str, Any], Field(description
 
 
 class MetadataOf(TypedDict):
-    """What was sent."""
+    """The metadata as it was sent, and the connections it was sent for."""
 
     connection_id: str | list[str]
     provider_config_key: str
@@ -577,7 +577,7 @@ class ApiOperationJson(TypedDict):
 
 
 class OperationScopes(TypedDict):
-    """What the operations found need, on all pages."""
+    """The scopes that the operations found need, on all pages."""
 
     all_of: list[str]
     any_of: list[list[str]]

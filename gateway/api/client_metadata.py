@@ -9,7 +9,7 @@ from gateway.runtime import RUNTIME, generation_of
 
 
 async def document(request: web.Request) -> web.Response:
-    """Of an integration with an MCP provider; others have none."""
+    """Serve the client metadata document of an integration with an MCP provider; others have none."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     names = request.match_info
     integration = generation.integrations.find(names["environment"], names["integration_id"])

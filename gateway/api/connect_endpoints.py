@@ -140,7 +140,7 @@ class FixedSettings(Strict):
 
 
 class IntegrationDefaults(Strict):
-    """What the back end fixes for one integration; the browser cannot change it."""
+    """The values that the back end fixes for one integration; the browser cannot change them."""
 
     user_scopes: str | None = None
     authorization_params: dict[str, str] | None = None
@@ -279,7 +279,10 @@ async def reconnect_session(
 
 
 def _fixed(body: NewSession | Reconnect) -> dict[str, Any]:
-    """What the back end decides about the connections to come. A webhook address among the settings is the session's."""
+    """Return the members of the session that the back end fixes for the connections to come.
+
+    A webhook address among the settings is the session's.
+    """
     defaults = {key: one.model_dump(exclude_none=True) for key, one in body.integrations_config_defaults.items()}
     lifted = [
         one["connection_config"].pop("webhook_url", None) for one in defaults.values() if "connection_config" in one
@@ -293,7 +296,7 @@ def _fixed(body: NewSession | Reconnect) -> dict[str, Any]:
 
 
 def shown(generation: Generation, token: str, session: ConnectSession) -> answers.ConnectSessionJson:
-    """What its maker is given of a new session."""
+    """Return the answer to the caller that made a session."""
     public_url = generation.public_url
     return {
         "session_id": session.digest,
@@ -305,7 +308,7 @@ def shown(generation: Generation, token: str, session: ConnectSession) -> answer
 
 
 def offered_to(generation: Generation, caller: Caller, environment: str, asked: Sequence[str]) -> tuple[str, ...]:
-    """What a session may offer that this key opens: no more than the key reaches; empty stands for all.
+    """Return the integrations that a session made with this key may offer; empty stands for all.
 
     Raises NotFound for an integration out of its reach, Forbidden for a key that is limited to connections, since a session
     makes others.

@@ -147,7 +147,7 @@ async def _check_tags(
 
 
 def _checked(runtime: Runtime, generation: Generation, caller: Caller, given: Any) -> tuple[Import, dict[str, Any]]:
-    """What is wrong with the form and what is wrong with the credential, reported together."""
+    """Check the form and the credential; faults of both are reported together."""
     environment = caller.environment.name
     faults: list[Issue] = []
     body: Import | None = None

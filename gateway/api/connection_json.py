@@ -24,7 +24,7 @@ LETTERS: Final = re.compile(r"[^a-z]")
 
 
 def listed(connection: Connection) -> answers.ListedConnection:
-    """One row of the list: never a credential, never a setting."""
+    """Return a connection as a row of the list: never a credential, never a setting."""
     return {**_common(connection), "created": stamp(connection.created_at)}
 
 
@@ -127,7 +127,7 @@ def _without_refresh_tokens(value: Any) -> Any:
 
 
 async def add_history(shown: answers.ConnectionJson, runtime: Runtime, generation: Generation, row: Connection) -> None:
-    """What ``include=history`` adds to `shown`."""
+    """Add the members of ``include=history`` to `shown`."""
     story = await state_and_story(runtime, generation, row)
     shown["history"], shown["diagnosis"], shown["scopes"] = story["history"], story["diagnosis"], story["scopes"]
 

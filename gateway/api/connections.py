@@ -150,7 +150,7 @@ class _Page:
 
 @needs("environment:connections:read", CONNECT, limits=True)
 async def get_connection(request: web.Request) -> web.Response:
-    """One connection with its credentials, refreshed where needed (docs/connections.md#refresh)."""
+    """Answer with one connection and its credentials, refreshed where needed (docs/connections.md#refresh)."""
     empty_body(request)
     query = query_of(request, ("provider_config_key", "include", *TRUTHS), truths=TRUTHS)
     with_history = _includes_history(query)
@@ -218,7 +218,10 @@ def _revocation(one: RevocationOutcome) -> answers.Revocation:
 
 
 def tags_in(request: web.Request) -> dict[str, str]:
-    """Of ``tags[<key>]=<value>``, keys in lower case. Raises InvalidRequest for what no tag could be."""
+    """Return the tags in ``tags[<key>]=<value>``, keys in lower case.
+
+    Raises InvalidRequest for what no tag could be.
+    """
     tags: dict[str, str] = {}
     issues: list[Issue] = []
     for name, text in request.query.items():
@@ -247,7 +250,10 @@ def _includes_history(query: dict[str, str]) -> bool:
 
 
 class ConnectionChanges(Strict):
-    """What is left out stays. `tags` and `end_user` replace all tags; an empty `webhook_url_override` takes it away."""
+    """The members of a connection to change; members left out stay.
+
+    `tags` and `end_user` replace all tags; an empty `webhook_url_override` takes it away.
+    """
 
     end_user: EndUserBody | None = None
     tags: Tags | None = None
@@ -255,7 +261,7 @@ class ConnectionChanges(Strict):
 
 
 class NewMetadata(Strict):
-    """Of one connection or of several: of all or of none."""
+    """Metadata for one connection or for several: all of them are changed, or none."""
 
     connection_id: ConnectionId | Annotated[list[ConnectionId], Field(min_length=1, max_length=MOST_NAMED)]
     provider_config_key: ProviderConfigKey

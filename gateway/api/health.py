@@ -1,4 +1,4 @@
-"""Whether the process lives, and whether it serves: for load balancers, without a key."""
+"""Health and readiness of the process: for load balancers, without a key."""
 
 from typing import Final
 
@@ -63,7 +63,7 @@ async def readiness(runtime: Runtime, *, required: bool) -> tuple[int, answers.R
 
 
 def shared(runtime: Runtime) -> bool:
-    """Whether other nodes use the store too, so that its absence says nothing of this one."""
+    """Return whether other nodes may use the store too; then its absence says nothing about this node."""
     return runtime.generation.config.store.url.startswith(POSTGRES)
 
 

@@ -1,4 +1,4 @@
-"""What may be sent to make or change an integration, and how one is shown."""
+"""The bodies that make or change an integration, and the JSON that shows one."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, Literal, get_args
@@ -107,7 +107,10 @@ class NewIntegration(Strict):
 
 
 class IntegrationChanges(Strict):
-    """What is left out stays as it is. `credentials` replace those there are, but for `scopes` and `webhook_secret` left out."""
+    """The members of an integration to change; members left out stay.
+
+    `credentials` replace those there are, but for `scopes` and `webhook_secret` left out.
+    """
 
     unique_key: ProviderConfigKey | None = None
     display_name: DisplayName | None = None
@@ -120,7 +123,7 @@ class IntegrationChanges(Strict):
 
 
 def issues(provider: Provider, body: NewIntegration | IntegrationChanges) -> Iterator[Issue]:
-    """What the entry says against `body`."""
+    """Check `body` against the provider's entry."""
     given, mode = body.credentials, provider.auth_mode
     if given is None and isinstance(body, NewIntegration) and mode in REQUIRED:
         yield Issue("invalid_type", f"credentials are missing: '{provider.name}' is {mode}.", ("credentials",))
@@ -192,7 +195,7 @@ def shown(runtime: Runtime, generation: Generation, integration: Integration) ->
 
 
 def credentials(generation: Generation, integration: Integration) -> dict[str, Any] | None:
-    """What ``include=credentials`` adds: the fields of its kind, null where not set; None for kinds that have none."""
+    """Return what ``include=credentials`` adds: the fields of the integration's auth mode, null where not set."""
     provider = generation.catalog.get(integration.provider)
     names = SHOWN.get(provider.auth_mode) if provider else None
     if provider is None or names is None:
@@ -201,7 +204,7 @@ def credentials(generation: Generation, integration: Integration) -> dict[str, A
 
 
 def webhook_url(generation: Generation, integration: Integration) -> str | None:
-    """What ``include=webhook`` adds: where the provider is to send its webhooks; None where nobody would route them."""
+    """Return what ``include=webhook`` adds: the address for the provider's webhooks; None if nothing would route them."""
     provider = generation.catalog.get(integration.provider)
     if provider is None or not provider.webhook_routing_script:
         return None

@@ -167,8 +167,11 @@ def _found(request: web.Request, generation: Generation) -> Integration:
 
 
 def _check_reach(policy: Policy, key: str) -> None:
-    """Whether the key may make, change or end this integration. Raises NotFound, and Forbidden for one that is limited to
-    some of its connections, since the others would feel it too."""
+    """Check that the key may make, change or delete this integration.
+
+    Raises NotFound, and Forbidden for one that is limited to some of its connections, since the others would feel it
+    too.
+    """
     if policy.of_connections:
         raise beyond_limits("an integration serves all its connections")
     if not policy.reaches_integration(key):

@@ -134,7 +134,7 @@ def as_json(key: MintedKey) -> answers.Key:
 
 
 def secret_part(text: Secret, key: MintedKey, public_url: str) -> answers.KeyItself:
-    """What is returned once: the key, and for a capability the address that it makes."""
+    """Return the part that is shown once: the key, and for a capability its address."""
     shown: answers.KeyItself = {"secret": text.reveal()}
     if key.kind == "capability":
         shown["base_url"] = f"{public_url}/c/{text.reveal()}"

@@ -1,5 +1,6 @@
-"""What keys that were minted may not fix for a connection, since it would divert what is another's: settings, and with them
-hosts; scopes beyond the integration's; where events go; links on the connect page.
+"""The limits of minted keys on what they may fix for a connection, since it would divert what is another's.
+
+These are settings, and with them hosts; scopes beyond the integration's; where events go; links on the connect page.
 
 A key with `environment:connections:configure` may. A key that is limited to connections or tags changes no settings of a
 connection that is there, whatever its scopes.
@@ -54,7 +55,7 @@ def _need(policy: Policy, field: str) -> None:
 
 
 def _beyond(generation: Generation, integration: Integration | None, defaults: Mapping[str, Any]) -> Iterator[str]:
-    """What these defaults fix; not scopes that the integration asks for anyway."""
+    """Return the names of the settings that these defaults fix; not scopes that the integration requests anyway."""
     if defaults.get("authorization_params"):
         yield "authorization_params"
     provider = generation.catalog.get(integration.provider) if integration is not None else None

@@ -52,7 +52,7 @@ def brand_svg(icon: BrandIcon, display_name: str) -> str:
 
 
 def initials(display_name: str) -> str:
-    """One or two letters: of the first two words, or of a name's inner capitals (``GitHub`` ▸ ``GH``)."""
+    """Return one or two letters: of the first two words, or of a name's inner capitals (``GitHub`` ▸ ``GH``)."""
     words = ["".join(c for c in word if c.isalnum()) for word in display_name.split()]
     words = [word for word in words if word]
     if not words:
@@ -132,7 +132,7 @@ async def list_providers(request: web.Request) -> web.Response:
 
 @needs(limits=True)
 async def get_provider(request: web.Request) -> web.Response:
-    """One provider. Raises NotFound, InvalidRequest."""
+    """Answer with one provider. Raises NotFound, InvalidRequest."""
     if request.query:
         raise _invalid([Issue("unrecognized_keys", f"Unrecognized key: {key!r}", (key,)) for key in request.query])
     return answer(request, named_provider(request))

@@ -1,4 +1,4 @@
-"""What a connect session returns: to the page that its end user has open, and to the back end that made it."""
+"""The results of a connect session: for the page that its end user has open, and for the back end that made it."""
 
 import asyncio
 import re
@@ -38,7 +38,7 @@ def _verifier(text: str) -> str:
 
 
 class Telemetry(Strict):
-    """What published pages report; taken and forgotten."""
+    """The reports of published connect pages; accepted and discarded."""
 
     token: str
     event: str
@@ -147,7 +147,7 @@ def _unknown() -> NotFound:
 
 
 def _reached(request: web.Request, outcome: Outcome) -> bool:
-    """Whether the key may know of it."""
+    """Return whether the key may see this outcome."""
     policy = request[CALLER].policy
     if outcome.connection_id:
         return policy.reaches(outcome.integration_id, outcome.connection_id)
@@ -208,7 +208,7 @@ def _connection_of(integration_id: str, connection_id: str, *, is_pending: bool)
 
 
 def _made(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """What has been connected; of what was pending, what became of it."""
+    """Return the connections that were made; a pending one counts by what became of it."""
     made: list[Outcome | None] = []
     waiting: dict[tuple[str, str | None], int] = {}
     for one in outcomes:
@@ -232,7 +232,7 @@ def _made(outcomes: Sequence[Outcome]) -> list[Outcome]:
 def _for_browser(
     generation: Generation, session: ConnectSession, key: str, defaults: Mapping[str, Any]
 ) -> dict[str, Mapping[str, Any]]:
-    """What is fixed for one integration, and of settings that its entry calls secret, only that they are fixed."""
+    """Return what is fixed for one integration; of settings that its entry calls secret, only that they are fixed."""
     public = {name: defaults[name] for name in ("connection_config", "authorization_params") if name in defaults}
     integration = generation.integrations.find(session.environment, key)
     provider = generation.catalog.get(integration.provider) if integration else None

@@ -29,7 +29,7 @@ OVERRIDE: Final = {"oauth_client_id_override": "client_id", "oauth_client_secret
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What may be posted for one auth mode; `names` None: what the provider's entry asks for."""
+    """The form that may be posted for one auth mode."""
 
     mode: str
     names: frozenset[str] | None

@@ -185,7 +185,7 @@ class SigV4Signer:
 
 
 def host_of(request: UpstreamRequest) -> str:
-    """What ``Host`` will say."""
+    """Return the value of the ``Host`` field."""
     host = bracketed(request.host)
     return host if request.port == DEFAULT_PORTS[request.scheme] else f"{host}:{request.port}"
 

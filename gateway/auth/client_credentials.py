@@ -126,5 +126,5 @@ def scopes_of(context: Context) -> tuple[str, ...]:
 
 
 def proves_itself(provider: Provider) -> bool:
-    """Whether the client is known by something else than a secret: a certificate, a key, or what the entry writes."""
+    """Return whether the client proves itself without a secret: by a certificate, a key, or what the entry writes."""
     return bool(provider.require_client_certificate) or provider.token_request_auth_method in WITHOUT_SECRET

@@ -1,4 +1,4 @@
-"""What an auth mode works for: a provider's entry, the integration's client, the settings of one connection, filled templates."""
+"""The context of an auth mode: the provider's entry, the integration's client, the connection's settings, filled templates."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -51,7 +51,7 @@ def chosen(provider: Provider, key: str, template: str | None, config: Mapping[s
 def values(
     provider: Provider, client: OAuthClient | None, config: Mapping[str, Any], metadata: Mapping[str, Any] | None = None
 ) -> dict[str, Secret]:
-    """What templates outside addresses may name, apart from the credential; settings with their defaults."""
+    """Return the values that templates may name outside addresses and beside the credential; settings with their defaults."""
     known = {name: Secret(text) for name, text in setting_values(config, provider.connection_config).items()}
     plain = {name: value for name, value in (metadata or {}).items() if isinstance(value, str | int | float)}
     known |= {f"metadata.{name}": Secret(str(value)) for name, value in plain.items()}
@@ -114,7 +114,7 @@ def _kept(value: Any, known: Mapping[str, str], moment: Moment) -> Any:
 
 
 def may_receive(provider: Provider, integration: Integration, url: str) -> bool:
-    """Whether a request to `url` may carry a secret of `integration`. The only place where that is decided."""
+    """Return whether a request to `url` may carry a secret of `integration`. The only place where that is decided."""
     parts = urlsplit(url)
     scheme, host = parts.scheme.lower(), _host(url)
     if scheme not in DEFAULT_PORTS:
@@ -227,7 +227,7 @@ class Context:
         return own if own is not None else tuple(self.provider.default_scopes or ())
 
     def values(self, credential: Mapping[str, Secret] = NOTHING) -> dict[str, Secret]:
-        """What templates outside addresses may name; `credential` are the mode's own values."""
+        """Return the values that templates outside addresses may name; `credential` are the mode's own."""
         return {**values(self.provider, self._known_client(), self.config, self.metadata), **credential}
 
     def address(self, template: str | None, credential: Mapping[str, Secret] = NOTHING) -> str:
@@ -275,7 +275,7 @@ class Context:
         return filled_json(value, revealed(self.values(credential)), moment)
 
     def has_client(self, held: Mapping[str, Any]) -> bool:
-        """Whether `client` would find one for this credential."""
+        """Return whether `client` would find a client for this credential."""
         return bool(self.integration.client_id or (held.get("config_override") or {}).get("client_id"))
 
     def client(self, override: Mapping[str, str] | None = None) -> OAuthClient:
@@ -306,7 +306,10 @@ class Context:
         return {"client_id": self.client_id()}
 
     def app_key(self) -> Secret:
-        """What the integration's app signs with. Raises InvalidRequest where there is none, or it may not be used there."""
+        """Return the key that the integration's app signs with.
+
+        Raises InvalidRequest where there is none, or it may not be used there.
+        """
         key = self.integration.private_key or self.integration.client_secret
         if key is None:
             raise InvalidRequest(
@@ -319,7 +322,7 @@ class Context:
         return key
 
     def _known_client(self) -> OAuthClient | None:
-        """What ``${clientId}`` and ``${clientSecret}`` stand for."""
+        """Return the client of ``${clientId}`` and ``${clientSecret}``, with its secret only if the provider may receive it."""
         if self.registered is not None:
             return self.registered
         if not self.integration.client_id:

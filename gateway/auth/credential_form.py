@@ -43,7 +43,7 @@ TYPED_LIMIT: Final = 16_384
 
 
 class CredentialForm:
-    """One JSON object of fields; each reader notes what it read and what is wrong, `finish` raises all of it."""
+    """A JSON object of fields and its reader: each method records what it reads and each fault; `finish` raises all faults."""
 
     def __init__(self, fields: Mapping[str, Any], types: Sequence[str], path: Sequence[str] = ("credentials",)) -> None:
         """`types`: those that the member ``type`` may name."""

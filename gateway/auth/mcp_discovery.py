@@ -1,4 +1,4 @@
-"""What an MCP server publishes: who protects it (RFC 9728), and where that one authorizes (RFC 8414).
+"""Reads what an MCP server publishes: who protects it (RFC 9728), and where to authorize (RFC 8414).
 
 Addresses come from the server, so each is looked at before it is used: an absolute http or https URL without placeholders.
 That none of them leads to a private network is egress's to see to.
@@ -28,7 +28,9 @@ _PARAMETER: Final = re.compile(r'\b(resource_metadata|scope)="([^"]*)"')
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What is needed to authorize for one MCP server. `resource` names it (RFC 8707); None for what is not offered.
+    """The addresses and abilities by which to authorize for one MCP server.
+
+    `resource` names it (RFC 8707); None for what is not offered.
 
     `auth_methods`: those that its token endpoint supports; None where no metadata says.
     """
@@ -78,7 +80,7 @@ _ENDPOINTS: Final = ("authorization_endpoint", "token_endpoint", "registration_e
 
 
 def _challenge(url: str) -> Dialogue[tuple[str | None, tuple[str, ...]]]:
-    """What the server says to somebody without a token: where its metadata lies, and the scopes it wants (RFC 9728 §5.1)."""
+    """Ask without a token; return where the server's metadata lies, and the scopes it wants (RFC 9728 §5.1)."""
     try:
         reply = yield ProviderCall(url, PING_HEADERS, PING)
     except TokenUnavailable:
@@ -142,7 +144,7 @@ def _well_known(url: str, name: str) -> list[str]:
 
 
 def _covers(resource: str, url: str) -> bool:
-    """Whether `url` lies at or below `resource`."""
+    """Return whether `url` lies at or below `resource`."""
     resource, url = resource.rstrip("/"), url.rstrip("/")
     return url == resource or url.startswith(f"{resource}/")
 

@@ -1,4 +1,4 @@
-"""What an auth mode can do. No I/O: a mode returns the requests to send and reads their replies.
+"""The interface of an auth mode. No I/O: a mode returns the requests to send and reads their replies.
 
 A mode of another package derives from `AuthMode`, or from `GrantingMode` where the end user consents at the provider,
 and is offered by the entry point ``gateway.auth_modes``. What is not abstract has a default that works.
@@ -33,7 +33,7 @@ class Signer(Protocol):
         """Names of the query parameters it writes."""
 
     def wants_body(self, request: UpstreamRequest) -> bool:
-        """Whether the body's bytes go into the signature, so that all of them must be there before the head is sent."""
+        """Return whether the signature covers the body, so that all of it must be there before the head is sent."""
 
     def sign(self, request: UpstreamRequest, body: bytes | None) -> None:
         """Write the proof into `request`, the last to touch it.
@@ -69,7 +69,7 @@ class TokenRevocation:
 
 
 class AuthMode(ABC):
-    """One way to prove to a provider on whose behalf a request comes.
+    """A way to prove to a provider on whose behalf a request comes.
 
     A credential travels as the JSON object of docs/compatibility.md#credentials (`held`): sealed in the store, opened in memory.
     """
@@ -83,7 +83,7 @@ class AuthMode(ABC):
 
     @classmethod
     def types(cls) -> tuple[str, ...]:
-        """What the `type` of its credentials may be."""
+        """Return the values that `type` of its credentials may have."""
         return cls.stored_as or (cls.name,)
 
     @abstractmethod
@@ -104,7 +104,7 @@ class AuthMode(ABC):
         return None
 
     def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
-        """Whether it holds anything to refresh it with."""
+        """Return whether the credential holds anything to refresh it with."""
         return False
 
     def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
@@ -120,7 +120,7 @@ class AuthMode(ABC):
         return {}
 
     def signer(self, held: Mapping[str, Any], context: Context) -> Signer | None:
-        """What signs each request, where its proof depends on the request; None where headers and query say it all."""
+        """Return what signs each request, where the proof depends on the request; None where headers and query suffice."""
         return None
 
     def identity(self, held: Mapping[str, Any]) -> ClientIdentity | None:
@@ -151,7 +151,7 @@ class AuthMode(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What an authorization is begun with. `params` come from the session and, where it allows, the browser.
+    """The input of an authorization that begins. `params` come from the session and, where it allows, the browser.
 
     `scopes` None: those of the integration. `override`: a client of the end user's own, ``client_id`` and ``client_secret``,
     and a ``refresh_token`` for where the provider gives none. `state` names the flow and must come back in the callback.
@@ -192,7 +192,7 @@ class GrantingMode(AuthMode):
 
     @abstractmethod
     def answered(self, context: Context, query: Mapping[str, str]) -> bool:
-        """Whether the callback's query holds an answer, good or bad, so that the flow is used up by it."""
+        """Return whether the callback's query holds an answer, good or bad, which uses the flow up."""
 
     @abstractmethod
     def arrive(self, context: Context, kept: Mapping[str, Any], query: Mapping[str, str]) -> Dialogue[Granted]:

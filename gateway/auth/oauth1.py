@@ -112,7 +112,7 @@ def signature_of(keys: OAuth1Keys, method: str, url: str, form: str, protocol: M
 
 
 def base_string(method: str, url: str, params: Params) -> str:
-    """What is signed (RFC 5849 §3.4.1); the query of `url` counts only as far as it is among `params`."""
+    """Return the text to sign (RFC 5849 §3.4.1); the query of `url` counts only as far as it is among `params`."""
     from oauthlib.oauth1.rfc5849 import signature
 
     uri = signature.base_string_uri(url.partition("?")[0])

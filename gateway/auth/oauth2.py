@@ -221,7 +221,7 @@ def code_name(provider: Provider) -> str:
 
 
 def exchanges_itself(provider: Provider) -> bool:
-    """Whether a live access token is what refreshes it."""
+    """Return whether the provider refreshes a credential by its live access token."""
     return bool(provider.refresh and provider.refresh.by_access_token)
 
 

@@ -1,4 +1,4 @@
-"""What a provider says: its words made fit to be shown, and what a sign-in's answer means."""
+"""Reads a provider's answers: makes their texts fit to show, and judges the answer to a sign-in."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ def short(words: str) -> str:
 
 
 def said(reply: Reply) -> str:
-    """What an answer that refuses says about it: the usual members of a JSON object, else the beginning of the text.
+    """Return what a refusing answer says: the usual members of a JSON object, else the beginning of the text.
 
     Empty for a page of HTML, or for nothing. May quote what was sent: `provider_call.scrubbed` is the caller's to ask.
     """

@@ -46,7 +46,7 @@ def revocable(context: Context, tokens: Sequence[RevocableToken]) -> list[Revoca
 def revoke(
     context: Context, how: TokenRevocation | None, tokens: Sequence[RevocableToken], credential: dict[str, Secret]
 ) -> Dialogue[list[RevocationOutcome]]:
-    """One call a token. Never raises: what cannot be ended is reported."""
+    """Revoke `tokens` with one call each. Never raises: what cannot be ended is reported."""
     outcomes = []
     for token in tokens:
         if how is None:

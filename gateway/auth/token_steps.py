@@ -1,4 +1,4 @@
-"""One of several requests that together make a token, and what later ones may name of the answers before."""
+"""The requests that together make a token, one by one, and the parts of earlier answers that later requests may name."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -157,7 +157,7 @@ def _too_many(rule: str, what: str, fix: str, limit: int, wait_s: int) -> TooMan
 
 
 def connect_link(public_url: str, token: str) -> str:
-    """What the end user opens. The token leaves the address with the first answer."""
+    """Return the link that the end user opens. The token leaves the address with the first answer."""
     return f"{public_url}/connect?session_token={token}"
 
 

@@ -78,7 +78,7 @@ def _count(query: Mapping[str, str], name: str) -> int:
 
 
 def state_in(query: Mapping[str, str]) -> str:
-    """What names the flow in a callback's query."""
+    """Return the `state` in a callback's query, which names the flow; empty if there is none."""
     return next((query[name] for name in STATES if query.get(name)), "")
 
 
@@ -109,7 +109,7 @@ class AuthorizationStart:
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """What is known of an authorization before the provider is asked."""
+    """The facts of an authorization before the provider is asked."""
 
     provider: Provider
     mode: GrantingMode
@@ -166,7 +166,7 @@ class Flows:
         return token
 
     async def asked_for(self, session: ConnectSession, integration_id: str, token: str) -> FlowOptions | None:
-        """What `ask` has kept for this session and integration under `token`."""
+        """Return the options that `ask` kept for this session and integration under `token`."""
         flow = await self._store.flows.get(digest(token), now=clock.now())
         if flow is None or (flow.session_digest, flow.integration_id) != (session.digest, integration_id):
             return None
@@ -313,7 +313,7 @@ class Flows:
             ) from fault
 
     def cookie_name(self, state: str) -> str:
-        """One cookie a flow, so that two windows of a browser can authorize side by side."""
+        """Return the flow's cookie name. Each flow has its own, so two windows of a browser can authorize side by side."""
         return self.cookie_of(digest(state))
 
     def cookie_of(self, state_digest: str) -> str:

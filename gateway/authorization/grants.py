@@ -37,8 +37,10 @@ class Grants:
         self._cookie_name = cookie_name
 
     async def exchanged(self, returned: Returned, query: Mapping[str, str]) -> Arrived | Choice:
-        """What comes of what the provider sent back. Raises InvalidRequest where that is not exchanged for a token, and as
-        `connected` does."""
+        """Exchange what the provider sent back for a token, and store the connection.
+
+        Raises InvalidRequest where that is not exchanged for a token, and as `connected` does.
+        """
         return await self.connected(returned, await self._granted(returned, query))
 
     async def connected(self, returned: Returned, granted: Granted) -> Arrived | Choice:

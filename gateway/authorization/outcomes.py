@@ -49,8 +49,10 @@ def log_failure(
     connection_id: str | None = None,
     query: Mapping[str, str] | None = None,
 ) -> Mapping[str, str]:
-    """What the log says of it. `query`: of the callback, where a provider says no (RFC 6749 §4.1.2.1). A provider's words
-    are masked and bounded."""
+    """Log the failure, and return the fields of the line.
+
+    `query`: of the callback, where a provider says no (RFC 6749 §4.1.2.1). A provider's words are masked and bounded.
+    """
     fields = {
         "environment": environment,
         "integration": _fit(integration),
@@ -125,7 +127,7 @@ class Outcomes:
         return str(uuid.uuid4())
 
     def crowded(self, most: int) -> bool:
-        """Whether `most` windows and pages wait already in this worker."""
+        """Return whether `most` windows and pages wait already in this worker."""
         return self._count >= most
 
     @contextmanager
@@ -266,7 +268,7 @@ class Telling:
     async def reported(
         self, flow: Flow, pending: PendingAuthorization, work: Coroutine[Any, Any, Arrived | Choice], back: Back
     ) -> Arrived | Choice:
-        """What comes of `work`, reported to those who wait for it, then to the browser."""
+        """Await `work`; report its result to the windows that wait for it, then return it for the browser."""
         try:
             came = await work
         except Exception as fault:

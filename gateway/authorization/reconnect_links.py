@@ -47,7 +47,7 @@ class Link:
 
 
 class ReconnectLinks:
-    """One link for each key and connection: two keys share none, since the holder of a link can end it.
+    """Keeps one link for each key and connection: two keys share none, since the holder of a link can end it.
 
     An environment may give links to keys of gateway.yaml too (`connect_links_in_errors`). Where it requires a code
     challenge, the application makes the link, since it alone has the verifier.
@@ -159,7 +159,7 @@ class ReconnectLinks:
             task.add_done_callback(self._ending.discard)
 
     def missed(self) -> None:
-        """Whether the row was written is unknown, so the next request makes a link again."""
+        """Forget all links: whether their rows were written is unknown, so the next request makes a new one."""
         self._kept.clear()
 
     async def close(self) -> None:

@@ -50,7 +50,7 @@ class Arrived:
 
     @property
     def is_pending(self) -> bool:
-        """Whether the application has yet to complete it."""
+        """Whether the application has yet to complete the connection."""
         return isinstance(self.connection, PendingConnection)
 
 

@@ -25,7 +25,10 @@ PURPOSE: Final = b"connect-result"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReturnResult:
-    """What came of a session. ``pending``: the application has yet to complete it. `error`: a code of docs/http-api.md."""
+    """The result of a session, as the application's page receives it.
+
+    ``pending``: the application has yet to complete it. `error`: a code of docs/http-api.md.
+    """
 
     outcome: Literal["connected", "pending", "cancelled", "failed"]
     provider_config_key: str | None = None

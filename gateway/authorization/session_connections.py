@@ -1,4 +1,4 @@
-"""What connect sessions make: connections or, where a session has a code challenge, pending ones that the application completes.
+"""Stores what connect sessions make: connections, or pending ones that the application completes (code challenge).
 
 A pending connection is sealed in a table of its own. It is in no list and cannot be proxied, and a connection that is to be
 authorized again serves with its old credential. Where the application does not complete it within `LIFETIME`, it is

@@ -1,4 +1,4 @@
-"""Which pages an environment trusts: they may embed the connect page, and end users return to them."""
+"""The pages an environment trusts: they may embed the connect page, and end users return to them."""
 
 from urllib.parse import urlsplit
 
@@ -7,8 +7,9 @@ from gateway.config.values import is_loopback
 
 
 def is_registered(config: Config, environment: str, origin: str) -> bool:
-    """Whether pages of `origin`, as a browser spells it, belong to the application of `environment`: its `connect_origins`
-    and, for a gateway that only this machine reaches, this machine's pages.
+    """Return whether pages of `origin`, as a browser spells it, belong to the application of `environment`.
+
+    They do if it is one of its `connect_origins`, or if only this machine reaches the gateway and `origin` is on it.
     """
     known = config.environments.get(environment)
     if known is not None and origin in known.connect_origins:

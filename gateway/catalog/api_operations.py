@@ -53,7 +53,7 @@ class ApiOperation:
     field: str = ""
 
     def matches(self, words: Sequence[str]) -> bool:
-        """Whether each of `words`, in small letters, stands in its id, path or summary."""
+        """Return whether each of `words`, in lower case, stands in the operation's id, path or summary."""
         text = f"{self.id} {self.id.replace('_', ' ')} {self.path} {self.field} {self.summary}".casefold()
         return all(word in text for word in words)
 
@@ -173,8 +173,11 @@ def _operation(values: Mapping[str, str], endpoint: str, scope_prefix: str) -> A
 
 
 def read_file(path: Path) -> OperationFile:
-    """What `path` says; whether it is sound, `catalog.operation_checks` looks. Raises UnreadableFile for what no line can be
-    read from: no UTF-8, too large, a header or column that does not exist, a risk that is none."""
+    """Read the operations in `path`; `catalog.operation_checks` checks whether they are sound.
+
+    Raises UnreadableFile for what no line can be read from: no UTF-8, too large, a header or column that does not
+    exist, a risk that is none.
+    """
     try:
         if path.stat().st_size > LARGEST_BYTES:
             raise unreadable(path, 1, f"has more than {LARGEST_BYTES} bytes")
@@ -233,7 +236,10 @@ class ScopesNeeded:
     unstated: tuple[str, ...]
 
     def missing(self, granted: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-        """What `granted` lacks: of each group one scope must be added. Empty: nothing known is missing."""
+        """Return the groups of scopes that `granted` lacks: one scope of each must be added.
+
+        Empty: nothing known is missing.
+        """
         held = set(granted)
         return tuple(one for one in (*((scope,) for scope in self.all_of), *self.any_of) if not held.intersection(one))
 
@@ -244,7 +250,7 @@ class ScopesNeeded:
 
 
 def scopes_needed(provider: ProviderOperations, operations: Sequence[ApiOperation]) -> ScopesNeeded:
-    """Which scopes these operations of `provider` need, by the sources that the operations come from.
+    """Return the scopes that these operations of `provider` need, by the sources that the operations come from.
 
     Where one of several scopes suffices (`ProviderOperations.every_scope` is false), the first is the least privileged only
     for Microsoft; which one to ask for is the reader's choice. Compare with what a connection was granted by `missing` and

@@ -22,7 +22,7 @@ REQUEST: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ModeFormat:
-    """One auth mode, seen from an entry."""
+    """An auth mode as the author of an entry sees it."""
 
     summary: str
     """What it is, in one sentence."""

@@ -1,4 +1,7 @@
-"""What a shape cannot say: whether an entry and its templates make sense. Each check yields the place and the fault."""
+"""Checks that a shape cannot express: whether an entry and its templates make sense.
+
+Each check yields the place and the fault.
+"""
 
 import re
 from collections.abc import Collection, Iterator, Mapping

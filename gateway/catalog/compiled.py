@@ -26,7 +26,10 @@ _NAME: Final = ".compiled.jsonl"
 
 
 def key_of(files: Sequence[Path], before: Collection[str]) -> str:
-    """What the compiled form of `files` depends on, in one digest. `before`: the same of the folders before this one."""
+    """Return one digest of everything that the compiled form of `files` depends on.
+
+    `before`: the same of the folders before this one.
+    """
     digest = hashlib.sha256()
     digest.update(json.dumps([code_digest(), pydantic.VERSION, sorted(before)]).encode())
     for path in files:
@@ -101,7 +104,7 @@ def _places(folder: Path) -> Iterator[Path]:
 
 
 def _trusted(place: Path) -> bool:
-    """Whether only we or root can have written it: what it says is where credentials go."""
+    """Return whether only we or root can have written `place`: credentials go where it says."""
     status = place.stat()
     return status.st_uid in {0, os.geteuid()} and not status.st_mode & 0o022
 

@@ -14,7 +14,7 @@ LEVELS: Final = ("confirmed", "sourced", "unconfirmed", "assumed")
 
 
 class GroupEvidence(Shape):
-    """What a group of fields rests on. The group is as certain as its least certain field."""
+    """The evidence for a group of fields. The group is as certain as its least certain field."""
 
     level: Level
     """`confirmed`: two independent sources, or the vendor's own document. `sourced`: one source. `unconfirmed`: general
@@ -30,7 +30,7 @@ class GroupEvidence(Shape):
 
 
 class EntryEvidence(Shape):
-    """What an entry rests on, by group of fields. Groups that do not concern it are absent."""
+    """The evidence for an entry, by group of fields. Groups that do not concern it are absent."""
 
     addresses: GroupEvidence | None = None
     """`authorization_url`, `token_url`, `proxy.base_url` and the like."""
@@ -122,7 +122,7 @@ def without_what_changed(inherited: Mapping[str, Any], said: Mapping[str, Any]) 
 
 
 def is_old(one: GroupEvidence, today: dt.date) -> bool:
-    """Whether its sources were read more than twelve months ago."""
+    """Return whether its sources were read more than twelve months ago."""
     return one.date is not None and dt.date.fromisoformat(one.date) < today - dt.timedelta(days=365)
 
 

@@ -1,4 +1,4 @@
-"""One folder of YAML ▸ its entries, each whole with what it inherits, and all that is wrong with its files."""
+"""Reads one folder of YAML into its entries, each whole with what it inherits, and all faults of its files."""
 
 import copy
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ class Heirs:
         self._whole: dict[str, Values] = {}
 
     def whole(self, name: str) -> Values:
-        """What the entry called `name` says, with what its bases say below it. Raises CannotInherit."""
+        """Return the values of the entry called `name`, with what it inherits from its bases. Raises CannotInherit."""
         return self._found(name, ())
 
     def _found(self, name: str, heirs: tuple[str, ...]) -> Values:
@@ -131,8 +131,11 @@ def provider_in(name: str, values: Any, words: KnownWords) -> tuple[Provider | N
 
 
 def _sound_part(given: Mapping[str, Any], errors: Sequence[ErrorDetails]) -> Provider | None:
-    """What is right in an entry, for the checks that look at values: without what is wrong, and with stand-ins for what
-    every entry needs. None where the checks would then only repeat what is said already."""
+    """Return the sound part of an entry, for the checks that look at values.
+
+    Faulty fields are left out, required ones filled with stand-ins. None where the checks would then only repeat what
+    is said already.
+    """
     if any(error["loc"][0] in _READ_BY_CHECKS or error["loc"][0] not in Provider.model_fields for error in errors):
         return None
     part = _STAND_INS | copy.deepcopy(dict(given))
@@ -281,7 +284,7 @@ class _FolderReading:
 
 
 def content_of(provider: Provider) -> bytes:
-    """What is kept of a provider: what was said, as JSON."""
+    """Return the bytes kept of a provider: the fields that its file has, as JSON."""
     return provider.model_dump_json(exclude_unset=True, exclude_none=True).encode()
 
 

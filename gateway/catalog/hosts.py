@@ -58,7 +58,7 @@ def parse_pattern(text: str) -> HostPattern:
 
 
 def named(provider: Provider, scheme: str, host: str, port: int) -> bool:
-    """Whether the entry itself names this host in one of its addresses."""
+    """Return whether the entry itself names this host in one of its addresses."""
     return any(
         one.fits(host, port, scheme) for _, template in addresses(provider) for one in _of(provider, template)[0]
     )
@@ -108,7 +108,7 @@ def _rule(settings: Mapping[str, Setting], name: str) -> tuple[str | None, tuple
 def _patterns(
     template: str, rules: tuple[tuple[str, str | None, tuple[str, ...] | None, str | None], ...]
 ) -> tuple[tuple[HostPattern, ...], str | None]:
-    """What the host of `template` can be, as far as that is fixed; and the setting that chooses it where it is not."""
+    """Return the hosts that `template` can lead to, as far as fixed; else also the setting that chooses the host."""
     address = parse_address(template)
     known = {name: _values(pattern, enum) for name, pattern, enum, _ in rules}
     defaults: dict[str, Sequence[Ending]] = {name: ((value.lower(), True),) for name, *_, value in rules if value}
@@ -144,7 +144,7 @@ def _joined(pieces: Sequence[Piece], known: Mapping[str, Sequence[Ending]]) -> l
 
 
 def _fixes_domain(end: str) -> bool:
-    """Whether every host that ends so belongs to one owner."""
+    """Return whether all hosts with this ending belong to one owner."""
     return is_registered(end.partition(".")[2])
 
 

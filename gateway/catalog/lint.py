@@ -1,4 +1,4 @@
-"""What could be better in catalog files: every fault, and warnings about what works but is missing or odd."""
+"""Finds faults in catalog files, and warns about what works but is missing or odd."""
 
 import datetime as dt
 import re
@@ -81,7 +81,7 @@ def lint(
 
 
 def warnings(provider: Provider) -> Iterator[Finding]:
-    """What an author would want to know about an entry that loads."""
+    """Return warnings for the author of an entry that loads."""
     yield from _words(provider)
     yield from _without_effect(provider)
     yield from _own_fields(provider)

@@ -22,7 +22,7 @@ class ListingBody:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which providers: words of `search` in name, display name and categories; at most `limit`, `after` a name."""
+    """A search among providers: words in name, display name and categories; at most `limit`, behind the name `after`."""
 
     search: str = ""
     category: str | None = None
@@ -63,7 +63,7 @@ class Listing:
 
     @cached_property
     def auth_modes(self) -> frozenset[str]:
-        """Of all entries."""
+        """The auth modes of all entries."""
         return frozenset(row.auth_mode for row in self._rows)
 
     def one(self, name: str) -> ListingBody | None:

@@ -23,7 +23,9 @@ _OUR_OWN = frozenset({"alias"})  # what it inherits stands in it already
 
 
 def show(said: Mapping[str, Any], public_url: str) -> dict[str, Any]:
-    """What an entry says (`CatalogEntry.content`, read) as JSON. A field that its file leaves out is absent, never null.
+    """Return an entry (`CatalogEntry.content`, read) as the JSON that the API shows.
+
+    A field that its file leaves out is absent, never null.
 
     `logo_url` and `docs` are ours where the entry has none; `connection_configuration` is always an array of names.
     """

@@ -1,4 +1,4 @@
-"""What is wrong with files of API operations, and whether each fits its entry: for `gateway catalog lint`."""
+"""Checks files of API operations, and whether each fits its entry: for `gateway catalog lint`."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -91,12 +91,12 @@ def ways_of(paginate: Paginate | None, alternatives: Sequence[Paginate], asked: 
 
 
 def in_body(kind: str | None, declared: str | bool | None) -> bool:
-    """Whether such lists are requested by POST; GraphQL's always are."""
+    """Return whether such lists are requested by POST; GraphQL's always are."""
     return kind == "graphql" or declared in (True, "true")
 
 
 def _may_be(way: Paginate, asked: PaginationOptions, *, by_post: bool) -> bool:
-    """Whether `way` is one for requests of this method, and, of a POST, known to be one for this list."""
+    """Return whether `way` pages requests of this method, and, for a POST, is known to page this list."""
     if in_body(way.type, way.in_body) != asked.posted:
         return False
     return not asked.posted or by_post or (way.applies_to is not None and applies(way.applies_to, asked.path or "/"))
@@ -117,7 +117,10 @@ def _complete(candidates: Sequence[Mapping[str, Any]]) -> list[Way]:
 
 
 def applies(applies_to: str, path: str) -> bool:
-    """Whether an `applies_to` that is a path means this one: ``/search/…`` what lies below, ``{id}`` any one segment."""
+    """Return whether an `applies_to` that is a path covers `path`: ``/search/…`` all below it, ``{id}`` any one segment.
+
+    ``/search/…`` all below it, ``{id}`` any one segment. ``/search/…`` what lies below, ``{id}`` any one segment.
+    """
     text = applies_to.strip()
     if not text.startswith("/") or re.search(r"\s", text):
         return False  # words for people
@@ -151,7 +154,7 @@ def _way(fields: Mapping[str, Any]) -> Way:
 
 
 def misplaced(way: Paginate) -> str | None:
-    """What cannot be together in `way`; None if all can."""
+    """Return what in `way` cannot be combined; None if all can."""
     if way.type == "link" and way.in_body:
         return "in_body with type=link, whose next page is an address"
     if way.next_path_in_request is None:

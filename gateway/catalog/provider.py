@@ -68,7 +68,7 @@ Forms = Annotated[dict[str, Setting], BeforeValidator(with_titles)]
 
 
 class Provider(Shape):
-    """One catalog entry. A field that the file leaves out is absent in answers, never null."""
+    """A catalog entry. A field that the file leaves out is absent in answers, never null."""
 
     name: str
     """The provider's id: the file's name without its ending. May be left out of the file."""

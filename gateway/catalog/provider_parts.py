@@ -60,7 +60,7 @@ class VisibleWhen(Shape):
 
 
 class Setting(Shape):
-    """One value that a connection needs: a form field, or, where `automated`, set by the service itself."""
+    """A value that a connection needs: a form field or, where `automated`, set by the service itself."""
 
     type: Literal["string"] = "string"
     """Always `string`."""
@@ -244,7 +244,7 @@ class TokenCall(Shape):
 
 
 class RefreshPolicy(Shape):
-    """What the provider does with refresh tokens; the idle limits feed the keep-alive."""
+    """How the provider handles refresh tokens; the idle limits feed the keep-alive."""
 
     rotating: bool | None = None
     """Whether each refresh returns a new refresh token and ends the old one."""
@@ -448,7 +448,10 @@ class WebhookSignature(Shape):
 
 
 class Setup(Shape):
-    """What to do in the provider's developer console. The guide page shows it with the callback address of this gateway."""
+    """The steps in the provider's developer console.
+
+    The guide page shows it with the callback address of this gateway.
+    """
 
     console: str
     """Address of the console."""
@@ -482,7 +485,7 @@ class Sunset(Shape):
     """Entries that replace it."""
 
     def sentence(self) -> str:
-        """What ends, when, and what replaces it, without a full stop."""
+        """Return what ends, when, and what replaces it, without a full stop."""
         when = f" on {self.date}" if self.date else ""
         instead = f"; use {' or '.join(self.replaced_by)}" if self.replaced_by else ""
         return f"sunset{when}: {self.what} (source: {self.source}){instead}"

@@ -1,4 +1,4 @@
-"""What brings a refresh token, as far as an entry knows: the scope to ask for, or what to do where that was not enough."""
+"""Finds how to get a refresh token by what an entry says: the scope to request, or advice where that is not enough."""
 
 from collections.abc import Collection
 from typing import Final

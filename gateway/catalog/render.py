@@ -60,7 +60,7 @@ def spellings(name: str) -> tuple[str, ...]:
 
 
 def carries_credential(template: str, *, secret_settings: Collection[str] = ()) -> bool:
-    """Whether `template` puts a credential on a request, which makes its place a slot that callers cannot fill.
+    """Return whether `template` puts a credential on a request, which makes its place a slot that callers cannot fill.
 
     `secret_settings` are the names in ``connectionConfig`` that the entry calls secret.
     """
@@ -258,7 +258,7 @@ def _now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What ``${now}`` and ``${random}`` are: one moment and one UUID for all templates of a request."""
+    """The values of ``${now}`` and ``${random}``: one moment and one UUID for all templates of a request."""
 
     at: datetime = field(default_factory=_now)
     random: str = field(default_factory=lambda: str(uuid.uuid4()))
@@ -289,13 +289,15 @@ def render_text(template: str, values: Mapping[str, str], *, moment: Moment | No
 
 
 def differs_each_time(template: str) -> bool:
-    """Whether ``${now}`` or ``${random}`` is in it, so that what it renders to is good for one request."""
+    """Return whether ``${now}`` or ``${random}`` is in `template`; then its text is good for one request."""
     return _is_momentary(parse(template))
 
 
 def needs_request(template: str) -> bool:
-    """Whether it names the request it stands in (``${method}``, ``${path}`` …), so that each attempt renders it again, with
-    `auth.request_templates` filling in those values."""
+    """Return whether `template` names the request it stands in (``${method}``, ``${path}`` …).
+
+    Then each attempt renders it again, with `auth.request_templates` filling in those values.
+    """
     return not REQUEST.isdisjoint(placeholders(template))
 
 

@@ -305,7 +305,7 @@ def _value(inside: str) -> Part:
 
 
 def _arguments(function: str, parts: tuple[Part, ...]) -> tuple[Template, ...]:
-    """One template, or two around the last comma that stands in plain text."""
+    """Return the function's arguments: one template, or two around the last comma that stands in plain text."""
     if ARITY[function] == 1:
         return (Template(parts),)
     for index in range(len(parts) - 1, -1, -1):

@@ -1,4 +1,4 @@
-"""Whether a value fits its setting: asked when a connection is saved, and again whenever the value goes into a URL."""
+"""Checks whether a value fits its setting: when a connection is saved, and again when the value goes into a URL."""
 
 import ipaddress
 import re
@@ -57,12 +57,12 @@ def compiled(pattern: str) -> re.Pattern[str]:
 
 
 def is_label(text: str) -> bool:
-    """Whether `text` is one DNS label in lower case (RFC 1123 §2.1)."""
+    """Return whether `text` is one DNS label in lower case (RFC 1123 §2.1)."""
     return _LABEL.fullmatch(text) is not None
 
 
 def is_hostname(text: str) -> bool:
-    """Whether `text` is DNS labels in lower case, or an IPv4 address in its one plain form.
+    """Return whether `text` is DNS labels in lower case, or an IPv4 address in its one plain form.
 
     The other spellings of an address (``127.1``, ``0x7f000001``, ``2130706433``) are refused: readers differ on them.
     """
@@ -132,7 +132,7 @@ def _has_format(value: str, format_: str) -> bool:
 
 
 def is_web_address(text: str) -> bool:
-    """Whether `text` is an absolute http or https URL of visible ASCII, without user information."""
+    """Return whether `text` is an absolute http or https URL of visible ASCII, without user information."""
     if not text.isascii() or any(c <= " " or c in '\\"<>^`{|}\x7f' for c in text):
         return False
     try:

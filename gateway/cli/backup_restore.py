@@ -137,7 +137,7 @@ def _report(done: "Restored") -> dict[str, object]:
 
 
 def _warnings(done: "Restored") -> list[str]:
-    """What is lost, or back, by it."""
+    """Return the warnings about what the restore loses or brings back."""
     warnings = [f"The replaced database is kept as {done.kept}."] if done.kept else []
     if done.taken_over is not None:
         warnings.append(

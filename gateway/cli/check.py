@@ -34,7 +34,7 @@ RENAMED: Final = (
 
 
 def unusable(config: "Config") -> Iterator[Fault]:
-    """What `gateway serve` would refuse, in the same words."""
+    """Report what `gateway serve` would refuse, in the same words."""
     from gateway.store.preflight import usable
     from gateway.store.preflight_checks import StoreRefused
 
@@ -45,7 +45,7 @@ def unusable(config: "Config") -> Iterator[Fault]:
 
 
 def warnings_of(config: "Config", catalog: "Catalog") -> Iterator[Fault]:
-    """What is allowed and hardly meant, or not acted on yet."""
+    """Warn of settings that are allowed and hardly meant, or have no effect yet."""
     from gateway.config.exposed import open_to_network
     from gateway.config.store_url import unguarded
     from gateway.egress.guard import Guard

@@ -122,7 +122,7 @@ def configuration(answers: Answers, provider: "Provider | None") -> str:
 
 
 def hides_password(answers: Answers) -> bool:
-    """Whether the store's address has a password in it, which belongs into a file of its own."""
+    """Return whether the store's address holds a password, which belongs in a file of its own."""
     return bool(answers.store_url and "${" not in answers.store_url and _PASSWORD.search(answers.store_url))
 
 
@@ -227,12 +227,12 @@ def init(folder: Path, yes: bool, force: bool, as_json: bool, **given: "str | in
 
 
 def at_a_terminal() -> bool:
-    """Whether somebody is there to be asked; questions go to stderr, so that stdout may be kept."""
+    """Return whether a person can answer questions; these go to stderr, so that stdout may be kept."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def answers_are_piped() -> bool:
-    """Whether standard input is a pipe or a file with something in it."""
+    """Return whether standard input is a pipe or a file with something in it."""
     try:
         descriptor = sys.stdin.fileno()
         state = os.fstat(descriptor)

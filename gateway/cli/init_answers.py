@@ -1,4 +1,4 @@
-"""What a configuration depends on: given by flags, or prompted for at a terminal."""
+"""The choices that a configuration depends on: given by flags, or prompted for at a terminal."""
 
 import errno
 import socket
@@ -84,7 +84,10 @@ def free_port(host: str) -> int:
 
 
 def is_taken(host: str, port: int) -> bool:
-    """Whether another process listens there. False where that cannot be seen, as for a host that is not this machine."""
+    """Return whether another process listens there.
+
+    False where that cannot be seen, as for a host that is not this machine.
+    """
     try:
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as one:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # then only a socket that listens is in the way
@@ -95,7 +98,7 @@ def is_taken(host: str, port: int) -> bool:
 
 
 def about_port(answers: Answers) -> str | None:
-    """What to say where the usual port, or the one that was named, is taken."""
+    """Return a note where the usual port, or the one that was named, is in use; else None."""
     host, port = listening_on(answers)
     if port == answers.usual_port != DEFAULT_PORT:
         return f"port {DEFAULT_PORT} is in use, so server.port is {port}; a demo (`gateway demo`, `make run`) ends with Ctrl-C"
@@ -105,7 +108,7 @@ def about_port(answers: Answers) -> str | None:
 
 
 def unreached(answers: Answers) -> str | None:
-    """What is to be changed where it listens for others, and its public URL leads nobody but this machine here."""
+    """Return a warning where the gateway listens for others but its public URL leads only to this machine; else None."""
     from gateway.config.values import is_loopback
 
     host, _ = listening_on(answers)
@@ -165,7 +168,7 @@ def _webhook_url(text: str) -> str:
 
 
 def _store_url(text: str) -> str:
-    """What holds a reference is filled in later, so it is `gateway check` that looks at it."""
+    """Check a store URL; one with a reference is filled in later, so `gateway check` checks that."""
     from gateway.config import store_url
     from gateway.store.preflight import usable
     from gateway.store.preflight_checks import StoreRefused

@@ -40,7 +40,7 @@ def _hint_at_the_demo(ctx: click.Context, param: click.Parameter, file: Path) ->
 
 
 def is_reference(file: Path) -> bool:
-    """Whether it is the gateway.yaml that is shipped, which is no one's own."""
+    """Return whether `file` is the gateway.yaml that is shipped, which is nobody's own."""
     reference = resources.file("gateway.yaml")
     return file.exists() and reference.exists() and file.samefile(reference)
 

@@ -63,7 +63,10 @@ T = TypeVar("T")
 
 
 def as_operator(work: Callable[[], T]) -> T:
-    """What `work` returns. What it does is the operator's doing, in the audit trail."""
+    """Return the result of `work`; the audit trail records what it does as the operator's.
+
+    What it does is the operator's doing, in the audit trail.
+    """
 
     def done() -> T:
         _by_operator()
@@ -73,7 +76,7 @@ def as_operator(work: Callable[[], T]) -> T:
 
 
 def _by_operator() -> None:
-    """What follows is the operator's doing, in the audit trail: the user of the operating system, and the command."""
+    """Make the operator the audit trail's actor of what follows: the operating system's user, and the command."""
     import getpass
     import os
 

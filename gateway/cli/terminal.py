@@ -39,7 +39,7 @@ Step = Callable[[int, int], None]  # done, of how many; 0 where that is not know
 
 @contextmanager
 def progress(what: str) -> Iterator[Step]:
-    """What to call after each piece of `what`, such as ``sealing again``."""
+    """Show progress; yields the function to call after each piece of `what`, such as ``sealing again``."""
     from rich.console import Console
 
     console = Console(stderr=True)

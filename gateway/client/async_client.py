@@ -296,7 +296,7 @@ class AsyncClient:
         return await self._json(calls.deleted(*self._named(provider_config_key, connection_id), revoke=revoke))
 
     async def get_metadata(self, provider_config_key: str | None = None, connection_id: str | None = None) -> Json:
-        """What was kept with the connection; empty if nothing was."""
+        """Return the metadata kept with the connection; empty if there is none."""
         kept: Json | None = (await self.get_connection(provider_config_key, connection_id))["metadata"]
         return kept or {}
 
@@ -349,7 +349,10 @@ class AsyncClient:
         return found
 
     async def get_integration(self, provider_config_key: str | None = None, *, include: Sequence[str] = ()) -> Json:
-        """One of them. `include`: "webhook" adds the address for the provider's webhooks, "credentials" the OAuth app."""
+        """Return one integration.
+
+        `include`: "webhook" adds the address for the provider's webhooks, "credentials" the OAuth app.
+        """
         return await self._data(calls.integration(self._key(provider_config_key), include))
 
     async def create_integration(

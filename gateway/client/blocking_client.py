@@ -278,7 +278,7 @@ class Client:
         return self._loop.run(self._client.delete_connection(provider_config_key, connection_id, revoke=revoke))
 
     def get_metadata(self, provider_config_key: str | None = None, connection_id: str | None = None) -> Json:
-        """What was kept with the connection; empty if nothing was."""
+        """Return the metadata kept with the connection; empty if there is none."""
         return self._loop.run(self._client.get_metadata(provider_config_key, connection_id))
 
     def set_metadata(
@@ -321,7 +321,7 @@ class Client:
         return self._loop.run(self._client.list_integrations())
 
     def get_integration(self, provider_config_key: str | None = None, *, include: Sequence[str] = ()) -> Json:
-        """One of them, with "webhook" or "credentials" where `include` names these."""
+        """Return one integration, with "webhook" or "credentials" where `include` names these."""
         return self._loop.run(self._client.get_integration(provider_config_key, include=include))
 
     def create_integration(self, provider: str, unique_key: str | None = None, **more: Unpack[Configured]) -> Json:

@@ -21,7 +21,7 @@ _ABSOLUTE: Final = re.compile(r"\s*(?:[A-Za-z][A-Za-z0-9+.-]*:)?//")
 
 
 class Options(TypedDict, total=False):
-    """What a call may say besides its endpoint; what is left out is the client's, or the gateway's.
+    """The options of a call; the client's or the gateway's defaults apply to options left out.
 
     `params`: the query. None is left out, true and false are written so, and a list becomes a repeated parameter.
     `base_url_override`: replaces the provider's base address for this call. `json` is sent as JSON, `data` as it is, a
@@ -124,8 +124,15 @@ Json = dict[str, Any]
 
 
 class Filters(TypedDict, total=False):
-    """Which connections: `connection_id` exactly; `search` in it and in the end user's name and e-mail; all `tags`;
-    `missing_scopes`: only those that lack scopes."""
+    """The filters of a list of connections.
+
+    `connection_id` exactly; `search` in it and in the end user's name and e-mail; all `tags`; `missing_scopes`: only
+    those that lack scopes.
+
+    `connection_id` exactly; `search` in it and in the end user's name and e-mail; all `tags`; `missing_scopes`: only
+    those that lack scopes. `connection_id` exactly; `search` in it and in the end user's name and e-mail; all `tags`;
+    `missing_scopes`: only those that lack scopes.
+    """
 
     connection_id: str
     search: str
@@ -137,7 +144,7 @@ class Filters(TypedDict, total=False):
 
 
 class ImportedConnection(TypedDict, total=False):
-    """What an imported connection has besides its credential. What is left out keeps the value that it has."""
+    """The members of an imported connection besides its credential. What is left out keeps the value that it has."""
 
     connection_id: str
     connection_config: Mapping[str, Any]
@@ -173,8 +180,10 @@ class ConnectSessionCall(TypedDict, total=False):
 
 
 class Configured(TypedDict, total=False):
-    """What an integration is made or changed with. `credentials` are those of its auth mode: ``{"type": "OAUTH2",
-    "client_id": "…", "client_secret": "…", "scopes": "a,b"}``. What is left out keeps the value that it has.
+    """The members with which an integration is made or changed.
+
+    `credentials` are those of its auth mode: ``{"type": "OAUTH2", "client_id": "…", "client_secret": "…", "scopes":
+    "a,b"}``. What is left out keeps the value that it has.
     """
 
     display_name: str

@@ -1,4 +1,4 @@
-"""What can go wrong in a call, by who is to blame; the way to the gateway.
+"""The errors of a call, by who is to blame; the way to the gateway.
 
 CallFailed
 ├── GatewayError     the gateway said no: `code`, `message`, `payload`
@@ -106,7 +106,7 @@ class CutShort(CallFailed):
 
 
 def refusal(answer: "Answer") -> GatewayError:
-    """What an answer with ``Gateway-Error`` says; one without is some server's in front of the gateway."""
+    """Return the error in an answer with ``Gateway-Error``; without it, the answer is from a server in front of the gateway."""
     try:
         error = json.loads(answer.content)["error"]
         code, message = str(error["code"]), str(error.get("message", ""))
@@ -127,7 +127,7 @@ def refusal(answer: "Answer") -> GatewayError:
 
 
 def seconds(retry_after: str) -> float | None:
-    """Of ``Retry-After``: a span, or until a date (RFC 9110 §10.2.3); None for anything else."""
+    """Return the seconds that ``Retry-After`` gives, as a span or a date (RFC 9110 §10.2.3); None for anything else."""
     text = retry_after.strip()
     if text.isascii() and text.isdigit():
         return float(text)
@@ -156,7 +156,7 @@ def checked(base_url: str) -> str:
 
 
 def unreachable(base_url: str, fault: Exception) -> Unreachable:
-    """What to raise for `fault`, which came instead of an answer."""
+    """Return the exception to raise for `fault`, which came instead of an answer."""
     cause, step = _cause_and_step(fault)
     return Unreachable(f"no answer from the gateway at {base_url}: {cause}; {step}", cause)
 
@@ -183,7 +183,10 @@ def _cause_and_step(fault: Exception) -> tuple[str, str]:
 
 
 def _words(fault: BaseException) -> str:
-    """Of an OSError its cause alone: its text names addresses as tuples, and several of them at once."""
+    """Return the cause in words.
+
+    Of an OSError only the cause: its text names addresses as tuples, and several of them at once.
+    """
     if isinstance(fault, aiohttp.ClientConnectorError):
         fault = fault.os_error
     if isinstance(fault, ssl.SSLCertVerificationError):

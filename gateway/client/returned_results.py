@@ -20,7 +20,7 @@ class InvalidReturn(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectResult:
-    """What came of a connect session, as its end user brought it back.
+    """The result of a connect session, as its end user brought it back.
 
     `outcome`: ``connected``, ``pending`` (complete it: `complete_connect_session`), ``cancelled`` or ``failed``, with the
     code of `error`. `session_id`: as in the session's `poll_url`. `state`: the session's. `id`: of this result, by which

@@ -29,7 +29,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Readable:
-    """What of a faulty configuration can be looked at all the same; `left_out` are the places that its faults name."""
+    """The part of a faulty configuration that can still be checked; `left_out` are the places that its faults name."""
 
     config: "Config"
     left_out: frozenset[tuple[str, ...]]
@@ -132,7 +132,7 @@ def read_file(path: Path) -> ConfigDocument:
 
 
 def read_text(text: str, name: str) -> ConfigDocument:
-    """What `text` says. Raises Faults when it is not YAML or JSON, or no mapping."""
+    """Read a configuration from `text`. Raises Faults when it is not YAML or JSON, or no mapping."""
     try:
         document = read_document(text, _DIALECT)
         if document.tree is None:

@@ -1,4 +1,4 @@
-"""What a configuration leaves open to others: files with secrets, the metrics port."""
+"""Finds what a configuration leaves open to others: files with secrets, the metrics port."""
 
 import re
 import stat
@@ -25,7 +25,10 @@ class OpenPort:
 
 
 def open_to_network(server: ServerConfig, address: str) -> OpenPort | None:
-    """What to say of an admin port on `address`. None where only this machine reaches it, or `admin_host` says who may."""
+    """Return a warning about an admin port on `address`.
+
+    None where only this machine reaches it, or `admin_host` says who may.
+    """
     if server.admin_host is not None or is_loopback(address):
         return None
     return OpenPort(
@@ -63,7 +66,10 @@ class OpenFile:
 
 
 def open_files(config: Config) -> list[OpenFile]:
-    """Of the configuration, the files it reads secrets from, and the SQLite database. Each once, for its first reason."""
+    """Return the files that others can read: the configuration, its files with secrets, and the SQLite database.
+
+    Each once, for its first reason.
+    """
     if config.path is None:
         return []
     named = dict[Path, str]()
@@ -107,7 +113,7 @@ def _texts(tree: Any, place: Place = ()) -> Iterator[tuple[Place, str]]:
 
 
 def _secret(place: Place) -> bool:
-    """Whether what stands there is a secret, or an address that may hold one."""
+    """Return whether the value at `place` is a secret, or an address that may hold one."""
     return place in ADDRESSES or any(step in _secret_keys() for step in place)
 
 

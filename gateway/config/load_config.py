@@ -305,7 +305,7 @@ def _built(
 
 
 def _call_log(shape: GatewayShape) -> model.CallLogConfig:
-    """What the former spelling says counts, where it says something."""
+    """Return the call log's settings; the former spelling wins where it is used."""
     former, now = shape.request_log, shape.call_log
     return model.CallLogConfig(
         enabled=now.enabled if former.enabled is None else former.enabled,

@@ -15,7 +15,7 @@ from gateway.secret import Secret
 
 @dataclass(frozen=True, slots=True)
 class ClientLimitsConfig:
-    """What one client may take of a worker.
+    """The limits of one client in a worker.
 
     `head_s`: until a request's head is complete. `answer_idle_s`: for which an answer of the gateway's own may lie unread.
     `body_idle_s`: for which a body may stand still. A body that the gateway reads itself must come at `body_bytes_per_s` on
@@ -134,7 +134,11 @@ class WebhooksConfig:
 
 @dataclass(frozen=True, slots=True)
 class BrandingConfig:
-    """What end users see of the customer: `name` None shows none, `logo` is a file, colours are ``#rrggbb``."""
+    """The customer's brand on pages for end users: `name` None shows none, `logo` is a file, colours are ``#rrggbb``.
+
+    `name` None shows none, `logo` is a file, colours are ``#rrggbb``. `name` None shows none, `logo` is a file, colours
+    are ``#rrggbb``.
+    """
 
     name: str | None
     logo: Path | None
@@ -188,8 +192,10 @@ class EgressConfig:
 
 @dataclass(frozen=True, slots=True)
 class CallLogConfig:
-    """Whether calls are logged, and what is kept of the log: the strictest of its bounds. `max_rows` None: no such bound.
-    `sample`: the share of calls that went well that is logged; all others are."""
+    """The settings of the call log: whether calls are logged, and what is kept, the strictest of its bounds.
+
+    `max_rows` None: no such bound. `sample`: the share of calls that went well that is logged; all others are.
+    """
 
     enabled: bool
     keep_days: float
@@ -220,7 +226,7 @@ class IdentityHeadersConfig:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleConfig:
-    """Whether there is a console at ``/console``, how long somebody stays signed in, and who may.
+    """The settings of the console: whether it is at ``/console``, how long somebody stays signed in, and who may.
 
     `operators`, `viewers`: groups of the identity provider, or of identity headers. `port`: of its own; None: `server.port`.
     `host`: where that port listens; None: `server.host`. `public_url` None: see `Config.console_url`.
@@ -310,7 +316,7 @@ class Config:
 
 
 def default_public_url(host: str, port: int) -> str:
-    """What `server.public_url` is on a loopback host that names none."""
+    """Return the `server.public_url` of a loopback host that names none."""
     return origin_of("http", host, port)
 
 

@@ -47,7 +47,7 @@ def _absolute_pair(pair: str, base: Path) -> str:
 
 
 def unguarded(url: str) -> bool:
-    """Whether what is stored travels to another machine without its certificate being checked."""
+    """Return whether stored data travels to another machine whose certificate is not checked."""
     if url.startswith(SQLITE):
         return False
     parts = urlsplit(url)

@@ -22,7 +22,7 @@ _FORMS: Final = "write ${NAME}, ${NAME:-default} or ${file:path}, and $${ for a 
 
 
 class Unfilled(Exception):
-    """One reference that cannot be filled in, and why. Never holds a value."""
+    """A reference that cannot be filled in, and why. Never holds a value."""
 
 
 @dataclass(frozen=True, slots=True)

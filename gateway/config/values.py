@@ -39,7 +39,7 @@ def host(text: str) -> str:
 
 
 def is_loopback(name: str) -> bool:
-    """Whether only this machine can reach `name`."""
+    """Return whether only this machine can reach `name`."""
     if is_address(name):
         return ip_address(name).is_loopback
     return name == "localhost" or name.endswith(".localhost")
@@ -123,7 +123,7 @@ def outbound_proxy(text: str) -> str:
 
 
 def scope(text: str) -> str:
-    """One scope-token (RFC 6749 §3.3)."""
+    """Check one scope-token (RFC 6749 §3.3)."""
     if not _SCOPE.fullmatch(text):
         raise ValueError("is not one scope: no spaces, quotes or commas between scopes; list one an item")
     return text
@@ -227,7 +227,7 @@ def encryption_key(text: str) -> Secret:
 
 
 def secret_key(text: str) -> Secret:
-    """What the customer application sends as ``Authorization: Bearer …``."""
+    """Check a key that the application sends as ``Authorization: Bearer …``."""
     if not VISIBLE.fullmatch(text):
         raise ValueError("holds a character that a header cannot carry; use visible ASCII without spaces")
     if len(text) < SECRET_KEY_MIN:
@@ -238,7 +238,11 @@ def secret_key(text: str) -> Secret:
 
 
 def signing_key(text: str) -> Secret:
-    """What events are signed with: ``whsec_`` and base64 (Standard Webhooks), or any text that a secret key may be."""
+    """Check a key that signs events: ``whsec_`` and base64 (Standard Webhooks), or any text that a secret key may be.
+
+    ``whsec_`` and base64 (Standard Webhooks), or any text that a secret key may be. ``whsec_`` and base64 (Standard
+    Webhooks), or any text that a secret key may be.
+    """
     if text.startswith("whsec_"):
         try:
             base64.b64decode(text.removeprefix("whsec_"), validate=True)

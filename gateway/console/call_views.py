@@ -114,7 +114,7 @@ async def operation_of(request: web.Request, environment: str, text: str) -> Sto
 
 
 async def call(request: web.Request, environment: str) -> View:
-    """One operation, by its id, and the others of its request."""
+    """Show one operation, by its id, and the others of its request."""
     one = await operation_of(request, environment, request.query.get("id", ""))
     log = request.app[RUNTIME].store.call_log
     at = one.operation.at
@@ -134,7 +134,7 @@ async def call(request: web.Request, environment: str) -> View:
 
 
 def _cause(one: StoredOperation) -> dict[str, str] | None:
-    """What its failure means and what helps; None where it went well."""
+    """Return what the operation's failure means and what helps; None where it went well."""
     it = one.operation
     reason = it.error_code or (str(it.status) if it.status >= 400 else "")
     return cause_of(it.kind, reason)._asdict() if reason else None

@@ -55,7 +55,11 @@ class SignedIn:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a page shows: `data` holds plain values only, and is the page's JSON. `live`: a part that changes by itself."""
+    """The content of a page: `data` holds plain values only, and is the page's JSON. `live`: a part that changes by itself.
+
+    `data` holds plain values only, and is the page's JSON. `data` holds plain values only, and is the page's JSON.
+    `live`: a part that changes by itself.
+    """
 
     template: str
     data: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""What a failure means and what helps, by kind and reason: one sentence each, for people who did not write the gateway."""
+"""The meaning of each failure and what helps, by kind and reason: one sentence each, for operators."""
 
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +20,8 @@ _GONE: Final = FailureCause(
 )
 _REFUSED_CLIENT: Final = FailureCause(
     "The provider refuses the app itself: its client secret has expired, was replaced, or is wrong.",
-    "Make a new secret in the provider's console, write it into the integration, and reload. Connections go on by themselves.",
+    "Make a new secret in the provider's console, write it into the integration, and reload. "
+    "Connections recover with their next refresh; no end user connects again.",
 )
 _DOWN: Final = FailureCause(
     "The provider does not answer, or not as HTTP.",

@@ -1,4 +1,4 @@
-"""What an integration or a key did within a time span: for operators who suspect a leak, and for the record.
+"""Reports what an integration or a key did within a time span: for operators who suspect a leak, and for the record.
 
 For the console's page and for ``gateway incident`` alike.
 """
@@ -39,7 +39,7 @@ AUDITED: Final = (  # actions in the audit trail that the holder of a stolen key
 
 @dataclass(frozen=True, slots=True)
 class IncidentWish:
-    """Of an integration, of a key with all that it minted, or of the key's calls to that integration."""
+    """The subject of a report: an integration, a key with all that it minted, or the key's calls to that integration."""
 
     environment: str
     since: datetime
@@ -126,7 +126,7 @@ async def _keys(runtime: Runtime, asked: IncidentWish) -> list[MintedKey]:
 
 
 async def _uses(runtime: Runtime, asked: IncidentWish, keys: list[MintedKey], most: int) -> UsePage:
-    """Of an integration, or of each of the keys, the most used first."""
+    """Return the uses of an integration, or of each of the keys, the most used first."""
     ids: list[int | None] = [one.id for one in keys] or [None]
     pages = [
         await runtime.store.uses.find(

@@ -51,7 +51,7 @@ async def integrations(request: web.Request, environment: str) -> View:
 
 
 def _shown(generation: Generation, one: Integration) -> dict[str, Any]:
-    """What is set up and what is missing; of secrets only whether they are there."""
+    """Return what is set up and what is missing; of secrets only whether they are there."""
     provider = generation.catalog.get(one.provider)
     shown: dict[str, Any] = {
         "key": one.integration_id,
@@ -80,7 +80,7 @@ def _shown(generation: Generation, one: Integration) -> dict[str, Any]:
 
 
 async def integration(request: web.Request, environment: str) -> View:
-    """One: how it is set up, what looks wrong, how its calls went, its connections."""
+    """Show one integration: how it is set up, what looks wrong, how its calls went, its connections."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     one = _found(generation, environment, request.query.get("key", ""))
     key = one.integration_id
@@ -115,7 +115,7 @@ def _found(generation: Generation, environment: str, key: str) -> Integration:
 
 
 def _findings(generation: Generation, one: Integration) -> Iterator[dict[str, Any]]:
-    """What ``gateway doctor`` finds without the network: whether it is well, and what to do if not."""
+    """Return the findings of ``gateway doctor`` that need no network: whether each is well, and what to do if not."""
     provider = generation.catalog.get(one.provider)
     if provider is None:
         return

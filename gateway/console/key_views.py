@@ -92,7 +92,7 @@ def _asked_verdict(one: MintedKey, asked: dict[str, str]) -> dict[str, Any]:
 
 
 def verdict(one: MintedKey, sent: SentRequest) -> dict[str, Any]:
-    """Whether its scopes and rules would let this request leave now."""
+    """Return whether the key's scopes and rules would let this request leave now."""
     policy = Policy(one.scopes, one.limits)
     if not policy.may_proxy:
         return {"passes": False, "why": "it has no scope for proxied calls", "rule": None}

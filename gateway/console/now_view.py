@@ -1,4 +1,4 @@
-"""What needs a person now, the most urgent first, and the calls of 24 hours in figures."""
+"""Shows what needs a person now, the most urgent first, and the calls of 24 hours in figures."""
 
 import asyncio
 import shutil
@@ -50,6 +50,7 @@ async def now(request: web.Request, environment: str) -> View:
         "title": "Now",
         "as_of": at.isoformat(timespec="seconds"),
         "alarms": wrong,
+        "left_alone": sorted(gate.name for gate in runtime.egress_limits if not gate.breaker.closed),
         "trouble": [summary(one) for one in trouble[:ROWS]],
         "more_trouble": len(trouble) > ROWS,
         "ending": [summary(one) for one in ending[:ROWS] if one.life.dies_at is not None],
@@ -74,7 +75,7 @@ async def _day(runtime: Runtime, environment: str, at: datetime, wrong: list[dic
 
 
 def alarms(runtime: Runtime) -> list[dict[str, str]]:
-    """What is wrong with this process or what it stands on, each with what helps."""
+    """Return what is wrong with this process or its database, each with what helps."""
     found: list[dict[str, str]] = []
 
     def alarm(what: str, do: str) -> None:
@@ -91,12 +92,6 @@ def alarms(runtime: Runtime) -> list[dict[str, str]]:
     offset_s = clock.offset.seconds
     if abs(offset_s) > CLOCK_OFF_S:
         alarm(f"The clock of this machine is {offset_s:+.0f} s off the database's.", "Let it follow NTP.")
-    for gate in runtime.egress_limits:
-        if not gate.breaker.closed:
-            alarm(
-                f"{gate.name} has not answered its last calls, so calls to it are refused for now.",
-                "Ask that provider's status page.",
-            )
     if runtime.call_queue.dropped:
         alarm(
             f"{runtime.call_queue.dropped:,} rows of the call log were dropped since the start.",

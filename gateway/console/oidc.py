@@ -175,7 +175,7 @@ async def address_to(egress: Egress, config: ConsoleOidcConfig, begun: Begun, re
 async def claims_of(
     egress: Egress, config: ConsoleOidcConfig, begun: Begun, query: Mapping[str, str], redirect_uri: str
 ) -> Mapping[str, Any]:
-    """Of the ID token for the code that came back. Raises SignInRefused, Unavailable."""
+    """Exchange the code that came back; return the claims of its ID token. Raises SignInRefused, Unavailable."""
     if not begun.alive or not hmac.compare_digest(query.get("state", "").encode(), begun.part("state").encode()):
         raise SignInRefused("This sign-in was not begun in this browser, or is older than 10 minutes. Begin again.")
     issuer = await issuer_of(egress, config)

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from aiohttp import web
+from yarl import URL
 
 from gateway import clock
 from gateway.api.connection_json import stamp
+from gateway.authority import origin_of
 from gateway.catalog.provider import Provider
 from gateway.console.asked_query import asked, asked_number
 from gateway.console.console_page import WITHIN, View
@@ -18,6 +20,7 @@ ROWS: Final = 40
 CLASSES: Final = (
     "rejected",
     "throttled",
+    "held back",
     "refused here",
     "unreachable",
     "client errors",
@@ -36,12 +39,14 @@ async def providers(request: web.Request, environment: str) -> View:
     places: dict[str, list[PlaceTotal]] = {}
     for one in found.places:
         places.setdefault(one.integration_id, []).append(one)
-    open_hosts = _left_alone(runtime)
+    open_origins = _left_alone(runtime)
     used: dict[str, list[str]] = {}
     for integration in generation.integrations.of(environment):
         used.setdefault(integration.provider, []).append(integration.integration_id)
     rows = [
-        _row(name, generation.catalog.get(name), keys, [one for key in keys for one in places.get(key, [])], open_hosts)
+        _row(
+            name, generation.catalog.get(name), keys, [one for key in keys for one in places.get(key, [])], open_origins
+        )
         for name, keys in used.items()
     ]
     rows.sort(key=lambda row: (not row["left_alone"], -row["failed"], row["name"]))
@@ -51,20 +56,20 @@ async def providers(request: web.Request, environment: str) -> View:
         "classes": list(CLASSES),
         "providers": rows[first : first + ROWS],
         "following": first + ROWS if len(rows) > first + ROWS else None,
-        "left_alone": sorted(open_hosts.values()),
+        "left_alone": sorted(open_origins),
         "guides": f"{generation.public_url}/guides",
         "public_url": generation.public_url,
     }
     return View("providers.html", data, "providers")
 
 
-def _left_alone(runtime: Runtime) -> dict[str, str]:
-    """Host ▸ origin of every circuit breaker that is open."""
-    return {str(gate.origin[1]): gate.name for gate in runtime.egress_limits if not gate.breaker.closed}
+def _left_alone(runtime: Runtime) -> set[str]:
+    """Every origin whose circuit breaker is open."""
+    return {gate.name for gate in runtime.egress_limits if not gate.breaker.closed}
 
 
 def _row(
-    name: str, provider: Provider | None, keys: list[str], places: Sequence[PlaceTotal], open_hosts: dict[str, str]
+    name: str, provider: Provider | None, keys: list[str], places: Sequence[PlaceTotal], open_origins: set[str]
 ) -> dict[str, Any]:
     counts = dict.fromkeys(CLASSES, 0)
     calls = [one for one in places if one.kind == "call"]
@@ -86,12 +91,12 @@ def _row(
         "p50_ms": quantile_ms(times, 0.5),
         "p95_ms": quantile_ms(times, 0.95),
         "last_success": stamp(max(well)) if well else None,
-        "left_alone": sorted(origin for host, origin in open_hosts.items() if provider and host in hosts_of(provider)),
+        "left_alone": sorted(origins_of(provider) & open_origins) if provider else [],
     }
 
 
 def class_of(kind: str, reason: str) -> str:
-    """One of `CLASSES`."""
+    """Return the failure's class, one of `CLASSES`."""
     if reason in _UNREACHABLE:
         return "unreachable"
     if kind == "refresh":
@@ -100,15 +105,16 @@ def class_of(kind: str, reason: str) -> str:
         return "rejected"
     if reason == "429":
         return "throttled"
+    if reason == "busy":
+        return "held back"
     if reason.isdigit():
         return "server errors" if reason.startswith("5") else "client errors"
     return "refused here"
 
 
-def hosts_of(provider: Provider) -> set[str]:
-    """Hosts that its entry names; one that a connection fills in is not known here."""
+def origins_of(provider: Provider) -> set[str]:
+    """Origins that its entry names, as `authority.origin_of` writes them; one that a connection fills in is not known here."""
     addresses = (provider.proxy.base_url, provider.token_url, provider.refresh_url)
-    hosts = {
-        text.partition("://")[2].partition("/")[0].partition(":")[0] for text in addresses if isinstance(text, str)
-    }
-    return {host for host in hosts if host and "${" not in host}
+    bases = ("/".join(text.split("/")[:3]) for text in addresses if isinstance(text, str))
+    named = (URL(base) for base in bases if "${" not in base)
+    return {origin_of(url.scheme, url.host, url.port) for url in named if url.host and url.port}

@@ -1,4 +1,4 @@
-"""Which address shows which view, and which form does what."""
+"""The address of each view, and the form of each action."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, Final

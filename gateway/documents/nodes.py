@@ -86,7 +86,7 @@ def read_yaml(text: str) -> Node | None:
 
 
 def meaning(text: str) -> Value:
-    """What an unquoted scalar stands for."""
+    """Return the value of an unquoted scalar."""
     if text in _NULL:
         return None
     if text in _TRUTH:
@@ -109,7 +109,7 @@ def explained(error: yaml.MarkedYAMLError, text: str) -> str:
 
 
 def _is_reference(mark: yaml.Mark | None, text: str) -> bool:
-    """Whether reading failed at the brace of an unquoted ``${…}``: inside brackets YAML takes that brace for a mapping's."""
+    """Return whether reading failed at the brace of an unquoted ``${…}``, which inside brackets YAML takes for a mapping's."""
     lines = text.splitlines()
     return mark is not None and mark.line < len(lines) and lines[mark.line][max(0, mark.column - 1) :].startswith("${")
 

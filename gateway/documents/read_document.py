@@ -16,7 +16,7 @@ Place: TypeAlias = tuple[str, ...]  # keys, and list indices as text
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What two kinds of files differ in.
+    """The differences between two kinds of files.
 
     `yes_is_true`: ``yes``, ``no``, ``on`` and ``off`` are truth values, as in YAML 1.1, and not text. `merges`: ``<<`` takes
     entries from other mappings, and is no key. `most_values`: aliases count each time they are used.
@@ -29,7 +29,7 @@ class Dialect:
 
 @dataclass(frozen=True, slots=True)
 class TextFault:
-    """What is wrong in a text that can be read all the same: at `place`, on `line` (from 1)."""
+    """A fault in a text that can be read all the same: at `place`, on `line` (from 1)."""
 
     place: Place
     message: str
@@ -66,7 +66,7 @@ def decoded(content: bytes) -> str:
 
 
 def read_document(text: str, dialect: Dialect) -> Document:
-    """What `text` says, YAML or JSON. Raises UnreadableText when it is neither, or has no end."""
+    """Read `text`, YAML or JSON. Raises UnreadableText when it is neither, or has no end."""
     root = (nodes.read_json(text) if text.lstrip()[:1] == "{" else None) or nodes.read_yaml(text)
     if root is None:
         return Document(None)
@@ -76,7 +76,7 @@ def read_document(text: str, dialect: Dialect) -> Document:
 
 
 class _Walk:
-    """One walk from nodes to values: notes each line, finds repeated keys, and bounds what aliases multiply."""
+    """A walk from nodes to values: records each line, finds repeated keys, and bounds what aliases multiply."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.lines: dict[Place, int] = {}

@@ -32,7 +32,10 @@ log = structlog.get_logger(__name__)
 
 
 class AuditKeeper:
-    """One in each process. `together_s`: how long after a record it gets its place, with those that came meanwhile.
+    """Places the records of the audit trail in the chain; each process has one.
+
+    `together_s`: how long after a record it gets its place, with those that came meanwhile. `failing`: records wait for
+    their place because the database refuses, or the key that signs cannot be opened.
 
     `failing`: records wait for their place because the database refuses, or the key that signs cannot be opened.
     """

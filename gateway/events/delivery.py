@@ -51,7 +51,7 @@ GONE: Final = 410
 
 @dataclass(frozen=True, slots=True)
 class ReceiverAnswer:
-    """Of a receiver; `status` None where there was none, and `fault` says why. `wait_s`: its Retry-After."""
+    """The answer of a receiver; `status` None where there was none, and `fault` says why. `wait_s`: its Retry-After."""
 
     status: int | None
     fault: str | None = None
@@ -65,7 +65,7 @@ class ReceiverAnswer:
 def outcome(
     delivery: Delivery, answer: ReceiverAnswer, now: datetime, chance: Callable[[], float] = random.random
 ) -> DeliveryOutcome:
-    """What follows from `answer`, the latest to an event that was tried `delivery.attempts` times before.
+    """Decide what follows from `answer`, the latest to an event that was tried `delivery.attempts` times before.
 
     410 is the receiver's word that nobody is there any more (Standard Webhooks). All else that is not 2xx is tried again
     until `give_up_at`, redirects too, which are not followed: a signed body goes to no address that nobody configured.
@@ -98,7 +98,7 @@ LONGEST_PROBE_S: Final = 60.0
 
 @dataclass(slots=True)
 class TargetPace:
-    """Of one queue, in this process. `resting_until`: monotonic seconds."""
+    """The pace of one queue, in this process. `resting_until`: monotonic seconds."""
 
     running: int = 0
     failures: int = 0
@@ -128,7 +128,7 @@ class TargetPace:
         return False
 
     def idle(self, now: float) -> bool:
-        """Whether there is nothing to remember any more."""
+        """Return whether the pace holds nothing to remember."""
         return not self.running and (not self.failures or now > self.resting_until + LONGEST_PROBE_S)
 
 
@@ -141,7 +141,7 @@ USER_AGENT: Final = "integration-gateway"
 
 
 async def send(egress: Egress, url: str, body: bytes, fields: Mapping[str, str], now: datetime) -> ReceiverAnswer:
-    """What the receiver says; nothing that goes wrong on the way is raised."""
+    """Send an event; return the receiver's answer. Nothing that fails on the way is raised."""
     try:
         async with asyncio.timeout(TIMEOUT_S):
             exchange = await _asked(egress, url, body, fields)
@@ -197,7 +197,10 @@ log = structlog.get_logger(__name__)
 
 
 class Deliverer:
-    """One a process. `wake` may be called after each write of an event, as often as wanted."""
+    """Sends the events that are due; each process has one.
+
+    `wake` may be called after each write of an event, as often as wanted.
+    """
 
     def __init__(self, store: Store, current: Current, metrics: Metrics, note: NoteOperation = lambda _: None) -> None:
         self._store = store
@@ -213,7 +216,7 @@ class Deliverer:
         self._closed = False
 
     def key_changed(self) -> None:
-        """What is sent from now on is signed with the new one."""
+        """Sign with the new key from now on."""
         self._keys.forget()
 
     def wake(self) -> None:

@@ -62,7 +62,7 @@ WRITER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_a
 
 
 def size_of(content: Content) -> int:
-    """Of what a provider sent, about; 0 for an event of ours."""
+    """Return the rough size of what a provider sent; 0 for an event of ours."""
     return len(content.received["body"]) if content.event == FORWARD else 0
 
 
@@ -91,7 +91,7 @@ def message(delivery: Delivery, content: Content, auth_mode: str | None) -> tupl
 
 
 def passes(name: str) -> bool:
-    """Whether a header field of a provider's webhook travels on, however it is spelled (`plain`)."""
+    """Return whether a header field of a provider's webhook travels on, however it is spelled (`plain`)."""
     name = plain(name)
     return name not in OWN and name not in _HOP_BY_HOP and not name.startswith(_KEPT_BACK)
 

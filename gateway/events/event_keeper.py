@@ -1,4 +1,4 @@
-"""What one process does for all: reports connections that are about to expire, and counts what waits to be sent."""
+"""Does what one process does for all: reports connections that are about to expire, and counts what waits to be sent."""
 
 import asyncio
 import uuid

@@ -42,7 +42,7 @@ class Reception:
 
 
 def takes_webhooks(provider: Provider) -> bool:
-    """Whether the provider's entry says how its webhooks are routed, or how they are signed."""
+    """Return whether the provider's entry says how its webhooks are routed, or how they are signed."""
     how = provider.webhook_signature
     return provider.webhook_routing_script is not None or (how is not None and checkable(how))
 
@@ -118,7 +118,10 @@ def _sendable(value: str) -> bool:
 
 
 def _kept(message: IncomingWebhook, how: WebhookSignature | None) -> dict[str, Any]:
-    """What is stored of it. A token that is the secret itself is nobody else's business."""
+    """Return what is stored of the webhook, without a token that is the secret itself.
+
+    A token that is the secret itself is nobody else's business.
+    """
     secret = how.header.lower() if how is not None and how.header is not None and how.scheme in TOKENS else None
     fields = [
         (name, value)

@@ -67,7 +67,7 @@ class FetchedKeys:
 
 
 class WebhookKeyCache:
-    """One for the process; keys are public, so integrations share them."""
+    """The process's cache of providers' public keys; integrations share it."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, FetchedKeys] = OrderedDict()
@@ -192,7 +192,7 @@ async def _fetch(egress: Egress, request: KeyRequest) -> FetchedKeys:
 
 
 def keys_in(body: bytes) -> Mapping[str, str]:
-    """Of a key set, of an answer that holds one key under ``key``, and of a certificate or key in PEM; by key id."""
+    """Read public keys, by key id: a key set, one key under ``key``, or a certificate or key in PEM."""
     text = body.decode("utf-8", "replace").strip()
     if text.startswith("-----BEGIN"):
         return {"": text}

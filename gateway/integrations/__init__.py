@@ -1,4 +1,4 @@
-"""Which integrations there are: declared in gateway.yaml, or made through the API.
+"""The integrations there are: declared in gateway.yaml, or made through the API.
 
     registry   the integrations by environment and key; a declared one hides a made one of the same key
     declared   what gateway.yaml declares, checked against the catalog: faults that only both together show

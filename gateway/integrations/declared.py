@@ -1,4 +1,4 @@
-"""What gateway.yaml declares, held against the catalog: faults that only both together show."""
+"""Checks the integrations of gateway.yaml against the catalog: faults that only both together show."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -176,7 +176,10 @@ def _keys_without_effect(place: Place, declared: Integration, provider: Provider
 
 
 def _signs(declared: Integration, provider: Provider) -> bool:
-    """Whether an app has something to sign with: `private_key`, or a `client_secret` that is one."""
+    """Return whether an app has a key to sign with: `private_key`, or a `client_secret` that is one.
+
+    `private_key`, or a `client_secret` that is one. `private_key`, or a `client_secret` that is one.
+    """
     if declared.private_key:
         return True
     if not declared.client_secret:

@@ -28,7 +28,7 @@ class ManagedIntegrations:
         self._made.update(found)
 
     def put(self, environment: str, integration_id: str, made: Integration | None) -> bool:
-        """What was made under that key, None for nothing; whether that is news."""
+        """Replace the integration made under that key, None removes it; return whether anything changed."""
         key = environment, integration_id
         self.changes += 1
         before = self._made.get(key)

@@ -1,4 +1,4 @@
-"""One POST to the agent door, as the chain or the server's fast path has read and admitted it. No I/O."""
+"""A POST to the agent door, as the chain or the server's fast path has read and admitted it. No I/O."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ class AgentMessage:
 
     @property
     def is_large(self) -> bool:
-        """Whether reading it would hold up the event loop."""
+        """Whether reading the message would hold up the event loop."""
         return len(self.body) > INLINE_BYTES
 
 

@@ -1,4 +1,4 @@
-"""One request of the protocol, of one caller: what every part of the door needs to know of it."""
+"""A request of the protocol, of one caller: what every part of the door needs to know of it."""
 
 from dataclasses import dataclass
 
@@ -57,11 +57,14 @@ class DoorRequest:
         return Tokens(self.generation.config.store.encryption_keys, "agent door")
 
     def count(self) -> None:
-        """One call of the key's rate; a call that goes on through the chain is counted there. Raises TooManyRequests."""
+        """Count one call against the key's rate; a call that goes on through the chain is counted there.
+
+        Raises TooManyRequests.
+        """
         count(self.caller)
 
 
 def count(caller: Caller) -> None:
-    """One call of the key's rate. Raises TooManyRequests."""
+    """Count one call against the rate of the caller's key. Raises TooManyRequests."""
     if caller.access is not None and caller.access.meter is not None:
         caller.access.meter.pace()

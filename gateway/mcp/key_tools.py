@@ -1,4 +1,4 @@
-"""Which tools a key has, and on which connections: its rules, held against the integrations and the catalog of now."""
+"""Finds the tools of a key, and their connections: its rules, compared with the integrations and the catalog of now."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ _made: Final[WeakKeyDictionary[Policy, Known]] = WeakKeyDictionary()
 
 
 class KeyTools:
-    """Of the key of one request."""
+    """The tools of the key of one request."""
 
     def __init__(self, asked: DoorRequest) -> None:
         self._asked = asked
@@ -72,7 +72,7 @@ class KeyTools:
         return tool if "cursor" in taken else replace(tool, pages=True)
 
     def _bases(self, there: Iterable[tuple[str, str]]) -> dict[str, str | None]:
-        """Of each integration that the key reaches, the path of its base address, placeholders included."""
+        """Return the path of each reachable integration's base address, placeholders included."""
         bases: dict[str, str | None] = {}
         bound = self.named()
         for name, entry in there:
@@ -87,7 +87,7 @@ class KeyTools:
         return bases
 
     def _place(self, found: OperationSet, reached: Collection[str]) -> OperationPlace:
-        """Which of the integrations that the key reaches have these operations, and what the catalog says of them now."""
+        """Return the reachable integrations that have these operations, and the catalog's details of the operations."""
         catalog = self._asked.generation.catalog
         fitting = [
             one.integration_id

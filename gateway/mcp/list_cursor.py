@@ -54,7 +54,7 @@ def opened_cursor(cursor: str, seals: Tokens, key_id: str, call: str) -> NextPag
 
 
 def is_list(provider: Provider | None, path: str, details: ApiOperation | None) -> bool:
-    """Whether a GET of `path`, which ends in a literal segment, may be a list that the entry says how to page."""
+    """Return whether a GET of `path`, which ends in a literal segment, may be a list that the entry says how to page."""
     if provider is None:
         return False
     ways = [way for way in _all_ways(provider) if not way.in_body and way.type != "graphql"]

@@ -37,7 +37,7 @@ INSTRUCTIONS: Final = (
 
 @needs(PROXY, limits=True)
 async def answer_mcp(request: web.Request) -> web.StreamResponse:
-    """One message of the Model Context Protocol, through the chain. Raises what `answered` raises."""
+    """Answer one message of the Model Context Protocol, through the chain. Raises what `answered` raises."""
     query_of(request, ())
     called_by = request.get(CAPABILITY)
     resource = request.match_info.route.resource
@@ -95,7 +95,7 @@ async def answered(message: AgentMessage) -> web.Response:
 
 
 async def _apart(message: AgentMessage, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What `work` on the message returns, which does not hold up the event loop where the message is large."""
+    """Return the result of `work` on the message; where the message is large, a thread does it."""
     if not message.is_large:
         return work(*args, **kwargs)
     return await off_loop(message.caller.share, work, *args, **kwargs)

@@ -124,7 +124,7 @@ class McpReply:
 
     @property
     def is_large(self) -> bool:
-        """Whether writing it would hold up the event loop: it holds a provider's answer of some size."""
+        """Whether writing the message would hold up the event loop: it holds a provider's answer of some size."""
         result = (self.body or {}).get("result", {})
         parts = result.get("content") or result.get("contents") or ()
         return sum(len(part.get("text") or part.get("blob") or "") for part in parts) > INLINE_BYTES
@@ -226,7 +226,7 @@ def _routing(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _decoded(value: str | None) -> str | None:
-    """What ``=?base64?…?=`` stands for, which clients write where a name is no plain ASCII; None where it is malformed."""
+    """Decode ``=?base64?…?=``, which clients write where a name is no plain ASCII; None where it is malformed."""
     encoded = _ENCODED.fullmatch(value) if value is not None else None
     if value is None or encoded is None:
         return value
@@ -277,7 +277,7 @@ def _finite(text: str) -> float:
 
 
 def nested_deeper(value: Any, levels: int) -> bool:
-    """Whether arrays and objects nest more than `levels` deep."""
+    """Return whether arrays and objects nest more than `levels` deep."""
     layer = [value]
     for _ in range(levels + 1):
         layer = [
@@ -327,7 +327,7 @@ ACCEPTED: Final = McpReply(202, None)
 
 
 def accepts_json(accept: str | None) -> bool:
-    """Whether the client takes an answer in JSON, which is all there is."""
+    """Return whether the client takes JSON, the only form of our answers."""
     if accept is None:
         return True
     kinds = {one.partition(";")[0].strip().lower() for one in accept.split(",")}

@@ -1,4 +1,4 @@
-"""Whether some request fits the paths of two rules: those of a key, and of the key above it. No I/O."""
+"""Decides whether some request fits the paths of two rules: those of a key, and of the key above it. No I/O."""
 
 import re
 from typing import Final
@@ -18,7 +18,7 @@ def may_overlap(one: str, other: str) -> bool:
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether some path fits both rules' paths; where that takes too long to find out, True."""
+    """Return whether some path fits both rules' paths; where that takes too long to find out, True."""
     left, right = _tokens(one), _tokens(other)
     seen: set[tuple[int, int]] = set()
     todo = [(0, 0)]

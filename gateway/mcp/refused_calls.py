@@ -20,7 +20,7 @@ STATE_S: Final = 900.0  # how long a person may take to connect
 
 
 class RefusedCalls:
-    """Of one request of the protocol."""
+    """The refused calls of one request of the protocol."""
 
     def __init__(self, asked: DoorRequest) -> None:
         self._asked = asked

@@ -61,7 +61,7 @@ def of_rule(tool: RuleTool, arguments: Mapping[str, Any]) -> ToolCall:
 
 
 def of_api(arguments: Mapping[str, Any]) -> ToolCall:
-    """Of `call_api`. Raises UnfitArguments."""
+    """Return the call that the arguments of `call_api` describe. Raises UnfitArguments."""
     _no_others(arguments, _COMMON | _WITH_BODY | {"method", "path", "query"})
     method, path = arguments.get("method"), arguments.get("path")
     if not isinstance(method, str) or not _METHOD.fullmatch(method):

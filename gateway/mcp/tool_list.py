@@ -72,7 +72,7 @@ class RuleTool:
 
     @property
     def summary(self) -> str:
-        """What it does: the words of its source, else method and path."""
+        """The tool's purpose: the words of its source, else method and path."""
         if self.details is not None and self.details.summary:
             return self.details.summary
         path = self.rule.below if isinstance(self.rule, OperationRule) else self.shown_path
@@ -151,7 +151,7 @@ def _operation_tool(rule: OperationRule, place: OperationPlace, taken: set[str])
 
 @lru_cache(maxsize=4096)
 def below_base(rule: KeyRule | OperationRule, base: str | None) -> tuple[str | PathArgument, ...] | None:
-    """What of the rule's path follows `base`, with its arguments; None where the rule leads elsewhere."""
+    """Return the part of the rule's path below `base`, with its arguments; None where the rule leads elsewhere."""
     parts = _parts(rule.written)
     if not base:
         return parts
@@ -233,7 +233,7 @@ def _joined(segments: Iterable[Sequence[str | PathArgument]]) -> tuple[str | Pat
 
 
 def _may_be(segment: Sequence[str | PathArgument], text: str) -> bool:
-    """Whether a segment of a rule may stand for one of a base address, in which ``${…}`` is any text."""
+    """Return whether a segment of a rule may match one of a base address, in which ``${…}`` is any text."""
     if "${" in text:
         return True
     return overlap("".join(part if isinstance(part, str) else "*" for part in segment), text)
@@ -269,7 +269,10 @@ def _free_name(methods: Sequence[str], path: Sequence[str | PathArgument], taken
 
 
 def annotations(methods: Iterable[str]) -> dict[str, bool]:
-    """Of a tool that may send these methods: what holds for all of them. Only a safe method changes nothing for sure."""
+    """Return the annotations of a tool that may send these methods: what holds for all of them.
+
+    Only a safe method changes nothing for sure.
+    """
     sent = set(methods)
     read_only = sent <= SAFE
     return {
@@ -336,7 +339,7 @@ def shown(tool: RuleTool, connections: Sequence[str], *, choose: bool) -> dict[s
 def _shown_operation(
     tool: RuleTool, rule: OperationRule, connections: Sequence[str], *, choose: bool
 ) -> dict[str, Any]:
-    """Of an operation: its places and the names of its parameters, and nothing that a client takes for granted."""
+    """Return an operation as it is listed: its places and the names of its parameters, without what clients assume."""
     properties: dict[str, Any] = {one.name: _TEXT for one in tool.arguments}
     required = [one.name for one in tool.arguments]
     names = () if tool.details is None else tool.details.query

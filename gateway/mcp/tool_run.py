@@ -37,7 +37,7 @@ from gateway.records.connection import ConnectionRef
 
 
 class ToolRun:
-    """One ``tools/call``."""
+    """Runs one ``tools/call``."""
 
     def __init__(self, asked: DoorRequest) -> None:
         self._asked = asked
@@ -139,7 +139,7 @@ class ToolRun:
         return await self._call(replace(tool, path=path), rest)
 
     async def _call(self, tool: RuleTool | None, arguments: Mapping[str, Any]) -> ToolCall:
-        """Of a tool of the key, or of `call_api`. Raises UnfitArguments."""
+        """Return the call of a tool of the key, or of `call_api`. Raises UnfitArguments."""
         outer = self._asked.outer
         work = of_api if tool is None else partial(of_rule, tool)
         return await off_loop(outer.caller.share, work, arguments) if outer.is_large else work(arguments)

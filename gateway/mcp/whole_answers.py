@@ -27,7 +27,7 @@ _kept: Final[WeakKeyDictionary[web.Application, KeptAnswers]] = WeakKeyDictionar
 
 
 class WholeAnswers:
-    """Of one request: keeps an answer of which its result shows a part, and reads kept ones."""
+    """The kept answers of one request: keeps an answer of which its result shows a part, and reads kept ones."""
 
     def __init__(self, asked: DoorRequest) -> None:
         self._asked = asked

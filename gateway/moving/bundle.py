@@ -1,4 +1,4 @@
-"""What a bundle holds: a line of JSON for its beginning, for each integration and connection, and for its end.
+"""The format of a bundle: a line of JSON for its beginning, for each integration and connection, and for its end.
 
 The end counts them, so that a bundle whose writer broke off is distinguished from a whole one even where it is not sealed.
 """
@@ -105,7 +105,7 @@ def _parsed(line: bytes, number: int) -> dict[str, Any]:
 
 
 def integration_of(line: dict[str, Any]) -> PeerIntegration:
-    """Of a line of kind ``integration``."""
+    """Read a line of kind ``integration``."""
     try:
         return PeerIntegration(
             integration_id=line["unique_key"],

@@ -89,7 +89,7 @@ def count(source: IO[bytes], kind: str) -> int:
 
 
 def _is_connection(line: bytes) -> bool:
-    """Whether a line counts: an export of ours has others too, which say so at once."""
+    """Return whether a line counts: an export of ours has lines of other kinds, which begin with their kind."""
     found = _KIND.match(line)
     return found is None or found[1] == b"connection"
 
@@ -157,7 +157,7 @@ def kind_of(path: Path, source: IO[bytes]) -> Kind:
 
 
 def of_bundle(source: IO[bytes], passphrase: Secret) -> Iterator[Found]:
-    """Of one that was `bundle.checked`. Raises SourceRefused."""
+    """Read a bundle that `bundle.checked` accepted. Raises SourceRefused."""
     for line in lines_of(read(source, passphrase)):
         kind = line.pop(KIND, None)
         if kind == "integration":
@@ -170,5 +170,5 @@ def of_bundle(source: IO[bytes], passphrase: Secret) -> Iterator[Found]:
 
 
 def of_table(source: IO[bytes], kind: Kind, integration: str | None, renamed: Mapping[str, str]) -> Iterator[Found]:
-    """Of JSON Lines or CSV."""
+    """Read JSON Lines or CSV."""
     return rows(source, integration, renamed) if kind == "csv" else json_lines(source, integration)

@@ -1,4 +1,4 @@
-"""One connection is imported: its credential converted, checked, stored, or refused with a reason."""
+"""Imports one connection: converts and checks its credential, then stores it or refuses it with a reason."""
 
 import uuid
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ class Hidden(Exception):
 def credential_of(
     moved: Moved, mode: AuthMode, provider: Provider, now: datetime
 ) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
-    """What is to be held, the settings beside it, and notes on what was changed.
+    """Return the credential to hold, the settings beside it, and notes on what was changed.
 
     Raises Hidden, and InvalidRequest with every fault.
     """
@@ -136,7 +136,7 @@ class ConnectionImporter:
         return ConnectionRef(self._wish.environment, key, connection_id)
 
     async def settled(self, ref: ConnectionRef) -> ImportOutcome | None:
-        """What is clear from its address alone, so that its credential need not be fetched."""
+        """Return the outcome that its address alone decides, so that its credential need not be fetched; else None."""
         if self._wish.on_conflict == "replace" or await self._runtime.store.connections.get(ref) is None:
             return None
         return self._there(ref)

@@ -61,8 +61,11 @@ class ImportResult(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOutcome:
-    """Of one connection. `reason` is for programs, `detail` for people; neither holds a secret. `renewed`: the result of the
-    test refresh, None without one. `notes`: what was changed on the way."""
+    """The outcome of one connection.
+
+    `reason` is for programs, `detail` for people; neither holds a secret. `renewed`: the result of the test refresh,
+    None without one. `notes`: what was changed on the way.
+    """
 
     integration_id: str
     connection_id: str
@@ -245,6 +248,6 @@ def _past(body: PastBody) -> Past:
 
 
 def _folded(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What stands flat beside the rest is the credential."""
+    """Gather the members of a flat form that belong to the credential."""
     held = {FLAT.get(name, name): value for name, value in given.items() if name not in BESIDE}
     return {**{name: given[name] for name in given if name in BESIDE}, "credentials": held}

@@ -1,4 +1,4 @@
-"""What moving in from another gateway would take: what works at once, what is to be done, and in which order."""
+"""Previews moving in from another gateway: what works at once, what is to be done, and in which order."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,10 @@ Verdict = Literal["works", "register_callback", "needs_something", "not_possible
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Of one integration there. `todo`: what is to be done, in order. `broken`: connections that have ended there."""
+    """The forecast for one integration there.
+
+    `todo`: what is to be done, in order. `broken`: connections that have ended there.
+    """
 
     key: str
     here: str

@@ -33,7 +33,9 @@ SCOPE: Final = "openid"
 
 
 def wanted(scopes: Sequence[str], params: Mapping[str, str]) -> bool:
-    """Whether an ID token is requested, by `scopes` or by a ``scope`` among the entry's and the caller's `params`.
+    """Return whether `scopes`, or a ``scope`` among the entry's and the caller's `params`, request an ID token.
+
+    The response type is always ``code``, so none comes back in the callback.
 
     The response type is always ``code``, so none comes back in the callback.
     """
@@ -46,8 +48,10 @@ def new_nonce() -> str:
 
 
 def accepted(sent: str, answer: Mapping[str, Any]) -> bool:
-    """Whether a token answer's ``id_token`` has the nonce that was sent. Without an ID token, or one with a nonce that can be
-    read, there is nothing to compare: some providers (LinkedIn) leave it out, and PKCE and `state` hold in any case.
+    """Return whether a token answer's ``id_token`` has the nonce that was sent.
+
+    Without an ID token, or one with a nonce that can be read, there is nothing to compare: some providers (LinkedIn)
+    leave it out, and PKCE and `state` hold in any case.
     """
     found = jwt_claims(answer.get("id_token")).get("nonce")
     return found is None or compare_digest(str(found).encode("utf-8", "surrogatepass"), sent.encode())
@@ -119,7 +123,7 @@ def with_params(address: str, query: Mapping[str, str], plus: str | None = None)
 
 
 def chosen(authorization_params: Mapping[str, str]) -> dict[str, str]:
-    """What a browser may add to the request: nothing that the protocol, or the integration's scopes, decide."""
+    """Return the parameters that a browser may add: none that the protocol, or the integration's scopes, decide."""
     return {name: value for name, value in authorization_params.items() if name.lower() not in PROTOCOL}
 
 
@@ -129,7 +133,7 @@ def scope_list(override: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def issuer_accepted(provider: OAuthEntry, address: str, iss: str | None) -> bool:
-    """Whether the `iss` of an authorization response is this provider's (RFC 9207 §2.4).
+    """Return whether the `iss` of an authorization response is this provider's (RFC 9207 §2.4).
 
     An entry with `issuer` demands exactly that; without one, an `iss` that was sent must have the origin of `address`.
     """

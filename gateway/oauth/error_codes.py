@@ -1,4 +1,4 @@
-"""Which refusal a token endpoint's answer is, whatever shape it has; its JSON read leniently.
+"""Classifies the refusal in a token endpoint's answer, whatever shape it has; its JSON is read leniently.
 
 RFC 6749 §5.2 has one shape, ``{"error": "invalid_grant"}``; many servers have their own: an object or a list below `error` or
 `errors`, a `status`, a `message`, a form, a line of text. What says in any of these places that the grant is gone is taken for
@@ -151,7 +151,7 @@ class Refusal:
 
 
 def refusal_in(body: bytes) -> Refusal | None:
-    """What the body of an answer that is no token says; None where it says that the refusal passes."""
+    """Return the refusal in the body of an answer that is no token; None where the body says that the refusal passes."""
     texts = list(dict.fromkeys(_texts(_parsed(body), 0)))
     codes = {text: _normal(text) for text in texts}
     if not PASSING_CODES.isdisjoint(codes.values()):
@@ -206,6 +206,6 @@ def _normal(text: str) -> str:
 
 
 def _says_gone(code: str) -> bool:
-    """Whether a sentence says that the refresh token itself is not valid any more."""
+    """Return whether a sentence says that the refresh token itself is not valid any more."""
     about = "refresh_token" in code or "refreshtoken" in code
     return about and any(word in code for word in _INVALID) and not any(word in code for word in _OTHER_FAULT)

@@ -1,4 +1,4 @@
-"""What a token endpoint's answers mean (RFC 6749 §5)."""
+"""Reads a token endpoint's answers (RFC 6749 §5)."""
 
 import base64
 import json
@@ -82,7 +82,7 @@ def read_answer(provider: OAuthEntry, status: int, headers: Mapping[str, str], b
 def _refusal(
     status: int, headers: Mapping[str, str], body: bytes, answer: Mapping[str, Any] | None
 ) -> TokenRefused | TokenUnavailable | None:
-    """What an answer without a token means; None for one of 2xx that does not speak of an error."""
+    """Return the error that an answer without a token means; None for one of 2xx that does not speak of an error."""
     error = (answer or {}).get("error")
     if isinstance(error, str) and error in FINAL_CODES:
         description = (answer or {}).get("error_description")
@@ -120,7 +120,7 @@ def _checked(provider: OAuthEntry, answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _token_in(provider: OAuthEntry, answer: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """What stands where the access token should, and `answer` with the members that lie beside it at the top level."""
+    """Return the value in the access token's place, and `answer` with the members that lie beside it at the top level."""
     places = provider.token_response
     token = dig(answer, places.token_path) if places and places.token_path else answer.get("access_token")
     path = provider.alternate_access_token_response_path
@@ -133,7 +133,7 @@ def _token_in(provider: OAuthEntry, answer: dict[str, Any]) -> tuple[Any, dict[s
 
 
 def _holds_token(provider: OAuthEntry, answer: dict[str, Any]) -> bool:
-    """Whether there is a usable token, so that an ``error`` beside it means nothing."""
+    """Return whether the answer has a usable token, so that an ``error`` beside it means nothing."""
     token, _ = _token_in(provider, answer)
     return isinstance(token, str) and bool(token) and fits_header(token)
 
@@ -142,7 +142,7 @@ _TOKEN_FIELDS: Final = frozenset({"access_token", "refresh_token", "expires_in",
 
 
 def fits_header(token: str) -> bool:
-    """Whether `token` is of a length and of characters that may stand in a header (RFC 6749 §A.12)."""
+    """Return whether `token` is of a length and of characters that may stand in a header (RFC 6749 §A.12)."""
     return len(token) <= MAX_TOKEN_CHARS and token.isascii() and token.isprintable()
 
 

@@ -1,4 +1,4 @@
-"""What a token endpoint is asked, and how our client identifies itself there."""
+"""Builds the requests to a token endpoint, and proves there who our client is."""
 
 import base64
 import json
@@ -76,7 +76,7 @@ class OAuthClient:
     assertion: Secret | None = field(default=None, repr=False)
 
     def secrets(self) -> tuple[str, ...]:
-        """What an answer may quote and nobody may see."""
+        """Return the values that an answer may quote and nobody may see."""
         return tuple(one.reveal() for one in (self.client_secret, self.assertion) if one is not None)
 
 

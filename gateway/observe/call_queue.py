@@ -261,7 +261,7 @@ class CallQueue:
 
 
 def _went_well(record: ExchangeRecord | Operation) -> bool:
-    """Whether it is a call like most."""
+    """Return whether the record is of a call that went well."""
     return isinstance(record, ExchangeRecord) and record.status < 400 and record.error_code is None
 
 

@@ -73,7 +73,7 @@ def write_many(events: Sequence[Event]) -> None:
 
 
 def wants_lines() -> bool:
-    """Whether `write_many` would write JSON: then a caller that has the lines ready may give them to `write_lines`."""
+    """Return whether `write_many` writes JSON; then a caller that has the lines ready may give them to `write_lines`."""
     return Many.out is not None and not Many.readable
 
 

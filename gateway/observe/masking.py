@@ -1,4 +1,4 @@
-"""What a log line may show: values named like a secret are hidden, and so is what looks like one in others' words."""
+"""Masks log lines: values named like a secret, and what looks like one in others' words."""
 
 import re
 import sys
@@ -35,7 +35,7 @@ ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 @lru_cache(maxsize=4096)
 def is_secret(name: str) -> bool:
-    """Whether what goes by `name` must not be seen."""
+    """Return whether a value called `name` must not be seen."""
     return len(name) > LONGEST_NAME or bool(SECRET_NAME.search(name))
 
 
@@ -80,7 +80,7 @@ def _hidden(found: re.Match[str]) -> str:
 
 
 def _masked_address(rest: str) -> str:
-    """What stands behind ``://``; a path may hold another address."""
+    """Mask the part behind ``://``; a path may hold another address."""
     end = min((place for mark in "?#" if (place := rest.find(mark)) >= 0), default=len(rest))
     shown = []
     for part in rest[:end].split("://"):

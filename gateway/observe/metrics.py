@@ -256,7 +256,7 @@ class MetricsPage:
 
     @classmethod
     def alone(cls) -> "MetricsPage":
-        """One that no other process reads; a fork gets a copy."""
+        """Return a page that no other process reads; a fork gets a copy."""
         return cls(memoryview(mmap.mmap(-1, PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)))
 
     def place(self, key: Key, width: int = 1) -> int:
@@ -374,11 +374,11 @@ class Metrics:
             cells[at + TOKEN + BUCKETS] += token_ms
 
     def add(self, name: str, *labels: str) -> None:
-        """One more of a counter that is not counted for every request. `name` is one of FAMILIES."""
+        """Add 1 to a counter that is not counted for every request. `name` is one of FAMILIES."""
         self._cells[self._place(checked((name, *labels), "counter"))] += 1.0
 
     def measure(self, name: str, took_ms: float, *labels: str) -> None:
-        """One more in a histogram that is not measured for every request."""
+        """Add a value to a histogram that is not measured for every request."""
         at = self._place(checked((name, *labels), "histogram"), HISTOGRAM)
         self._cells[at + bisect_left(BOUNDS_MS, took_ms)] += 1.0
         self._cells[at + BUCKETS] += took_ms

@@ -136,7 +136,7 @@ class SpanExport:
         return spans
 
     def _export(self, spans: list[ReadableSpan]) -> bool:
-        """Whether the collector has taken them."""
+        """Export the spans; return whether the collector has taken them."""
         try:
             taken = self._exporter.export(spans) is SpanExportResult.SUCCESS
         except Exception as fault:  # noqa: BLE001 (whatever a collector makes of it, the next batch may do better)

@@ -1,4 +1,4 @@
-"""Whether a request is traced, by the standard `OTEL_*` variables; and the queue of what spans are made of.
+"""Decides whether a request is traced, by the standard `OTEL_*` variables; and queues what spans are made of.
 
 Towards a request this is one decision (`begin`): None for what is not sampled, and from then on nothing is done for it. What is
 sampled is noted once it is over; a thread makes its spans and sends them (`span_export`).
@@ -49,8 +49,10 @@ class Sampling:
 
 
 def sampling(environ: Mapping[str, str]) -> Sampling:
-    """What OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG say. As the specification demands, what is not understood is logged
-    and its default taken."""
+    """Read OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG.
+
+    As the specification demands, what is not understood is logged and its default taken.
+    """
     named = environ.get("OTEL_TRACES_SAMPLER", "").strip().lower() or "parentbased_always_on"
     parent_based = named.startswith("parentbased_")
     kind = named.removeprefix("parentbased_")
@@ -80,7 +82,7 @@ def wanted_by(environ: Mapping[str, str]) -> str | None:
 
 
 class Tracing:
-    """One a process, for as long as it lives.
+    """The traces of a process, for as long as it lives.
 
     `connection_ids`: spans have the connection's id. `export` None: nothing is exported, which tests use.
     """

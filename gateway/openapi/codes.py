@@ -1,4 +1,4 @@
-"""Which status each error code leaves with, and which codes any route may answer with."""
+"""The status of each error code, and the codes that any route may answer with."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -161,7 +161,7 @@ def _shown(operation: Endpoint, public_url: str, definitions: Mapping[str, Any])
 
 
 def _answered(operation: Endpoint, definitions: Mapping[str, Any]) -> Any:
-    """What it answers: its own example where its schema is any object."""
+    """Return an example of the operation's answer: its own where its schema is any object."""
     assert operation.answer is not None
     if operation.answer.__name__ in ("AnyJson", "Metadata"):
         return operation.answer_example if operation.answer_example is not None else operation.example or {}

@@ -271,7 +271,7 @@ FLAT: Final = {"provider_config_key": "openai", "connection_id": "user-1", "apiK
 
 
 def _form_example(form: typed_in.Form) -> dict[str, str]:
-    """What may be typed in; without fields that are of a few providers alone."""
+    """Return an example of the form's fields, without those of a few providers alone."""
     return dict.fromkeys(sorted(form.names or {"username", "password"}), "…")
 
 

@@ -1,4 +1,4 @@
-"""What end users see: HTML from `templates/`, escaped throughout, working without scripts, loading nothing from elsewhere.
+"""The pages for end users: escaped HTML from `templates/`; no script is needed, nothing is loaded from elsewhere.
 
     lazy_pages                        the handlers, loaded with the first request for a page
     frame, templates                  the frame of every page: words, language, brand, headers; Jinja under a key of ours

@@ -26,8 +26,10 @@ UNCONFIRMED: Final = "not_confirmed"
 
 
 def is_browser(request: web.Request) -> bool:
-    """Whether a person may be behind it, whose cookies and sign-ins come along: what every browser sends is there. What sends
-    none of it is a program, and holds nobody's cookies."""
+    """Return whether a browser may have sent the request: whether it has what every browser sends.
+
+    A browser brings a person's cookies and sign-ins along. A program sends none of it, and holds nobody's cookies.
+    """
     headers = request.headers
     return (
         "text/html" in headers.get(hdrs.ACCEPT, "")
@@ -37,7 +39,7 @@ def is_browser(request: web.Request) -> bool:
 
 
 class Browser:
-    """What one browser holds of one session."""
+    """The confirmation of one session in one browser."""
 
     def __init__(self, request: web.Request, session: ConnectSession) -> None:
         secure = generation_of(request).public_url.startswith("https://")
@@ -55,7 +57,7 @@ class Browser:
 
     @property
     def has_it(self) -> bool:
-        """Whether another browser may not use the session: it is for one browser, and this is it or none is yet."""
+        """Whether this browser may use the session: the session serves any browser, or this one, or none yet."""
         return not self._session.for_one_browser or self._session.browser_digest in {None, self.digest}
 
     @property
@@ -64,16 +66,18 @@ class Browser:
         return self._session.browser_digest == self.digest
 
     def brings_back(self, outcome: Outcome) -> bool:
-        """Whether this browser may return to the application with what has come of it: under a code challenge that is proof
-        of who connected, so what another browser has connected is not."""
+        """Return whether this browser may return to the application with the outcome.
+
+        Under a code challenge that is proof of who connected, so an outcome of another browser is not returned.
+        """
         return not self._session.bound or outcome.browser_digest == self.digest
 
     def confirmation(self, integration_id: str) -> str:
-        """What the form of this integration holds."""
+        """Return the confirmation that the form of this integration holds."""
         return hmac.digest(self._value.reveal().encode(), f"confirm {integration_id}".encode(), "sha256").hex()
 
     def confirms(self, integration_id: str, posted: str) -> bool:
-        """Whether `posted` is of a form that was shown here."""
+        """Return whether `posted` comes from a form that was shown in this browser."""
         return not self._is_new and hmac.compare_digest(self.confirmation(integration_id), posted)
 
     def keep(self, answer: web.StreamResponse) -> None:

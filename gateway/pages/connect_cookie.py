@@ -91,7 +91,7 @@ def keep(request: web.Request, answer: web.StreamResponse, token: str, session: 
 
 
 def holds(request: web.Request, session_digest: str) -> bool:
-    """Whether this browser has that session's page open."""
+    """Return whether this browser has that session's page open."""
     token = request.cookies.get(cookie_name(request, name_of(session_digest)), "")
     return bool(token) and digest(token) == session_digest
 

@@ -1,4 +1,4 @@
-"""What a connect session offers, as its page shows it: names, logos, scopes in plain words."""
+"""The offer of a connect session, as its page shows it: names, logos, scopes in plain words."""
 
 import re
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ _BREAK: Final = re.compile(r"[\s:/._-]+")
 
 
 def in_words(scope: str, words: PageWords) -> str:
-    """One sentence. What cannot be read is shown as it is."""
+    """Return a scope as one sentence. What cannot be read is shown as it is."""
     if scope in WHOLE:
         return words(WHOLE[scope])
     # An address as a scope says what it means in its path: https://www.googleapis.com/auth/calendar.readonly
@@ -59,8 +59,11 @@ def granted(scopes: Sequence[str], words: PageWords) -> list[tuple[str, tuple[st
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One integration. `how` says in a few words what the end user does; `host` is where they sign in; `connected`: this
-    session has connected it."""
+    """An integration as the page offers it.
+
+    `how` says in a few words what the end user does; `host` is where they sign in; `connected`: this session has
+    connected it.
+    """
 
     key: str
     name: str
@@ -75,8 +78,10 @@ class Offer:
 
 
 def offered(generation: Generation, session: ConnectSession) -> list[Integration]:
-    """What the session allows, in the order it was named; without a list, all of the environment. Not those whose entry the
-    catalog does not have any more: they cannot be connected, and must not take the others along.
+    """Return the integrations that the session allows, in the order named; without a list, all of the environment.
+
+    Not those whose entry the catalog does not have any more: they cannot be connected, and must not take the others
+    along.
     """
     there = [one for one in generation.integrations.of(session.environment) if generation.catalog.get(one.provider)]
     if not session.allowed_integrations:
@@ -128,9 +133,15 @@ def grants(
     user_scope: str | None = None,
     again: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """What the application will be able to do, in sentences: ``{"list": [(sentence, scopes)], "sentence": …}``. `user_scope`:
-    what the way in asks for besides, where the session does not fix it. `again`: what a reconnect asks for in place of the
-    integration's scopes."""
+    """Return what the application will be able to do, in sentences: ``{"list": [(sentence, scopes)], "sentence": …}``.
+
+    `user_scope`: what the way in asks for besides, where the session does not fix it. `again`: what a reconnect asks
+    for in place of the integration's scopes.
+
+    ``{"list": [(sentence, scopes)], "sentence": …}``. ``{"list": [(sentence, scopes)], "sentence": …}``. `user_scope`:
+    what the way in asks for besides, where the session does not fix it. `again`: what a reconnect asks for in place of
+    the integration's scopes.
+    """
     if one.provider.auth_mode == "NONE":
         return {"list": [], "sentence": words("granted_none", app=app)}
     if not one.oauth:

@@ -46,7 +46,10 @@ FORM_BYTES: Final = 256 << 10
 
 
 async def entrance(request: web.Request) -> web.StreamResponse:
-    """What `connect_link` opens, and what a frame loads. The token goes from the address into a cookie at once."""
+    """Serve the page that `connect_link` opens and a frame loads.
+
+    The token goes from the address into a cookie at once.
+    """
     words, runtime = words_for(request), request.app[RUNTIME]
     token = request.query.get("session_token")
     if token is None and ("apiURL" in request.query or request.headers.get("Sec-Fetch-Dest") == "iframe"):
@@ -183,7 +186,7 @@ def _offer(request: web.Request, session: ConnectSession, words: PageWords) -> O
 
 
 def offer_of(request: web.Request, session: ConnectSession, integration_id: str, words: PageWords) -> Offer:
-    """What the session offers of this integration. Raises NotFound, Forbidden."""
+    """Return the session's offer of this integration. Raises NotFound, Forbidden."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     integration = generation.integrations.get(session.environment, integration_id)
     check_offered(session, integration.integration_id)
@@ -191,7 +194,7 @@ def offer_of(request: web.Request, session: ConnectSession, integration_id: str,
 
 
 async def _asked(request: web.Request, session: ConnectSession, one: Offer, token: str | None) -> FlowOptions | None:
-    """What the way in has said, where it did. Raises InvalidRequest where that is not known any more."""
+    """Return the options that the way in has set, if any. Raises InvalidRequest where that is not known any more."""
     if not token:
         return None
     asked = await request.app[RUNTIME].flows.asked_for(session, one.key, token)

@@ -1,4 +1,4 @@
-"""What the connect page shows: the list, a form, an empty frame, and a link that does not work."""
+"""Renders the connect page: the list, a form, an empty frame, and a link that does not work."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -112,7 +112,7 @@ async def form_page(
 
 
 def frame_page(request: web.Request, words: PageWords) -> web.Response:
-    """What an embedding page loads: empty until it has been handed a session's token."""
+    """Serve the page that an embedding page loads: empty until it has been handed a session's token."""
     generation = generation_of(request)
     branding = generation.config.branding
     return connect_page(

@@ -37,7 +37,8 @@ def failed(
     framed: bool = False,
     environment: str | None = None,
 ) -> web.Response:
-    """What to do next, in the end user's language; below, for support, the message of `fault`, its code and the request's id.
+    """Show what to do next, in the end user's language; below, for support, the fault's message, its code and the request's id.
+
     No connection is named: none was stored.
 
     `message` replaces both the advice and the message of `fault`; `name` is the provider's for people; `back` leads to another
@@ -76,7 +77,7 @@ def failed(
 
 
 def advice(fault: GatewayError, words: PageWords, name: str | None) -> str:
-    """What the end user does next; `name`: of the provider, if it is known."""
+    """Return what the end user does next; `name`: of the provider, if it is known."""
     key = f"advice_{fault.code}"
     if not words.has(key) or (name is None and "{name}" in words.plain(key)):
         key = "advice_other"
@@ -125,7 +126,7 @@ def expired(request: web.Request, fault: GatewayError, words: PageWords) -> web.
 
 
 def _providers_words(request: web.Request, fault: GatewayError) -> str | None:
-    """What the provider said in the callback's query, as JSON; nothing where the query is not known to be a provider's."""
+    """Return the provider's words in the callback's query, as JSON; None where the query may not be the provider's."""
     if not isinstance(fault, CallbackFailed) or not fault.proven:
         return None
     query = request.query

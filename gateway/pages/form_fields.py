@@ -60,7 +60,7 @@ OPTIONAL: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One input. `name` is as the form posts it (``params[subdomain]``), `key` as the entry calls it."""
+    """An input of the form. `name` is as the form posts it (``params[subdomain]``), `key` as the entry calls it."""
 
     name: str
     group: str

@@ -137,7 +137,7 @@ def own(name: str) -> File:
 
 
 def logo_mark(logo: Path | None) -> str | None:
-    """What changes with the operator's logo; None where there is none."""
+    """Return a text that changes with the operator's logo; None where there is none."""
     try:
         return None if logo is None else _image(logo).mark
     except NotFound:
@@ -235,7 +235,7 @@ def origin_of(public_url: str) -> str:
 
 
 def may_embed(generation: Generation, environment: str, origin: str) -> bool:
-    """Whether a page of `origin` may show a session of `environment`."""
+    """Return whether a page of `origin` may show a session of `environment`."""
     return is_registered(generation.config, environment, origin)
 
 

@@ -1,4 +1,4 @@
-"""What a browser finds at the gateway's own address: where it leads to, the guides, and a page where there is nothing."""
+"""The gateway's own address in a browser: where it leads to, the guides, and a page where there is nothing."""
 
 import json
 from typing import Final

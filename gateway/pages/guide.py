@@ -71,7 +71,7 @@ def _operations_of(catalog: Catalog, name: str) -> ProviderOperations | None:
 
 
 def _shown(path: str) -> str:
-    """What a connection fills in, as people mark what they have to fill in."""
+    """Return a path with the placeholders that a connection fills marked for people."""
     return _PLACEHOLDER.sub(r"<\1>", path)
 
 
@@ -248,6 +248,6 @@ async def guide(request: web.Request) -> web.Response:
 
 
 def _credentials(provider: Provider) -> dict[str, Setting]:
-    """What the user types in: the entry's forms, else what its auth mode asks for."""
+    """Return the fields that the user types in: the entry's forms, else those of its auth mode."""
     mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
     return provider.credentials or {name: Setting(title=title_from(name)) for name in mode.asks}

@@ -25,7 +25,7 @@ PUBLIC: Final = (
 
 @dataclass(frozen=True, slots=True)
 class GuideStep:
-    """One thing to do: what, where, and what to paste."""
+    """A thing to do: what, where, and what to paste."""
 
     text: str
     link: str | None = None

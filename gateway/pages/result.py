@@ -20,7 +20,7 @@ from gateway.store.pending_authorizations import in_use
 
 
 async def result(request: web.Request) -> web.StreamResponse:
-    """What has come of connecting one integration; the session may be over meanwhile, which ends no page that says so."""
+    """Show the result of connecting one integration, also once the session is over."""
     words, runtime, generation = words_for(request), request.app[RUNTIME], generation_of(request)
     key = request.match_info["integration_id"]
     try:
@@ -102,7 +102,7 @@ async def application_address(
 async def result_page(
     request: web.Request, session_digest: str, session: ConnectSession | None, key: str, words: PageWords
 ) -> web.Response | None:
-    """What has come of connecting `key` under this session; None where nothing has yet."""
+    """Return the page with the result of connecting `key` under this session; None if there is none yet."""
     outcomes = await _outcomes(request, session_digest, key)
     made = next((one for one in reversed(outcomes) if one.succeeded), None)
     if made is not None:
@@ -220,7 +220,7 @@ async def _outcomes(request: web.Request, session_digest: str, key: str | None) 
 
 
 async def made_by(request: web.Request, session: ConnectSession) -> dict[str, Outcome]:
-    """What the session has connected: the last of each integration."""
+    """Return the outcomes of what the session has connected: the last of each integration."""
     return {one.integration_id: one for one in await _outcomes(request, session.digest, None) if one.succeeded}
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # loaded with the first page: most workers never serve one, a
 
 
 class Templates:
-    """What aiohttp-jinja2 asks for templates: the environment, made when it is first needed."""
+    """The template environment for aiohttp-jinja2, made when it is first needed."""
 
     @cached_property
     def environment(self) -> "jinja2.Environment":

@@ -115,14 +115,14 @@ async def _unknown(_request: web.Request) -> web.Response:
 
 
 def about(started_at: float) -> Iterator[Sample]:
-    """What is the same in every worker."""
+    """Return the samples that are the same in every worker."""
     version = metadata.version("integration-gateway")
     yield ("gateway_build_info", version, platform.python_version(), aiohttp.__version__), 1
     yield ("gateway_start_time_seconds",), started_at
 
 
 def process() -> Iterator[Sample]:
-    """What the system says of this process."""
+    """Return the samples that the system has of this process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     yield ("gateway_process_cpu_seconds_total",), used.ru_utime + used.ru_stime
     if PROCESS.exists():

@@ -10,7 +10,10 @@ from gateway.process.handshake import LENGTH, Message, framed
 
 
 class Channel:
-    """One end. `received` is called with each message, `lost` once the other end is gone, unless this one was closed before."""
+    """An end of a channel between two processes.
+
+    `received` is called with each message, `lost` once the other end is gone, unless this one was closed before.
+    """
 
     def __init__(self, received: Callable[[Message], None], lost: Callable[[], None]) -> None:
         self._received = received

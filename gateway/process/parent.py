@@ -39,7 +39,7 @@ class Terminal:
         self._was_there = sys.stderr.isatty()
 
     def gone(self) -> bool:
-        """Whether it has been closed since."""
+        """Return whether the terminal has been closed since."""
         if self._was_there:
             try:
                 os.tcgetpgrp(sys.stderr.fileno())

@@ -1,4 +1,4 @@
-"""One reload for all workers: one of them reads and checks the files, the others take over what it has accepted.
+"""Reloads all workers: one of them reads and checks the files, the others take over what it has accepted.
 
 So either all run the new configuration or none does, and faults are logged once.
 
@@ -59,7 +59,7 @@ class Reloads:
             answer.set_result(message["ok"])
 
     async def run(self) -> None:
-        """One at a time, until cancelled."""
+        """Run the reloads that are requested, one at a time, until cancelled."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()
@@ -93,7 +93,7 @@ class Reloads:
         await asyncio.gather(*(self._take_over(worker) for worker in others))
 
     async def bring_up_to_date(self, worker: WorkerProcess) -> None:
-        """One that is ready only now, and began before the last reload was accepted."""
+        """Bring a worker up to date that is ready only now and began before the last reload was accepted."""
         async with self._turn:
             await self._take_over(worker)
 
@@ -110,7 +110,7 @@ class Reloads:
             worker.signal(signal.SIGTERM)
 
     async def _asked(self, worker: WorkerProcess, message: Message) -> bool | None:
-        """What the worker answers; None where it dies, as one does that is silent: nobody knows what it runs."""
+        """Return the worker's answer; None if it dies, as a silent one does: nobody knows what it runs."""
         answer = self._answers[worker] = asyncio.get_running_loop().create_future()
         worker.send(message)
         gone = asyncio.ensure_future(worker.exited.wait())

@@ -16,7 +16,7 @@ CONSOLE: Final = "console"  # and that of console.port
 
 
 class Addresses(Protocol):
-    """Of the configuration (`server`)."""
+    """The addresses of the configuration (`server`)."""
 
     @property
     def host(self) -> str: ...

@@ -1,4 +1,4 @@
-"""Which workers live. A dead one is replaced at its own place, after a pause where lives are short."""
+"""Keeps the workers alive. A dead one is replaced at its own place, after a pause where lives are short."""
 
 import asyncio
 import os

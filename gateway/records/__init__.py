@@ -1,4 +1,4 @@
-"""What travels inside the gateway: frozen dataclasses without I/O.
+"""The records that travel inside the gateway: frozen dataclasses without I/O.
 
     connection      a connection: ids, sealed credential, state, lease, intent
     states          the states of a connection, and every transition between them

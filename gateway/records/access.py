@@ -15,7 +15,7 @@ ANY_INTEGRATION = "*"
 
 @dataclass(frozen=True, slots=True)
 class KeyLimits:
-    """What a key is held to. Each member that is empty or None limits nothing; all that are given must hold.
+    """The limits of a key. Each member that is empty or None limits nothing; all that are given must hold.
 
     `connections` are ``integration/connection`` or ``*/connection``. `tags` must be on the connection. `rules` are
     ``METHODS PATH`` (`access.key_policy`), or name operations of the catalog (`access.operation_rules`); one must fit.
@@ -31,7 +31,7 @@ class KeyLimits:
     operations: Mapping[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """What is given, and nothing else, as it is shown: of snapshots the numbers of operations."""
+        """Return the limits that are given, as they are shown: of snapshots the numbers of operations."""
         counts = {rule: int(snapshot.partition(":")[0]) for rule, snapshot in self.operations.items()}
         return {**self._given(), **({"operations": counts} if counts else {})}
 
@@ -62,18 +62,18 @@ class KeyLimits:
 
     @property
     def of_resources(self) -> bool:
-        """Whether it narrows down which integrations or connections there are for the key."""
+        """Whether the limits narrow down the integrations or connections there are for the key."""
         return bool(self.integrations or self.connections or self.tags)
 
     @property
     def of_requests(self) -> bool:
-        """Whether it narrows down what may be sent on behalf of a connection."""
+        """Whether the limits narrow down what may be sent on behalf of a connection."""
         return bool(self.rules or self.hosts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyTerms:
-    """What is settled when a key is minted. The key itself is nowhere: `digest` is its hex SHA-256.
+    """The terms of a key, settled when it is minted. The key itself is nowhere: `digest` is its hex SHA-256.
 
     `last_four`: the key's last four characters. `limits`: its own and those of each key above it that minted it; all must
     allow. `rate`: calls a minute, `budget`: calls in all. `parent_id`: the key that minted it, whose revocation is its own too.

@@ -1,4 +1,4 @@
-"""What the audit trail records: the actions, who acted, one record, and its canonical bytes (docs/audit.md)."""
+"""The records of the audit trail: the actions, who acted, one record, and its canonical bytes (docs/audit.md)."""
 
 import json
 from collections.abc import Mapping
@@ -105,7 +105,7 @@ acting: ContextVar[AuditActor] = ContextVar("acting", default=SYSTEM)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """One record, before it has its place in the chain. Made by `of`, which looks at who acts now.
+    """A record before it has its place in the chain. Made by `of`, which looks at who acts now.
 
     `key_id`: of the minted key it concerns, its number. `outcome`: ``ok`` or ``failed``. `end_user`: a keyed
     digest, never the id itself. `environment` empty: it concerns the whole store.
@@ -163,7 +163,10 @@ class AuditEntry:
 
 
 def canonical(value: Any) -> str:
-    """One text for one value, on every machine: JSON in ASCII, members sorted, no spaces."""
+    """Return the one text for a value, on every machine: JSON in ASCII, members sorted, no spaces.
+
+    JSON in ASCII, members sorted, no spaces. JSON in ASCII, members sorted, no spaces.
+    """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
@@ -186,7 +189,7 @@ def _short(value: Any) -> Any:
 
 
 class AuditColumns(NamedTuple):
-    """What a record is found by, taken from its body and stored beside it. `key_id`: the actor's."""
+    """The values by which a record is found, taken from its body and stored beside it. `key_id`: the actor's."""
 
     at: datetime
     environment: str
@@ -224,7 +227,7 @@ def columns_of(body: str) -> AuditColumns:
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """What a record must have; None or empty: does not matter.
+    """A search in the audit trail; None or empty: does not matter.
 
     `environment` None: all, and what concerns the whole store. `since` and `until`: from the one to just before the other.
     `key_id`: of the actor. `end_user_id`: as the application names the end user; nothing is found of one who was forgotten.

@@ -1,4 +1,4 @@
-"""What lives for minutes while an end user connects: the session a customer opens, the flow a browser walks, its outcome."""
+"""The records that live for minutes while an end user connects: the session, the flow a browser walks, its outcome."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -10,7 +10,7 @@ from gateway.records.connection import Account, ConnectionRef, EndUser, NewConne
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionTerms:
-    """What a session demands of each connection made under it; an authorization that has begun keeps them.
+    """The demands of a session on each connection made under it; an authorization that has begun keeps them.
 
     `limited`: it may make a number of connections only. `code_challenge`: see ConnectSession. `browser_digest`: the session
     must serve this browser, or none yet, when the connection is stored; empty: a client without our cookie, so none yet.
@@ -61,7 +61,7 @@ class ConnectSession:
     return_state: str | None = None
 
     def terms(self, browser_digest: str | None) -> SessionTerms:
-        """Of what is typed in by the client with this browser cookie; None: it has none."""
+        """Return the terms for what is typed in by the client with this browser cookie; None: it has none."""
         return SessionTerms(
             session_digest=self.digest,
             limited=self.max_connections is not None,
@@ -76,23 +76,23 @@ class ConnectSession:
 
     @property
     def for_one_browser(self) -> bool:
-        """Whether it serves one browser only: it is for one use, or its result shows the application which browser connected."""
+        """Whether the session serves one browser only: it is single-use, or its result proves which browser connected."""
         return self.single_use or self.bound
 
     @property
     def used_up(self) -> bool:
-        """Whether it has made all the connections that it may make."""
+        """Whether the session has made all the connections that it may make."""
         return self.max_connections is not None and self.connections_made >= self.max_connections
 
     @property
     def reconnects(self) -> bool:
-        """Whether the connection that it pins must be there already, and stay the same account's."""
+        """Whether the connection that the session pins must be there already, and stay the same account's."""
         return self.connection_id is not None and self.integration_id is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One of several places that a credential reaches: its id, its name and address for people, the settings that mean it."""
+    """A place that a credential reaches, one of several: its id, name and address for people, and the settings that select it."""
 
     id: str
     name: str
@@ -102,7 +102,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowOptions:
-    """What the browser, or the page it came from, may choose about a flow.
+    """The choices that the browser, or the page it came from, may make about a flow.
 
     `override`: a client of the end user's own (``client_id``, ``client_secret``), and a ``refresh_token``. `ws_client_id`:
     the WebSocket that waits for the outcome. `browser`: the digest by which the browser that confirmed is known. `lang`: of
@@ -141,7 +141,7 @@ class PendingChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingAuthorization:
-    """What the callback needs, pinned when the authorization began, so that nothing of it can be changed on the way.
+    """The data that the callback needs, pinned when the authorization began, so that nothing can change it on the way.
 
     `provider` and `mode`: the names of the catalog entry and of its auth mode. `kept`: what the mode keeps for itself, the
     PKCE verifier among it. `url`: the provider's consent page. `config`: the settings; those in `given` came from the
@@ -171,7 +171,7 @@ class PendingAuthorization:
     choice: PendingChoice | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """One object without levels, as every version has stored it: nodes of two versions finish each other's flows."""
+        """Return one flat object, as every version has stored it: nodes of two versions finish each other's flows."""
         stored = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in {"began", "choice"}}
         stored |= {
             "kept": dict(self.kept),
@@ -207,13 +207,13 @@ FlowDetails: TypeAlias = FlowOptions | PendingAuthorization
 
 
 def flow_details(stored: Mapping[str, Any]) -> FlowDetails:
-    """What `as_json` of either has made."""
+    """Read what `as_json` of either has made."""
     return FlowOptions.from_json(stored) if "asked" in stored else PendingAuthorization.from_json(stored)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenFlow:
-    """One authorization under way. `state_digest` is its key, `browser_digest` that of the cookie its browser holds."""
+    """An authorization under way. `state_digest` is its key, `browser_digest` that of the cookie its browser holds."""
 
     state_digest: str
     browser_digest: str
@@ -240,7 +240,7 @@ class NewFlow(OpenFlow):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingConnection:
-    """What an end user has connected under a session with a code challenge, until the application completes it.
+    """The connection that an end user made under a session with a code challenge, until the application completes it.
 
     `new` None: it was completed. `reconnects`: a connection must be at its address when it is completed.
     """

@@ -160,7 +160,7 @@ class Connection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewConnection:
-    """What is asked to be stored. None leaves what an existing row holds; the credential is always replaced.
+    """The connection to store. None leaves what an existing row holds; the credential is always replaced.
 
     `credential`: JSON as in docs/compatibility.md#credentials (``{"type": "OAUTH2", …}``); the store seals it.
     `ended`: it has ended already, and nothing refreshes it. `warning`: what its owner should know, a sentence or two.

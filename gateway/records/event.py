@@ -14,7 +14,7 @@ FORWARD: Final = "forward"
 
 
 class Event(StrEnum):
-    """What can happen to a connection, once for each change."""
+    """The events that can happen to a connection, once for each change."""
 
     CREATED = "connection.created"
     CREATION_FAILED = "connection.creation_failed"
@@ -49,7 +49,7 @@ NO_REFRESH_TOKEN: Final = "no_refresh_token"  # noqa: S105 (the type of a warnin
 
 
 def of_change(before: State | None, after: State) -> Event | None:
-    """What the step from one state to the next is for the application. None: nothing that it has no event for yet.
+    """Return the event for the step from one state to the next; None for a step that has no event.
 
     Three things matter to it: refreshes go well, they fail in passing, or somebody must act. A step between two states of
     the last kind is no news. `before` None: the connection is new.

@@ -14,7 +14,7 @@ DROP: Final = "drop"
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """Of an integration that was made through the API: its row's identity and version, and when it was written."""
+    """The row of an integration that was made through the API: its identity and version, and when it was written."""
 
     uid: str
     version: int

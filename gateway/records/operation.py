@@ -1,4 +1,4 @@
-"""What the call log keeps: one operation a row, and what it is searched by."""
+"""The records of the call log: one operation a row, and the filter that searches them."""
 
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -102,7 +102,7 @@ class StoredOperation:
 
 @dataclass(frozen=True, slots=True)
 class OperationFilter:
-    """What an operation must have; what is None or empty does not matter.
+    """A search in the call log; what is None or empty does not matter.
 
     `since` and `until`: from the one to just before the other. `connections`: (integration, connection) of which one must
     fit; None: any. `status`: from the one to the other, both included. `text`: somewhere in path, code or detail, upper and

@@ -1,4 +1,4 @@
-"""One small exchange with a provider, as data: the request that an auth mode needs, and the reply."""
+"""A small exchange with a provider, as data: the request that an auth mode needs, and the reply."""
 
 import base64
 from collections.abc import Iterator, Mapping
@@ -38,7 +38,7 @@ class ProviderCall:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back, decoded. Names in `headers` compare as HTTP has it.
+    """The reply, decoded. Names in `headers` compare as HTTP has it.
 
     `asked_at`: when the call was sent. What the answer says about a lifetime counts from some moment after that, so a
     token that is reckoned from there never outlives its end here, however long the answer was under way.

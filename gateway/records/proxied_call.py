@@ -1,4 +1,4 @@
-"""One proxied call: the request in the making, where its time went, its pages, and its record."""
+"""A proxied call: the request in the making, where its time went, its pages, and its record."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +18,10 @@ from gateway.records.trace import CallTrace
 
 @dataclass(frozen=True, slots=True)
 class AnswerShape:
-    """What of an answer the caller wants. `select`: a JMESPath expression as it was parsed, None for all; at most `max_bytes`."""
+    """The part of an answer that the caller wants.
+
+    `select`: a JMESPath expression as it was parsed, None for all; at most `max_bytes`.
+    """
 
     select: Any
     max_bytes: int
@@ -73,7 +76,7 @@ class Timing:
 
     @contextmanager
     def waiting_for_token(self) -> Iterator[None]:
-        """What the block takes is added to `token_s`, and is none of `upstream_s` where that is being measured."""
+        """Add the time of the block to `token_s`; where `upstream_s` is being measured, it does not count there."""
         began = clock.monotonic()
         try:
             yield
@@ -82,7 +85,7 @@ class Timing:
 
     @contextmanager
     def waiting_for_upstream(self) -> Iterator[None]:
-        """What the block takes is added to `upstream_s`, less what was waited for a token meanwhile."""
+        """Add the time of the block to `upstream_s`, less what was waited for a token meanwhile."""
         began, token_s = clock.monotonic(), self.token_s
         try:
             yield
@@ -90,7 +93,7 @@ class Timing:
             self.upstream_s += clock.monotonic() - began - (self.token_s - token_s)
 
     def gateway_s(self, now: float) -> float:
-        """What the gateway itself took until the head of the answer, or until `now` where none has left."""
+        """Return the gateway's own seconds until the head of the answer, or until `now` if none has left."""
         until = now if self.head_at is None else self.head_at
         return max(0.0, until - self.began - self.token_s - self.upstream_s)
 
@@ -102,7 +105,7 @@ Kind = Literal["cursor", "link", "offset", "graphql"]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way in which a provider cuts lists, complete enough to follow. The names are those of a catalog entry.
+    """A way in which a provider cuts lists, complete enough to follow. The names are those of a catalog entry.
 
     `in_body`: lists are requested by POST, and the names in the request are dotted paths in its JSON body.
     """

@@ -29,8 +29,10 @@ class State(StrEnum):
 
 
 class Happening(StrEnum):
-    """What can befall a connection. `accepted`: its API takes the credential that it rejected before. `replaced`: it was
-    renewed while its API rejects it, which proves nothing: some modes sign a token without asking the provider.
+    """The happenings that change a connection's state.
+
+    `accepted`: its API takes the credential that it rejected before. `replaced`: it was renewed while its API rejects
+    it, which proves nothing: some modes sign a token without asking the provider.
     """
 
     AUTHORIZED = "authorized"
@@ -62,7 +64,7 @@ _ALWAYS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One entry of a connection's history. `reason` is for programs, `detail` for people; neither holds a secret."""
+    """An entry of a connection's history. `reason` is for programs, `detail` for people; neither holds a secret."""
 
     at: datetime
     state: State
@@ -83,7 +85,7 @@ def after(state: State, happening: Happening) -> State:
 
 
 def of_failure(code: str, *, final: bool) -> Happening:
-    """What a failure amounts to."""
+    """Return the happening that a failure amounts to."""
     if not final:
         return Happening.UNAVAILABLE
     return Happening.TAKEN_BACK if code in TAKEN_BACK_CODES else Happening.REFUSED

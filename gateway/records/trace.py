@@ -25,7 +25,7 @@ _SPAN_BITS: Final = 64
 
 
 class TraceParent(NamedTuple):
-    """What a ``traceparent`` says: 32 and 16 hex digits, and eight flags."""
+    """The parts of a ``traceparent``: 32 and 16 hex digits, and eight flags."""
 
     trace_id: str
     span_id: str
@@ -60,8 +60,11 @@ def new_span_id() -> str:
 
 @dataclass(slots=True)
 class AttemptTrace:
-    """One request to the provider. `began` and `ended`: monotonic seconds, `ended` when its answer's head had come or it had
-    failed; None where neither is known. `peer`: the address that the connection leads to. `error`: why no answer came."""
+    """A request to the provider, as its trace shows it.
+
+    `began` and `ended`: monotonic seconds, `ended` when its answer's head had come or it had failed; None where neither
+    is known. `peer`: the address that the connection leads to. `error`: why no answer came.
+    """
 
     host: str
     port: int
@@ -90,7 +93,7 @@ class McpTrace:
 
 @dataclass(slots=True)
 class CallTrace:
-    """Of one sampled request to the gateway.
+    """The trace of one sampled request to the gateway.
 
     `parent_id`: the caller's span, None where the trace begins here. `began`: monotonic seconds. `route`: the path's
     template, where the address has one. `waited_for`: refreshes that another call had begun and this one waited for. `mcp`: of a
@@ -114,13 +117,13 @@ class CallTrace:
         return made
 
     def traceparent(self, span_id: str | None = None) -> str:
-        """What names `span_id`, or the call's own span, as the parent of what follows."""
+        """Return the field that names `span_id`, or the call's own span, as the parent of what follows."""
         return f"00-{self.trace_id}-{span_id or self.span_id}-{self.flags & 0xFF:02x}"
 
 
 @dataclass(slots=True)
 class RefreshTrace:
-    """Of one refresh in this process, sampled or not.
+    """The trace of one refresh in this process, sampled or not.
 
     `under`: the sampled call that began it, or else the first sampled one that waits for it. `began`: when it was requested,
     `asked`: when its turn had come; monotonic seconds. `exported`: its span has been made, so that others may link to it.

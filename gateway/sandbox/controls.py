@@ -1,4 +1,4 @@
-"""What a test asks of the sandbox itself: faults on and off, grants ended, counters, and its own description."""
+"""Controls the sandbox in tests: faults on and off, grants ended, counters, and its own description."""
 
 import json
 

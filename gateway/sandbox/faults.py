@@ -113,7 +113,7 @@ HEADER: Final = "Sandbox-Fault"
 
 @dataclass(frozen=True, slots=True)
 class SandboxFault:
-    """One kind of trouble. `paths`: what it befalls, with all below if one ends in "/"; `options`: name ▸ default.
+    """A kind of trouble. `paths`: what it befalls, with all below if one ends in "/"; `options`: name ▸ default.
 
     `times`: how many requests it befalls where that is not said.
     """

@@ -1,4 +1,4 @@
-"""What the authorization server remembers: codes, grants and tokens, the last only as digests.
+"""The memory of the authorization server: codes, grants and tokens, the last only as digests.
 
 A grant is one user's yes to one application, and the family of all tokens that came of it. A refresh token names its
 grant, so that any but the newest is seen for what it is, a replay, without a list of every token ever issued.
@@ -53,7 +53,7 @@ class Grant:
 
 @dataclass(slots=True)
 class IssuedAccess:
-    """One access token: whose family it belongs to, what it may do, and until when (epoch seconds)."""
+    """An access token: whose family it belongs to, what it may do, and until when (epoch seconds)."""
 
     grant: str
     scopes: list[str]
@@ -70,7 +70,7 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """What the token endpoint hands out."""
+    """The tokens that the token endpoint hands out."""
 
     access_token: str
     expires_in: int
@@ -216,7 +216,7 @@ class IssuedGrants:
 
 
 def digest(token: str) -> str:
-    """What is kept of a token: its hex SHA-256. They have 256 random bits, so nothing slower is needed."""
+    """Return what is kept of a token: its hex SHA-256. They have 256 random bits, so nothing slower is needed."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -85,7 +85,7 @@ def refusal(message: str) -> web.Response:
 
 
 def welcome(issuer: str) -> web.Response:
-    """What someone sees who opens the sandbox's address out of curiosity."""
+    """Return the page at the sandbox's own address, for people who open it out of curiosity."""
     body = f"""
     <p>This is the Jira double that the gateway's demo connects to: OAuth 2.0, two sites, made-up issues.</p>
     <ul><li>Its addresses: <code>{escape(issuer)}/.well-known/oauth-authorization-server</code></li>

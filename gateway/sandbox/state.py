@@ -1,4 +1,4 @@
-"""What the sandbox's handlers share, under one AppKey."""
+"""The state that the sandbox's handlers share, under one AppKey."""
 
 import hashlib
 from collections import Counter

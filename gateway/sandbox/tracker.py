@@ -49,7 +49,7 @@ _DEMO_ISSUES: Final = 57
 
 @dataclass(frozen=True, slots=True)
 class TrackerIssue:
-    """One issue; `created_at` is epoch seconds, `reporter` and `assignee` are account IDs."""
+    """An issue; `created_at` is epoch seconds, `reporter` and `assignee` are account IDs."""
 
     cloud_id: str
     number: int

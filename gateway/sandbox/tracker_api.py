@@ -84,7 +84,10 @@ class BadPage(Exception):
 
 
 def cut(records: Sequence[Any], asked: Mapping[str, Any], *, name: str) -> dict[str, Any]:
-    """One page as the tracker words it, records under `name`; the last has no `nextPageToken`. Raises BadPage."""
+    """Return one page as the tracker words it, records under `name`; the last has no `nextPageToken`.
+
+    Raises BadPage.
+    """
     token = asked.get("nextPageToken")
     start = position_in(token) if token else _whole_number(asked, "startAt", 0)
     size = min(_whole_number(asked, "maxResults", PAGE_SIZE), PAGE_LIMIT)
@@ -109,7 +112,7 @@ def _whole_number(asked: Mapping[str, Any], name: str, default: int) -> int:
 
 
 def position_in(token: object) -> int:
-    """What `token_for` was given. Raises BadPage."""
+    """Return the position that `token_for` encoded. Raises BadPage."""
     text = str(token)
     try:
         word, _, number = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).partition(b":")

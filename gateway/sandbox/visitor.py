@@ -20,7 +20,7 @@ class LostTheWay(Exception):
 
 @dataclass(frozen=True, slots=True)
 class VisitedPage:
-    """What the browser shows at last."""
+    """The page that the browser shows at last."""
 
     url: str
     status: int

@@ -1,4 +1,4 @@
-"""What single providers need beyond the catalog: a name in the catalog, and the function behind it.
+"""The functions that single providers need beyond the catalog: a name in the catalog, and the function behind it.
 
     script_context      what a script gets and returns, after a connection was made and for a webhook that came in
     jira                Jira and Confluence: which site a token is used for, and whose a webhook is

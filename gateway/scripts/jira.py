@@ -168,7 +168,7 @@ def jira_webhook_routing(message: IncomingWebhook, how: WebhookSignature | None,
 
 
 def _origin(body: bytes) -> str | None:
-    """Of the first subject that says where it is."""
+    """Return the origin of the first subject that says where it is."""
     subjects = _subjects(body)
     for name in SUBJECTS:
         where = subjects.get(name)

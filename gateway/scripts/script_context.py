@@ -1,4 +1,4 @@
-"""What a script gets and gives: after a connection was made, and for a webhook that came."""
+"""The input and output of a script: after a connection was made, and for a webhook that came."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field

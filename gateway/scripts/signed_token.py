@@ -52,7 +52,7 @@ def key_id_of(token: str, how: WebhookSignature) -> str:
 
 
 def verified_token(message: IncomingWebhook, how: WebhookSignature, secrets: Sequence[Secret]) -> str | None:
-    """What names this webhook among all others. Raises SignatureRefused."""
+    """Verify the token; return the name that tells this webhook from all others. Raises SignatureRefused."""
     token = token_of(message, how)
     header = _header(token)
     if header.get("alg") != how.algorithm or "crit" in header:

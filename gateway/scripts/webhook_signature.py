@@ -81,7 +81,7 @@ _EPOCH: Final = re.compile(r"[0-9]{9,16}")
 
 
 def checkable(how: WebhookSignature) -> bool:
-    """Whether `verified` knows how; else no such webhook is taken."""
+    """Return whether `verified` can check such a webhook; else none is accepted."""
     if how.header is None:
         return how.scheme == SHARED and how.body_path is not None
     if re.fullmatch(r"[a-z0-9-]+", how.header) is None or (how.scheme == JWT and how.algorithm is None):
@@ -90,7 +90,10 @@ def checkable(how: WebhookSignature) -> bool:
 
 
 def verified(message: IncomingWebhook, how: WebhookSignature, secrets: Sequence[Secret]) -> str | None:
-    """What names this webhook among all others, None where nothing does. Raises SignatureRefused."""
+    """Verify the signature; return the name that tells this webhook from all others, None where there is none.
+
+    Raises SignatureRefused.
+    """
     if how.scheme == JWT:
         return verified_token(message, how, secrets)
     if how.scheme == SHARED and how.body_path is not None:
@@ -151,7 +154,7 @@ def _check_body_tokens(body: bytes, path: str, secrets: Sequence[Secret]) -> Non
 
 
 class _Values:
-    """What a signed payload is put together from."""
+    """The values that a signed payload is put together from."""
 
     def __init__(self, message: IncomingWebhook, how: WebhookSignature, given: str, secret: Secret) -> None:
         self._message, self._how, self._secret = message, how, secret

@@ -1,4 +1,4 @@
-"""What a process of ours does to itself before anything else runs.
+"""Prepares a process of ours before anything else runs.
 
     hardening   no core dumps, no debugger: the secrets in memory stay there
     collector   the garbage collector, which looks rarely while a process starts

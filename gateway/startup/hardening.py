@@ -1,4 +1,4 @@
-"""What the process denies itself, so that the secrets in its memory stay there: no core dumps, no debugger."""
+"""Restricts the process so that the secrets in its memory stay there: no core dumps, no debugger."""
 
 import contextlib
 import ctypes

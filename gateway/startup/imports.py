@@ -16,7 +16,7 @@ from typing import Any, Final
 
 
 class Deferred:
-    """What a module that is not loaded yet will have under a name; to be called, looked into, or derived from."""
+    """A stand-in for a name of a module that is not loaded yet; to be called, looked into, or derived from."""
 
     def __init__(self, module: str, name: str) -> None:
         self._module, self._name = module, name
@@ -176,7 +176,7 @@ def small_web() -> None:
 
 
 def give_back_memory() -> None:
-    """What the start has used and freed goes back to the system (glibc's malloc keeps it otherwise)."""
+    """Give the memory that the start has used and freed back to the system (glibc's malloc keeps it otherwise)."""
     if sys.platform == "linux":
         import ctypes
 

@@ -18,22 +18,29 @@ from gateway.store.database_faults import DatabaseDamage, raised_as_unavailable,
 # ── What a database is reached by, and how both keep JSON.
 
 
+CloseLeft = Callable[[], Awaitable[None]]
+
+
 @dataclass(frozen=True, slots=True)
 class Engines:
     """`writes_at_once`: how many transactions the writer may have open.
 
-    `autocommit`: the writer's connections, where each statement is a transaction of its own; None on SQLite.
+    `autocommit`: the writer's connections, where each statement is a transaction of its own; None on SQLite. `close_left`:
+    closes connections that were in hand when the engines were disposed of.
     """
 
     writer: AsyncEngine
     reader: AsyncEngine
     writes_at_once: int
     autocommit: AsyncEngine | None = None
+    close_left: tuple[CloseLeft, ...] = ()
 
     async def dispose(self) -> None:
         """Readers first: on SQLite the last connection to close folds the WAL into the file, which a reader may not."""
         await self.reader.dispose()
         await self.writer.dispose()
+        for close in self.close_left:
+            await close()
 
 
 def as_json(value: Any) -> str:

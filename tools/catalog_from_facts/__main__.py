@@ -158,7 +158,7 @@ def by_hand(catalog: Path) -> dict[str, Entry]:
 
 
 def is_made(path: Path) -> bool:
-    """Whether this script wrote the file."""
+    """Return whether this script wrote the file."""
     with path.open(encoding="utf-8") as file:
         return MADE in "".join(file.readline() for _ in range(2))
 

@@ -1,4 +1,4 @@
-"""What people know better than the facts: one file a provider, laid over the entry that the facts make.
+"""The corrections by people who know better than the facts: one file a provider, laid over the entry made from facts.
 
 A correction has the fields of an entry, `null` takes one away, and a key such as ``token_url#`` is the comment on `token_url`;
 ``sources+`` adds sources.

@@ -1,4 +1,7 @@
-"""One provider's facts ▸ its entry, field by field. Nothing is guessed: what the facts leave out is left out."""
+"""Turns one provider's facts into its entry, field by field.
+
+Nothing is guessed: what the facts leave out is left out.
+"""
 
 from typing import Any, Final
 

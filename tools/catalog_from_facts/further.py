@@ -124,7 +124,11 @@ def _our_name(provider: str, setting: str, one: Mapping[str, Any]) -> str:
 
 
 def _kind(setting: str, one: Mapping[str, Any]) -> str:
-    """What the setting is in the addresses: ``label`` or ``host``, the whole ``address``, or ``other``."""
+    """Return the kind of the setting in the addresses: ``label`` or ``host``, the whole ``address``, or ``other``.
+
+    ``label`` or ``host``, the whole ``address``, or ``other``. ``label`` or ``host``, the whole ``address``, or
+    ``other``.
+    """
     whole = "${connectionConfig." + setting + "}"
     for text in _addresses(one):
         host = text.partition("://")[2].partition("/")[0]

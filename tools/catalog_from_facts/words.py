@@ -32,14 +32,17 @@ def hosts_with(facts: dict[str, Any], name: str) -> list[str]:
 
 
 def suffix_of(facts: dict[str, Any], name: str) -> str | None:
-    """What follows the setting in the host that it begins: ``.example.com``. None if it begins none, or hosts differ."""
+    """Return the rest of the host that the setting begins: ``.example.com``. None if it begins none, or hosts differ.
+
+    ``.example.com``. ``.example.com``. None if it begins none, or hosts differ.
+    """
     begins = re.compile(_PLACEHOLDER % re.escape(name) + r"(?P<rest>\.[a-z0-9.-]+)")
     rests = {found["rest"] for host in hosts_with(facts, name) if (found := begins.fullmatch(host))}
     return rests.pop() if len(rests) == 1 else None
 
 
 def description(facts: dict[str, Any], name: str, title: str, form: dict[str, Any]) -> str:
-    """One sentence on where to find the value."""
+    """Return a sentence on where to find the value."""
     who = facts["display_name"].partition(" (")[0]
     if any("login.microsoftonline.com" in address for address in addresses(facts)) and name in {"tenantId", "tenant"}:
         return "Directory (tenant) ID, on the overview page of the app registration in Microsoft Entra."

@@ -1,4 +1,4 @@
-"""What independent sources state about the catalog's entries, and how far each entry is borne out by it.
+"""Compares the catalog's entries with what independent sources state, and grades how far each entry is borne out.
 
     collect       a folder of facts ▸ statements.jsonl and sources.json, which stay in the repository as bare facts
     statements    reads them

@@ -78,7 +78,7 @@ def _rank(source: str) -> tuple[bool, str]:
 
 
 def is_vendor(source: str) -> bool:
-    """Whether it is the vendor's own document."""
+    """Return whether `source` is the vendor's own document."""
     return bool(sources()[source].get("vendor"))
 
 

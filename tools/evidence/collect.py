@@ -164,7 +164,7 @@ def _of_source(entry: str, source: str, one: Facts) -> Iterator[Statement]:
 
 
 def _is_old(one: Facts) -> bool:
-    """Whether a fact is about OAuth 1.0 at a provider that has OAuth 2.0 since."""
+    """Return whether a fact is about OAuth 1.0 at a provider that has OAuth 2.0 since."""
     addresses = [*one.get("authorization_urls", ()), *one.get("token_urls", ())]
     requested = any(re.search(r"request_?token|oauth/request", text, re.IGNORECASE) for text in addresses)
     oauth1 = requested or "oauth1" in one.get("file", "").lower()

@@ -17,7 +17,7 @@ ADDRESSES: Final = ("authorization_url", "token_url", "refresh_url", "revocation
 
 
 def agrees(entry: Entry, statement: Statement) -> bool | None:
-    """Whether `entry`, whole, says one of the statement's values; None where it says nothing that can be compared."""
+    """Return whether `entry`, whole, says one of the statement's values; None where it says nothing comparable."""
     ours = list(said(entry, statement.field))
     if not ours:
         return None
@@ -25,7 +25,7 @@ def agrees(entry: Entry, statement: Statement) -> bool | None:
 
 
 def said(entry: Entry, field: str) -> Iterator[Any]:
-    """What an entry says of a field, defaults included; nothing where the field does not concern it."""
+    """Return what an entry says of a field, defaults included; nothing where the field does not concern it."""
     if field in ADDRESSES:
         yield from _address(entry, field)
     elif (read := _READ.get(field)) is not None:
@@ -134,7 +134,7 @@ def address_of(text: str) -> str:
 
 
 def like(one: str, other: str) -> bool:
-    """Whether one fits the other as a pattern."""
+    """Return whether `one` or `other` matches the other as a pattern."""
     return fnmatchcase(one, other) or fnmatchcase(other, one)
 
 

@@ -23,7 +23,7 @@ LEAST: Final = 0.97
 
 @dataclass(frozen=True, slots=True)
 class FieldComparison:
-    """One field of one entry against every source that was looked up and states it."""
+    """The values of one field of one entry: ours, and those of every source that was looked up and states it."""
 
     entry: str
     field: str

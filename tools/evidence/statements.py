@@ -45,7 +45,11 @@ def statements() -> Mapping[str, tuple[Statement, ...]]:
 
 @cache
 def sources() -> Mapping[str, Mapping[str, Any]]:
-    """What each source is: `where`, `date`, `licence`, and `vendor` where it is the vendor's own document."""
+    """Return the sources: `where`, `date`, `licence`, and `vendor` where it is the vendor's own document.
+
+    `where`, `date`, `licence`, and `vendor` where it is the vendor's own document. `where`, `date`, `licence`, and
+    `vendor` where it is the vendor's own document.
+    """
     read: Mapping[str, Mapping[str, Any]] = json.loads(SOURCES.read_text(encoding="utf-8"))
     return read
 

@@ -1,4 +1,4 @@
-"""One entry of theirs, its aliases expanded ▸ the values of one of ours."""
+"""Converts one entry of a public catalog, its aliases expanded, into the values of one of ours."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -128,7 +128,7 @@ def _formats(out: dict[str, Any], template: str, notes: Notes) -> None:
 
 
 def _may_have_dots(setting: Mapping[str, Any]) -> bool:
-    """Whether the values its author had in mind are more than one label."""
+    """Return whether the setting's sample values are more than one label."""
     samples = [str(setting[key]) for key in ("example", "default_value") if setting.get(key)]
     return any("." in sample and not is_label(sample.lower()) for sample in samples)
 
@@ -219,7 +219,7 @@ class Converting:
         self._alternatives: dict[str, list[str]] = {}
 
     def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What our file says."""
+        """Return the values of our file."""
         self._mode = as_text(given.get("auth_mode"))
         for key, value in given.items():
             if value is None:
@@ -367,7 +367,7 @@ class Converting:
         self.out["additional_steps"] = steps(value, ("additional_steps",), self.notes, self._eithers)
 
     def _without_saying(self) -> None:
-        """What goes without saying there, and is said here."""
+        """Add the defaults of the other format that ours spells out."""
         out = self.out
         out.setdefault("display_name", None)
         out.setdefault("categories", ["other"])

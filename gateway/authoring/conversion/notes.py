@@ -1,4 +1,4 @@
-"""What came of a field on its way into our format; plain values; ``A || B``."""
+"""The notes on converted fields; readers of plain values; ``A || B``."""
 
 import re
 from collections.abc import Mapping
@@ -61,12 +61,12 @@ def as_flag(value: Any) -> bool:
 
 
 def as_list(value: Any) -> list[str]:
-    """One value is a list of one."""
+    """Return `value` as a list; a single value becomes a list of one."""
     return [as_text(one) for one in (value if isinstance(value, list) else [value])]
 
 
 def is_flat(value: Any) -> bool:
-    """Whether it is names with plain values."""
+    """Return whether `value` is a mapping of names to plain values."""
     return isinstance(value, Mapping) and not any(isinstance(inner, Mapping | list) for inner in value.values())
 
 

@@ -105,7 +105,7 @@ def steps(given: Any, place: Place, notes: Notes, eithers: Eithers) -> list[dict
 
 
 def jwt(given: Any, place: Place, notes: Notes) -> dict[str, Any] | None:
-    """What is signed, and with which key."""
+    """Convert the claims that are signed, and the key that signs them."""
     out: dict[str, Any] = {}
     for key, value in given.items() if isinstance(given, Mapping) else ():
         if key == "type" and str(value).lower() == "jwt":

@@ -131,7 +131,7 @@ class Actor:
         return self.tokens[-1] if self.tokens else ""
 
     def since(self, mark: int, *roles: str) -> list[Arrival]:
-        """What came after `mark`, to one of `roles` if any are named."""
+        """Return the requests that arrived after `mark`, to one of `roles` if any are named."""
         return [one for one in self.arrivals[mark:] if not roles or one.role in roles]
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -216,7 +216,7 @@ class Actor:
         return f"try-token-secret-{secrets.token_hex(8)}"
 
     def _discovery(self, arrival: Arrival, origin: str) -> web.Response | None:
-        """What an MCP server publishes (RFC 9728, RFC 8414)."""
+        """Answer as an MCP server publishes itself (RFC 9728, RFC 8414); None for other addresses."""
         if not self.provider.auth_mode.startswith("MCP") or "/.well-known/" not in arrival.path:
             return None
         path = arrival.path.partition("/.well-known/")[2]

@@ -1,4 +1,4 @@
-"""What has to arrive, by the entry alone, held against what did; signatures included."""
+"""Compares the requests that arrived with what the entry demands, signatures included."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -38,7 +38,10 @@ class Check:
 
 @dataclass(slots=True)
 class KnownValues:
-    """What templates may name, as far as a rehearsal knows it. `registered`: the client that registered itself."""
+    """The values that templates may name, as far as a rehearsal knows them.
+
+    `registered`: the client that registered itself.
+    """
 
     provider: Provider
     config: Mapping[str, str]

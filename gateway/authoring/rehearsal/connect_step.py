@@ -137,7 +137,7 @@ def _back(gateway: Gateway, actor: Actor, sent_to: str) -> str:
 
 
 def _callback_of(actor: Actor, gateway: Gateway) -> str:
-    """What the request for a request token named (RFC 5849 §2.1)."""
+    """Return the callback that the request for a request token named (RFC 5849 §2.1)."""
     from gateway.authoring.rehearsal.arrival_checks import oauth_params
 
     (request,) = actor.since(0, "request_url")[:1]
@@ -184,7 +184,7 @@ def authorization_checks(
 
 
 def _words(text: str) -> str:
-    """What a page or an error says, without markup."""
+    """Return the text of a page or an error, without markup."""
     try:
         error = json.loads(text)["error"]
         return f"{error['code']}: {error['message']}"

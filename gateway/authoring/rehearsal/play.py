@@ -45,7 +45,7 @@ TOKEN_ROLES: Final = ("token_url", "refresh_url", "installation_token_url")
 
 @dataclass(slots=True)
 class Knowledge:
-    """What is known in the middle of a rehearsal: the connection as the gateway shows it, and what has been given out."""
+    """The state in the middle of a rehearsal: the connection as the gateway shows it, and the values given out so far."""
 
     gateway: Gateway
     actor: Actor
@@ -136,7 +136,7 @@ def placed(
 
 
 def _default(known: KnownValues) -> str | None:
-    """What the mode writes where the entry says nothing: the whole field, or how it begins."""
+    """Return what the mode writes where the entry has no template: the whole field, or how it begins."""
     match known.provider.auth_mode:
         case "BASIC" | "INSTALL_PLUGIN":
             pair = f"{known.values.get('username', '')}:{known.values.get('password', '')}"
@@ -190,7 +190,7 @@ def revoked(
 
 
 def unproved(provider: Provider) -> list[str]:
-    """What stays open, however well it went."""
+    """Return what no rehearsal can prove for this provider."""
     found = [
         "the real provider was not called: whether its addresses, scopes and answers are what the entry says is not shown"
     ]

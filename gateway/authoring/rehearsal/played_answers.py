@@ -1,4 +1,4 @@
-"""What the provider answers: tokens where the entry looks for them, and lists cut as the entry says."""
+"""The played provider's answers: tokens where the entry looks for them, and lists cut as the entry says."""
 
 import secrets
 from collections.abc import Iterator
@@ -69,7 +69,7 @@ def _raw_names(provider: Provider) -> Iterator[str]:
 
 
 def step_answer(provider: Provider, number: int, base: dict[str, Any]) -> dict[str, Any]:
-    """What later requests take from the answer to step `number`, over `base`."""
+    """Add to `base` the values that later requests take from the answer to step `number`."""
     for _, template in (*addresses(provider), *texts(provider)):
         for name in placeholders(template):
             step, _, path = name.partition(".")
@@ -103,7 +103,7 @@ def _is_index(step: str) -> bool:
 
 
 def take(value: Any, path: str) -> Any:
-    """What lies at a dotted path; None where nothing does."""
+    """Return the value at a dotted path; None if there is none."""
     for step in path.split("."):
         if isinstance(value, list) and _is_index(step) and value:
             value = value[int(step)]
@@ -115,7 +115,7 @@ def take(value: Any, path: str) -> Any:
 
 
 def page(way: Paginate, query: dict[str, str], address: str) -> tuple[Any, dict[str, str]]:
-    """One page of a list of `RECORDS`, and header fields. `address`: where the list is, without a query."""
+    """Return one page of a list of `RECORDS`, and its header fields. `address`: where the list is, without a query."""
     start = _start(way, query)
     records = [{"id": f"r{number}"} for number in range(start, min(start + PAGE, RECORDS))]
     more = start + PAGE < RECORDS

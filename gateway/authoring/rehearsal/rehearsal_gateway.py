@@ -62,7 +62,7 @@ class Gateway:
 
 
 def _words(text: str) -> str:
-    """What an error of ours says."""
+    """Return the text of one of our errors."""
     try:
         error = json.loads(text)["error"]
     except (ValueError, KeyError, TypeError):

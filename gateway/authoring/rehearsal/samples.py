@@ -105,7 +105,7 @@ class Samples:
     client_secret: str = field(default_factory=lambda: f"try-secret-{secrets.token_hex(8)}")
 
     def secrets(self) -> Iterator[str]:
-        """What must not be shown."""
+        """Return the values that must not be shown."""
         yield self.client_secret
         yield from (value for value in self.typed.values() if len(value) > 3)
 
@@ -152,7 +152,7 @@ def _asked(provider: Provider) -> Mapping[str, Setting]:
 
 
 def value_for(place: Place, name: str, setting: Setting) -> str:
-    """One that `setting` takes; a secret is another one each time."""
+    """Return a value that `setting` accepts; for a secret a new one each time."""
     if setting.secret or (place[0] == "credentials" and _SECRETIVE.search(name)):
         fresh = f"try-{secrets.token_hex(8)}"
         if _fits(name, fresh, setting):

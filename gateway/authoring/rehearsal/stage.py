@@ -78,7 +78,7 @@ def split(template: str) -> tuple[str, str]:
 
 
 def path_pattern(template: str) -> re.Pattern[str]:
-    """What the path of a played address looks like, whatever stands in for its placeholders."""
+    """Return the pattern of a played address's path, whatever replaces its placeholders."""
     path = split(template)[1].partition("?")[0] or "/"
     literal = map(re.escape, _NAMES.split(path))
     return re.compile("[^/?]*".join(literal) + ("/?" if path == "/" else ""))

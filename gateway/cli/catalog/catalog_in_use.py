@@ -16,7 +16,7 @@ DEFAULT_URL = "http://127.0.0.1:3003"
 
 
 def linted(folders: Sequence[Path]) -> list[CatalogFault]:
-    """What is wrong with the entries in `folders`, and what could be better."""
+    """Return the faults of the entries in `folders`, and the warnings about them."""
     shipped = resources.folder("catalog")
     below = [] if shipped in folders else [shipped]
     return lint(folders, scripts=SCRIPTS, modes=known_modes(), below=below)

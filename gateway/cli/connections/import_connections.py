@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def print_preview(runtime: "Runtime", environment: str) -> None:
-    """What a test refresh does to the system that the tokens come from."""
+    """Warn what a test refresh does to the system that the tokens come from."""
     from gateway.moving.importer import rotating
 
     keys = rotating(runtime, environment)
@@ -193,7 +193,10 @@ def intake_of(
 
 
 def _report(file: Path) -> IO[str]:
-    """Of its owner alone: it lists who is connected to what. One that is there is another run's, and is not touched."""
+    """Create the report's file for its owner alone: it lists who is connected to what.
+
+    One that is there is another run's, and is not touched.
+    """
     try:
         return os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w")
     except FileExistsError:
@@ -209,7 +212,7 @@ def _report(file: Path) -> IO[str]:
 def preview_from(
     file: Path, address: str, key: "Secret | None", integration: str | None, *, plain_http: bool, as_json: bool
 ) -> NoReturn:
-    """Of all integrations there, or of one. Exits 1 where something cannot be moved as it is."""
+    """Preview the move of all integrations there, or of one. Exits 1 where something cannot be moved as it is."""
     if key is None:
         raise click.UsageError("Name the key of Nango: --key-env NAME or --key-file FILE.")
     peer = Peering(address, key, plain_http=plain_http, only=(integration,) if integration else ())

@@ -1,4 +1,4 @@
-"""One of the demo's two processes: started, awaited, watched, and ended."""
+"""A process of the demo: starts it, waits until it is ready, watches it, and ends it."""
 
 import asyncio
 import contextlib

@@ -58,7 +58,7 @@ class Customer:
         return str((await self._session())["connect_link"])
 
     def curl(self, connected: DemoConnection) -> str:
-        """One command, to be pasted as it is."""
+        """Return the call as one command, to be pasted as it is."""
         headers = {"Authorization": f"Bearer {self._key.reveal()}", **_named(connected.connection_id)}
         words = ["curl"]
         for name, value in headers.items():
@@ -66,8 +66,10 @@ class Customer:
         return shlex.join([*words, f"{self._url}/proxy{connected.path}"])
 
     async def mcp_add(self, connected: DemoConnection) -> str:
-        """One command that adds the demo user's issues to an MCP client, with a key for these tools alone. It replaces the
-        key of the former start."""
+        """Mint a key for the demo user's issues; return the command that adds them as tools to an MCP client.
+
+        It replaces the key of the former start.
+        """
         for known in (await self._call("GET", "/environment/api-keys?limit=1000"))["data"]:
             if known["display_name"] == AGENT:
                 await self._call("DELETE", f"/environment/api-keys/{known['id']}")
@@ -152,6 +154,6 @@ def _named(connection_id: str) -> dict[str, str]:
 
 
 def _words(page: VisitedPage) -> str:
-    """What a page says, without its markup."""
+    """Return a page's text without markup."""
     text = re.sub(r"<(style|script)\b.*?</\1>|<[^>]*>", " ", page.text, flags=re.DOTALL | re.IGNORECASE)
     return " ".join(unescape(text).split())[:300]

@@ -74,7 +74,7 @@ class DemoFolder:
         self._tell("address", url)
 
     def tell_ports(self, port: int, sandbox_port: int) -> None:
-        """What the configuration reads, in the gateway and in every command beside it or after it."""
+        """Write the ports to where the configuration reads them, in the gateway and in every command."""
         self._tell("port", str(port))
         self._tell("sandbox_port", str(sandbox_port))
 

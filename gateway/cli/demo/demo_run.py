@@ -48,7 +48,7 @@ _GRACE_S: Final = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What is printed once everything runs, by the names of ``gateway demo --json``."""
+    """The members that ``gateway demo --json`` prints once everything runs."""
 
     url: str
     secret_key: str

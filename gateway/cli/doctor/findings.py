@@ -1,4 +1,4 @@
-"""What was found and what fixes it; the configuration that is examined."""
+"""The findings of the doctor, each with its fix; the configuration that is examined."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

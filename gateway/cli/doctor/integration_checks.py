@@ -55,7 +55,7 @@ def client(patient: Patient, one: Declared) -> Iterator[DoctorFinding]:
 
 
 def entries(patient: Patient) -> Iterator[DoctorFinding]:
-    """What could be better about the entries in use that are the operator's own; their faults are the configuration's."""
+    """Warn about the operator's own entries in use; their faults are the configuration's."""
     shipped = resources.folder("catalog").absolute()
     seen = {one.provider.name: one for one in patient.integrations}
     fine = []

@@ -43,7 +43,7 @@ def skew_s(date: str, asked: datetime, answered: datetime) -> float | None:
 
 
 def clocks(patient: Patient) -> Iterator[DoctorFinding]:
-    """One finding, the median of all answers."""
+    """Compare this machine's clock with the median of all answers."""
     if not patient.skews_s:
         return
     skew = median(seconds for _, seconds in patient.skews_s)
@@ -76,7 +76,7 @@ class Origin:
 
 
 async def outbound(patient: Patient) -> AsyncIterator[DoctorFinding]:
-    """One request without a credential, ``HEAD /``, to each origin that is no template; at the same time to all."""
+    """Send one request without a credential, ``HEAD /``, to each origin that is no template; to all at the same time."""
     asked: dict[str, asyncio.Task[str | EgressError]] = {}
     async with asyncio.TaskGroup() as group:
         for one in patient.integrations:
@@ -167,7 +167,9 @@ OURS: Final = {"result": "ok"}
 
 @dataclass(frozen=True, slots=True)
 class HealthAnswer:
-    """What came of ``GET /health``: `ours` where a gateway has answered, else `trouble` in words.
+    """The result of ``GET /health``: `ours` where a gateway has answered, else `trouble` in words.
+
+    `another`: it is a gateway with other encryption keys than those of the configuration.
 
     `another`: it is a gateway with other encryption keys than those of the configuration.
     """
@@ -179,7 +181,10 @@ class HealthAnswer:
 
 
 async def reach(patient: Patient) -> AsyncIterator[DoctorFinding]:
-    """Of the local listener and of the public URL. From this machine: what lies between it and the world is not seen."""
+    """Check the local listener and the public URL.
+
+    From this machine: what lies between it and the world is not seen.
+    """
     server = patient.config.server
     local = local_url(server.host, server.port)
     here, there = await asyncio.gather(_ask(patient, local), _ask(patient, server.public_url))

@@ -48,7 +48,7 @@ def masters(store: "StoreConfig", counts: "KeyCounts") -> Sequence[Master]:
 
 
 def advice(found: Sequence[Master]) -> str:
-    """What to do next, in one line."""
+    """Return the next step, in one line."""
     gone = [str(one.place) for one in found if one.may_go]
     needed = [one for one in found if one.place > 1 and one.data_keys]
     if needed:
@@ -182,7 +182,7 @@ def rotate(file: Path, data_keys: bool, wrap_only: bool, yes: bool, as_json: boo
 
 
 def _remind() -> None:
-    """What no gateway can be asked from here. On a terminal, nothing is done before it is confirmed."""
+    """Remind the operator of what this command cannot check. On a terminal, nothing is done before it is confirmed."""
     words = (
         "Every running gateway must know the first of store.encryption_keys by now: change its list and send it SIGHUP."
     )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def limits(key: "MintedKey") -> Iterator[tuple[str, str]]:
-    """What it is held to: a name, and the values in words."""
+    """Return the limits of a key: each a name, and its values in words."""
     for one in key.limits:
         for name, values in one.as_json().items():
             yield name, ", ".join(_limits_in_words(values))

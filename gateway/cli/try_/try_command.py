@@ -31,7 +31,7 @@ METHOD: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Z-]+")  # RFC 9110 §9.1
 
 @dataclass(frozen=True, slots=True)
 class TriedCall:
-    """What was typed, but for which gateway."""
+    """The call as it was typed, without the gateway."""
 
     integration: str | None
     connection: str | None

@@ -1,4 +1,4 @@
-"""What `gateway try` prints for people: the request, the answer, where the time went."""
+"""Prints the request, the answer and where the time went, for people."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Which running gateway and key, which connection and call, where they were left out."""
+"""Finds the running gateway, key, connection and call that the command leaves out."""
 
 import os
 import re
@@ -37,7 +37,9 @@ class Target:
 
 
 def find(file: Path | None, url: str | None, key: str | None, environment: str | None) -> Target:
-    """What is given wins over what is found: `file`, else ``gateway.yaml`` here, else the demo's folder here.
+    """Return the gateway and key to use: those given, else of `file`, of ``gateway.yaml`` here, of the demo's folder here.
+
+    Raises TrialFailed, and Faults for a configuration of which nothing can be read.
 
     Raises TrialFailed, and Faults for a configuration of which nothing can be read.
     """
@@ -119,7 +121,7 @@ _SETTING: Final = re.compile(r"\$?\{(?:connectionConfig\.)?([A-Za-z_][\w.-]*)\}"
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """One connection, and a path on its provider's API."""
+    """A connection, and a path on its provider's API."""
 
     integration: str
     connection: str
@@ -174,7 +176,7 @@ def _below_base(client: Client, integration: str, address: str) -> str:
 
 
 def _entry(client: Client, integration: str) -> Mapping[str, Any]:
-    """What the integration's provider says of its API; nothing where there is no such integration."""
+    """Return the proxy settings of the integration's provider; nothing where there is no such integration."""
     for one in client.list_integrations():
         if one["unique_key"] == integration:
             proxy: Mapping[str, Any] = client.get_provider(one["provider"])["proxy"]

@@ -24,8 +24,8 @@ from gateway.store.preflight_checks import StoreRefused
 from gateway.store.sqlite.file_preflight import look, sqlite_path
 from gateway.store.sqlite.group_commit import GroupCommit
 from gateway.store.sqlite.sqlite_backup import last_backup
-from gateway.store.sqlite.sqlite_driver import connector
-from gateway.store.transactions import Engines, as_json
+from gateway.store.sqlite.sqlite_driver import Connector
+from gateway.store.transactions import CloseLeft, Engines, as_json
 from gateway.vault import Keyring
 
 # ── The engines for SQLite: one connection writes and some read; nothing else opens the file.
@@ -41,28 +41,29 @@ EACH: Final = ("foreign_keys = ON", "synchronous = FULL", "journal_size_limit = 
 def sqlite_engines(path: Path, *, busy_s: float) -> Engines:
     """Engines over `path`, which exists and is in WAL mode; a writer waits `busy_s` for those of other processes."""
     busy = f"busy_timeout = {int(busy_s * 1000)}"
-    writer = _engine(path, connections=1, wait_s=busy_s, pragmas=(*EACH, busy))
-    reader = _engine(
+    writer, close_writers = _engine(path, connections=1, wait_s=busy_s, pragmas=(*EACH, busy))
+    reader, close_readers = _engine(
         path, connections=READERS, wait_s=READING * busy_s, pragmas=(busy, "query_only = ON"), autocommit=True
     )
     event.listen(writer.sync_engine, "begin", _begin_immediate)
-    return Engines(writer, reader, writes_at_once=1)
+    return Engines(writer, reader, writes_at_once=1, close_left=(close_readers, close_writers))
 
 
-def sqlite_watcher(path: Path, *, busy_s: float) -> AsyncEngine:
-    """One connection that is always the same, since data_version compares with itself only."""
+def sqlite_watcher(path: Path, *, busy_s: float) -> tuple[AsyncEngine, CloseLeft]:
+    """One connection that is always the same, since data_version compares with itself only; and `Engines.close_left`."""
     pragmas = (f"busy_timeout = {int(busy_s * 1000)}", "query_only = ON")
     return _engine(path, connections=1, wait_s=busy_s, pragmas=pragmas, autocommit=True)
 
 
 def _engine(
     path: Path, *, connections: int, wait_s: float, pragmas: tuple[str, ...], autocommit: bool = False
-) -> AsyncEngine:
+) -> tuple[AsyncEngine, CloseLeft]:
     # What begins no transaction has none to roll back, and is spared the trip.
     options: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", "skip_autocommit_rollback": True} if autocommit else {}
+    connector = Connector(path)
     engine = create_async_engine(
         URL.create("sqlite+aiosqlite", database=str(path)),
-        async_creator=connector(path),
+        async_creator=connector,
         pool_size=connections,
         max_overflow=0,
         pool_timeout=wait_s,
@@ -71,7 +72,7 @@ def _engine(
         **options,
     )
     event.listen(engine.sync_engine, "connect", _on_connect(pragmas))
-    return engine
+    return engine, connector.close_left
 
 
 def _on_connect(pragmas: tuple[str, ...]) -> Callable[[Any, Any], None]:
@@ -159,8 +160,9 @@ class SqliteWatch:
     timeline: str | None = None
     timeline_sql: str | None = None
 
-    def __init__(self, engine: AsyncEngine, path: Path) -> None:
+    def __init__(self, engine: AsyncEngine, close_left: CloseLeft, path: Path) -> None:
         self._engine = engine
+        self._close_left = close_left
         self._log = path.with_name(path.name + "-wal")
         self._seen = self._stamp()
 
@@ -183,6 +185,7 @@ class SqliteWatch:
 
     async def close(self) -> None:
         await self._engine.dispose()
+        await self._close_left()
 
     def _stamp(self) -> tuple[int, int] | None:
         try:
@@ -203,7 +206,7 @@ async def open_sqlite(url: str, keyring: Keyring, *, busy_s: float) -> Backend:
     await asyncio.to_thread(look, path, keyring)
     await asyncio.to_thread(prepare, path, busy_s=busy_s)
     transactions = GroupCommit(sqlite_engines(path, busy_s=busy_s), queue_s=QUEUED * busy_s, check=still_there(path))
-    watch = SqliteWatch(sqlite_watcher(path, busy_s=busy_s), path)
+    watch = SqliteWatch(*sqlite_watcher(path, busy_s=busy_s), path)
     # The one writer's lock keeps others waiting.
     call_log = SqliteCallLog(call_log_beside(path))
     return Backend(

@@ -7,7 +7,8 @@ along with the statement after it, and the commit with the last one, where that 
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Coroutine, Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -107,21 +108,19 @@ class OneTripConnection(aiosqlite.Connection):
         self._last = False
 
 
-def connector(path: Path) -> Callable[[], Coroutine[Any, Any, OneTripConnection]]:
+class Connector:
     """Opens `path` only if it is there: SQLite would otherwise make an empty file in the place of one that was removed.
 
     If the caller is cancelled, the connection is opened and closed before that: its thread would otherwise answer an event
     loop that may have ended.
     """
-    uri = f"file:{quote(str(path))}?mode=rw"
 
-    async def connect() -> OneTripConnection:
-        connection = OneTripConnection(partial(sqlite3.connect, uri, uri=True, check_same_thread=False))
-        await connection
-        return connection
+    def __init__(self, path: Path) -> None:
+        self._uri = f"file:{quote(str(path))}?mode=rw"
+        self._opened: weakref.WeakSet[OneTripConnection] = weakref.WeakSet()
 
-    async def opened() -> OneTripConnection:
-        opening = asyncio.ensure_future(connect())
+    async def __call__(self) -> OneTripConnection:
+        opening = asyncio.ensure_future(self._open())
         try:
             return await asyncio.shield(opening)
         except asyncio.CancelledError:
@@ -129,7 +128,18 @@ def connector(path: Path) -> Callable[[], Coroutine[Any, Any, OneTripConnection]
                 await (await opening).close()
             raise
 
-    return opened
+    async def close_left(self) -> None:
+        """Close what the engine, which is disposed of, has not: a connection that a task had in hand at that moment goes back to
+        a pool that nobody empties."""
+        for connection in list(self._opened):
+            with suppress(sqlite3.Error, ValueError):  # ValueError: its own close is under way
+                await connection.close()
+
+    async def _open(self) -> OneTripConnection:
+        connection = OneTripConnection(partial(sqlite3.connect, self._uri, uri=True, check_same_thread=False))
+        await connection
+        self._opened.add(connection)
+        return connection
 
 
 def _between(

@@ -101,7 +101,12 @@ async def test_a_provider_that_is_down(running: RunningGateway) -> None:
         first = await console.page("/dev")
         assert "calls to it are refused for now" in first
         assert "the provider has not answered the last ones" in first
+        assert "Wrong with the gateway itself" not in first
         assert "circuit open" in await console.page("/dev/providers")
+        rows = {one["name"]: one for one in (await console.data("/dev/providers.json"))["providers"]}
+        assert rows["tracker"]["left_alone"] == []  # at the same host, by another port
+        assert rows["down"]["left_alone"]
+        assert set(rows["down"]["errors"]) == {"unreachable", "held back"}
 
 
 async def test_a_provider_that_limits_the_rate(running: RunningGateway, tracker: Tracker) -> None:

@@ -17,7 +17,7 @@ from sqlalchemy.exc import IntegrityError
 from gateway.store import Store
 from gateway.store.changes import execute_last
 from gateway.store.sqlite.sqlite_backend import prepare, sqlite_engines
-from gateway.store.sqlite.sqlite_driver import connector
+from gateway.store.sqlite.sqlite_driver import Connector
 from gateway.store.transactions import Engines
 from tests.fakes.patience import PATIENCE_S
 from tests.gateway.store.conftest import NOW, REF, new, sqlite_only
@@ -155,7 +155,7 @@ def test_a_cancelled_opening_is_over_before_its_loop_ends(tmp_path: Path) -> Non
     faults: list[object] = []
 
     async def cancelled_while_opening(steps: int) -> None:
-        opening = asyncio.ensure_future(connector(path)())
+        opening = asyncio.ensure_future(Connector(path)())
         for _ in range(steps):
             await asyncio.sleep(0)
         opening.cancel()
@@ -172,3 +172,15 @@ def test_a_cancelled_opening_is_over_before_its_loop_ends(tmp_path: Path) -> Non
     finally:
         threading.excepthook = before
     assert faults == []
+
+
+async def test_a_connection_in_hand_while_its_engine_is_disposed_of_is_closed(tmp_path: Path) -> None:
+    path = tmp_path / "it.db"
+    prepare(path, busy_s=1)
+    engines = sqlite_engines(path, busy_s=1)
+    in_hand = await engines.reader.connect()
+    driver: Any = (await in_hand.get_raw_connection()).driver_connection
+    await engines.dispose()
+    await in_hand.close()
+    with pytest.raises(ValueError, match="no active connection"):
+        await driver.execute("SELECT 1")

@@ -1,0 +1,92 @@
+"""What a key's calls count against: the parts of a budget that a worker sets aside in the store."""
+
+import asyncio
+
+import pytest
+
+from gateway.access.caller import MOST_AT_ONCE, Meter
+from gateway.errors import Forbidden, Unavailable
+
+
+class Budget:
+    """The store's side: `left` calls, a twentieth of them at a time, as `store.keys.set_aside` gives them."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.asked: list[int] = []
+        self.away = False
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def set_aside(self, most: int) -> int:
+        self.asked.append(most)
+        await self.open.wait()
+        if self.away:
+            raise Unavailable("store_unavailable", "The store is away.")
+        taken = most if most < 0 else min(most, max(1, self.left // 20), self.left)
+        self.left -= taken
+        return taken
+
+    def meter(self) -> Meter:
+        return Meter(None, self.left, self.set_aside)
+
+
+async def turns(number: int = 3) -> None:
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+async def test_no_call_of_a_large_budget_waits_for_the_store_after_the_first() -> None:
+    budget = Budget(100_000)
+    meter = budget.meter()
+    assert meter.count() == (False, None)
+    await meter.spend()
+    for _ in range(5000):
+        assert meter.count() == (True, None)
+        await turns()
+    await meter.give_back()
+    assert budget.left == 100_000 - 5001
+
+
+async def test_a_small_budget_is_asked_for_when_it_is_needed() -> None:
+    budget = Budget(30)
+    meter = budget.meter()
+    for _ in range(30):
+        await meter.spend()
+        await turns()
+    assert (budget.left, len(budget.asked)) == (0, 30)
+    with pytest.raises(Forbidden):
+        await meter.spend()
+
+
+async def test_what_is_being_set_aside_while_the_gateway_stops_goes_back() -> None:
+    budget = Budget(100_000)
+    meter = budget.meter()
+    await meter.spend()
+    budget.open.clear()
+    for _ in range(MOST_AT_ONCE // 2):
+        assert meter.count()[0]
+    await turns()
+    assert len(budget.asked) == 2
+    giving = asyncio.create_task(meter.give_back())
+    await turns()
+    budget.open.set()
+    await giving
+    assert budget.left == 100_000 - 1 - MOST_AT_ONCE // 2
+
+
+async def test_a_store_that_is_away_is_told_to_the_call_that_finds_nothing() -> None:
+    budget = Budget(100_000)
+    meter = budget.meter()
+    await meter.spend()
+    budget.away = True
+    for _ in range(MOST_AT_ONCE - 1):
+        assert meter.count()[0]
+        await turns()
+    assert len(budget.asked) == 2
+    assert meter.count() == (False, None)
+    with pytest.raises(Unavailable):
+        await meter.spend()
+    budget.away = False
+    await meter.spend()
+    assert meter.count()[0]
