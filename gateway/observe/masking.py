@@ -18,12 +18,22 @@ SECRET_NAME: Final = re.compile(
 )
 _BEFORE_VALUE: Final = r"(?:['\"]?\s*+[=:]\s*+|['\"]\s*+,\s*+)(?:b(?=['\"]))?+"
 _QUOTED: Final = r"'(?:[^'\\]++|\\.)*+|\"(?:[^\"\\]++|\\.)*+"
+# What follows "token " in a sentence and is no token: words from a closed list, and an error code of RFC 6749 in parentheses.
+# Any other word is masked, since a key that an end user chose may be a word, too.
+_PLAIN_WORDS: Final = (
+    "is|was|has|had|are|were|be|been|may|must|can|cannot|could|would|should|will|does|did|do|not|no|that|which|the|a|an|this"
+    "|it|its|and|or|but|nor|of|in|on|at|to|by|for|from|with|without|within|before|after|until|when|where|while|if|as|than"
+    "|then|only|yet|now|again|already|else|came|comes|ends|ended|expires|expired|revoked|invalid|missing|unknown|rejected"
+    "|refused|returned|issued|needs|lacks|failed|fails|endpoint|endpoints|request|requests|response|answer|reply|exchange"
+    "|refresh|service|url|address|type|expiry|lifetime"
+)
+_NO_TOKEN: Final = rf"(?:(?:{_PLAIN_WORDS})(?=[.,:;!?)]*+(?:[\s'\"]|$))|\((?-i:[a-z]{{2,15}}(?:_[a-z]{{2,15}}){{1,3}})(?::\s|\)))"
 # Each alternative begins with a word of its own and gives nothing back that it has read, so the time grows with the text.
 SECRET_TEXT: Final = re.compile(
     rf"(?P<line>(?:authorization|cookie2?){_BEFORE_VALUE})(?:(?P<line_value>{_QUOTED})|[^\r\n'\"]++)"
     rf"|(?P<name>(?:secret|token|password|passwd|passphrase|api_?key|(?<!config)[_-]key|code|state|verifier){_BEFORE_VALUE})"
     rf"(?:(?P<value>{_QUOTED})|[^\s&'\",;}}]++)"
-    r"|(?P<scheme>(?:bearer|basic|token)\s++)(?!endpoint[\s:,.])[^\s'\",;]++"
+    rf"|(?P<scheme>(?:bearer|basic|token(?!\s++{_NO_TOKEN}))\s++)[^\s'\",;]++"
     r"|://(?P<address>[^\s'\"]++)",
     re.IGNORECASE | re.DOTALL,
 )

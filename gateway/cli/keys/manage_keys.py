@@ -206,7 +206,7 @@ def list_keys(file: Path, environment: str | None, ended: bool, limit: int, as_j
 def _row(key: "MintedKey", now: datetime) -> tuple[str, ...]:
     from gateway.access.key_forms import PREFIXES
 
-    spent = {"budget": f"{key.calls:,} of {counted(key.budget or 0, 'call')}"}
+    spent = {"budget": f"{key.calls:,} of {counted(key.budget or 0, 'call')} spent"}
     what = "; ".join(f"{name}: {spent.get(name, words)}" for name, words in limits(key))
     return (
         str(key.id),

@@ -85,7 +85,7 @@ def test_the_summary_holds_every_limit_in_words(file: Path) -> None:
     ):
         assert f"  {line}\n" in told_after
     assert "warning" not in told_after
-    assert "tags: team=red; rate: 60 a minute; budget: 0 of 5,000 calls" in keys(file, "list").stdout
+    assert "tags: team=red; rate: 60 a minute; budget: 0 of 5,000 calls spent" in keys(file, "list").stdout
 
 
 def test_an_integration_that_is_not_there_is_reported_with_the_nearest(file: Path) -> None:
