@@ -37,7 +37,7 @@ class Readiness(TypedDict):
     """A node that lacks nothing says its result alone."""
 
     result: Literal["ok", "not ready"]
-    store: NotRequired[Literal["away", "damaged"]]
+    store: NotRequired[Literal["away", "damaged", "full"]]
     clock: NotRequired[Literal["off", "refused"]]
     """How it differs from the database's: by seconds, or by so much that no token is refreshed."""
     clock_offset_seconds: NotRequired[float]

@@ -1,6 +1,6 @@
 """Health and readiness of the process: for load balancers, without a key."""
 
-from typing import Final
+from typing import Final, Literal
 
 from aiohttp import hdrs, web
 
@@ -27,7 +27,8 @@ async def ready(request: web.Request) -> web.Response:
 
     A database that all nodes share and that is away costs none of them its 200 while they serve from memory; it is reported
     as ``"store": "away"``, and with the query ``store=required`` it is a 503 too (ADR 0023). One that is damaged is shown
-    as ``"store": "damaged"`` in the same way: what can still be read is served. A clock that differs from the database's
+    as ``"store": "damaged"`` in the same way: what can still be read is served. So is one whose disk is full, as
+    ``"store": "full"``: calls are served, but no token is refreshed. A clock that differs from the database's
     by seconds is shown as ``"clock": "off"``, and by so much that this node refreshes no token as ``"clock": "refused"``,
     which with ``store=required`` is a 503 too; ``clock_offset_seconds`` is how far the database's is ahead.
     ``"journal": "unwritable"`` where token endpoints' replies cannot be journalled, and ``"failover": "reconciling"`` while
@@ -44,14 +45,14 @@ async def ready(request: web.Request) -> web.Response:
 async def readiness(runtime: Runtime, *, required: bool) -> tuple[int, answers.Readiness]:
     """Status and body of ``/ready``. `required`: not without the database."""
     away = runtime.serving and await store_away(runtime)
-    damaged = runtime.serving and runtime.store.damaged
+    store = _store_fault(runtime, away=away)
     offset = clock.offset
     serves = runtime.serving and (not away or (shared(runtime) and runtime.live.feed.serves))
-    if required and (away or damaged or (offset.reported and offset.refused)):
+    if required and (store or (offset.reported and offset.refused)):
         serves = False
     body = answers.Readiness(result="ok" if serves else "not ready")
-    if damaged or away:
-        body["store"] = "damaged" if damaged else "away"
+    if store is not None:
+        body["store"] = store
     if offset.reported:
         body["clock"] = "refused" if offset.refused else "off"
         body["clock_offset_seconds"] = round(offset.seconds, 3)
@@ -60,6 +61,14 @@ async def readiness(runtime: Runtime, *, required: bool) -> tuple[int, answers.R
     if runtime.serving and runtime.store.failover.pending:
         body["failover"] = "reconciling"
     return (200 if serves else 503), body
+
+
+def _store_fault(runtime: Runtime, *, away: bool) -> Literal["away", "damaged", "full"] | None:
+    if runtime.serving and runtime.store.damaged:
+        return "damaged"
+    if away:
+        return "away"
+    return "full" if runtime.serving and runtime.store.full else None
 
 
 def shared(runtime: Runtime) -> bool:

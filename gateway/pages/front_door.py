@@ -20,6 +20,7 @@ LONGEST: Final = 100  # characters of a search
 STATES: Final = {
     ("store", "away"): "Its database is away; it serves from memory.",
     ("store", "damaged"): "Its database is damaged; it serves what can still be read.",
+    ("store", "full"): "Its database's disk is full; it refreshes no token.",
     ("clock", "off"): "Its clock differs from the database's by seconds.",
     ("clock", "refused"): "Its clock differs from the database's so much that it refreshes no token.",
     ("journal", "unwritable"): "Its refresh journal cannot be written.",

@@ -13,7 +13,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from gateway import clock
 from gateway.errors import InvalidRequest, Unavailable
 from gateway.store.postgres.sqlstates import UNREADABLE_TEXT, postgres_cause
-from gateway.store.preflight_checks import damages, sqlite_cause
+from gateway.store.preflight_checks import DISK_FULL, damages, sqlite_cause
 
 RETRY_AFTER_S: Final = 5
 
@@ -28,19 +28,36 @@ log = structlog.get_logger(__name__)
 
 
 class DatabaseDamage:
-    """What one process has seen of damage to its database: in the log once a minute, and for ``/ready``."""
+    """What one process has seen of its database, for ``/ready`` and, once a minute, for the log.
+
+    `seen`: it said that it is damaged. `full`: the last write did not fit on its disk.
+    """
 
     def __init__(self) -> None:
         self.seen = False
-        self._logged_at: float | None = None
+        self.full = False
+        self._logged_at: dict[str, float] = {}
 
     def note(self, error: BaseException) -> None:
         self.seen = True
+        self._log("database_damaged", error, "stop every gateway, then restore a backup")
+
+    def note_full(self, error: BaseException) -> None:
+        self.full = True
+        self._log("database_full", error, "free space on the disk of the database; writes then go on by themselves")
+
+    def written(self) -> None:
+        """A transaction was committed, so that there is room."""
+        if self.full:
+            self.full = False
+            log.info("database_full_over")
+
+    def _log(self, event: str, error: BaseException, fix: str) -> None:
         now = clock.monotonic()
-        if self._logged_at is None or now - self._logged_at >= LOG_AGAIN_S:
-            self._logged_at = now
-            inner = error.orig if isinstance(error, DBAPIError) else error
-            log.error("database_damaged", detail=str(inner), fix="stop every gateway, then restore a backup")
+        last = self._logged_at.get(event)
+        if last is None or now - last >= LOG_AGAIN_S:
+            self._logged_at[event] = now
+            log.error(event, detail=str(error.orig if isinstance(error, DBAPIError) else error), fix=fix)
 
 
 def unavailable(cause: str) -> Unavailable:
@@ -80,7 +97,7 @@ def _sqlstate(error: DBAPIError) -> str | None:
 def raised_as_unavailable(damage: DatabaseDamage | None = None) -> Iterator[None]:
     """Raises Unavailable for the errors that a database in trouble makes; a fault of our own passes as it is.
 
-    Damage does not pass, so its Unavailable has no `retry_after_s`; `damage` notes it.
+    Damage does not pass, so its Unavailable has no `retry_after_s`; `damage` notes it, and a full disk.
 
     Raises InvalidRequest for a text that PostgreSQL, unlike SQLite, keeps nowhere.
     """
@@ -96,6 +113,8 @@ def raised_as_unavailable(damage: DatabaseDamage | None = None) -> Iterator[None
         cause = cause_of(error)
         if cause is None:
             raise
+        if cause == DISK_FULL and damage is not None:
+            damage.note_full(error)
         raise unavailable(cause) from error
 
 

@@ -10,11 +10,13 @@ from gateway.vault import Keyring, VaultError, WrappedKey
 
 # ── What keeps a store from being opened, in one line; known without SQLAlchemy.
 
+DISK_FULL: Final = "the disk is full"
+
 # By primary result code, the low byte of SQLite's extended ones (sqlite.org/rescode.html).
 CAUSES: Final = {
     sqlite3.SQLITE_BUSY: "it is locked by another process",
     sqlite3.SQLITE_LOCKED: "it is locked",
-    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_FULL: DISK_FULL,
     sqlite3.SQLITE_READONLY: "it is read-only",
     sqlite3.SQLITE_PERM: "access to it is denied",
     sqlite3.SQLITE_IOERR: "reading or writing it failed",

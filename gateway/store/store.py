@@ -181,6 +181,11 @@ class Store:
         """Whether the database has said that it is damaged, since this process opened it."""
         return self.transactions.damage.seen
 
+    @property
+    def full(self) -> bool:
+        """Whether the last write of this process did not fit on the database's disk."""
+        return self.transactions.damage.full
+
     async def ping(self) -> None:
         """Ask the database for nothing. Raises Unavailable if it does not answer."""
         async with self.transactions.read() as db:

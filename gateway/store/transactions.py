@@ -256,6 +256,7 @@ class Transactions:
                 db.info.pop(NOTIFIES, None)
                 done = await work(db)
                 notifies = db.info.pop(NOTIFIES, False)
+        self.damage.written()
         if notifies and self._notify is not None:
             self._notify_others()
         return done
@@ -265,6 +266,8 @@ class Transactions:
         with raised_as_unavailable(self.damage):
             async with self._engines.autocommit.connect() as db:
                 row = (await db.execute(one.statement, one.parameters)).mappings().one_or_none()
+        if row is not None:
+            self.damage.written()
         if row is not None and one.notifies and self._notify is not None:
             self._notify_others()
         return row

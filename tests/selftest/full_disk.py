@@ -83,17 +83,20 @@ async def full_disk(folder: Path) -> Seen:
                     refused = await _import(http, process.port)
                     slowest = max(slowest, time.monotonic() - began)
                 calls += [await _call(http, process.port) for _ in range(50)]
+                full = await _ready(http, process.port)
                 disk.free(process)
                 began, healed = time.monotonic(), 0
                 while healed != 201 and time.monotonic() - began < LIMIT_S:
                     healed = await _import(http, process.port)
                 healed_s = time.monotonic() - began
+                free = await _ready(http, process.port)
                 calls.append(await _call(http, process.port))
     failed = sum(status != 200 for status in calls)
     result = (
-        f"{failed} of {len(calls)} calls failed; writes {refused} within {slowest:.1f} s; healed in {healed_s:.1f} s"
+        f"{failed} of {len(calls)} calls failed; writes {refused} within {slowest:.1f} s; /ready {full}; "
+        f"healed in {healed_s:.1f} s, /ready {free}"
     )
-    fine = (failed, refused, healed) == (0, 503, 201) and slowest < REFUSED_S + 1 and healed_s < HEALED_S
+    fine = (failed, refused, healed, full, free) == (0, 503, 201, "full", None) and slowest < REFUSED_S + 1 and healed_s < HEALED_S
     return Seen(disk.kind, result, failed, fine)
 
 
@@ -101,6 +104,12 @@ async def _call(http: aiohttp.ClientSession, port: int) -> int:
     async with http.get(f"http://127.0.0.1:{port}/proxy/short", headers=CONNECTION) as answer:
         await answer.read()
         return answer.status
+
+
+async def _ready(http: aiohttp.ClientSession, port: int) -> object:
+    """What `/ready` says of the store."""
+    async with http.get(f"http://127.0.0.1:{port}/ready") as answer:
+        return (await answer.json()).get("store")
 
 
 async def _import(http: aiohttp.ClientSession, port: int) -> int:

@@ -130,6 +130,8 @@ class GroupCommit(Transactions):
             with raised_as_unavailable(self.damage):
                 async with self._engines.writer.begin() as db, _shared(db) as driver:
                     await self._parts(db, driver, works, ended, again)
+            if not any(isinstance(made, Unavailable) for made in ended.values()):
+                self.damage.written()
         except Exception as fault:  # noqa: BLE001 (nothing was written; each finds out by itself whether it is to blame)
             settled = {*failed, fault.by} if isinstance(fault, BatchLost) else failed
             again = [one for one in some if one not in settled]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncConnection
+from structlog.testing import capture_logs
 
 from gateway.config import PoolConfig
 from gateway.errors import Unavailable
@@ -108,13 +109,20 @@ async def test_a_full_disk_is_unavailable_and_loses_nothing(store: Store) -> Non
         await store.transactions.write(change)
 
     await limit(1)
-    with pytest.raises(Unavailable, match="disk is full"):
-        await store.connections.put(new(metadata={"much": "x" * 200_000}), now=NOW)
+    assert not store.full
+    with capture_logs() as logged:
+        for _ in range(3):
+            with pytest.raises(Unavailable, match="disk is full"):
+                await store.connections.put(new(metadata={"much": "x" * 200_000}), now=NOW)
+    assert store.full
+    (line,) = [one for one in logged if one["event"] == "database_full"]
+    assert (line["log_level"], line["detail"]) == ("error", "database or disk is full")
     found = await store.connections.get(REF)
     assert found is not None
     assert (found.version, found.metadata) == (1, None)
     await limit(1_000_000)
     await store.connections.put(new(metadata={"much": "x" * 200_000}), now=NOW)
+    assert not store.full
 
 
 @sqlite_only
