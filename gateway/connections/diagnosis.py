@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import accumulate
 from typing import Final
 
 from gateway.access import refusals
@@ -124,7 +125,9 @@ def _named(scopes: Sequence[str]) -> str:
 def _restored(row: Connection, changes: Sequence[Change]) -> Iterator[LikelyCause]:
     """Where it ended before it was refreshed once since a backup was put back."""
     back = next((change for change in reversed(changes) if change.reason == RESTORED), None)
-    if back is not None and row.state in ENDED and (row.last_refreshed_at is None or row.last_refreshed_at < back.at):
+    if back is None or back.state in ENDED:
+        return  # in the backup it had ended already, for another reason
+    if row.state in ENDED and (row.last_refreshed_at is None or row.last_refreshed_at < back.at):
         yield LikelyCause(
             RESTORED,
             f"It was restored {back.detail or 'from a backup'}, and the provider had replaced its refresh token since.",
@@ -153,7 +156,12 @@ def _failed_over(row: Connection, failovers: Sequence[datetime]) -> Iterator[Lik
 
 
 def _moments(row: Connection, changes: Sequence[Change], now: datetime) -> list[TimelineMoment]:
-    moments = [TimelineMoment(change.at, f"{change.state.value}: {change.reason}", change.detail) for change in changes]
+    """By time; changes of the state in the order in which they were written, whatever two clocks said."""
+    latest = accumulate((change.at for change in changes), max)
+    moments = [
+        TimelineMoment(at, f"{change.state.value}: {change.reason}", change.detail)
+        for at, change in zip(latest, changes, strict=True)
+    ]
     if row.last_refreshed_at is not None and row.version > 1 and row.last_refreshed_at != row.granted_at:
         moments.append(TimelineMoment(row.last_refreshed_at, "last refreshed"))
     noted = row.failure

@@ -1,11 +1,17 @@
 """What is told of a connection: its state in lists, its history, the likely causes and what helps."""
 
 import json
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from aiohttp import web
 
+from gateway import clock
+from gateway.connections.diagnosis import ConnectionDiagnosis, story
+from gateway.records.connection import ConnectionRef
+from gateway.records.states import RESTORED, Change, State
 from gateway.store.history import KEPT
 from tests.fakes.commands import said
 from tests.fakes.gateways import RunningGateway
@@ -138,3 +144,34 @@ async def test_only_what_there_is_can_be_included(running: RunningGateway, track
     await running.imported(tracker.grant())
     body = await running.json("GET", ADDRESS.replace("history", "everything"), expect=400)
     assert body["error"]["code"] == "invalid_query_params"
+
+
+async def told(running: RunningGateway, *more: Change) -> ConnectionDiagnosis:
+    """What is said of the connection with `more` at the end of its history."""
+    row = await running.runtime.store.connections.get(ConnectionRef("dev", "tracker", "c1"))
+    assert row is not None
+    changes = await running.runtime.store.history.of(row.id)
+    row = replace(row, state=more[-1].state if more[-1].reason != RESTORED else row.state)
+    return story(row, [*changes, *more], running.runtime.generation.catalog.get("tracker"), clock.now())
+
+
+@pytest.mark.parametrize("ended_before", [False, True])
+async def test_a_backup_is_blamed_only_for_what_was_alive_in_it(
+    ended_before: bool, running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    tracker.answer = web.json_response({"error": "invalid_grant"}, status=400)
+    await running.json("GET", ADDRESS)
+    at_backup = State.NEEDS_REAUTH if ended_before else State.ACTIVE
+    found = await told(running, Change(clock.now(), at_backup, RESTORED, "from a backup", at_backup))
+    blamed = [] if ended_before else [RESTORED]
+    assert [one.cause for one in found.causes] == [*blamed, "access_taken_back"]
+
+
+async def test_what_was_written_last_stands_last_whatever_its_time(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    earlier = clock.now() - timedelta(minutes=1)
+    found = await told(running, Change(earlier, State.NEEDS_REAUTH, "invalid_grant"))
+    said = [one.what for one in found.moments if not one.ahead]
+    assert said == ["active: authorized", "needs_reauth: invalid_grant"]
