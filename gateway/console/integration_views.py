@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any, Final
 
 from aiohttp import web
@@ -10,6 +11,7 @@ from gateway import clock
 from gateway.access.caller import Caller
 from gateway.api import connect_endpoints
 from gateway.api.request_body import checked
+from gateway.authorization.results import LIFETIME
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.evidence import in_words
 from gateway.catalog.hosts import open_secret_addresses
@@ -25,9 +27,11 @@ from gateway.records.access import Environment
 from gateway.records.integration import Integration
 from gateway.runtime import RUNTIME, generation_of
 from gateway.store import ListFilter
+from gateway.text import counted
 
 LISTED: Final = 50
 ROWS: Final = 10
+AUTHORIZING_WITHIN: Final = timedelta(hours=1)
 TEST_USER: Final = "console-test"
 
 TRUST: Final = {
@@ -84,10 +88,13 @@ async def integration(request: web.Request, environment: str) -> View:
     runtime, generation = request.app[RUNTIME], generation_of(request)
     one = _found(generation, environment, request.query.get("key", ""))
     key = one.integration_id
-    newest, trouble, day = await asyncio.gather(
+    began_after = clock.now() - AUTHORIZING_WITHIN
+    newest, trouble, day, away, returned = await asyncio.gather(
         runtime.store.connections.list(environment, ListFilter(integration_ids=(key,), limit=ROWS + 1)),
         runtime.store.connections.list(environment, ListFilter(integration_ids=(key,), in_trouble=True, limit=ROWS)),
         runtime.store.call_log.totals(environment, clock.now() - WITHIN),
+        runtime.store.flows.unreturned(environment, key, expires_after=began_after + LIFETIME),
+        runtime.store.flow_results.returned(environment, key, since=began_after),
     )
     places = [each for each in day.places if each.integration_id == key]
     failed = sorted((each for each in places if each.reason), key=lambda each: -each.calls)
@@ -95,7 +102,7 @@ async def integration(request: web.Request, environment: str) -> View:
         "title": key,
         "callback_url": generation.config.callback_url,
         "integration": _shown(generation, one),
-        "findings": list(_findings(generation, one)),
+        "findings": [*_findings(generation, one), *_authorizations(generation, one, away + returned, returned)],
         "calls": sum(each.calls for each in places if each.kind == "call"),
         "failures": [group(each) for each in failed[:ROWS]],
         "trouble": [summary(each) for each in trouble],
@@ -135,6 +142,17 @@ def _findings(generation: Generation, one: Integration) -> Iterator[dict[str, An
     if mode is not None and mode.redirects:
         what = f"Register exactly this callback address there: {generation.config.callback_url}"
         yield {"ok": True, "what": what, "do": ""}
+
+
+def _authorizations(generation: Generation, one: Integration, begun: int, returned: int) -> Iterator[dict[str, Any]]:
+    """Return what came of the authorizations of the last hour. A wrong callback address is shown by the provider alone."""
+    if not begun:
+        return
+    provider = generation.catalog.get(one.provider)
+    name = provider.display_name if provider else one.provider
+    do = f"If {name} shows an error, compare the callback address registered there: {generation.config.callback_url}"
+    what = f"In the last hour {counted(begun, 'authorization')} began, and {returned:,} returned."
+    yield {"ok": returned > 0, "what": what, "do": "" if returned else do}
 
 
 async def connect(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:

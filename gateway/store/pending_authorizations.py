@@ -12,6 +12,7 @@ from sqlalchemy import (
     delete,
     exists,
     false,
+    func,
     insert,
     literal,
     or_,
@@ -191,6 +192,7 @@ def _session_address(environment: str, digest: str) -> dict[str, Any]:
 
 # ── Authorizations under way, kept by the digest of `state`; each is used once (RFC 9700 §4.7).
 
+KEPT: Final = timedelta(hours=1)
 FLOW_COLUMNS: Final = tuple(column.name for column in flows.columns)
 
 
@@ -231,8 +233,16 @@ class FlowStore:
         row = await self._transactions.write(take)
         return None if row is None else await self._flow(row)
 
+    async def unreturned(self, environment: str, integration_id: str, *, expires_after: datetime) -> int:
+        """How many began whose browser has not come back, of those that expire or expired after that moment."""
+        its = (flows.c.environment == environment, flows.c.integration_id == integration_id)
+        left = (flows.c.browser_digest != "", flows.c.expires_at > expires_after)  # "": waits for the end user to confirm
+        async with self._transactions.read() as db:
+            return (await db.execute(select(func.count()).select_from(flows).where(*its, *left))).scalar_one()
+
     async def prune(self, now: datetime) -> None:
-        await self._transactions.write(lambda db: db.execute(delete(flows).where(flows.c.expires_at <= now)))
+        """One that expired stays an hour, in which it is used no more and `unreturned` counts it."""
+        await self._transactions.write(lambda db: db.execute(delete(flows).where(flows.c.expires_at <= now - KEPT)))
 
     async def _flow(self, row: RowMapping) -> Flow:
         fields = dict(row)
@@ -252,7 +262,6 @@ def _alive(state_digest: str, now: datetime) -> Any:
 # ── What came of authorizations, kept for an hour and as long as their session: a node that did not see one end
 # learns it here.
 
-KEPT: Final = timedelta(hours=1)
 MOST: Final = 1000
 RESULT_COLUMNS: Final = tuple(column.name for column in flow_results.columns if column.name != "id")
 
@@ -288,6 +297,13 @@ class FlowResults:
         """What came of the authorization whose `state` has this digest."""
         found = await self._found(select(flow_results).where(flow_results.c.flow_digest == flow_digest).limit(1))
         return found[0] if found else None
+
+    async def returned(self, environment: str, integration_id: str, *, since: datetime) -> int:
+        """How many authorizations of an integration came to an end since then, well or not."""
+        its = (flow_results.c.environment == environment, flow_results.c.integration_id == integration_id)
+        back = (flow_results.c.flow_digest.is_not(None), flow_results.c.at >= since)
+        async with self._transactions.read() as db:
+            return (await db.execute(select(func.count()).select_from(flow_results).where(*its, *back))).scalar_one()
 
     async def prune(self, now: datetime) -> None:
         of_it = select(connect_sessions.c.digest).where(connect_sessions.c.digest == flow_results.c.session_digest)

@@ -166,7 +166,7 @@ async def test_a_backup_is_blamed_only_for_what_was_alive_in_it(
     at_backup = State.NEEDS_REAUTH if ended_before else State.ACTIVE
     found = await told(running, Change(clock.now(), at_backup, RESTORED, "from a backup", at_backup))
     blamed = [] if ended_before else [RESTORED]
-    assert [one.cause for one in found.causes] == [*blamed, "access_taken_back"]
+    assert [one.name for one in found.causes] == [*blamed, "access_taken_back"]
 
 
 async def test_what_was_written_last_stands_last_whatever_its_time(running: RunningGateway, tracker: Tracker) -> None:

@@ -319,6 +319,24 @@ async def test_an_integration_has_a_page_with_what_looks_wrong_and_a_test(
         await console.page("/dev/integration?key=no", expect=404)
 
 
+async def test_authorizations_that_never_return_point_to_the_callback_address(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}"
+    for _ in range(3):  # a provider shows its error instead of sending the browser back
+        async with running.http.get(begin, allow_redirects=False) as answer:
+            assert answer.headers["Location"].startswith(f"{tracker.url}/authorize")
+    async with at_console(running) as console:
+        found = (await console.data("/dev/integration.json?key=tracker"))["findings"][-1]
+        assert (found["ok"], found["what"]) == (False, "In the last hour 3 authorizations began, and 0 returned.")
+        assert f"compare the callback address registered there: {running.url}/oauth/callback" in found["do"]
+        async with running.http.get(begin) as answer:
+            assert answer.status == 200
+        found = (await console.data("/dev/integration.json?key=tracker"))["findings"][-1]
+        assert (found["ok"], found["do"]) == (True, "")
+        assert found["what"] == "In the last hour 4 authorizations began, and 1 returned."
+
+
 def test_mistakes_in_copying_a_client_are_found_by_their_shape() -> None:
     def given(client_id: str | None, client_secret: str | None = None) -> list[str]:
         secret = None if client_secret is None else Secret(client_secret)
