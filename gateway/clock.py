@@ -7,8 +7,10 @@ first measurement, the offset is 0. Leases do not even depend on that: the datab
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import Final
 
 REPORTED_OFFSET_S: Final = 2.0
@@ -70,6 +72,49 @@ class Offset:
 
 
 offset: Final = Offset()
+
+HINT_FROM_S: Final = 5.0
+"""A difference from providers' clocks beyond this many seconds is a hint; and again once it has changed by as much."""
+AGREEING: Final = 3
+
+
+class ProviderDates:
+    """How far the clocks of token endpoints are ahead of `now`, by the `Date` of their answers. One a process.
+
+    A hint for operators, above all with SQLite, where `offset` is 0: nothing goes by it, since a provider's clock may be
+    wrong. For the same reason it is a hint only while the last three answers agree. `Date` is in whole seconds (RFC 9110
+    §6.6.1), so an answer says that the difference lies in a range.
+    """
+
+    def __init__(self) -> None:
+        self._ranges = deque[tuple[float, float]](maxlen=AGREEING)
+        self._reported_s = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """The difference; 0 where it is small or answers do not agree."""
+        if len(self._ranges) < AGREEING:
+            return 0.0
+        least, most = max(low for low, _ in self._ranges), min(high for _, high in self._ranges)
+        return (least + most) / 2 if least <= most and (least > HINT_FROM_S or most < -HINT_FROM_S) else 0.0
+
+    def answered(self, sent: datetime, received: datetime, date: str) -> bool:
+        """Take the `Date` of an answer. `sent` and `received`: by `now`, around the call.
+
+        Returns whether to log `seconds`: it became a hint, is none any more, or changed by as much.
+        """
+        try:
+            there = parsedate_to_datetime(date[:64])
+            self._ranges.append(((there - received).total_seconds(), (there - sent).total_seconds() + 1))
+        except (ValueError, TypeError, OverflowError):
+            return False
+        if abs(self.seconds - self._reported_s) <= HINT_FROM_S:
+            return False
+        self._reported_s = self.seconds
+        return True
+
+
+provider_dates: Final = ProviderDates()
 
 
 def machine() -> datetime:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+import structlog
+
 from gateway import clock
 from gateway.access import refusals
 from gateway.auth import modes
@@ -72,6 +74,8 @@ MOST_CALLS: Final = 12  # discovery and sign-in in several steps need less; no d
 
 T = TypeVar("T")
 
+log = structlog.get_logger(__name__)
+
 
 class Dialogues:
     """Asks what a dialogue yields, and hands it what came back."""
@@ -130,8 +134,29 @@ class Dialogues:
 
 async def _answered(egress: Egress, call: ProviderCall, timeout_s: float, attempt: Attempt | None) -> Reply:
     if attempt is not None:
-        return attempt.recorded(call) or await attempt.ask(call, timeout_s, LIMIT_BYTES)
-    return await replied(egress, call, timeout_s=timeout_s, limit_bytes=LIMIT_BYTES)
+        recorded = attempt.recorded(call)
+        if recorded is not None:
+            return recorded
+        reply = await attempt.ask(call, timeout_s, LIMIT_BYTES)
+    else:
+        reply = await replied(egress, call, timeout_s=timeout_s, limit_bytes=LIMIT_BYTES)
+    _compare_clocks(reply)
+    return reply
+
+
+def _compare_clocks(reply: Reply) -> None:
+    dates, date = clock.provider_dates, reply.headers.get("Date")
+    if date is None or "Age" in reply.headers or not dates.answered(reply.asked_at, clock.now(), date):
+        return
+    if dates.seconds == 0:
+        log.info("clock_agrees_with_providers")
+        return
+    log.warning(
+        "clock_differs_from_providers",
+        offset_s=round(dates.seconds),
+        detail=f"the last {clock.AGREEING} answers of token endpoints agree on another time; no time was corrected",
+        fix="have this machine, or that of the database, keep time by NTP",
+    )
 
 
 # ── Which auth mode a stored credential belongs to: that of its provider's entry, as long as the two still fit.

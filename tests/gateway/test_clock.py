@@ -1,11 +1,12 @@
 """The offset of the database's clock: measured in the middle of a round trip, and only by what is known for sure."""
 
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
 
 from gateway import clock
-from gateway.clock import MOST_OFFSET_S, REPORTED_OFFSET_S, Offset
+from gateway.clock import HINT_FROM_S, MOST_OFFSET_S, REPORTED_OFFSET_S, Offset, ProviderDates
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -64,3 +65,31 @@ def test_now_is_the_time_of_the_database(monkeypatch: pytest.MonkeyPatch) -> Non
     assert clock.now() == AT
     measure(clock.offset, -300)
     assert (clock.now() - AT).total_seconds() == pytest.approx(-300, abs=1e-6)
+
+
+def answer(dates: ProviderDates, ahead_s: float, *, took_s: float = 0.2) -> bool:
+    """An answer of a provider whose clock is `ahead_s` ahead, which wrote its `Date` half way."""
+    date = format_datetime(AT + timedelta(seconds=took_s / 2 + ahead_s), usegmt=True)
+    return dates.answered(AT, AT + timedelta(seconds=took_s), date)
+
+
+def test_three_answers_that_agree_are_a_hint_and_no_correction() -> None:
+    dates = ProviderDates()
+    assert [answer(dates, -900.4) for _ in range(4)] == [False, False, True, False]
+    assert dates.seconds == pytest.approx(-900.4, abs=1.2)
+    assert [answer(dates, 0) for _ in range(3)] == [True, False, False], "the hint goes with the first that disagrees"
+    assert dates.seconds == 0
+
+
+def test_a_provider_whose_clock_alone_is_wrong_is_no_hint() -> None:
+    dates = ProviderDates()
+    assert not any(answer(dates, ahead_s) for ahead_s in (900, 0, 900, 900, 0, 901, 900, 0))
+    assert dates.seconds == 0
+
+
+def test_what_the_exchange_or_the_resolution_explains_is_no_hint() -> None:
+    dates = ProviderDates()
+    assert not any(answer(dates, HINT_FROM_S) for _ in range(3))
+    assert not any(answer(dates, 8, took_s=10) for _ in range(3))
+    assert not any(dates.answered(AT, AT, date) for date in ("", "yesterday", "Wed, 99 Nov 2026 10:00:00 GMT"))
+    assert dates.seconds == 0

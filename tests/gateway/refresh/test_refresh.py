@@ -1,11 +1,12 @@
 """Refresh is the product: one token request, the new pair committed first, nothing lost when the provider has a bad day."""
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from gateway import clock
 from gateway.errors import InvalidRequest
@@ -34,6 +35,25 @@ async def test_an_expired_token_is_renewed_before_the_request_leaves(
     assert (await call(running))["token"] == "Bearer access-3"
     assert tracker.calls["refresh_token"] == 1
     assert tracker.token_requests[0]["refresh_token"] == "refresh-0"
+
+
+async def test_a_clock_that_token_endpoints_contradict_is_logged_once_and_moves_no_expiry(
+    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clock, "provider_dates", clock.ProviderDates())
+    ids = ("c1", "c2", "c3", "c4")
+    for one in ids:
+        await running.imported(tracker.grant(), one)
+    later(3601)  # this machine's clock alone: the provider's `Date` stays right
+    with capture_logs() as logged:
+        for one in ids:
+            before = clock.now()
+            shown = await running.json("GET", f"/connections/{one}?provider_config_key=tracker")
+    expires_at = datetime.fromisoformat(shown["credentials"]["expires_at"])
+    assert (expires_at - before).total_seconds() == pytest.approx(tracker.ttl_s, abs=PATIENCE_S)
+    assert tracker.calls["refresh_token"] == 4
+    (line,) = [one for one in logged if one["event"] == "clock_differs_from_providers"]
+    assert (line["log_level"], line["offset_s"] < -3600) == ("warning", True)
 
 
 @pytest.mark.heavy
