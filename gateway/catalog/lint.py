@@ -238,4 +238,4 @@ def _setting(name: str, setting: Setting) -> Iterator[Finding]:
         yield ("pattern",), "repeats a repetition, which can take for ever; say it without nesting"
     described = setting.description or (setting.secret and (name in _SPEAKING or setting.title != title_from(name)))
     if not described and not setting.automated and not setting.hidden:
-        yield (), "has no description, so the end user must guess where to find it"
+        yield (), f"setting '{name}' has no description, so the end user must guess where to find it"

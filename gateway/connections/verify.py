@@ -73,8 +73,8 @@ def check_same(provider: Provider, before: Account, now: Account) -> None:
     """Raises InvalidRequest where both are known and differ: what is stored for the one must not serve the other."""
     if before.id is None or now.id is None or before.id == now.id:
         return
-    who = f" as {before.label}" if before.label else ""
-    other = f" {now.label}" if now.label else ""
+    who = f" as '{before.label}'" if before.label else ""
+    other = f", '{now.label}'," if now.label else ""
     raise InvalidRequest(
         "connection_validation_failed",
         f"This is another account of {provider.display_name}{other} than the one that was connected before. Nothing was "

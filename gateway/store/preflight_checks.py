@@ -31,7 +31,14 @@ RESTORE: Final = "restore a backup with `gateway restore`"
 
 
 class StoreRefused(StartRefused):
-    """The store will not be opened as things are. One line: what is wrong, with which file, and what to do about it."""
+    """The store will not be opened as things are. One line: what is wrong, with which file, and what to do about it.
+
+    `fix`: what to do, for a report that shows it apart; None where the configuration must be corrected.
+    """
+
+    def __init__(self, message: str, *, fix: str | None = None) -> None:
+        super().__init__(message)
+        self.fix = fix
 
 
 class StoreDamaged(StoreRefused):

@@ -91,7 +91,8 @@ def database(patient: Patient) -> Iterator[DoctorFinding]:
         message = str(refusal)
         if "encryption_keys" in message:
             key = ("store", "encryption_keys")
-        yield DoctorFinding("fail", "store", message, patient.where(*key), f"correct {'.'.join(key)}")
+        fix = refusal.fix or f"correct {'.'.join(key)}"
+        yield DoctorFinding("fail", "store", message, patient.where(*key), fix)
         return
     if revision is None:
         yield ok("store", "there is no database yet, or an empty one; the first start makes its tables")

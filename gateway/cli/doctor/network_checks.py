@@ -150,13 +150,19 @@ def _refused(patient: Patient, one: Declared, origin: Origin, fault: EgressError
     return DoctorFinding("fail", "provider", f"{origin.field}: {fault.message}", where, fix, one.name)
 
 
+WEBHOOK_FIX: Final = {
+    "unreachable": "start the receiver, or correct webhook_url",
+    "timeout": "start the receiver and open its firewall, or correct webhook_url",
+    "tls": "correct the receiver's certificate, or webhook_url",
+    "refused": "open its address in egress.allow, or correct webhook_url",
+}
+
+
 def _of_webhook(patient: Patient, environment: str, url: str, said: str | EgressError) -> DoctorFinding:
     host = urlsplit(url).hostname
     if isinstance(said, EgressError):
         where = patient.where("environments", environment, "webhook_url")
-        return DoctorFinding(
-            "fail", "webhook", said.message, where, "correct webhook_url, or open its address in egress.allow"
-        )
+        return DoctorFinding("fail", "webhook", said.message, where, WEBHOOK_FIX.get(said.kind, "correct webhook_url"))
     return ok("webhook", f"{host} of environment {environment} can be reached")
 
 

@@ -71,7 +71,8 @@ async def examine(url: str, keyring: Keyring, *, connect_s: float) -> str | None
         finally:
             db.terminate()
     except DatabaseUnreachable as fault:
-        raise StoreRefused(f"{place} cannot be reached: {fault}. Start it, or correct store.url.") from fault
+        message = f"{place} cannot be reached: {fault}. Start it, or correct store.url."
+        raise StoreRefused(message, fix="start PostgreSQL, or correct store.url") from fault
     except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as fault:
         raise StoreRefused(f"{place} cannot be read: {cause_in_words(fault, connect_s)}.") from fault
 

@@ -172,13 +172,15 @@ def _look_at_file(path: Path) -> None:
     if not path.parent.is_dir():
         raise StoreRefused(f"{path.parent} is not a folder: create it, or let store.url name a file elsewhere.")
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise StoreRefused(f"{path.parent} is not writable for this user, and SQLite writes beside its file too.")
+        message = f"{path.parent} is not writable for this user, and SQLite writes beside its file too."
+        raise StoreRefused(message, fix="let the gateway's user write to that folder, or let store.url name another")
     if not path.exists():
         return
     if not path.is_file():
         raise StoreRefused(f"{path} is not a regular file.")
     if not os.access(path, os.R_OK | os.W_OK):
-        raise StoreRefused(f"{path} is not readable and writable for this user.")
+        message = f"{path} is not readable and writable for this user."
+        raise StoreRefused(message, fix="let the gateway's user read and write that file")
 
 
 @contextmanager

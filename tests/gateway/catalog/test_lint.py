@@ -42,8 +42,8 @@ OAUTH = "sources: [provider-docs]\n" + dedent(TRACKER)
             + "connection_config: {h: {pattern: '[a-z.]+', example: a.b, hidden: true}}\n",
             "6: does not come out right with the example of 'h', which must be one DNS label",
         ),
-        (SOURCED + "connection_config: {s: {}}\n", "11: has no description, so the end user must guess"),
-        (SOURCED + "connection_config: {s: {secret: true}}\n", "11: has no description, so the end user must guess"),
+        (SOURCED + "connection_config: {s: {}}\n", "11: setting 's' has no description, so the end user must guess"),
+        (SOURCED + "connection_config: {s: {secret: true}}\n", "11: setting 's' has no description, so the end user must guess"),
         (
             OAUTH + "  paginate: {type: cursor, cursor_name_in_request: c}\n",
             "15: paging by cursor cannot work without cursor_path_in_response",

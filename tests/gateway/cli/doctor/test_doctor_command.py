@@ -1,6 +1,7 @@
 """``gateway doctor``: each thing that may be wrong is found, with the place to change, and nothing secret is shown."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,7 @@ async def test_postgresql_is_looked_at_too(still: Examined, database: str, postg
         await postgres_server.answers()
     assert fault["level"] == "fail"
     assert "cannot be reached" in fault["message"]
+    assert fault["fix"] == "start PostgreSQL, or correct store.url"
     assert database.rpartition("@")[0].rpartition(":")[2] not in str(fault), "the password"
 
 
@@ -189,6 +191,16 @@ async def test_a_disk_that_is_nearly_full_is_found(still: Examined, monkeypatch:
     monkeypatch.setattr("gateway.cli.doctor.machine_checks.TIGHT_BYTES", 1 << 63)
     (fault,) = (await still.report("--offline")).of("disk")
     assert (fault["level"], fault["line"]) == ("fail", still.line("url: sqlite"))
+
+
+async def test_a_folder_that_this_user_may_not_write_to_is_found(
+    still: Examined, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: mode == os.R_OK and access(path, mode))
+    (fault,) = (await still.report("--offline")).of("store")
+    assert "is not writable for this user" in fault["message"]
+    assert fault["fix"] == "let the gateway's user write to that folder, or let store.url name another"
 
 
 async def test_one_integration_is_examined_alone(still: Examined) -> None:

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from tests.fakes.certificate import certified
-from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
+from tests.fakes.gateways import RunningGateway, document, free_socket, tracker_entry, write_entry
 from tests.fakes.tracker import Tracker
 from tests.gateway.cli.examined import Examined, answering
 
@@ -170,6 +170,22 @@ async def test_offline_dials_nobody(examined: Examined, running: RunningGateway)
     assert not result.of("public URL")
     assert not result.of("provider")
     assert result.of("redirect")
+
+
+async def test_a_receiver_that_does_not_run_is_to_be_started(examined: Examined) -> None:
+    with free_socket() as closed:
+        port = closed.getsockname()[1]
+    examined.document["environments"]["dev"]["webhook_url"] = f"http://127.0.0.1:{port}/events"
+    examined.document.setdefault("egress", {}).setdefault("allow", []).append(f"127.0.0.1/32:{port}")
+    (fault,) = (await examined.report()).of("webhook")
+    assert "could not be reached" in fault["message"]
+    assert fault["fix"] == "start the receiver, or correct webhook_url"
+
+
+async def test_a_receiver_that_egress_refuses_is_to_be_allowed(examined: Examined) -> None:
+    examined.document["environments"]["dev"]["webhook_url"] = "http://127.0.0.2:9/events"
+    (fault,) = (await examined.report()).of("webhook")
+    assert fault["fix"] == "open its address in egress.allow, or correct webhook_url"
 
 
 async def test_a_webhook_address_that_leads_nowhere_is_found(examined: Examined) -> None:
