@@ -1,12 +1,20 @@
 """The only place where an exception becomes a response (docs/compatibility.md#errors)."""
 
+import re
 from typing import Final
 
 import structlog
 from aiohttp import hdrs, web
 from multidict import istr
 
-from gateway.errors import BodyTooLarge, GatewayError, InvalidRequest, MethodNotAllowed, NotFound
+from gateway.errors import (
+    BodyTooLarge,
+    GatewayError,
+    InvalidRequest,
+    MethodNotAllowed,
+    NotFound,
+    NotImplementedHere,
+)
 from gateway.http.abort import cut
 from gateway.middleware.chain import Handler
 from gateway.middleware.facts import REQUEST_ID, RULE, trace_id_of
@@ -15,6 +23,12 @@ from gateway.middleware.request_id import named
 from gateway.middleware.who_calls import unreferred
 
 MARK: Final = istr("Gateway-Error")
+# Endpoints of Nango that published SDKs call (docs/compatibility.md#not-here).
+_NOT_OFFERED: Final = re.compile(r"/(records|sync|action|scripts)(/|$)")
+SYNCS_NOT_OFFERED: Final = (
+    "Syncs, actions and records are not offered: the gateway authorizes and proxies. Call the provider's API by /proxy, or "
+    "receive its webhooks."
+)
 CHALLENGE: Final = 'Bearer realm="gateway"'  # which key would do (RFC 9110 §11.6.1, for 403 too)
 
 log = structlog.get_logger(__name__)
@@ -79,6 +93,8 @@ def of_http(request: web.Request, fault: web.HTTPException) -> GatewayError:
             headers={hdrs.ALLOW: allowed},
         )
     if isinstance(fault, web.HTTPNotFound):
+        if _NOT_OFFERED.match(request.path):
+            return NotImplementedHere("not_offered", SYNCS_NOT_OFFERED)
         return NotFound("not_found", "No such endpoint. See GET /docs.")
     if isinstance(fault, web.HTTPRequestEntityTooLarge):
         return BodyTooLarge("body_too_large", "Bodies to this API have at most 1 MiB.", close=True)

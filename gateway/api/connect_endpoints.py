@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import parse_qs, urlsplit
@@ -43,6 +44,7 @@ from gateway.middleware.which_connection import check_tags as check_tags_of
 from gateway.records.connecting import ConnectSession
 from gateway.records.connection import ConnectionRef
 from gateway.runtime import RUNTIME, Runtime, generation_of
+from gateway.text import nearest
 from gateway.timestamps import iso
 
 # ── What a connect session may be limited and bound to, as its back end says it.
@@ -218,7 +220,7 @@ async def new_session(
 ) -> tuple[str, ConnectSession]:
     """The token, and the session behind it. Raises InvalidRequest, NotFound, Forbidden, TooManyRequests."""
     environment = caller.environment.name
-    _check_integrations(generation, environment, body, body.allowed_integrations)
+    _check_integrations(generation, caller, body, body.allowed_integrations)
     offered = offered_to(generation, caller, environment, body.allowed_integrations)
     user = end_user(body.end_user, body.organization)
     tags = derived_tags(user, body.tags)
@@ -244,7 +246,7 @@ async def reconnect_session(
     ref = ConnectionRef(caller.environment.name, body.integration_id, body.connection_id)
     check_reach(caller, ref)
     await check_tags_of(runtime, caller, ref)
-    _check_integrations(generation, ref.environment, body, ())
+    _check_integrations(generation, caller, body, ())
     known = generation.integrations.find(ref.environment, ref.integration_id)
     row = await runtime.store.connections.get(ref) if known else None
     if row is None:
@@ -336,19 +338,22 @@ def check_tags(caller: Caller, tags: Mapping[str, str]) -> None:
 
 
 def _check_integrations(
-    generation: Generation, environment: str, body: NewSession | Reconnect, allowed: Sequence[str]
+    generation: Generation, caller: Caller, body: NewSession | Reconnect, allowed: Sequence[str]
 ) -> None:
+    """Raises InvalidRequest for integrations that are not there, the first with the nearest that the key reaches."""
+    environment = caller.environment.name
     named = [
         *((("allowed_integrations", str(n)), key) for n, key in enumerate(allowed)),
         *((("integrations_config_defaults", key), key) for key in body.integrations_config_defaults),
         *((("overrides", key), key) for key in body.overrides),
     ]
-    issues = [
-        Issue("custom", f"Environment '{environment}' has no integration '{key}'.", path)
-        for path, key in named
-        if generation.integrations.find(environment, key) is None
-    ]
+    unknown = [one for one in named if generation.integrations.find(environment, one[1]) is None]
+    issues = [Issue("custom", f"Environment '{environment}' has no integration '{key}'.", path) for path, key in unknown]
     if issues:
+        there = [one.integration_id for one in generation.integrations.of(environment)]
+        near = nearest(unknown[0][1], filter(caller.policy.reaches_integration, there))
+        if near is not None:
+            issues[0] = replace(issues[0], message=f"{issues[0].message} Did you mean '{near}'?")
         raise InvalidRequest("invalid_body", issues[0].message, errors=issues)
 
 

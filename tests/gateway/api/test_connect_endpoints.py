@@ -62,6 +62,17 @@ async def test_a_session_shows_itself_to_its_own_token(running: RunningGateway) 
     assert "isReconnecting" not in data
 
 
+async def test_a_misspelt_integration_is_refused_with_the_nearest(running: RunningGateway) -> None:
+    wish = {"end_user": {"id": "u1"}, "allowed_integrations": ["traker", "nothing-like-it"]}
+    body = (await running.json("POST", "/connect/sessions", json=wish, expect=400))["error"]
+    assert body["message"].endswith("has no integration 'traker'. Did you mean 'tracker'?")
+    assert [one["path"] for one in body["errors"]] == [["allowed_integrations", "0"], ["allowed_integrations", "1"]]
+    limited = {"display_name": "n", "scopes": ["environment:connect_sessions:write"], "limits": {"integrations": ["other"]}}
+    key = (await running.json("POST", "/environment/api-keys", json=limited, expect=200))["data"]["secret"]
+    status, refused = await call(running, "POST", "/connect/sessions", key, json=wish)
+    assert (status, "Did you mean" in str(refused)) == (400, False), "it is out of the key's reach"
+
+
 async def test_a_deleted_session_opens_nothing(running: RunningGateway) -> None:
     token = (await made(running))["token"]
     assert await call(running, "DELETE", "/connect/session", token) == (204, "")

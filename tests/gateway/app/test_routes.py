@@ -54,6 +54,20 @@ async def test_head_does_not_use_an_authorization_up(shared: RunningGateway) -> 
         assert (answer.status, answer.headers["Allow"]) == (405, "GET")
 
 
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "/records?model=x"), ("POST", "/action/trigger"), ("POST", "/sync/start"), ("GET", "/scripts/config")],
+)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_syncs_and_actions_of_the_nango_sdks_are_said_not_to_be_offered(
+    shared: RunningGateway, method: str, path: str
+) -> None:
+    body = await shared.json(method, path, expect=501)
+    assert body["error"]["code"] == "not_offered"
+    assert "Syncs, actions and records are not offered" in body["error"]["message"]
+    await shared.json(method, "/recordings", expect=404)
+
+
 async def test_a_node_that_does_not_serve_says_so_as_we_say_it(running: RunningGateway) -> None:
     running.runtime.serving = False
     async with running.http.get(f"{running.url}/ready") as answer:
