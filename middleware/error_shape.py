@@ -1,6 +1,5 @@
 """The only place where an exception becomes a response (docs/compatibility.md#errors)."""
 
-import re
 from typing import Final
 
 import structlog
@@ -24,7 +23,7 @@ from gateway.middleware.who_calls import unreferred
 
 MARK: Final = istr("Gateway-Error")
 # Endpoints of Nango that published SDKs call (docs/compatibility.md#not-here).
-_NOT_OFFERED: Final = re.compile(r"/(records|sync|action|scripts)(/|$)")
+_NOT_OFFERED: Final = frozenset({"records", "sync", "action", "scripts"})
 SYNCS_NOT_OFFERED: Final = (
     "Syncs, actions and records are not offered: the gateway authorizes and proxies. Call the provider's API by /proxy, or "
     "receive its webhooks."
@@ -93,7 +92,7 @@ def of_http(request: web.Request, fault: web.HTTPException) -> GatewayError:
             headers={hdrs.ALLOW: allowed},
         )
     if isinstance(fault, web.HTTPNotFound):
-        if _NOT_OFFERED.match(request.path):
+        if request.path.partition("/")[2].partition("/")[0] in _NOT_OFFERED:
             return NotImplementedHere("not_offered", SYNCS_NOT_OFFERED)
         return NotFound("not_found", "No such endpoint. See GET /docs.")
     if isinstance(fault, web.HTTPRequestEntityTooLarge):

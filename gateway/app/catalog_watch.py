@@ -53,6 +53,7 @@ class CatalogWatch:
     logs: bool = True
     seen: int | None = None
     logged: frozenset[str] = field(default_factory=frozenset)
+    faulty: frozenset[str] = field(default_factory=frozenset)
 
     async def run(self) -> None:
         """Keep the catalog of `app` as its folders have it, until cancelled. What changed since it was read counts too."""
@@ -92,6 +93,8 @@ class CatalogWatch:
         """Each fault once, for as long as it stays."""
         new = [str(fault) for fault in found.faults if str(fault) not in self.logged]
         self.logged = frozenset(map(str, found.faults))
+        faulty = frozenset(_file_of(fault) for fault in found.faults)
+        over, self.faulty = self.faulty - faulty, faulty
         if not self.logs:
             return
         for fault in new:
@@ -99,9 +102,17 @@ class CatalogWatch:
         if new:
             log.error("catalog_fault", effect=STAYS, kept=sorted(found.kept))
             metrics.add(CATALOG_RELOADS, "refused")
+        if over:
+            log.info("catalog_fault_over", files=sorted(over))
         if differences:
             log.info("catalog_changed", **differences)
             metrics.add(CATALOG_RELOADS, "taken")
+
+
+def _file_of(fault: Fault) -> str:
+    """The file that ``file:line`` names, or the folder."""
+    file, _, line = fault.where.rpartition(":")
+    return file if line.isdigit() else fault.where
 
 
 def reread(config: Config, running: Catalog) -> Reread:

@@ -24,6 +24,7 @@ from gateway.config.substitution import Substitution, substitute
 from gateway.config.values import is_loopback
 from gateway.documents.pydantic_messages import pydantic_message
 from gateway.documents.read_document import Place
+from gateway.observe.masking import is_secret
 from gateway.records.integration import Integration
 from gateway.secret import Secret
 from gateway.text import did_you_mean
@@ -33,8 +34,20 @@ from gateway.text import did_you_mean
 _WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
 
 
-def read_shape(tree: dict[str, Any], faulty: set[Place]) -> tuple[GatewayShape, list[Finding]]:
-    """All that is right in `tree`, and what is not. Places in `faulty` are left out, their fault being known already."""
+# Kinds of faults after which the value is shown, if it is a number, perhaps with a unit: any text may be a misplaced secret.
+_OF_SETTINGS: Final = re.compile(r"(int|float|bool)_|literal_error|greater_than|less_than")
+_UNITS: Final = {"s": "seconds", "ms": "milliseconds", "days": "days", "hours": "hours", "bytes": "bytes"}
+LONGEST_SHOWN: Final = 24
+_SHOWN: Final = re.compile(r"[-+]?[0-9]{1,10}([.,][0-9]{1,3})? ?[A-Za-z%]{0,7}")
+
+
+def read_shape(
+    tree: dict[str, Any], faulty: set[Place], references: Collection[Place] = ()
+) -> tuple[GatewayShape, list[Finding]]:
+    """All that is right in `tree`, and what is not. Places in `faulty` are left out, their fault being known already.
+
+    `references`: places whose value is not in the file, and therefore not shown.
+    """
     findings: list[Finding] = []
     known = set(faulty)
     rest = tree
@@ -43,12 +56,12 @@ def read_shape(tree: dict[str, Any], faulty: set[Place]) -> tuple[GatewayShape, 
         try:
             return GatewayShape.model_validate(rest), findings
         except ValidationError as errors:
-            found = [_finding(error) for error in errors.errors(include_url=False)]
+            found = [_finding(error, references) for error in errors.errors(include_url=False)]
         known = {place for place, _ in found}
         findings += (finding for _, finding in found)
 
 
-def _finding(error: ErrorDetails) -> tuple[Place, Finding]:
+def _finding(error: ErrorDetails, references: Collection[Place]) -> tuple[Place, Finding]:
     """The place to leave out, and what to say about it."""
     place = tuple(str(step) for step in error["loc"] if step != "[key]")
     if error["type"] == "extra_forbidden":
@@ -57,7 +70,21 @@ def _finding(error: ErrorDetails) -> tuple[Place, Finding]:
         return place, Finding(place, _unknown_key(place))
     if error["loc"][-1:] == ("[key]",):
         return place, Finding(place, _bad_name(place))
-    return place, Finding(place, pydantic_message(error, "yaml"))
+    message = pydantic_message(error, "yaml")
+    if place not in references and _OF_SETTINGS.match(error["type"]) and not is_secret(place[-1]):
+        message += _unit(error["type"], place[-1]) + _given(error["input"])
+    return place, Finding(place, message)
+
+
+def _unit(kind: str, key: str) -> str:
+    unit = _UNITS.get(key.rpartition("_")[2]) if "_" in key else None
+    return f" of {unit}" if unit and kind.startswith(("int_", "float_")) and kind != "int_parsing_size" else ""
+
+
+def _given(value: object) -> str:
+    """``, not '10s'``."""
+    shown = isinstance(value, int | float) or (isinstance(value, str) and _SHOWN.fullmatch(value))
+    return f", not {value!r}" if shown and len(repr(value)) <= LONGEST_SHOWN else ""
 
 
 def _bad_name(place: Place) -> str:
@@ -232,7 +259,7 @@ def _config(document: ConfigDocument, *, base: Path, environ: Mapping[str, str],
     tree = {key: value for key, value in document.tree.items() if not key.startswith(EXTENSION)}
     filled, findings, origins = substitute(tree, Substitution(environ, base))
     faulty = {finding.place for finding in findings}
-    shape, misread = read_shape(filled, faulty)
+    shape, misread = read_shape(filled, faulty, origins)
     faulty |= {finding.place for finding in misread}
     broken = list(broken_rules(shape, base, faulty))
     findings += (_with_origin(finding, origins) for finding in (*misread, *broken))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,22 @@ async def test_a_published_client_lists_calls_and_is_refused(tmp_path: Path, cli
         assert last["error"] is True
         assert f"{door.running.url}/connect" in (found["asked"][0] if found["asked"] else last["text"])
         assert bool(found["asked"]) is (client in OPENS_LINKS)
+
+
+async def test_the_example_of_the_documentation_works_as_it_stands(tmp_path: Path) -> None:
+    environments.only_when_asked()
+    page = (HERE.parents[1] / "docs" / "agents.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    interpreter = await asyncio.to_thread(environments.python, "fastmcp")
+    async with agents(tmp_path) as door:
+        key = await door.key(*RULES, scopes=["environment:proxy"])
+        named = {"https://gateway.example.com/mcp": f"{door.running.url}/mcp", "gw_sk_…": key}
+        for shown, real in named.items():
+            assert shown in example
+            example = example.replace(shown, real)
+        out = await ran(interpreter, "-c", example, folder=tmp_path)
+    assert out.splitlines()[0] == "['search_issues', 'get_me']"
+    assert "/base/v1/search?jql=project" in out
 
 
 async def test_the_inspector_lists_and_calls(tmp_path: Path) -> None:

@@ -136,6 +136,9 @@ async def test_a_faulty_file_keeps_the_old_entry_and_is_reported_once(
     assert watched.runtime.generation.catalog.where("tracker", "display_name").endswith("tracker.yaml:1")
     path.write_text(sound.replace("display_name: Tracker", "display_name: Mended"))
     await until(lambda: watched.runtime.generation.catalog.providers["tracker"].display_name == "Mended")
+    await until(lambda: events(log_events, "catalog_fault_over"))
+    (over,) = events(log_events, "catalog_fault_over")
+    assert [Path(name).name for name in over["files"]] == ["tracker.yaml"]
     path.write_text("]")
     await until(lambda: len(events(log_events, "fault")) == 2)
     assert watched.runtime.generation.catalog.providers["tracker"].display_name == "Mended"

@@ -129,6 +129,7 @@ def test_other_libraries_come_the_same_way_and_the_chatty_are_kept_quiet(lines: 
     logging.getLogger("aiohttp.server").error("Error handling Bearer %s", MARKER)
     logging.getLogger("sqlalchemy.engine.Engine").info("INSERT %s", MARKER)
     logging.getLogger("aiosqlite").debug("executing %s", MARKER)
+    logging.getLogger("watchfiles.main").info("1 change detected")
     logging.getLogger("aiohttp.access").info("GET /?token=%s", MARKER)
     (line,) = lines.json()
     assert (line["event"], line["logger"], line["level"]) == ("Error handling Bearer ***", "aiohttp.server", "error")
