@@ -52,8 +52,10 @@ class StrictProvider(Tracker):
         grant.refresh_token = f"refresh-{next(self._numbers)}"
         return web.json_response(self._issued(grant))
 
-    def in_flight(self, node: str) -> list[Grant]:
-        """Whose refresh that node has requested and may not have read the answer to."""
+    def in_flight(self, node: str, *, since: float | None = None) -> list[Grant]:
+        """Whose refresh that node has requested and may not have read the answer to; all answered after `since`, if it is given."""
         late = time.monotonic() - ON_THE_WAY_S
+        if since is not None:
+            late = min(late, since)
         tokens = [token for token, (by, at) in self._under_way.items() if by == node and (at is None or at > late)]
         return [self._by_token[token] for token in tokens if token in self._by_token]

@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import signal
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
@@ -29,8 +30,10 @@ class Trial:
         self.cluster, self.provider, self.dice = cluster, provider, dice
         self.may_be_lost: list[Grant] = []
 
-    def in_flight_may_be_lost(self, node: int) -> None:
-        self.may_be_lost += self.provider.in_flight(NODES[node])
+    def in_flight_may_be_lost(self, node: int, *, since: float | None = None) -> None:
+        """`since`: monotonic seconds at which the node was killed: what the provider has answered it from then on, too. A
+        request that had left may be read only after the death of its sender."""
+        self.may_be_lost += self.provider.in_flight(NODES[node], since=since)
 
 
 Scenario = Callable[[Trial], Awaitable[None]]
@@ -54,8 +57,10 @@ async def parent_killed(trial: Trial) -> None:
     for turn in range(6):
         number = turn % len(NODES)
         trial.in_flight_may_be_lost(number)
+        killed_at = time.monotonic()
         trial.cluster.node(number).signal(signal.SIGKILL)
         await trial.cluster.ended(number)
+        trial.in_flight_may_be_lost(number, since=killed_at)
         await trial.cluster.start(number)
         await asyncio.sleep(trial.dice.uniform(0.5, 1.5) * BETWEEN_S)
 
@@ -64,8 +69,10 @@ async def machine_killed(trial: Trial) -> None:
     for turn in range(6):
         number = turn % len(NODES)
         trial.in_flight_may_be_lost(number)
+        killed_at = time.monotonic()
         trial.cluster.node(number).kill_all()
         await trial.cluster.ended(number)
+        trial.in_flight_may_be_lost(number, since=killed_at)
         await trial.cluster.start(number)
         await asyncio.sleep(trial.dice.uniform(0.5, 1.5) * BETWEEN_S)
 
