@@ -204,7 +204,7 @@ def _changeable(generation: Generation, found: Integration) -> Integration:
 
 
 def _declared_at(generation: Generation, environment: str, key: str) -> str:
-    """``gateway.yaml:17``: the file's name without its folder, which is nobody's business."""
+    """Return the integration's place, ``gateway.yaml:17``; the folder is left out, since callers need not know it."""
     where = generation.config.where("environments", environment, "integrations", key)
     return PurePath(where).name
 

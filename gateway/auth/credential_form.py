@@ -129,7 +129,7 @@ class CredentialForm:
         return when
 
     def lifetime(self, name: str, now: datetime) -> datetime | None:
-        """`now` plus a number of seconds; what is no positive number counts as absent."""
+        """`now` plus a number of seconds; what is not a positive number counts as absent."""
         self._read.add(name)
         seconds = positive_seconds(self._fields.get(name))
         return None if seconds is None else now + min(timedelta(seconds=min(seconds, 1e9)), MAX_LIFETIME)

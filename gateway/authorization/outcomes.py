@@ -284,7 +284,7 @@ class Telling:
         return came
 
     async def failure(self, flow: Flow, pending: PendingAuthorization, fault: Exception, back: Back) -> None:
-        """It came to nothing; what is no GatewayError is reported without its words."""
+        """It came to nothing; what is not a GatewayError is reported without its words."""
         said = log_failure(
             fault,
             environment=flow.environment,

@@ -116,7 +116,7 @@ class CallQueue:
             counts[1] += 1
 
     def note_operation(self, operation: Operation) -> None:
-        """Take what is no request of a caller: a refresh, an authorization, a delivery, a webhook."""
+        """Take what is not a request of a caller: a refresh, an authorization, a delivery, a webhook."""
         if self._tracing is not None:
             self._tracing.note_operation(operation)
         if self.stored:

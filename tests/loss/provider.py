@@ -53,7 +53,7 @@ class StrictProvider(Tracker):
         return web.json_response(self._issued(grant))
 
     def in_flight(self, node: str, *, since: float | None = None) -> list[Grant]:
-        """Whose refresh that node has requested and may not have read the answer to; all answered after `since`, if it is given."""
+        """Return grants whose refresh `node` has requested and may not have read; answered after `since`, if given."""
         late = time.monotonic() - ON_THE_WAY_S
         if since is not None:
             late = min(late, since)

@@ -109,4 +109,4 @@ def test_a_file_of_another_kind_is_refused_in_one_line(text: str, tmp_path: Path
     (tmp_path / "odd.yaml").write_text(text)
     ran = catalog("import", str(tmp_path / "odd.yaml"))
     assert ran.exit_code == 1
-    assert "odd.yaml:1: is no file of entries" in ran.stderr
+    assert "odd.yaml:1: is not a file of entries" in ran.stderr

@@ -226,4 +226,4 @@ async def test_what_is_no_gateway_is_called_so(tried: Try, words: tuple[str, ...
 @pytest.mark.parametrize("url", ["127.0.0.1:3003", "http://127.0.0.1:99999", "ftp://gw"])
 async def test_an_address_that_is_none_is_reported(tried: Try, url: str) -> None:
     result = await tried("--url", url, "--key", "k" * 16)
-    assert (result.exit_code, f"'{url}' is no address of a gateway" in result.stderr) == (1, True)
+    assert (result.exit_code, f"'{url}' is not an address of a gateway" in result.stderr) == (1, True)
