@@ -10,10 +10,9 @@ from typing import Final
 
 from aiohttp import web
 
-from gateway.access.invalid_keys import InvalidKeys
+from gateway.access.client_window import InvalidKeys, RefusalLog
 from gateway.access.issue_keys import KeyIssuer
 from gateway.access.known_keys import Minted
-from gateway.access.refusal_log import RefusalLog
 from gateway.authorization.connect_sessions import ConnectSessions
 from gateway.authorization.flows import Flows
 from gateway.authorization.outcomes import Outcomes

@@ -7,8 +7,7 @@ from aiohttp.typedefs import Middleware as AiohttpMiddleware
 from multidict import istr
 
 from gateway import clock
-from gateway.http.added_fields import ATTEMPTS, SERVER_TIMING, server_timing
-from gateway.middleware.capability import masked
+from gateway.http.passed_head import ATTEMPTS, SERVER_TIMING, server_timing
 from gateway.middleware.chain import Handler, Middleware
 from gateway.middleware.error_shape import MARK, error_shape
 from gateway.middleware.facts import (
@@ -26,6 +25,7 @@ from gateway.middleware.facts import (
     handed,
     trace_id_of,
 )
+from gateway.middleware.who_calls import masked
 from gateway.observe.logs import trace_id_in_hand
 from gateway.records.connection import ConnectionRef
 from gateway.records.proxied_call import ExchangeRecord, Timing

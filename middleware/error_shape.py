@@ -8,11 +8,11 @@ from multidict import istr
 
 from gateway.errors import BodyTooLarge, GatewayError, InvalidRequest, MethodNotAllowed, NotFound
 from gateway.http.abort import cut
-from gateway.middleware.capability import unreferred
 from gateway.middleware.chain import Handler
 from gateway.middleware.facts import REQUEST_ID, RULE, trace_id_of
-from gateway.middleware.pace import paced
+from gateway.middleware.key_limits import paced
 from gateway.middleware.request_id import named
+from gateway.middleware.who_calls import unreferred
 
 MARK: Final = istr("Gateway-Error")
 CHALLENGE: Final = 'Bearer realm="gateway"'  # which key would do (RFC 9110 §11.6.1, for 403 too)

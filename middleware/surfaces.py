@@ -1,27 +1,17 @@
 """The ways in, outermost first. A new step is one new line here."""
 
 from gateway.middleware.access_log import access_log
-from gateway.middleware.acting import acting
-from gateway.middleware.bearer_key import bearer_key
-from gateway.middleware.capability import capability
 from gateway.middleware.chain import Chain
 from gateway.middleware.cors import cors
-from gateway.middleware.credentials import credentials
-from gateway.middleware.decompress import decompress
 from gateway.middleware.dry_run import dry_run
 from gateway.middleware.error_shape import error_shape
-from gateway.middleware.expectation import invite_body
-from gateway.middleware.json_only import json_only
-from gateway.middleware.pace import pace
-from gateway.middleware.paginate import paginate
-from gateway.middleware.policy import policy
+from gateway.middleware.key_limits import pace, policy, scope
 from gateway.middleware.request_id import request_id
-from gateway.middleware.scope import scope
-from gateway.middleware.session_token import session_or_key, session_token
-from gateway.middleware.shape import shape
-from gateway.middleware.strict import strict
-from gateway.middleware.upstream import upstream
+from gateway.middleware.request_message import invite_body, json_only, strict
+from gateway.middleware.upstream import credentials, upstream
+from gateway.middleware.wanted_answer import decompress, paginate, shape
 from gateway.middleware.which_connection import connection
+from gateway.middleware.who_calls import acting, bearer_key, capability, session_or_key, session_token
 
 # End users' browsers and load balancers, and providers' webhooks, which their signature proves: no key.
 OPEN = Chain(request_id, access_log, error_shape, strict, acting)

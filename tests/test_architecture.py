@@ -113,9 +113,9 @@ def test_the_page_names_every_file_that_names_an_auth_mode() -> None:
 
 
 def test_the_chain_on_the_page_is_that_of_proxied_calls() -> None:
-    """In its order. A link is named as its file."""
+    """In its order. A link is named as its function."""
     from gateway.middleware.surfaces import PROXY
 
     (step,) = re.findall(r"\(`middleware/facts\.py`\):(.*?)^4\. ", PAGE, re.MULTILINE | re.DOTALL)
     on_page = re.findall(r"(?:\A|·)\s*`(\w+)`", step)
-    assert on_page == [link.__module__.rpartition(".")[2] for link in PROXY]
+    assert on_page == [link.__name__ for link in PROXY]

@@ -7,8 +7,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SLOW = {"content_type", "charset", "post", "text", "json", "multipart"}
-"""Of a request of aiohttp: they parse Content-Type with `email.parser`. `gateway.http.fields` and `gateway.middleware.pace` do it
-in linear time."""
+"""Of a request of aiohttp: they parse Content-Type with `email.parser`. `gateway.http.headers` and
+`gateway.middleware.key_limits` do it in linear time."""
 
 
 def uses(source: str) -> list[int]:

@@ -11,9 +11,7 @@ A key arrives as text: `known_keys` finds its caller by digest, `key_policy` dec
     caller         the caller of a request: its environment, its access, its rate and budget
     known_keys     from a key's text to its caller: minted keys cached by digest, dropped when any process changes them
     issue_keys     creates and revokes keys, for the API and the command line alike
-    client_window  counts what a client without a key does within a minute, and who counts as one client
-    invalid_keys   how often one client may send an invalid key
-    refusal_log    log lines of refusals that need no key, throttled by client
+    client_window  what a client without a key does within a minute: invalid keys throttled, refusals logged a few times
 
 Always true: only digests of keys are stored; no key gives away more than it has; a refusal names the rule and the next step.
 """

@@ -1,10 +1,15 @@
-"""Counts what clients without a key do within a minute, in this process; and who counts as one client."""
+"""What clients without a valid key do within a minute, counted in this process by address: throttled, and logged a few times."""
 
 import math
+from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Network, ip_address
-from typing import Final
+from typing import Any, Final
+
+import structlog
 
 from gateway import clock
+from gateway.access.refusals import rule_and_fix
+from gateway.errors import GatewayError, TooManyRequests, Unauthorized
 
 WINDOW_S: Final = 60.0
 MOST_CLIENTS: Final = 10_000
@@ -51,3 +56,65 @@ class ClientWindow:
             counted = (OTHERS, *beyond)
         seen = self._seen[counted] = self._seen.get(counted, 0) + 1
         return seen, client, max(1, math.ceil(self._began_at + WINDOW_S - now))
+
+
+# ── How often one client may send an invalid key.
+#
+# Valid keys are looked up first and never come here, so those who share an address with a guesser (behind a load balancer
+# everybody does) are not affected.
+
+MOST_INVALID_KEYS: Final = 50
+
+log = structlog.get_logger(__name__)
+
+
+class InvalidKeys:
+    """Counts by client, for a minute, in this process. `count` is called for each."""
+
+    def __init__(self, count: Callable[[], None]) -> None:
+        self._count = count
+        self._window = ClientWindow()
+
+    def answer(self, fault: Unauthorized, client: str, request_id: str) -> GatewayError:
+        """What to answer `client`, an address, whose key was refused with `fault`."""
+        self._count()
+        seen, client, wait_s = self._window.count(client)
+        if seen <= MOST_INVALID_KEYS:
+            return fault
+        if seen == MOST_INVALID_KEYS + 1:
+            log.warning("invalid_keys_throttled", client=client, for_s=wait_s, request_id=request_id)
+        fix = f"Send a valid key, which is accepted at once, or try again in {wait_s} s."
+        return TooManyRequests(
+            "too_many_request",
+            f"Invalid key, and more than {MOST_INVALID_KEYS} requests with one came from this address within a minute. {fix}",
+            payload={"limit": MOST_INVALID_KEYS, **rule_and_fix("key", fix)},
+            retry_after_s=wait_s,
+        )
+
+
+# ── Log lines of refusals that anybody can cause without a key: a few a minute for each client, then one that says so.
+
+MOST_LINES: Final = 10
+"""Of one event, from one client and about one subject, within a minute."""
+
+
+class RefusalLog:
+    """Counts by event, client and subject, in this process."""
+
+    def __init__(self) -> None:
+        self._window = ClientWindow()
+
+    def info(self, event: str, client: str | None, subject: str = "", /, **fields: Any) -> None:
+        """Log `event`. `client`: its address. `subject`: what it was about, one of a bounded number; in no line."""
+        if self._counted(event, client, subject):
+            log.info(event, **fields)
+
+    def warning(self, event: str, client: str | None, subject: str = "", /, **fields: Any) -> None:
+        if self._counted(event, client, subject):
+            log.warning(event, **fields)
+
+    def _counted(self, event: str, address: str | None, subject: str) -> bool:
+        seen, client, for_s = self._window.count(client_network(address), (event, subject), (event, ""))
+        if seen == MOST_LINES + 1:
+            log.warning("refusals_not_logged", refused=event, client=client, for_s=for_s)
+        return seen <= MOST_LINES

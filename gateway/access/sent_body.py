@@ -15,8 +15,8 @@ from urllib.parse import unquote_plus
 
 from gateway.access.body_rules import TOOL_NAME, TOOLS_CALL, McpMessage, SentBody
 from gateway.errors import InvalidRequest
-from gateway.http.fields import plain
 from gateway.http.graphql_document import GraphqlOperation, UnplainDocument, operation_of
+from gateway.http.headers import plain
 from gateway.http.strict_json import parse
 
 MOST_BYTES: Final = 1 << 20

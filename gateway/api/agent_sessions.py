@@ -25,7 +25,7 @@ from gateway.catalog.load_catalog import Catalog
 from gateway.catalog.yaml_file import UnreadableFile
 from gateway.errors import Code, InvalidRequest, Issue, NotFound, NotImplementedHere
 from gateway.middleware.facts import CALLER, ENVIRONMENT
-from gateway.middleware.scope import needs
+from gateway.middleware.key_limits import needs
 from gateway.records.access import KeyLimits, MintedKey
 from gateway.records.connection import ConnectionRef
 from gateway.records.integration import Integration

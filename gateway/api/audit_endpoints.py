@@ -9,7 +9,7 @@ from gateway import clock
 from gateway.api import answers
 from gateway.api.request_body import empty_body, moment, number, query_of, wrong_query
 from gateway.middleware.facts import ENVIRONMENT
-from gateway.middleware.scope import needs
+from gateway.middleware.key_limits import needs
 from gateway.records.audit import AuditAction, AuditFilter, SealedRecord, UseFilter, UsePage
 from gateway.runtime import RUNTIME
 from gateway.store.audit.use_counts import hour_at, hour_of

@@ -37,7 +37,7 @@ from gateway.config import Config
 from gateway.errors import InvalidRequest, Issue
 from gateway.generation import Generation
 from gateway.middleware.facts import CALLER
-from gateway.middleware.scope import needs
+from gateway.middleware.key_limits import needs
 from gateway.middleware.which_connection import check_reach
 from gateway.middleware.which_connection import check_tags as check_tags_of
 from gateway.records.connecting import ConnectSession

@@ -13,7 +13,7 @@ from gateway.errors import CredentialUnreadable, Unavailable
 from gateway.generation import Generation
 from gateway.records.connection import Connection, EndUser
 from gateway.records.states import Change
-from gateway.refresh.refresh_token_expiry import ends_with_token
+from gateway.refresh.schedule import ends_with_token
 from gateway.runtime import Runtime
 from gateway.store import Store
 from gateway.timestamps import iso

@@ -36,7 +36,7 @@ from gateway.connections.lacking_scopes import find_lacking
 from gateway.errors import InvalidRequest, Issue, NotFound, ReconnectNeeded, Unavailable, joined_issues
 from gateway.http.ids import CONNECTION_ID
 from gateway.middleware.facts import CALLER, ENVIRONMENT
-from gateway.middleware.scope import needs
+from gateway.middleware.key_limits import needs
 from gateway.off_loop import INLINE_BYTES
 from gateway.records.audit import AuditAction
 from gateway.records.connection import Connection, ConnectionRef

@@ -7,7 +7,7 @@ from gateway.api.request_body import empty_body, query_of
 from gateway.errors import InvalidRequest
 from gateway.events.signatures import rotate
 from gateway.middleware.facts import ENVIRONMENT
-from gateway.middleware.scope import needs
+from gateway.middleware.key_limits import needs
 from gateway.runtime import RUNTIME, generation_of
 from gateway.timestamps import iso
 

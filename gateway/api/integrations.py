@@ -28,7 +28,7 @@ from gateway.catalog.provider import Provider
 from gateway.errors import Conflict, InvalidRequest, Issue, NotFound, joined_issues
 from gateway.generation import Generation
 from gateway.middleware.facts import CALLER, CONNECT_SESSION, ENVIRONMENT
-from gateway.middleware.scope import needs
+from gateway.middleware.key_limits import needs
 from gateway.records.integration import Integration
 from gateway.runtime import RUNTIME, Runtime, generation_of
 from gateway.text import did_you_mean

@@ -13,7 +13,7 @@ from gateway.api.request_body import Strict, number, query_of, read_json, wrong_
 from gateway.api.shapes import MOST_NAMED
 from gateway.errors import InvalidRequest, Issue
 from gateway.middleware.facts import CALLER, ENVIRONMENT
-from gateway.middleware.scope import needs
+from gateway.middleware.key_limits import needs
 from gateway.records.access import KeyLimits, Kind, MintedKey
 from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import Secret

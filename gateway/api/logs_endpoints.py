@@ -13,7 +13,7 @@ from gateway.api.connections import tags_in
 from gateway.api.request_body import empty_body, moment, number, query_of, wrong_query
 from gateway.connections.operation_search import NARROWER, connections_of
 from gateway.middleware.facts import CALLER, ENVIRONMENT
-from gateway.middleware.scope import needs
+from gateway.middleware.key_limits import needs
 from gateway.records.operation import KINDS, OperationFilter, StoredOperation, status_range
 from gateway.runtime import RUNTIME
 

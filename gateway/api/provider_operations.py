@@ -15,7 +15,7 @@ from gateway.catalog.api_operations import RISKS, ApiOperation, provenance, show
 from gateway.catalog.listing import ListingBody, cursor_after, name_in
 from gateway.catalog.yaml_file import UnreadableFile
 from gateway.errors import NotFound
-from gateway.middleware.scope import needs
+from gateway.middleware.key_limits import needs
 from gateway.runtime import generation_of
 
 MOST: Final = 1000

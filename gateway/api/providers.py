@@ -14,7 +14,7 @@ from multidict import MultiMapping
 from gateway.catalog.brand_icons import BrandIcon, brand_icon, own_logo
 from gateway.catalog.listing import Listing, ListingBody, Query, listing_of, name_in
 from gateway.errors import InvalidRequest, Issue, NotFound
-from gateway.middleware.scope import needs
+from gateway.middleware.key_limits import needs
 from gateway.runtime import generation_of
 from gateway.text import close_matches
 

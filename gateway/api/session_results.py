@@ -20,7 +20,7 @@ from gateway.authorization.outcomes import client_digest
 from gateway.errors import InvalidRequest, NotFound
 from gateway.generation import Generation
 from gateway.middleware.facts import CALLER, CONNECT_SESSION, ENVIRONMENT
-from gateway.middleware.scope import needs
+from gateway.middleware.key_limits import needs
 from gateway.records.connecting import SESSION_ENDED, ConnectSession, Outcome
 from gateway.runtime import RUNTIME, Runtime, generation_of
 from gateway.secret import Secret

@@ -10,7 +10,7 @@ from gateway import clock
 from gateway.errors import NotFound
 from gateway.middleware.error_shape import MARK
 from gateway.middleware.facts import REQUEST_ID, TIMING
-from gateway.middleware.read_body import read_within
+from gateway.middleware.request_message import read_within
 from gateway.records.operation import Operation
 from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import Secret

@@ -8,10 +8,9 @@ from typing import Any, Final
 import structlog
 
 from gateway import clock
-from gateway.access.invalid_keys import InvalidKeys
+from gateway.access.client_window import InvalidKeys, RefusalLog
 from gateway.access.issue_keys import KeyIssuer
 from gateway.access.known_keys import Minted
-from gateway.access.refusal_log import RefusalLog
 from gateway.app.generations import Checked, concurrency_settings, generation
 from gateway.authorization.connect_sessions import ConnectSessions
 from gateway.authorization.flows import Flows
@@ -45,8 +44,7 @@ from gateway.records.audit import AuditAction, AuditEntry
 from gateway.refresh.auth_exchange import Dialogues
 from gateway.refresh.exchange_message import EgressRoute
 from gateway.refresh.keep_alive import KeepAlive
-from gateway.refresh.reconcile import reconcile
-from gateway.refresh.recovery import recover
+from gateway.refresh.recovery import reconcile, recover
 from gateway.refresh.refresher import Refresher
 from gateway.refresh.through_parent import ParentLink, ThroughParent
 from gateway.refresh.token_exchange import InProcess, Journals, TokenExchange

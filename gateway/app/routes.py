@@ -29,7 +29,7 @@ from gateway.api import providers as logos
 from gateway.api.connect_socket import WebsocketResource
 from gateway.console import lazy_console
 from gateway.mcp import lazy_endpoint as mcp
-from gateway.middleware.expectation import no_early_continue
+from gateway.middleware.request_message import no_early_continue
 from gateway.middleware.surfaces import (
     AGENT,
     API,

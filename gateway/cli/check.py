@@ -50,7 +50,7 @@ def warnings_of(config: "Config", catalog: "Catalog") -> Iterator[Fault]:
     from gateway.config.store_url import unguarded
     from gateway.egress.guard import Guard
     from gateway.vault import Keyring
-    from gateway.vault.keyring import REPLACE
+    from gateway.vault.seal import REPLACE
 
     guard = Guard(config.egress.allow)
     if unguarded(config.store.url):

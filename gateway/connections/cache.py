@@ -30,7 +30,7 @@ from gateway.records.connection import Connection, ConnectionRef, Mark
 from gateway.records.integration import Integration
 from gateway.refresh import backoff
 from gateway.refresh.auth_exchange import mode_for
-from gateway.refresh.reconcile import reconcile
+from gateway.refresh.recovery import reconcile
 from gateway.refresh.refresher import Refresher
 from gateway.refresh.schedule import RefreshSlots, last_from, refresh_at, refresh_from, seconds_left
 from gateway.store import ChangesMissed, Store

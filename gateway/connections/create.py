@@ -28,8 +28,8 @@ from gateway.records.connection import Account, Connection, ConnectionRef, EndUs
 from gateway.records.integration import Integration
 from gateway.refresh.auth_exchange import Dialogues
 from gateway.refresh.ending_connections import ended
-from gateway.refresh.refresh_token_expiry import ends_with_token, lifespan, refresh_token_advice
 from gateway.refresh.save_tokens import who
+from gateway.refresh.schedule import ends_with_token, lifespan, refresh_token_advice
 from gateway.store import Store
 
 # ── What is to be stored of a credential and its settings.

@@ -12,7 +12,7 @@ from gateway.records.connection import Connection, Lifespan
 from gateway.records.integration import Integration
 from gateway.records.states import ENDED, FAILOVER, REJECTED, RESTORED, Change, State
 from gateway.refresh.backoff import GONE, MAYBE_GONE, NOT_REFRESHABLE, REFUSED, ROTATION_LOST, TYPED_IN
-from gateway.refresh.refresh_token_expiry import refresh_token_advice
+from gateway.refresh.schedule import refresh_token_advice
 from gateway.text import counted, sentence
 
 SOON: Final = timedelta(days=14)

@@ -10,8 +10,8 @@ from gateway.console.console_page import SignedIn, View, console_path
 from gateway.console.key_views import verdict
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.http.url import join, rest_of
-from gateway.middleware.credentials import place
 from gateway.middleware.dry_run import masked
+from gateway.middleware.upstream import place
 from gateway.records.proxied_call import UpstreamRequest
 from gateway.runtime import RUNTIME
 

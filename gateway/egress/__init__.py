@@ -7,8 +7,8 @@ Own connections instead of a client library (ADR 11): exact bytes, one place tha
     dial, tls             from an origin to an open connection, within one time limit; TLS, always verified
     pool                  the connections to one origin, last in first out
     provider_connection   one connection: a request out, its answer in, and whether another may follow
-    answer_reader         answers out of a connection's bytes: heads parsed strictly, bodies unframed
-    provider_exchange     one request and its answer as the caller of this package sees them
+    provider_exchange     one request and its answer: read strictly from a connection's bytes, and as the caller of this
+                          package sees them
     limits                for each origin: concurrency limit, circuit breaker, retry budget
     write_batch           small messages of many connections, written together at the end of the loop's turn
     page_memory           one bound for the pages that all paged calls hold

@@ -15,9 +15,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Final, cast
 
-from gateway.egress.answer_reader import AnswerReader
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.provider_exchange import (
+    AnswerReader,
     AnswerSink,
     Body,
     ConnectionLost,

@@ -7,7 +7,7 @@ from json.scanner import py_make_scanner  # type: ignore[attr-defined]  # the st
 from typing import Any, Final
 
 from gateway.events.signatures import OWN
-from gateway.http.fields import plain
+from gateway.http.headers import plain
 from gateway.records.event import FORWARD, Content, Delivery
 
 FROM: Final = "nango"  # what published clients look for

@@ -1,9 +1,8 @@
 """Pure functions on HTTP messages: no I/O, no aiohttp application. Each rule cites its RFC section.
 
-    fields, headers                              tables of field names by kind; which fields pass, in either direction
+    headers                                      tables of field names by kind; which fields pass, in either direction
     url, origin, ids                             paths and queries byte for byte; scheme, host and port; ids in addresses
     request_head, answer_head, passed_head       heads: of a request, of a provider's answer, of what the caller gets
-    added_fields                                 what we add to an answer: protection in browsers, `Server-Timing`
     chunks, content_coding                       chunked framing and content codings undone, within limits
     body_members, strict_json, json_scan         members added to a body; JSON read strictly; the end of a value
     references, paging                           links that lead into the provider; pages of a list
@@ -11,8 +10,7 @@
     graphql_document, tool_list_filter           what a GraphQL document asks for; an MCP server's list of tools, shortened
     retry, proxy_options                         whether and when to send again; our control headers
     scope_challenge                              the scopes that a 403 asks for
-    redacted_request                             a request with its credential masked
-    abort, websocket                             cuts a torn answer; recognizes an upgrade
+    abort                                        cuts a torn answer
 
-Always true: what two readers could read differently is refused; hop-by-hop fields (`fields`) never pass (`headers`).
+Always true: what two readers could read differently is refused; hop-by-hop fields never pass (`headers`).
 """

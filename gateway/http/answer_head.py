@@ -7,7 +7,7 @@ bytes), or cannot be given the fact that an answer to HEAD has no body; and sinc
 import re
 from typing import Final
 
-from gateway.http.fields import TEXT, Fields
+from gateway.http.headers import TEXT, Fields
 
 HEAD_BYTES: Final = 65_536
 HEADER_LINES: Final = 256

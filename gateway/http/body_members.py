@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import unquote_plus, urlencode
 
-from gateway.http.fields import media_type
+from gateway.http.headers import media_type
 from gateway.http.json_scan import NotJson, members_at, skip_space, string_of
 
 FORM: Final = "application/x-www-form-urlencoded"

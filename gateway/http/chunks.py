@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from gateway.http.answer_head import Malformed
-from gateway.http.fields import FRAMING, plain
+from gateway.http.headers import FRAMING, plain
 
 LINE_BYTES: Final = 1024
 REQUEST_LINE_BYTES: Final = 16_384  # as much as aiohttp's parser takes in the chain

@@ -1,19 +1,23 @@
 """The head of a request: what it must be before anybody acts on it, and as bytes.
 
-The parser lets more pass than that. Our own server asks before it hands a request over, `gateway.middleware.strict` under a
-foreign one. The fast path, which has no parser, asks `check_fields` of the lines that it has read (`server/request_lines.py`).
+The parser lets more pass than that. Our own server asks before it hands a request over, `strict` in
+`gateway.middleware.request_message` under a foreign one. The fast path, which has no parser, asks `check_fields` of the lines
+that it has read (`server/request_lines.py`).
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from aiohttp import HttpVersion, HttpVersion10, HttpVersion11, hdrs
 from multidict import CIMultiDictProxy, istr
 
 from gateway.errors import ExpectationFailed, InvalidRequest, MethodNotAllowed, NotImplementedHere, VersionNotSupported
-from gateway.http.fields import TEXT
+from gateway.http.headers import TEXT
 from gateway.http.url import origin_form
+
+if TYPE_CHECKING:  # the parent process reads heads without the web framework
+    from aiohttp import web
 
 # Two of these, and a reader may believe either.
 ONCE: Final = (
@@ -116,3 +120,20 @@ def request_head(method: str, target: str, host: str, fields: Iterable[tuple[str
     if head.translate(None, TEXT) != b"\r\n" * breaks or " " in target or " " in method:
         raise ValueError("a control character in the head of a request")
     return head
+
+
+# ── Whether the caller asks to switch to WebSocket (RFC 9110 §7.8, RFC 6455 §4.1).
+
+WEBSOCKET: Final = "websocket"
+
+
+def upgrade_asked_for(request: "web.Request") -> str | None:
+    """``websocket`` if the caller asks for that and nothing else; no other protocol is ever switched to, h2c least."""
+    wanted = request.headers.getall(hdrs.UPGRADE, None)
+    if wanted is None:
+        return None
+    tokens = {
+        token.strip().lower() for line in request.headers.getall(hdrs.CONNECTION, ()) for token in line.split(",")
+    }
+    fits = request.method == hdrs.METH_GET and request.version >= HttpVersion11 and not request.body_exists
+    return WEBSOCKET if fits and "upgrade" in tokens and [w.strip().lower() for w in wanted] == [WEBSOCKET] else None

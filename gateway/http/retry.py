@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-from gateway.http.fields import Fields
+from gateway.http.headers import Fields
 
 # ── When a server says to come back: seconds, a date, or a point in time (RFC 9110 §10.2.3).
 

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from gateway.http.fields import Fields
+from gateway.http.headers import Fields
 
 MOST_SCOPES: Final = 20
 SCOPE_CHARS: Final = 256

@@ -3,8 +3,8 @@
 A refresh token may be spent the moment the provider answers; from then until the commit, the reply exists here. In this order:
 
     place        where the journal lies: beside a SQLite file, or in a folder of this machine
-    record       what a record holds: begun, reply, released; the reply sealed under a key of its attempt
-    segment      one file: records appended to preallocated room, so that a full disk loses no reply
+    segment      one file: records appended to preallocated room, so that a full disk loses no reply; what a record holds:
+                 begun, reply, released; the reply sealed under a key of its attempt
     writer       the one writer of a process that exchanges tokens
     reader       the one reader: recorded calls that are not released
     slot_files   reads the files of releases before the journal, and writes none
@@ -15,7 +15,7 @@ and is useless once the database has a newer one; a torn end of a file ends its 
 """
 
 from gateway.journal.marker import ProcessMarker
-from gateway.journal.record import Entry, Recorded, new_attempt, new_key, opened
+from gateway.journal.segment import Entry, Recorded, new_attempt, new_key, opened
 from gateway.journal.writer import Writer
 
 __all__ = ["Entry", "ProcessMarker", "Recorded", "Writer", "new_attempt", "new_key", "opened"]

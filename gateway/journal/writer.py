@@ -12,8 +12,7 @@ import structlog
 
 from gateway import clock
 from gateway.journal.place import EFFECT
-from gateway.journal.record import Entry
-from gateway.journal.segment import BEGUN, RELEASED, REPLY, SEGMENT_BYTES, Segment
+from gateway.journal.segment import BEGUN, RELEASED, REPLY, SEGMENT_BYTES, Entry, Segment
 from gateway.records.provider_call import ProviderCall, Reply
 
 RESERVED_BYTES: Final = (

@@ -136,29 +136,10 @@ async def call_in_process(
     fast = await _on_fast_path(outer, target, method, headers, body, tool, limit_bytes, room)
     if isinstance(fast, CollectedAnswer):
         return fast
-    loop = asyncio.get_running_loop()
-    payload = EMPTY_PAYLOAD
-    if body:
-        # Past twice the limit it would pause its protocol, which has no parser: all of the body is here.
-        payload = StreamReader(BaseProtocol(loop), max(READ_LIMIT, len(body)), loop=loop)
-        payload.feed_data(body)
-        payload.feed_eof()
-    raw = tuple((name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in headers.items())
-    message = RawRequestMessage(
-        method,
-        target,
-        HttpVersion11,
-        CIMultiDictProxy(headers),
-        raw,
-        False,
-        None,
-        False,
-        False,
-        URL(target, encoded=True),
-    )
     protocol, collector = CallerProtocol(outer, fast), AnswerCollector(limit_bytes, room)
-    task = asyncio.current_task()
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
+    message, payload = _message(method, target, headers), _payload(body, loop)
     request = web.Request(message, payload, cast(Any, protocol), collector, task, loop, remote=outer.remote)
     found = await outer.app.router.resolve(request)
     found.add_app(outer.app)
@@ -179,6 +160,26 @@ async def call_in_process(
         return CollectedAnswer(response.status, response.headers, given if isinstance(given, bytes) else b"")
     whole = not getattr(response, "cut", False) and not protocol.transport.cut
     return CollectedAnswer(response.status, response.headers, bytes(collector.body), whole, collector.too_large)
+
+
+def _message(method: str, target: str, headers: CIMultiDict[str]) -> RawRequestMessage:
+    """The request's head, as aiohttp's parser would have made it."""
+    raw = tuple((name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in headers.items())
+    url = URL(target, encoded=True)
+    return RawRequestMessage(
+        method, target, HttpVersion11, CIMultiDictProxy(headers), raw, False, None, False, False, url
+    )
+
+
+def _payload(body: bytes | None, loop: asyncio.AbstractEventLoop) -> StreamReader:
+    """The request's body, all of which is here."""
+    if not body:
+        return EMPTY_PAYLOAD
+    # Past twice the limit it would pause its protocol, which has no parser.
+    payload = StreamReader(BaseProtocol(loop), max(READ_LIMIT, len(body)), loop=loop)
+    payload.feed_data(body)
+    payload.feed_eof()
+    return payload
 
 
 async def _on_fast_path(

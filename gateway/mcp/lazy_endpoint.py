@@ -8,12 +8,12 @@ from gateway.access.scopes import PROXY
 from gateway.api.agent_sessions import is_session, session_not_found
 from gateway.api.request_body import query_of
 from gateway.errors import MethodNotAllowed
-from gateway.middleware.acting import acting
 from gateway.middleware.chain import Chain
 from gateway.middleware.facts import CALLER, CAPABILITY, ENVIRONMENT
-from gateway.middleware.json_only import json_only
-from gateway.middleware.scope import needs, scope
+from gateway.middleware.key_limits import needs, scope
+from gateway.middleware.request_message import json_only
 from gateway.middleware.surfaces import SENT
+from gateway.middleware.who_calls import acting
 from gateway.proxy import forward
 from gateway.runtime import generation_of
 

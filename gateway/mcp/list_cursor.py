@@ -17,7 +17,7 @@ from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Paginate
 from gateway.connections.opened import Opened
 from gateway.errors import UpstreamFailed
-from gateway.http.fields import Fields
+from gateway.http.headers import Fields
 from gateway.http.paging.next_page import Place, taken_apart
 from gateway.http.paging.resume_position import OffLimits, aim
 from gateway.http.url import name_of

@@ -20,7 +20,7 @@ from gateway.mcp.mcp_messages import RpcError, RpcNotification, RpcRequest
 from gateway.mcp.tool_run import ToolRun
 from gateway.mcp.whole_answers import WholeAnswers
 from gateway.middleware.facts import CALLER, CAPABILITY, REQUEST_ID, TRACE
-from gateway.middleware.scope import needs
+from gateway.middleware.key_limits import needs
 from gateway.off_loop import off_loop
 from gateway.records.trace import TOOL_ERROR, McpTrace
 from gateway.runtime import generation_of

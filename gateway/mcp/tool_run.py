@@ -16,8 +16,8 @@ from gateway.catalog.value import BadValue
 from gateway.connections.opened import Opened
 from gateway.egress.page_memory import NoPageMemory
 from gateway.errors import GatewayError
-from gateway.http.added_fields import CONNECT_URL_FIELD
 from gateway.http.json_select import UnfitExpression, parsed
+from gateway.http.passed_head import CONNECT_URL_FIELD
 from gateway.http.shaped_body import is_dear
 from gateway.mcp import mcp_messages as rpc
 from gateway.mcp.door_request import DoorRequest

@@ -12,7 +12,7 @@ from aiohttp import hdrs, web
 
 from gateway import clock
 from gateway.errors import Forbidden, Unauthorized
-from gateway.middleware.bearer_key import key_in
+from gateway.middleware.who_calls import key_in
 from gateway.pages.frame import PageWords, may_embed, origin_of
 from gateway.records.connecting import ConnectSession
 from gateway.runtime import RUNTIME, generation_of

@@ -15,8 +15,8 @@ from gateway.catalog.auth_modes import AUTH_MODES, ModeFormat
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import Setting, title_from
 from gateway.errors import BodyTooLarge, InvalidRequest, Issue
-from gateway.http.fields import media_type
-from gateway.middleware.read_body import read_within
+from gateway.http.headers import media_type
+from gateway.middleware.request_message import read_within
 from gateway.pages.frame import PageWords
 from gateway.records.connecting import ConnectSession
 

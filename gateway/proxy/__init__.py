@@ -6,9 +6,7 @@ The chain ends here (`PROXY(forward)` in `app/routes.py`). Read in this order:
     attempts          its attempts, each signed where the auth mode signs, until there is an answer to pass on
     caller_body       the caller's body, taken piece by piece, as fast as the provider takes it
     passed_answer     the provider's answer: framing, body as it came or decoded, head
-    refused_for_scope  a 403 for missing scopes: stored, and given a link
-    shaped_answer     a part of an answer: read within bounds, selected and cut, in one piece
-    filtered_answer   an MCP server's list of tools, without those that the key does not allow
+    shaped_answer     a part of an answer: what the caller selects; of a list of tools, those that the key allows
     exchange_watch    ends an exchange when nothing moves, when the caller has left, or when its key has ended
     no_answer         the error where there is no answer to pass on
     upgrade_tunnel    after 101: bytes both ways until one side ends (RFC 9110 §7.8)

@@ -24,8 +24,8 @@ from gateway.http.content_coding import CodingError
 from gateway.http.retry import Rules, may_lead_to_more, repeatable, wait_s
 from gateway.http.scope_challenge import refused_scopes
 from gateway.middleware.access_log import CUT_OFF, STOPPED
-from gateway.middleware.credentials import place, trace_headers
 from gateway.middleware.facts import ASKED, CALLER, CONNECTION, TIMING, TRACE, UPSTREAM
+from gateway.middleware.upstream import place, trace_headers
 from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.proxy.caller_body import CallerBody
 from gateway.proxy.exchange_watch import ExchangeWatch, StoodStill

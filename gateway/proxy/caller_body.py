@@ -17,7 +17,7 @@ from gateway.config import ClientLimitsConfig
 from gateway.egress.provider_exchange import Body, ProviderExchange
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.middleware.facts import READ_BODY
-from gateway.middleware.read_body import limits_of
+from gateway.middleware.request_message import limits_of
 from gateway.proxy.exchange_watch import ExchangeWatch
 from gateway.text import counted
 

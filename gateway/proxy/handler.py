@@ -7,32 +7,33 @@ from aiohttp import hdrs, web
 from gateway.access.scopes import PROXY
 from gateway.egress.egress_errors import EgressError
 from gateway.egress.provider_exchange import ProviderExchange
-from gateway.http.added_fields import ATTEMPTS
 from gateway.http.content_coding import CodingError
 from gateway.http.headers import MalformedAnswer
-from gateway.http.websocket import asked_for
-from gateway.middleware.facts import ASKED, PAGING, UPSTREAM
-from gateway.middleware.scope import needs
+from gateway.http.passed_head import ATTEMPTS
+from gateway.http.request_head import upgrade_asked_for
+from gateway.http.scope_challenge import refused_scopes
+from gateway.middleware.access_log import path_below
+from gateway.middleware.facts import ASKED, CALLER, CONNECT_URL, CONNECTION, PAGING, UPSTREAM
+from gateway.middleware.key_limits import needs
 from gateway.proxy.attempts import Attempts
 from gateway.proxy.caller_body import CallerBody
 from gateway.proxy.exchange_watch import ExchangeWatch, StoodStill, first_byte_s
-from gateway.proxy.filtered_answer import (
-    EVENTS,
-    FilteredEvents,
-    filtered_head,
-    filtered_whole,
-    is_filtered,
-    media_type,
-)
 from gateway.proxy.no_answer import error_for_caller
 from gateway.proxy.page_fetch import PageAttempts
 from gateway.proxy.paged_answer import page_stream, pass_pages
 from gateway.proxy.passed_answer import AnswerBody, PassedAnswer, answer_of, body_of, signed, switched
 from gateway.proxy.posted_list import posted_list
-from gateway.proxy.refused_for_scope import note_refused_scopes
-from gateway.proxy.shaped_answer import is_shaped, shaped_answer
+from gateway.proxy.shaped_answer import (
+    FilteredEvents,
+    filtered_head,
+    filtered_whole,
+    is_event_stream,
+    is_filtered,
+    is_shaped,
+    shaped_answer,
+)
 from gateway.proxy.upgrade_tunnel import Tunnel
-from gateway.runtime import generation_of
+from gateway.runtime import RUNTIME, generation_of
 
 
 @needs(PROXY, limits=True)
@@ -44,7 +45,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
     timeouts = generation_of(request).egress.timeouts
     watch = ExchangeWatch(request, first_byte_s(request[ASKED], timeouts), timeouts.total_s)
     upload = CallerBody(request, watch)
-    upgrade = asked_for(request)
+    upgrade = upgrade_asked_for(request)
     attempts = (PageAttempts if PAGING in request else Attempts)(request, upload, watch, upgrade)
     answer: PassedAnswer | None = None
     try:
@@ -52,11 +53,11 @@ async def forward(request: web.Request) -> web.StreamResponse:
             upstream = request[UPSTREAM]
             if upload.inflated:
                 upstream.headers.popall(hdrs.CONTENT_ENCODING, None)
-            listed = await posted_list(request, upload)
+            listed = await posted_list(request, upload) if PAGING in request else None
             upload.exchange = exchange = await attempts.answer()
             watch.moved()
             watch.limit_s = timeouts.idle_s
-            await note_refused_scopes(request, exchange, watch, at_home=attempts.at_home)
+            await _note_refused_scopes(request, exchange, watch, at_home=attempts.at_home)
             if upgrade is not None and exchange.status == 101:
                 answer = signed(switched(request, exchange, upgrade), request, attempts.count)
                 await _relay(exchange, answer, request, watch)
@@ -121,7 +122,7 @@ async def _pass_on(
     if not is_filtered(request, exchange):
         await _parts_on(body, answer, request, watch)
         return
-    if media_type(exchange) == EVENTS:
+    if is_event_stream(exchange):
         await _parts_on(FilteredEvents(request, body), answer, request, watch)
         return
     content = await filtered_whole(request, body, watch)
@@ -144,3 +145,25 @@ async def _parts_on(
         parts = await body.next()
         watch.moved()
     await answer.write_eof()
+
+
+# ── A 403 because the token lacks scopes: noted, and answered with a link by which the end user grants them.
+#
+# The provider's answer passes as it is; the link travels in a header field of ours.
+
+
+async def _note_refused_scopes(
+    request: web.Request, exchange: ProviderExchange, watch: ExchangeWatch, *, at_home: bool
+) -> None:
+    """`at_home`: the answer is of the connection's own API, whose word about scopes counts."""
+    scopes = refused_scopes(exchange.status, exchange.headers)
+    if scopes is None or not at_home:
+        return
+    runtime, caller, opened = request.app[RUNTIME], request[CALLER], request[CONNECTION]
+    with watch.resting():
+        path = path_below(request[UPSTREAM].base_path, request[UPSTREAM].target)
+        drift = await runtime.live.scope_refusals.note(opened, scopes, path)
+        if drift.missing:
+            url = await runtime.links.for_scopes(caller.policy, opened.connection, key_id=caller.key_id)
+            if url is not None:
+                request[CONNECT_URL] = url

@@ -13,7 +13,7 @@ from gateway.egress.page_memory import NoPageMemory, Reservation, no_page_memory
 from gateway.egress.provider_exchange import ProviderExchange
 from gateway.errors import UpstreamFailed
 from gateway.http.content_coding import CodingError, Decoder, codings_of
-from gateway.http.fields import Fields
+from gateway.http.headers import Fields
 from gateway.http.retry import wait_s
 from gateway.middleware.facts import ASKED, CALLER, PAGING, UPSTREAM
 from gateway.off_loop import INLINE_BYTES

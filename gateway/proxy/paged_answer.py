@@ -13,15 +13,15 @@ from gateway import clock
 from gateway.access.caller import Caller
 from gateway.egress.provider_exchange import ProviderExchange
 from gateway.errors import GatewayError, UpstreamFailed
-from gateway.http.added_fields import ATTEMPTS, NOT_RENDERED
-from gateway.http.fields import Fields
+from gateway.http.headers import Fields
 from gateway.http.origin import covers
 from gateway.http.paging.next_page import Circle, PageTurn, Place, place_of, taken_apart
 from gateway.http.paging.page_document import NO_RECORDS, Records
 from gateway.http.paging.resume_position import OffLimits, aim, written
-from gateway.middleware.credentials import place
+from gateway.http.passed_head import ATTEMPTS, NOT_RENDERED
 from gateway.middleware.facts import CALLER, CONNECTION, PAGING, UPSTREAM
-from gateway.middleware.policy import check
+from gateway.middleware.key_limits import check
+from gateway.middleware.upstream import place
 from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.proxy.caller_body import CallerBody
 from gateway.proxy.exchange_watch import ExchangeWatch

@@ -12,18 +12,25 @@ from gateway import clock
 from gateway.connections.opened import Opened
 from gateway.egress.provider_exchange import ProviderExchange
 from gateway.http.abort import cut
-from gateway.http.added_fields import ATTEMPTS, CONNECT_URL_FIELD, SERVER_TIMING, guarded, server_timing
 from gateway.http.content_coding import Decoder
-from gateway.http.fields import Fields
-from gateway.http.headers import MalformedAnswer, decoded_fields, response_fields
+from gateway.http.headers import Fields, MalformedAnswer, decoded_fields, response_fields
 from gateway.http.origin import Address
-from gateway.http.passed_head import framing, head_bytes, printable
+from gateway.http.passed_head import (
+    ATTEMPTS,
+    CONNECT_URL_FIELD,
+    SERVER_TIMING,
+    framing,
+    guarded,
+    head_bytes,
+    printable,
+    server_timing,
+)
 from gateway.http.references import Rewriter
-from gateway.middleware.capability import REFERRER_POLICY, unreferred
 from gateway.middleware.cors import readable
 from gateway.middleware.facts import CAPABILITY, CONNECT_URL, CONNECTION, DECODER, REQUEST_ID, TIMING, UPSTREAM
-from gateway.middleware.pace import paced
+from gateway.middleware.key_limits import paced
 from gateway.middleware.request_id import HEADER
+from gateway.middleware.who_calls import REFERRER_POLICY, unreferred
 from gateway.runtime import generation_of
 
 # ── The client's half of a proxied answer: the head as the provider wrote it, in a framing of ours.

@@ -8,7 +8,7 @@ from aiohttp import hdrs, web
 from gateway.errors import BodyTooLarge, InvalidRequest, Issue
 from gateway.http.paging.list_body import body_at, check_list_body, digest_of_body, first_body
 from gateway.middleware.facts import PAGING, UPSTREAM
-from gateway.middleware.paginate import FROM, HEADER
+from gateway.middleware.wanted_answer import PAGINATE, PAGINATE_FROM
 from gateway.off_loop import INLINE_BYTES
 from gateway.proxy.caller_body import CallerBody
 from gateway.records.proxied_call import Position
@@ -30,12 +30,12 @@ class PostedList:
 
 
 async def posted_list(request: web.Request, upload: CallerBody) -> PostedList | None:
-    """Let `upload` request the page to begin with. None for a list that is not requested by POST.
+    """Let `upload` request the page of PAGING to begin with. None for a list that is not requested by POST.
 
     Raises BodyTooLarge, InvalidRequest ``invalid_headers``.
     """
-    paging = request.get(PAGING)
-    if paging is None or not paging.in_body:
+    paging = request[PAGING]
+    if not paging.in_body:
         return None
     body = await upload.gathered(MOST_BYTES)
     if body is None:
@@ -48,11 +48,11 @@ async def posted_list(request: web.Request, upload: CallerBody) -> PostedList | 
     try:
         paging = request[PAGING] = replace(paging, ways=check_list_body(body, kind, coding, paging.ways))
     except ValueError as fault:
-        raise _bad(HEADER, str(fault)) from fault
+        raise _bad(PAGINATE, str(fault)) from fault
     listed = PostedList(body, first_body(body, paging.ways, paging.limit))
     start = paging.start
     if start is not None and start.body_digest != listed.digest:
-        raise _bad(FROM, "belongs to another request; send the same body as at first")
+        raise _bad(PAGINATE_FROM, "belongs to another request; send the same body as at first")
     upload.replace(listed.now if start is None else listed.at(start))
     return listed
 

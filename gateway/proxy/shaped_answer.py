@@ -1,5 +1,9 @@
-"""An answer of which the caller wants a part: read within bounds, selected and cut, sent as one JSON or text."""
+"""An answer of which the caller gets a part: what it selects, or of a list of tools those that its key allows.
 
+Read within bounds, selected and cut, sent as one JSON or text; an event stream is filtered event by event.
+"""
+
+from collections.abc import Iterator
 from typing import Any, Final
 
 from aiohttp import hdrs, web
@@ -7,8 +11,9 @@ from aiohttp import hdrs, web
 from gateway.egress.page_memory import NoPageMemory, Reservation, no_page_memory
 from gateway.egress.provider_exchange import ProviderExchange
 from gateway.errors import UpstreamFailed
+from gateway.http.headers import MalformedAnswer, media_type
 from gateway.http.passed_head import printable
-from gateway.http.tool_list_filter import filtered_json
+from gateway.http.tool_list_filter import StreamEventFilter, filtered_json
 from gateway.middleware.facts import CALLER, LISTED_TOOLS, SHAPE
 from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.proxy.exchange_watch import ExchangeWatch
@@ -42,15 +47,15 @@ async def shaped_answer(
     """The answer and its whole body. Raises UpstreamFailed ``answer_not_shaped``; Unavailable ``busy`` where memory is short."""
     from gateway.http.shaped_body import is_dear, shaped_body  # loaded with the first such call
 
-    wish, media_type = request[SHAPE], (values(exchange.headers, "content-type") or [""])[0]
+    wish, kind = request[SHAPE], (values(exchange.headers, "content-type") or [""])[0]
     if is_live(exchange.headers):
-        raise _unfit(f"is a stream ({media_type}), which has no end to wait for", "stream")
+        raise _unfit(f"is a stream ({kind}), which has no end to wait for", "stream")
     held = HeldAnswer(request, watch)
     try:
         whole = await held.read(body)
         if LISTED_TOOLS in request:
             whole = await filtered(request, whole)
-        arguments = media_type, whole, wish.select, wish.max_bytes
+        arguments = kind, whole, wish.select, wish.max_bytes
         if is_dear(whole, wish.select):
             shaped = await off_loop(request[CALLER].share, shaped_body, *arguments)
         else:
@@ -63,7 +68,7 @@ async def shaped_answer(
             content, as_it_is = whole, True
         elif not shaped.is_text:
             raise _unfit(
-                f"has {counted(len(whole), 'byte')} of {media_type or 'no named type'}, which cannot be cut",
+                f"has {counted(len(whole), 'byte')} of {kind or 'no named type'}, which cannot be cut",
                 "too_large",
             )
         else:
@@ -132,3 +137,61 @@ class HeldAnswer:
                 self._reserved = await runtime.page_memory.reserve(share, FORMS * MOST_ANSWER, wait_s)
         except NoPageMemory:
             raise no_page_memory() from None
+
+
+# ── The answer of an MCP server to ``tools/list``, without the tools that the caller's key does not allow.
+
+EVENTS: Final = "text/event-stream"
+
+
+def is_filtered(request: web.Request, exchange: ProviderExchange) -> bool:
+    """Whether this answer may be a list of tools, of which the caller gets some. Errors pass as they are."""
+    return LISTED_TOOLS in request and 200 <= exchange.status < 300
+
+
+def is_event_stream(exchange: ProviderExchange) -> bool:
+    return media_type((values(exchange.headers, "content-type") or [""])[0]) == EVENTS
+
+
+class FilteredEvents:
+    """An event stream on its way to the caller, each event as soon as it is complete. In place of `AnswerBody`."""
+
+    def __init__(self, request: web.Request, body: AnswerBody) -> None:
+        self._body = body
+        self._share = request[CALLER].share
+        self._filter = StreamEventFilter(request[LISTED_TOOLS].shows)
+        self._parts: Iterator[bytes] | None = body.first
+        self.first: Iterator[bytes] = iter(())
+
+    async def next(self) -> Iterator[bytes] | None:
+        """The events that are complete with the next part; None at the end."""
+        if self._parts is None:
+            return None
+        part = next(self._parts, None)
+        if part is not None:
+            dear = self._filter.is_dear(part)
+            return iter((await off_loop(self._share, self._filter.feed, part) if dear else self._filter.feed(part),))
+        self._parts = await self._body.next()
+        if self._parts is not None:
+            return iter(())
+        return iter((await off_loop(self._share, self._filter.finish),))
+
+
+def filtered_head(request: web.Request, exchange: ProviderExchange, body: AnswerBody, attempts: int) -> PassedAnswer:
+    """The head of the answer. Raises MalformedAnswer for a body that cannot be read."""
+    coding = ",".join(values(exchange.headers, "content-encoding")).strip().lower()
+    if coding not in ("", "identity") and body.decoder is None:
+        raise MalformedAnswer("it is to be a list of tools, and is coded as nobody here can undo")
+    answer = answer_of(request, exchange, decoded=True)
+    for name in OF_THE_WHOLE:
+        answer.headers.popall(name, None)
+    return signed(answer, request, attempts)
+
+
+async def filtered_whole(request: web.Request, body: AnswerBody, watch: ExchangeWatch) -> bytes:
+    """The whole list. Raises MalformedAnswer, UpstreamFailed, Unavailable ``busy``."""
+    held = HeldAnswer(request, watch)
+    try:
+        return await filtered(request, await held.read(body))
+    finally:
+        held.release()

@@ -9,11 +9,11 @@ with the version it replaces. Only then is it used. Read in this order:
     exchange_message, through_parent    an exchange as a message; a worker's end of the channel
     for_workers                         the parent's end: each exchange to its end, whatever becomes of the worker
     auth_exchange                       runs what an auth mode asks for: the place where codes and refresh tokens leave
-    refresher, schedule                 the queue, with one task for all who wait; when tokens are refreshed ahead of time
+    refresher                           the queue, with one task for all who wait
+    schedule                            when: an access token ahead of its end, a refresh token before it dies of disuse
     backoff                             what a failure means for callers and the next attempt; when refusals are final
-    recovery, keep_alive                takes up refreshes of dead processes; keeps idle refresh tokens alive
-    reconcile                           puts back claims that a failover of the database lost
-    refresh_token_expiry                how long a refresh token lives
+    recovery                            takes up refreshes of dead processes; puts back claims that a failover lost
+    keep_alive                          keeps idle refresh tokens alive
     ending_connections                  connections that end with their access token
 
 Always true: the intent is on the disk before the token leaves; every write is fenced by the connection's version.

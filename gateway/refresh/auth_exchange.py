@@ -13,7 +13,7 @@ from gateway.egress.egress_errors import EgressError
 from gateway.errors import ReconnectNeeded
 from gateway.generation import Current
 from gateway.journal import Entry, Recorded
-from gateway.journal.record import call_name
+from gateway.journal.segment import call_name
 from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
 from gateway.records.connection import ConnectionRef
 from gateway.records.provider_call import ProviderCall, Reply, scrubbed

@@ -11,8 +11,8 @@ from gateway.errors import CredentialUnreadable, Unavailable
 from gateway.generation import Current
 from gateway.records.connection import Connection, RefreshFailure
 from gateway.refresh.backoff import NOT_REFRESHABLE
-from gateway.refresh.refresh_token_expiry import outlives_its_token
 from gateway.refresh.save_tokens import who
+from gateway.refresh.schedule import outlives_its_token
 from gateway.store import Store
 
 AT_ONCE: Final = 100  # opened before the event loop has its turn again

@@ -20,8 +20,8 @@ from gateway.errors import GatewayError
 from gateway.generation import Current, Generation
 from gateway.records.connection import Connection
 from gateway.refresh.ending_connections import Ends
-from gateway.refresh.refresh_token_expiry import FROM, SPREAD, idle_limit, lifespan, limited
 from gateway.refresh.refresher import Refresher
+from gateway.refresh.schedule import UNUSED_FROM, UNUSED_SPREAD, idle_limit, lifespan, limited
 from gateway.store import Store
 
 TASK: Final = "keep_alive"
@@ -121,7 +121,7 @@ class KeepAlive:
         idle = idle_limit(provider)
         if idle is None:
             return
-        latest = clock.now() + idle * (FROM + SPREAD) + LATER
+        latest = clock.now() + idle * (UNUSED_FROM + UNUSED_SPREAD) + LATER
         while rows := await self._store.keep_alive.too_late(name, latest, limit=PLANNED_AT_ONCE):
             if not await self._planned(provider, rows):
                 return  # what is left cannot be opened

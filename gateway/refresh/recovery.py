@@ -1,13 +1,8 @@
-"""Takes up refreshes that another process began and did not finish: an intent that is still open under a lease.
-
-The lease of a process of this machine that is known to be dead is claimed from it at once. Where its answer had come already,
-the reply is found in the journal. Where the provider had not accepted the token yet, or still takes it for a grace time, sending
-it again brings a new pair. Where it refuses, or where another machine may have the answer, the rotation is lost, and the
-connection says so (`rotation_lost`) until that machine returns with the answer. `gateway.refresh.decision` decides.
-"""
+"""Takes up refreshes that nobody goes on with: after a failover of the database, and after the death of a process."""
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Final
 
 import structlog
@@ -16,18 +11,109 @@ from gateway import clock
 from gateway.errors import GatewayError
 from gateway.records.connection import Connection
 from gateway.records.states import State
-from gateway.refresh import backoff
-from gateway.refresh.decision import RefreshStep
+from gateway.refresh import backoff, decision
+from gateway.refresh.decision import Holder, RefreshStep
 from gateway.refresh.refresher import Refresher
+from gateway.refresh.save_tokens import LEASE, is_over, token_digest
 from gateway.store import Store
 from gateway.store.cluster import process_of
+from gateway.store.failover import Claim
+
+# ── After a failover of the database: claims of refreshes that it lost are put back, and others may know that.
+#
+# The standby that took over may lack an intent, so that its row looks as if its refresh token was never sent. This process
+# knows better where the refresh is under way here, or where this machine's journal has a call of it: then the row gets its
+# intent and its holder again, and the protocol goes on as if nothing had happened. Tokens come first
+# (`gateway.connections.cache`). The model of the protocol has these rules too (`tests/gateway/refresh/model.py`).
+
+HERE: Final = frozenset({Holder.HERE_ALIVE, Holder.HERE_DEAD, Holder.HERE_ENDED})
+LOOK_AGAIN_S: Final = 0.5
+TRIES: Final = 5  # to claim a row that others write meanwhile
+
+log = structlog.get_logger(__name__)
+
+
+async def reconcile(store: Store) -> None:
+    """Put back what is claimed here, and confirm. Its tokens are in the database by then. Raises GatewayError."""
+    await store.failover.follow()
+    if store.failover.ever or store.failover.pending:
+        await _restore_claims(store)
+    await store.failover.confirm()
+
+
+async def _restore_claims(store: Store) -> None:
+    for owner, claim in list(store.failover.claims.items()):
+        await _restore_claim(store, owner, claim)
+    while await _restore_recorded(store) and 0 < store.failover.pending_s < decision.SILENT_S:
+        await clock.sleep(LOOK_AGAIN_S)
+
+
+async def _restore_claim(store: Store, owner: str, claim: Claim) -> None:
+    """Of a refresh under way here."""
+    for _ in range(TRIES):
+        row = await store.connections.get(claim.row.ref)
+        if row is None or (row.uid, row.version) != (claim.row.uid, claim.row.version):
+            return
+        if row.lease is not None and (row.lease.owner == owner or is_over(claim)):
+            return
+        if await _claimed(store, row, owner, LEASE):
+            if owner not in store.failover.claims:  # it ended meanwhile, and has written its outcome
+                still_open = row.intent is not None
+                await store.refreshes.release_lease(row.ref, owner=owner, still_open=still_open, former=row.lease)
+            return
+
+
+async def _restore_recorded(store: Store) -> bool:
+    """Of refreshes that the journal knows. Returns whether a record belongs to a newer version than the database has,
+    which another process may still write back."""
+    early = False
+    ours = {(claim.row.uid, claim.row.version) for claim in store.failover.claims.values()}
+    for ref, uid, version, answered in await store.journal.calls():
+        row = await store.connections.get(ref)
+        if row is None or row.uid != uid:
+            continue
+        early = early or version > row.version
+        lost = version == row.version and (uid, version) not in ours and await _is_lost(store, row, answered)
+        if lost and await _is_open(store, uid, version):
+            owner = await store.holders.new_owner()
+            await _claimed(store, row, owner, timedelta(0))
+    return early
+
+
+async def _is_lost(store: Store, row: Connection, answered: bool) -> bool:
+    """Whether the intent of a recorded call is not in the database any more, or under a holder from before it."""
+    if row.failure is not None and row.failure.final:
+        return False
+    return row.intent is None or (answered and await store.holders.of(row.lease) not in HERE)
+
+
+async def _is_open(store: Store, uid: str, version: int) -> bool:
+    """Whether the call is still in the journal. Read after the row: a process whose refresh was refused releases its record
+    first."""
+    return any((row, of) == (uid, version) for _, row, of, _ in await store.journal.calls())
+
+
+async def _claimed(store: Store, row: Connection, owner: str, ttl: timedelta) -> bool:
+    intent = token_digest(store, row)
+    done = await store.refreshes.lease_refresh(row.ref, owner=owner, ttl=ttl, seen=row, intent=intent, from_holder=True)
+    if done:
+        where = {"connection_id": row.ref.connection_id, "integration": row.ref.integration_id}
+        log.warning("refresh_claim_restored", environment=row.ref.environment, **where)
+    return done
+
+
+# ── Refreshes that another process began and did not finish: an intent that is still open under a lease.
+#
+# The lease of a process of this machine that is known to be dead is claimed from it at once. Where its answer had come
+# already, the reply is found in the journal. Where the provider had not accepted the token yet, or still takes it for a grace
+# time, sending it again brings a new pair. Where it refuses, or where another machine may have the answer, the rotation is
+# lost, and the connection says so (`rotation_lost`) until that machine returns with the answer. `gateway.refresh.decision`
+# decides.
 
 EVERY_S: Final = 5.0
 AT_ONCE: Final = 100
 MOST: Final = 1000  # rows looked at; those that others are at come last
 UNFINISHED: Final = frozenset({RefreshStep.TAKE_UP, RefreshStep.SEND_AGAIN, RefreshStep.REPORT_LOST})
-
-log = structlog.get_logger(__name__)
 
 
 async def recover(store: Store, refresher: Refresher, release: Callable[[str], None]) -> None:

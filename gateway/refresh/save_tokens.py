@@ -15,7 +15,7 @@ from gateway import clock
 from gateway.catalog.provider import Provider
 from gateway.errors import GatewayError
 from gateway.records.connection import Connection, ConnectionRef
-from gateway.refresh.refresh_token_expiry import lifespan
+from gateway.refresh.schedule import lifespan
 from gateway.secret import digest
 from gateway.store import Store
 from gateway.store.failover import Claim
@@ -36,7 +36,7 @@ async def held(store: Store, row: Connection, owner: str, claimed_at: float) -> 
 
     `row` was claimed at `claimed_at` (monotonic) or later. A lease that another has taken stays lost; what the body
     writes then is fenced off by the store. One that the database lost in a failover is claimed again
-    (`gateway.refresh.reconcile`).
+    (`gateway.refresh.recovery`).
     """
     claim = store.failover.claims[owner] = Claim(row, claimed_at)
     beating = asyncio.create_task(_beat(store, claim, owner))

@@ -3,10 +3,9 @@
 Read in this order:
 
     client_protocol      one client connection: strict heads in, refusals in our shape out, an orderly end
-    strict_framing       watches chunked bodies, and words the parser's complaints
+    strict_framing       watches chunked bodies, and words the parser's complaints; where a fast request's body ends
     fast_path            ordinary proxied requests without a task, a request object or a middleware call (ADR 44)
     request_lines        what the lines of their heads say, each by its name
-    body_framing         where their bodies end
     fast_plan            what was decided about such a request before it left, and its record
     fast_answer_head     the head of its answer
     fast_exchange        its bytes on their way, and those of its answer

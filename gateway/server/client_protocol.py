@@ -22,10 +22,10 @@ from gateway.errors import GatewayError, InvalidRequest, Unavailable
 from gateway.http.abort import cut, untaken
 from gateway.http.request_head import check_head
 from gateway.middleware.access_log import PATH_LIMIT
-from gateway.middleware.capability import masked
 from gateway.middleware.error_shape import MARK, answer, unhandled
 from gateway.middleware.facts import REQUEST_ID, TIMING, UPSTREAM
 from gateway.middleware.request_id import HEADER, new_id
+from gateway.middleware.who_calls import masked
 from gateway.part_by_part import PART_BYTES, PartByPart, is_dear
 from gateway.proxy.attempts import Handed
 from gateway.proxy.collected_answer import CollectedAnswer, Room
@@ -113,7 +113,7 @@ class ClientProtocol(RequestHandler):
     )
 
     exchange_type: ClassVar = FastExchange
-    checks_heads = True  # so that `gateway.middleware.strict` need not
+    checks_heads = True  # so that `gateway.middleware.request_message` need not
 
     def __init__(self, server: "GatewayServer", **options: Any) -> None:
         super().__init__(server, **options)

@@ -6,14 +6,21 @@ from typing import Final
 from aiohttp import HttpVersion11
 from aiohttp.helpers import rfc822_formatted_time
 
-from gateway.http.added_fields import ATTEMPTS, SERVER_TIMING, guarded, server_timing
 from gateway.http.answer_head import AnswerHead
-from gateway.http.fields import Fields
-from gateway.http.headers import decoded_fields
-from gateway.http.passed_head import PlainHead, framing, head_bytes, printable
-from gateway.middleware.capability import REFERRER_POLICY
-from gateway.middleware.pace import pace_fields
+from gateway.http.headers import Fields, decoded_fields
+from gateway.http.passed_head import (
+    ATTEMPTS,
+    SERVER_TIMING,
+    PlainHead,
+    framing,
+    guarded,
+    head_bytes,
+    printable,
+    server_timing,
+)
+from gateway.middleware.key_limits import pace_fields
 from gateway.middleware.request_id import HEADER, new_id
+from gateway.middleware.who_calls import REFERRER_POLICY
 from gateway.proxy.passed_answer import (
     UNBUFFERED,
     is_live,

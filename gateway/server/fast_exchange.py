@@ -28,9 +28,9 @@ from gateway.proxy.passed_answer import (
     is_live,
 )
 from gateway.server.answer_decoding import AnswerDecoding
-from gateway.server.body_framing import RequestBody
 from gateway.server.fast_answer_head import answer_head
 from gateway.server.fast_plan import FastPlan
+from gateway.server.strict_framing import RequestBody
 
 LINGER_S: Final = 2.0  # for the rest of a body whose answer has left already
 LINGER_BYTES: Final = 256 * 1024

@@ -24,10 +24,10 @@ from gateway.errors import GatewayError
 from gateway.mcp.agent_message import PROXY_MOUNT, AgentMessage
 from gateway.mcp.lazy_endpoint import MCP_MODES
 from gateway.middleware.access_log import CUT_OFF, PATH_LIMIT, STOPPED
-from gateway.middleware.capability import REFERRER_POLICY, masked
 from gateway.middleware.error_shape import MARK, refusal, unhandled
-from gateway.middleware.json_only import is_json
 from gateway.middleware.request_id import HEADER, new_id
+from gateway.middleware.request_message import is_json
+from gateway.middleware.who_calls import REFERRER_POLICY, masked
 from gateway.observe.logs import trace_id_in_hand
 from gateway.off_loop import INLINE_BYTES
 from gateway.records.audit import acting

@@ -12,7 +12,7 @@ runs through both.
 
 import re
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from aiohttp import web
 
@@ -27,17 +27,18 @@ from gateway.generation import Generation
 from gateway.http import passed_head, url
 from gateway.http.answer_head import Malformed
 from gateway.http.request_head import METHODS, TARGET_CHARS, request_head
-from gateway.middleware.credentials import default_fields, replaced_names, trace_headers
+from gateway.middleware.upstream import default_fields, replaced_names, trace_headers
+from gateway.observe.tracing import Tracing
 from gateway.records.connection import ConnectionRef
 from gateway.records.integration import DROP, OWN
-from gateway.records.trace import TRACE_FIELDS, TRACEPARENT
+from gateway.records.trace import TRACE_FIELDS, TRACEPARENT, CallTrace
 from gateway.runtime import RUNTIME
 from gateway.secret import digest
-from gateway.server.body_framing import RequestBody
 from gateway.server.fast_exchange import FastClient, FastExchange
 from gateway.server.fast_message import AgentDoor
 from gateway.server.fast_plan import MOUNT, FastPlan, FastRoute
 from gateway.server.request_lines import LineReader, RequestLines
+from gateway.server.strict_framing import RequestBody
 
 HEAD_BYTES: Final = 16_384
 HEAD_LINES: Final = 128
@@ -122,14 +123,10 @@ class FastPath:
 
         Where it is None, nothing has happened.
         """
-        found = _LINE.match(data) or _CAPABILITY_LINE.match(data)
-        if found is None:
+        came = _head_in(data)
+        if came is None:
             return None
-        lines_at = found.end()
-        lines_end = data.find(_END, lines_at - 2, HEAD_BYTES)
-        if lines_end < lines_at:
-            return None
-        block = data[lines_at:lines_end]
+        found, block, body_at = came
         began = clock.monotonic()
         generation = self._current.generation
         known = self._head(block, found, generation)
@@ -148,18 +145,10 @@ class FastPath:
         if route is None or way is None:
             return None
         target, rule = way
-        body_at = lines_end + 4
         arrived = _arrived(known, opened, data[body_at:])
-        tracing, traceparent = self._runtime.tracing, known.lines.traceparent
-        trace = None if tracing is None else tracing.begin(traceparent, began)
-        if trace is not None:
-            first = trace.attempt(opened.base.host, opened.base.port, began)
-            if trace.parent_id is None:
-                traceparent = trace.traceparent()
-            names = trace.traceparent(first.span_id) if route.names_parent else None
-            head = _request_head(found[1], target, route, known, opened, names)
-        else:
-            head = _request_head(found[1], target, route, known, opened)
+        tracing = self._runtime.tracing
+        traced = None if tracing is None else _traced(tracing, route, known, opened, began)
+        head = _request_head(found[1], target, route, known, opened, None if traced is None else traced.sent)
         if arrived is None or head is None:
             return None
         body, framed, behind = arrived
@@ -176,9 +165,9 @@ class FastPath:
             body=body,
             decodes=_decodes(known.lines, opened),
             declares_body=known.has_body or known.lines.length is not None,
-            traceparent=traceparent,
+            traceparent=known.lines.traceparent if traced is None else traced.noted,
             rule=rule or None,
-            trace=trace,
+            trace=None if traced is None else traced.trace,
         )
         connection = self._connection(plan)
         if connection is None:
@@ -305,6 +294,16 @@ class FastPath:
             passed_head.forget()
 
 
+def _head_in(data: bytes) -> tuple[re.Match[bytes], bytes, int] | None:
+    """The request line, the header lines behind it, and where the body begins. None: no whole head, or of another kind."""
+    found = _LINE.match(data) or _CAPABILITY_LINE.match(data)
+    if found is None:
+        return None
+    lines_at = found.end()
+    lines_end = data.find(_END, lines_at - 2, HEAD_BYTES)
+    return (found, data[lines_at:lines_end], lines_end + 4) if lines_end >= lines_at else None
+
+
 def _target(found: re.Match[bytes], known: KnownHead, caller: Caller, opened: Opened) -> tuple[str, str] | None:
     """The provider's path and query, and the rule that allows it. None: it cannot be joined, or the key may not send it."""
     placement = opened.placement
@@ -318,6 +317,25 @@ def _target(found: re.Match[bytes], known: KnownHead, caller: Caller, opened: Op
     if placement.query_slots or placement.query_defaults:
         target = url.with_query(target, placement.query_slots, placement.query_defaults)
     return target, rule
+
+
+class TracedCall(NamedTuple):
+    """`sent`: the ``traceparent`` that leaves, None: the caller's. `noted`: the one in the record of the call."""
+
+    trace: CallTrace
+    sent: str | None
+    noted: str | None
+
+
+def _traced(tracing: Tracing, route: FastRoute, known: KnownHead, opened: Opened, began: float) -> TracedCall | None:
+    """The trace of a request that is sampled, with its first attempt begun; None for any other."""
+    given = known.lines.traceparent
+    trace = tracing.begin(given, began)
+    if trace is None:
+        return None
+    first = trace.attempt(opened.base.host, opened.base.port, began)
+    sent = trace.traceparent(first.span_id) if route.names_parent else None
+    return TracedCall(trace, sent, trace.traceparent() if trace.parent_id is None else given)
 
 
 def _arrived(known: KnownHead, opened: Opened, rest: bytes) -> tuple[RequestBody | None, bytes, bytes] | None:

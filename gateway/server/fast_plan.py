@@ -23,7 +23,7 @@ from gateway.proxy.passed_answer import (
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.records.trace import CallTrace
 from gateway.runtime import Runtime
-from gateway.server.body_framing import RequestBody
+from gateway.server.strict_framing import RequestBody
 
 MOUNT: Final = "/proxy"
 _CODING: Final = b"content-encoding:"

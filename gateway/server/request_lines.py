@@ -13,11 +13,11 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from gateway.errors import GatewayError
 from gateway.http import headers, proxy_options
-from gateway.http.fields import HOP_BY_HOP, MINTING_PREFIX, OPTIONS, TEXT, Fields, for_us, plain
+from gateway.http.headers import HOP_BY_HOP, MINTING_PREFIX, OPTIONS, TEXT, Fields, for_us, plain
 from gateway.http.proxy_options import ProxyOptions
 from gateway.http.request_head import CHECKED, check_fields
-from gateway.middleware.bearer_key import key_in
 from gateway.middleware.request_id import GIVEN, fit
+from gateway.middleware.who_calls import key_in
 
 NAMES: Final = 2048  # remembered
 OPTION_SETS: Final = 4096  # so many combinations of values are remembered, each for a minute at most
@@ -50,7 +50,7 @@ _ONCE: Final = SINGLETON_HEADERS - CHECKED.keys()
 
 
 class LineName(NamedTuple):
-    """`spelled` as the tables of `gateway.http.fields` spell it, `lower` with its underscores."""
+    """`spelled` as the tables of `gateway.http.headers` spell it, `lower` with its underscores."""
 
     kind: LineKind
     spelled: str

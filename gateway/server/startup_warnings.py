@@ -8,7 +8,7 @@ import structlog
 from gateway.config import Config
 from gateway.config.exposed import open_files, open_to_network
 from gateway.vault import Keyring
-from gateway.vault.keyring import REPLACE
+from gateway.vault.seal import REPLACE
 
 OWN_FILES: Final = 128  # descriptors: libraries, logs, the store
 MOST_FILES: Final = 1 << 20  # beyond which more are of no use

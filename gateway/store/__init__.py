@@ -3,11 +3,11 @@
     store, opening, backend                         the store as one object; from a URL to an open one; what a database offers
     preflight, preflight_checks                     looked at before a start, without SQLAlchemy
     tables, migrations                              the schema; its revisions
-    engine, transactions, database_faults           connections; reads and writes; drivers' errors as sentences
+    transactions, database_faults                   engines, reads and writes; drivers' errors as sentences
     sqlite, postgres                                what only one of the two needs
     changes, cluster, failover                      the change log that nodes follow; leases; who waits after lost commits
     connection_store, connection_rows, edits        connections; rows and lists; changes without a new credential
-    sealed_rows, refreshes                          what the two stores of connections share; what a refresh writes
+    refreshes                                       what a refresh writes
     history, due_connections                        state history; what is due
     journal_recovery                                replies that a dead process left
     data_keys, rotation                             keys that seal; sealing again under a new master key

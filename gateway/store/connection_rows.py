@@ -1,9 +1,9 @@
-"""Between a row of `connections` and the record; which rows a list names."""
+"""Between a row of `connections` and the record, its secrets sealed where they lie; which rows a list names."""
 
 import base64
 import binascii
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from sys import intern
@@ -13,6 +13,7 @@ from sqlalchemy import (
     ColumnElement,
     RowMapping,
     Select,
+    Update,
     and_,
     bindparam,
     delete,
@@ -40,7 +41,10 @@ from gateway.records.connection import (
     Sealed,
 )
 from gateway.records.states import State
+from gateway.store.data_keys import DataKeys
 from gateway.store.tables import IN_TROUBLE, connection_tags, connections
+from gateway.store.transactions import Transactions
+from gateway.vault import Vault
 
 # ── An end user as JSON in a column; connections and sessions both carry one.
 
@@ -335,3 +339,40 @@ def _failure(row: RowMapping | Mapping[str, Any]) -> RefreshFailure | None:
     if row["failure_code"] is None:
         return None
     return RefreshFailure(**{name: row[f"failure_{name}"] for name in FAILURE})
+
+
+# ── What `ConnectionStore` and `RefreshStore` have in common: rows of connections, whose secrets are sealed where they lie.
+
+
+class SealedRows:
+    """`keys` has the data key of every row that was returned, so that `Store.open` opens it without a question."""
+
+    def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
+        self.transactions = transactions
+        self.vault = vault
+        self.keys = keys
+
+    async def records(self, rows: Iterable[RowMapping]) -> list[Connection]:
+        """Rows as connections."""
+        found = [connection_of(row) for row in rows]
+        await self.learn(found)
+        return found
+
+    async def learn(self, found: Iterable[Connection]) -> None:
+        """Have the data keys of these."""
+        await self.keys.learn(*(sealed for one in found for sealed in sealed_in(one)))
+
+    def seal(self, value: Mapping[str, Any], ref: ConnectionRef, uid: str, column: str, version: int) -> bytes:
+        """The ciphertext of `value`, bound to this column of this version of the row."""
+        sealed = self.vault.seal_json(
+            value, environment=ref.environment, table="connections", row=uid, column=column, version=version
+        )
+        return sealed.ciphertext
+
+    async def update(self, statement: Update) -> bool:
+        """Whether it changed one row."""
+
+        async def write(db: AsyncConnection) -> bool:
+            return (await db.execute(statement)).rowcount == 1
+
+        return await self.transactions.write(write)

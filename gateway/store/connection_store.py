@@ -25,6 +25,7 @@ from gateway.store.connection_rows import (
     PREVIOUS,
     WHOLE_ROW,
     ListFilter,
+    SealedRows,
     asked_columns,
     at,
     connection_of,
@@ -40,7 +41,6 @@ from gateway.store.history import BEFORE, note_end, note_happening
 from gateway.store.outbox import Outbox
 from gateway.store.pending_authorizations import count_connection
 from gateway.store.pending_authorizations import end as end_sessions
-from gateway.store.sealed_rows import SealedRows
 from gateway.store.tables import connect_sessions, connection_history, connections
 from gateway.store.transactions import insert_if_absent
 from gateway.vault import Damaged, UnknownKey

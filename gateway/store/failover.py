@@ -1,7 +1,7 @@
 """A failover of the database: a standby that took over may lack the primary's last commits, and with them new tokens.
 
 Processes write back what they have: tokens in memory (`ConnectionStore.write_back`), and claims of refreshes under way
-(`gateway.refresh.reconcile`). Until all have done so nobody may claim a lease, since the refresh token that the database
+(`gateway.refresh.recovery`). Until all have done so nobody may claim a lease, since the refresh token that the database
 shows may be spent. So each claim names the timeline that its process goes by, and fails on any other; and no process
 claims before all that live have confirmed the new one in the table `processes` (ADR 42, ADR 64).
 """

@@ -42,6 +42,7 @@ from gateway.store.connection_rows import (
     NO_LEASE,
     NO_PREVIOUS,
     PREVIOUS,
+    SealedRows,
     at,
     connection_of,
     failure_columns,
@@ -54,7 +55,6 @@ from gateway.store.data_keys import STILL_NEWEST
 from gateway.store.failover import Failover
 from gateway.store.history import BEFORE, note_happening
 from gateway.store.outbox import Outbox
-from gateway.store.sealed_rows import SealedRows
 from gateway.store.tables import UtcTime, audit_pending, changes, connections
 from gateway.store.transactions import OneStatement
 

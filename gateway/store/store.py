@@ -15,6 +15,7 @@ from gateway.store.audit.use_counts import UseStore
 from gateway.store.backend import Backend
 from gateway.store.changes import ChangeLog, OwnChanges
 from gateway.store.cluster import Holders, TaskLeases
+from gateway.store.connection_rows import SealedRows
 from gateway.store.connection_store import ConnectionStore
 from gateway.store.console_sessions import ConsoleSessionStore
 from gateway.store.data_keys import DataKeys, MissingKeys, UnreadableSecrets, unreadable
@@ -32,7 +33,6 @@ from gateway.store.pending_authorizations import FlowResults, FlowStore, Session
 from gateway.store.pending_connections import PendingStore
 from gateway.store.received_webhooks import WebhookStore
 from gateway.store.refreshes import RefreshStore
-from gateway.store.sealed_rows import SealedRows
 from gateway.store.stored_integrations import IntegrationStore
 from gateway.vault import Damaged, Keyring, UnknownKey, Vault, instance
 

@@ -1,19 +1,52 @@
-"""How the store reads and writes: every write in a task of its own; and the one statement that differs by dialect."""
+"""How the store reads and writes: over which engines, every write in a task of its own, and what differs by dialect."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, TypeVar
 
 from sqlalchemy import Dialect, Executable, RowMapping, Table
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from gateway import clock
 from gateway.errors import Unavailable
 from gateway.records.trace import cause, cause_in_hand
 from gateway.store.database_faults import DatabaseDamage, raised_as_unavailable, unavailable
-from gateway.store.engine import Engines
+
+# ── What a database is reached by, and how both keep JSON.
+
+
+CloseLeft = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """`writes_at_once`: how many transactions the writer may have open.
+
+    `autocommit`: the writer's connections, where each statement is a transaction of its own; None on SQLite. `close_left`:
+    closes connections that were in hand when the engines were disposed of.
+    """
+
+    writer: AsyncEngine
+    reader: AsyncEngine
+    writes_at_once: int
+    autocommit: AsyncEngine | None = None
+    close_left: tuple[CloseLeft, ...] = ()
+
+    async def dispose(self) -> None:
+        """Readers first: on SQLite the last connection to close folds the WAL into the file, which a reader may not."""
+        await self.reader.dispose()
+        await self.writer.dispose()
+        for close in self.close_left:
+            await close()
+
+
+def as_json(value: Any) -> str:
+    """How both databases keep it."""
+    return json.dumps(value, separators=(",", ":"), default=dict)  # any Mapping, not dict alone
+
 
 # ── The one statement that differs by dialect: insert unless the row is there already.
 

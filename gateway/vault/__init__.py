@@ -1,7 +1,7 @@
 """Sealing what is secret (ADR 6).
 
-    keyring   master keys by id; what a ciphertext is bound to; what can go wrong
-    seal      values sealed with AES-256-GCM, and texts that a caller keeps for us, such as cursors
+    seal      master keys by id; what a ciphertext is bound to; values sealed with AES-256-GCM; texts that a caller keeps
+              for us, such as cursors
 
 Master keys come from `store.encryption_keys` and wrap data keys; data keys lie wrapped in the database
 (`store/data_keys.py`) and seal values.
@@ -10,7 +10,6 @@ Always true: a value opens in its own environment, table, row, column and versio
 docs/security.md#where-secrets-lie promises this and names the tests.
 """
 
-from gateway.vault.keyring import Damaged, Keyring, UnknownKey, VaultError, WrappedKey, instance
-from gateway.vault.seal import Tokens, Vault
+from gateway.vault.seal import Damaged, Keyring, Tokens, UnknownKey, Vault, VaultError, WrappedKey, instance
 
 __all__ = ["Damaged", "Keyring", "Tokens", "UnknownKey", "Vault", "VaultError", "WrappedKey", "instance"]

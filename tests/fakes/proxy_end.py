@@ -25,10 +25,9 @@ from gateway.egress.limits import EgressLimits
 from gateway.errors import GatewayError, NotFound
 from gateway.http.origin import Address
 from gateway.middleware.cors import cors
-from gateway.middleware.credentials import credentials
-from gateway.middleware.decompress import decompress
 from gateway.middleware.facts import CALLER, ENVIRONMENT, REQUEST_ID, TIMING
-from gateway.middleware.upstream import upstream
+from gateway.middleware.upstream import credentials, upstream
+from gateway.middleware.wanted_answer import decompress
 from gateway.middleware.which_connection import connection
 from gateway.process.sockets import BACKLOG
 from gateway.proxy import forward

@@ -366,7 +366,7 @@ def test_the_inventory_finds_what_there_is() -> None:
         "gateway.api.shapes.EMAIL",
         "gateway.http.references._PIECE",
         "gateway.observe.masking.SECRET_TEXT",
-        "gateway.middleware.capability._MINTED",
+        "gateway.middleware.who_calls._MINTED",
     ):
         assert known in places
     assert any(where.startswith("gateway.auth.aws_sigv4:") for where in places)

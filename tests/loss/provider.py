@@ -53,7 +53,7 @@ class StrictProvider(Tracker):
         return web.json_response(self._issued(grant))
 
     def in_flight(self, node: str, *, since: float | None = None) -> list[Grant]:
-        """Return grants whose refresh `node` has requested and may not have read; answered after `since`, if given."""
+        """Whose refresh that node has requested and may not have read the answer to; with `since`, all answered after that."""
         late = time.monotonic() - ON_THE_WAY_S
         if since is not None:
             late = min(late, since)

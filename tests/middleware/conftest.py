@@ -6,7 +6,7 @@ import pytest
 from aiohttp import web
 
 from gateway.middleware.chain import Chain, Handler
-from gateway.middleware.expectation import no_early_continue
+from gateway.middleware.request_message import no_early_continue
 
 Serve = Callable[..., Awaitable[int]]
 

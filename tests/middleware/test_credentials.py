@@ -5,7 +5,7 @@ from multidict import CIMultiDict
 
 from gateway.connections.opened import Placement
 from gateway.errors import InvalidRequest
-from gateway.middleware.credentials import place
+from gateway.middleware.upstream import place
 from gateway.records.proxied_call import UpstreamRequest
 from tests.fakes.proxy_end import opened_at
 

@@ -5,8 +5,8 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from gateway.http.proxy_options import ProxyOptions
-from gateway.middleware.decompress import decompress
 from gateway.middleware.facts import ASKED, CONNECTION, DECODER
+from gateway.middleware.wanted_answer import decompress
 from tests.fakes.proxy_end import opened_at
 
 

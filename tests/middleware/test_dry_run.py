@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 from multidict import CIMultiDict
 
-from gateway.http.redacted_request import MASK, shown
+from gateway.middleware.dry_run import MASK, shown
 from gateway.records.proxied_call import UpstreamRequest
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.recording_server import RecordingServer, listening

@@ -18,8 +18,8 @@ from gateway.catalog.provider import Provider
 from gateway.catalog.template_places import addresses
 from gateway.catalog.value import BadValue, check_value
 from gateway.connections.opened import Opened, ready
-from gateway.middleware.credentials import place
 from gateway.middleware.dry_run import masked
+from gateway.middleware.upstream import place
 from gateway.records.connection import Connection, ConnectionRef, Sealed
 from gateway.records.integration import Integration
 from gateway.records.proxied_call import UpstreamRequest

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 
-from gateway.middleware import read_body as limits
+from gateway.middleware import request_message as limits
 from gateway.middleware.chain import Chain
 from gateway.middleware.error_shape import error_shape
-from gateway.middleware.json_only import LIMIT_BYTES, json_only
 from gateway.middleware.request_id import request_id
+from gateway.middleware.request_message import LIMIT_BYTES, json_only
 from tests.fakes.raw import RawAnswer, dial
 from tests.middleware.conftest import Serve
 

@@ -6,7 +6,7 @@ from aiohttp import web
 from gateway.middleware.chain import Chain
 from gateway.middleware.error_shape import error_shape
 from gateway.middleware.request_id import request_id
-from gateway.middleware.strict import strict
+from gateway.middleware.request_message import strict
 from tests.fakes.raw import exchange, parsed
 from tests.middleware.conftest import Serve
 

@@ -16,5 +16,5 @@ def test_docstrings_comments_and_blank_lines_are_no_code(tmp_path: Path) -> None
 def test_each_file_is_counted_once_and_its_importers_are_found() -> None:
     found = modules()
     assert len(set(found.values())) == len(found)
-    assert "gateway.middleware.strict" in found
-    assert "gateway.middleware.surfaces" in importers(found)["gateway.middleware.strict"]
+    assert "gateway.middleware.request_message" in found
+    assert "gateway.middleware.surfaces" in importers(found)["gateway.middleware.request_message"]

@@ -18,7 +18,7 @@ from _pytest.mark import ParameterSet
 
 from gateway.egress.write_batch import WriteBatch
 from gateway.http.abort import cut
-from gateway.http.added_fields import guarded
+from gateway.http.passed_head import guarded
 from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.patience import PATIENCE_S
 from tests.wire.messages import CLOSE, Body, Head, parse_head, read_body, request

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from gateway.errors import UpstreamFailed
 from gateway.http.body_members import BodyMembers
-from gateway.http.fields import media_type
+from gateway.http.headers import media_type
 from gateway.http.paging.page_document import Odd, PageDocument, Records
 from gateway.records.proxied_call import Position, Way
 

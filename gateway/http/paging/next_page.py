@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote_plus
 
 from gateway.authority import DEFAULT_PORTS, origin_of
 from gateway.errors import UpstreamFailed
-from gateway.http.fields import Fields
+from gateway.http.headers import Fields
 from gateway.http.origin import ABSOLUTE, parse_authority
 from gateway.http.paging.page_document import NO_RECORDS, Odd, PageDocument, Records, Value
 from gateway.http.references import links_in

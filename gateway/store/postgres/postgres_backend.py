@@ -26,11 +26,10 @@ from gateway.store.backend import NONE, Backend, Upgrade, node_id
 from gateway.store.call_log.postgres_call_log import PostgresCallLog
 from gateway.store.changes import ChangesMissed
 from gateway.store.database_faults import raised_as_unavailable, unavailable
-from gateway.store.engine import Engines, as_json
 from gateway.store.postgres.postgres_connection import DatabaseUnreachable, cause_in_words, connect, place_of
 from gateway.store.postgres.server_preflight import examine
 from gateway.store.postgres.sqlstates import USELESS_AFTER
-from gateway.store.transactions import Transactions
+from gateway.store.transactions import Engines, Transactions, as_json
 from gateway.vault import Keyring
 
 # ── Engines for PostgreSQL: a pool that reads and one that writes, so that neither waits behind the other.

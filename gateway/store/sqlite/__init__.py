@@ -1,6 +1,6 @@
 """The store in a SQLite file, for one machine.
 
-    sqlite_backend   the file made ready, watched, its changes noticed by other processes
+    sqlite_backend   the file made ready and opened, watched, its changes noticed by other processes
     sqlite_driver    one trip to a connection's thread for each statement
     group_commit     all waiting writes in one transaction, on the disk with one commit (ADR 31)
     file_preflight   the file looked at before a start, without changing a byte

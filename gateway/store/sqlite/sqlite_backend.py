@@ -1,4 +1,4 @@
-"""The store in a SQLite file: made ready, seen to be there still, its changes noticed."""
+"""The store in a SQLite file: its engines, the file made ready, seen to be there still, its changes noticed."""
 
 import asyncio
 import contextlib
@@ -9,21 +9,89 @@ from collections.abc import Callable, Hashable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy import URL, event
+from sqlalchemy.engine import Connection
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from gateway import clock
 from gateway.journal.place import journal_beside
 from gateway.store.backend import ONLY, Backend
 from gateway.store.call_log.sqlite_call_log import SqliteCallLog, call_log_beside
 from gateway.store.database_faults import cause_of, raised_as_unavailable
-from gateway.store.engine import CloseLeft, sqlite_engines, sqlite_watcher
 from gateway.store.preflight_checks import StoreRefused
 from gateway.store.sqlite.file_preflight import look, sqlite_path
 from gateway.store.sqlite.group_commit import GroupCommit
 from gateway.store.sqlite.sqlite_backup import last_backup
+from gateway.store.sqlite.sqlite_driver import Connector
+from gateway.store.transactions import CloseLeft, Engines, as_json
 from gateway.vault import Keyring
+
+# ── The engines for SQLite: one connection writes and some read; nothing else opens the file.
+#
+# A transaction of the writer begins with BEGIN IMMEDIATE, so that it never fails half-way because another has the write lock. The
+# readers have their own engine, since that same begin would lock each of their reads too.
+
+READERS: Final = 4
+READING: Final = 3  # times `busy_s`: reads wait for nobody, so that a queue of them moves
+EACH: Final = ("foreign_keys = ON", "synchronous = FULL", "journal_size_limit = 67108864")
+
+
+def sqlite_engines(path: Path, *, busy_s: float) -> Engines:
+    """Engines over `path`, which exists and is in WAL mode; a writer waits `busy_s` for those of other processes."""
+    busy = f"busy_timeout = {int(busy_s * 1000)}"
+    writer, close_writers = _engine(path, connections=1, wait_s=busy_s, pragmas=(*EACH, busy))
+    reader, close_readers = _engine(
+        path, connections=READERS, wait_s=READING * busy_s, pragmas=(busy, "query_only = ON"), autocommit=True
+    )
+    event.listen(writer.sync_engine, "begin", _begin_immediate)
+    return Engines(writer, reader, writes_at_once=1, close_left=(close_readers, close_writers))
+
+
+def sqlite_watcher(path: Path, *, busy_s: float) -> tuple[AsyncEngine, CloseLeft]:
+    """One connection that is always the same, since data_version compares with itself only; and `Engines.close_left`."""
+    pragmas = (f"busy_timeout = {int(busy_s * 1000)}", "query_only = ON")
+    return _engine(path, connections=1, wait_s=busy_s, pragmas=pragmas, autocommit=True)
+
+
+def _engine(
+    path: Path, *, connections: int, wait_s: float, pragmas: tuple[str, ...], autocommit: bool = False
+) -> tuple[AsyncEngine, CloseLeft]:
+    # What begins no transaction has none to roll back, and is spared the trip.
+    options: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", "skip_autocommit_rollback": True} if autocommit else {}
+    connector = Connector(path)
+    engine = create_async_engine(
+        URL.create("sqlite+aiosqlite", database=str(path)),
+        async_creator=connector,
+        pool_size=connections,
+        max_overflow=0,
+        pool_timeout=wait_s,
+        json_serializer=as_json,
+        hide_parameters=True,  # an error must not print what was to be stored
+        **options,
+    )
+    event.listen(engine.sync_engine, "connect", _on_connect(pragmas))
+    return engine, connector.close_left
+
+
+def _on_connect(pragmas: tuple[str, ...]) -> Callable[[Any, Any], None]:
+    def prepare(connection: Any, _record: Any) -> None:
+        connection.isolation_level = None  # the driver begins nothing of its own; `_begin_immediate` does
+        cursor = connection.cursor()
+        for pragma in pragmas:
+            cursor.execute(f"PRAGMA {pragma}")
+        cursor.close()
+
+    return prepare
+
+
+def _begin_immediate(connection: Connection) -> None:
+    driver: Any = connection.connection.driver_connection
+    driver.ahead("BEGIN IMMEDIATE")
+
+
+# ── The file made ready, and seen to be there still.
 
 
 def prepare(path: Path, *, busy_s: float) -> None:

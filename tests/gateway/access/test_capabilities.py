@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.middleware.capability import masked
+from gateway.middleware.who_calls import masked
 from gateway.records.connection import ConnectionRef
 from gateway.secret import digest
 from tests.fakes.keyed import OTHER_KEY, Keyed, dial, keyed

@@ -6,8 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from gateway import clock
-from gateway.access.client_window import MOST_CLIENTS, WINDOW_S
-from gateway.access.invalid_keys import MOST, InvalidKeys
+from gateway.access.client_window import MOST_CLIENTS, MOST_INVALID_KEYS, WINDOW_S, InvalidKeys
 from gateway.access.key_forms import mint
 from gateway.errors import Unauthorized
 from tests.fakes.gateways import SECRET_KEY, RunningGateway
@@ -21,7 +20,7 @@ async def asked(running: RunningGateway, headers: dict[str, str], path: str = "/
 
 
 async def throttled(running: RunningGateway) -> None:
-    for _ in range(MOST):
+    for _ in range(MOST_INVALID_KEYS):
         assert (await asked(running, WRONG))[0] == 401
 
 
@@ -55,7 +54,7 @@ async def test_a_valid_key_from_a_throttled_address_passes(running: RunningGatew
 
 
 async def test_a_missing_key_is_not_a_wrong_one(running: RunningGateway) -> None:
-    for _ in range(MOST + 1):
+    for _ in range(MOST_INVALID_KEYS + 1):
         assert (await asked(running, {}))[0] == 401
 
 
@@ -70,8 +69,8 @@ def test_the_table_of_clients_is_bounded_and_those_beyond_count_together() -> No
     keys, fault = InvalidKeys(lambda: None), Unauthorized("unknown_account", "No.")
     for n in range(MOST_CLIENTS):
         assert keys.answer(fault, f"client {n}", "r") is fault
-    answers = [keys.answer(fault, f"late {n}", "r").status for n in range(MOST + 1)]
-    assert answers == [*[401] * MOST, 429]
+    answers = [keys.answer(fault, f"late {n}", "r").status for n in range(MOST_INVALID_KEYS + 1)]
+    assert answers == [*[401] * MOST_INVALID_KEYS, 429]
     assert keys.answer(fault, "client 1", "r") is fault, "one that was counted before counts for itself"
 
 

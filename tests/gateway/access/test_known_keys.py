@@ -13,7 +13,7 @@ from gateway.access.key_forms import kind_of
 from gateway.access.scopes import SCOPES, WILDCARDS, covers
 from gateway.app.routes import ROUTES
 from gateway.middleware.chain import CHAIN
-from gateway.middleware.scope import NEEDS, scope
+from gateway.middleware.key_limits import NEEDS, scope
 from gateway.secret import digest
 from tests.fakes.keyed import OTHER_KEY, Keyed, keyed
 

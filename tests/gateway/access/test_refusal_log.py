@@ -3,8 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.access.client_window import MOST_CLIENTS, WINDOW_S
-from gateway.access.refusal_log import MOST_LINES, RefusalLog
+from gateway.access.client_window import MOST_CLIENTS, MOST_LINES, WINDOW_S, RefusalLog
 from tests.fakes.clock import Clock
 
 LATE = "192.0.2.1"

@@ -18,8 +18,7 @@ import yaml
 from aiohttp.test_utils import make_mocked_request
 
 from gateway import clock
-from gateway.access.invalid_keys import MOST as MOST_INVALID_KEYS
-from gateway.access.refusal_log import MOST_LINES
+from gateway.access.client_window import MOST_INVALID_KEYS, MOST_LINES
 from gateway.app.reload import reload
 from gateway.connections.delete import Revoker
 from gateway.egress.egress_errors import TurnedAway

@@ -16,7 +16,7 @@ from joserfc.jwk import OctKey, RSAKey
 from structlog.testing import capture_logs
 
 from gateway import clock
-from gateway.access.refusal_log import MOST_LINES
+from gateway.access.client_window import MOST_LINES
 from gateway.config.model import AllowedNetwork, ConsoleConfig, ConsoleOidcConfig, IdentityHeadersConfig
 from gateway.records.audit import AuditFilter
 from gateway.secret import Secret

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.access.refusal_log import MOST_LINES
+from gateway.access.client_window import MOST_LINES
 from gateway.store.console_sessions import new_link
 from tests.fakes.console import AtConsole, at_console, form_in, switch_on
 from tests.fakes.gateways import RunningGateway

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.access.refusal_log import MOST_LINES
+from gateway.access.client_window import MOST_LINES
 from tests.fakes.gateways import RunningGateway, tracker_entry, write_entry
 from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker

@@ -5,8 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import InvalidRequest
-from gateway.http.fields import FRAMING, HOP_BY_HOP, SITE_WIDE, TO_US, Fields, from_wire, plain
-from gateway.http.headers import MalformedAnswer, decoded_fields, request_fields, response_fields
+from gateway.http.headers import (
+    FRAMING,
+    HOP_BY_HOP,
+    SITE_WIDE,
+    TO_US,
+    Fields,
+    MalformedAnswer,
+    decoded_fields,
+    from_wire,
+    plain,
+    request_fields,
+    response_fields,
+)
 
 TOKENS = st.text("abcXYZ-_0.!", min_size=1, max_size=12)
 OURS = sorted(HOP_BY_HOP | FRAMING | TO_US | {"authorization", "nango-x", "gateway-y", "x-forwarded-for"})

@@ -5,8 +5,17 @@ from collections import Counter
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from gateway.http.fields import FRAMING, HOP_BY_HOP, MINTING_PREFIX, TO_US, Fields, plain
-from gateway.http.headers import decoded_fields, request_fields, response_fields
+from gateway.http.headers import (
+    FRAMING,
+    HOP_BY_HOP,
+    MINTING_PREFIX,
+    TO_US,
+    Fields,
+    decoded_fields,
+    plain,
+    request_fields,
+    response_fields,
+)
 from gateway.http.origin import Address
 from gateway.http.references import Rewriter
 from gateway.http.url import Rest, has_dot_segment, join, origin_form, rest_of, with_query

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from gateway.egress.client import Timeouts
-from gateway.http.added_fields import server_timing
+from gateway.http.passed_head import server_timing
 from tests.fakes.clock import Clock
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.patience import PATIENCE_S

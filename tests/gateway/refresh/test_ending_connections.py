@@ -17,7 +17,7 @@ from gateway.catalog.provider import Provider
 from gateway.catalog.refresh_tokens import what_brings_one
 from gateway.records.connection import ConnectionRef, Lifespan
 from gateway.refresh.keep_alive import KeepAlive
-from gateway.refresh.refresh_token_expiry import lifespan
+from gateway.refresh.schedule import lifespan
 from gateway.store.tables import connections
 from tests.fakes.commands import said
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry

@@ -14,7 +14,7 @@ from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import RefreshPolicy
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.refresh.keep_alive import KeepAlive
-from gateway.refresh.refresh_token_expiry import lifespan
+from gateway.refresh.schedule import lifespan
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.tracker import Tracker
 

@@ -10,9 +10,8 @@ from aiohttp import web
 from gateway.errors import Unauthorized
 from gateway.middleware.chain import Chain
 from gateway.middleware.error_shape import error_shape
-from gateway.middleware.expectation import no_early_continue, send_continue
 from gateway.middleware.request_id import request_id
-from gateway.middleware.strict import strict
+from gateway.middleware.request_message import no_early_continue, send_continue, strict
 from gateway.process.sockets import BACKLOG
 from gateway.server import GatewayRunner, runner
 

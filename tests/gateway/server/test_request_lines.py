@@ -10,7 +10,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from gateway.errors import GatewayError, InvalidRequest
 from gateway.http import headers, proxy_options, request_head
-from gateway.http.fields import Fields, plain
+from gateway.http.headers import Fields, plain
 from gateway.http.request_head import CHECKED, check_head
 from gateway.server import request_lines
 from gateway.server.request_lines import NAMES as REMEMBERED

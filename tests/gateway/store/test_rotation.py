@@ -21,8 +21,8 @@ from gateway.records.provider_call import ProviderCall, Reply
 from gateway.secret import Secret
 from gateway.store import Store, StoreRefused, rotation
 from gateway.store import rotation as answer_keys
+from gateway.store.connection_rows import SealedRows
 from gateway.store.preflight_checks import SEALED
-from gateway.store.sealed_rows import SealedRows
 from tests.fakes.journal import JournalFile
 from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new, sqlite_only
 from tests.gateway.store.test_pending_authorizations import flow

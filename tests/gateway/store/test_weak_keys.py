@@ -6,7 +6,7 @@ import pytest
 
 from gateway.store import StoreRefused
 from gateway.vault import Keyring
-from gateway.vault import keyring as keyrings
+from gateway.vault import seal as keyrings
 from tests.gateway.store.conftest import Opener
 
 WEAK = bytes(32)

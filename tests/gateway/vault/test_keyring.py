@@ -8,7 +8,7 @@ import pytest
 
 from gateway.secret import Secret
 from gateway.vault import Keyring, UnknownKey, VaultError
-from gateway.vault.keyring import weakness
+from gateway.vault.seal import weakness
 
 OLD, NEW = os.urandom(32), os.urandom(32)
 

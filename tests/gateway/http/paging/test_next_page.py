@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.errors import UpstreamFailed
-from gateway.http.fields import Fields
+from gateway.http.headers import Fields
 from gateway.http.paging.next_page import PageTurn, Place, choose, offset_of, taken_apart, turn
 from gateway.http.paging.page_document import PageDocument
 from gateway.records.proxied_call import Way

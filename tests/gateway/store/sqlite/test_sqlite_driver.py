@@ -16,9 +16,9 @@ from sqlalchemy.exc import IntegrityError
 
 from gateway.store import Store
 from gateway.store.changes import execute_last
-from gateway.store.engine import Engines, sqlite_engines
-from gateway.store.sqlite.sqlite_backend import prepare
+from gateway.store.sqlite.sqlite_backend import prepare, sqlite_engines
 from gateway.store.sqlite.sqlite_driver import Connector
+from gateway.store.transactions import Engines
 from tests.fakes.patience import PATIENCE_S
 from tests.gateway.store.conftest import NOW, REF, new, sqlite_only
 

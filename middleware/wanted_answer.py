@@ -1,9 +1,6 @@
-"""Whether one answer is requested or a whole list: ``Gateway-Paginate: all`` has all its pages fetched.
+"""What the caller wants of the answer: all pages of a list, a part of it, its codings undone."""
 
-A POST is taken for a list only where the provider's entry or the caller says that it is one; its body is looked at by the
-handler, when the request has been admitted.
-"""
-
+import re
 from typing import Final
 
 from aiohttp import hdrs, web
@@ -11,32 +8,38 @@ from aiohttp.typedefs import Handler
 
 from gateway.catalog.pagination import BadWay, PaginationOptions, ways_of
 from gateway.connections.opened import Opened
-from gateway.http.fields import RANGES
+from gateway.http.content_coding import Decoder
+from gateway.http.headers import RANGES
 from gateway.http.paging.list_body import STALE
 from gateway.http.paging.paginate_header import PaginateHeader, parse_wish
 from gateway.http.paging.resume_position import OffLimits, aim, digest_of, read, set_query
 from gateway.http.proxy_options import sent_once, wrong_header
 from gateway.http.url import name_of
-from gateway.middleware.facts import CONNECTION, PAGING, UPSTREAM
-from gateway.records.proxied_call import Paging, Position, UpstreamRequest, Way
+from gateway.middleware.facts import ASKED, CONNECTION, DECODER, PAGING, SHAPE, UPSTREAM
+from gateway.records.proxied_call import AnswerShape, Paging, Position, UpstreamRequest, Way
 from gateway.runtime import generation_of
 from gateway.vault import VaultError
 
-HEADER: Final = "Gateway-Paginate"
-FROM: Final = "Gateway-Paginate-From"
-ALL: Final = PaginateHeader(None, {})
+# ── ``Gateway-Paginate: all`` has all pages of a list fetched.
+#
+# A POST is taken for a list only where the provider's entry or the caller says that it is one; its body is looked at by the
+# handler, when the request has been admitted.
+
+PAGINATE: Final = "Gateway-Paginate"
+PAGINATE_FROM: Final = "Gateway-Paginate-From"
+ALL_PAGES: Final = PaginateHeader(None, {})
 
 
 @web.middleware
 async def paginate(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Learn PAGING, and let UPSTREAM ask for the page to begin with. Raises InvalidRequest ``invalid_headers``."""
-    wanted, begin = sent_once(request.headers, HEADER), sent_once(request.headers, FROM)
+    wanted, begin = sent_once(request.headers, PAGINATE), sent_once(request.headers, PAGINATE_FROM)
     if not wanted and not begin:
         return await handler(request)
     posted = request.method == hdrs.METH_POST
     if not posted and (request.method != hdrs.METH_GET or request.body_exists):
-        raise wrong_header(HEADER, "goes with a GET without a body, and with a POST that requests a list, only")
-    wish = _wish(wanted) if wanted else ALL
+        raise wrong_header(PAGINATE, "goes with a GET without a body, and with a POST that requests a list, only")
+    wish = _wish(wanted) if wanted else ALL_PAGES
     opened, upstream = request[CONNECTION], request[UPSTREAM]
     below_base = upstream.target.removeprefix(upstream.base_path)
     digest = digest_of(*opened.connection.ref, upstream.origin, below_base)
@@ -47,7 +50,7 @@ async def paginate(request: web.Request, handler: Handler) -> web.StreamResponse
         _limit(upstream, ways, wish.limit)
     if start is not None:
         if bool(start.way.in_body) != posted:
-            raise wrong_header(FROM, "belongs to another request; send the same method as at first")
+            raise wrong_header(PAGINATE_FROM, "belongs to another request; send the same method as at first")
         _go_on(upstream, start, opened, path)
     elif posted:
         pass  # the handler counts in the body (proxy/posted_list.py)
@@ -67,16 +70,16 @@ def _wish(text: str) -> PaginateHeader:
     try:
         return parse_wish(text)
     except ValueError as fault:
-        raise wrong_header(HEADER, str(fault)) from fault
+        raise wrong_header(PAGINATE, str(fault)) from fault
 
 
 def _start(request: web.Request, token: str, digest: str) -> Position:
     try:
         return read(generation_of(request).page_cursors.open(token), digest)
     except VaultError as fault:
-        raise wrong_header(FROM, "is no cursor of ours; send it exactly as a trailer gave it") from fault
+        raise wrong_header(PAGINATE_FROM, "is no cursor of ours; send it exactly as a trailer gave it") from fault
     except ValueError as fault:
-        raise wrong_header(FROM, str(fault)) from fault
+        raise wrong_header(PAGINATE_FROM, str(fault)) from fault
 
 
 def _ways(opened: Opened, wish: PaginateHeader, below_base: str, *, posted: bool) -> list[Way]:
@@ -87,14 +90,14 @@ def _ways(opened: Opened, wish: PaginateHeader, below_base: str, *, posted: bool
         options = PaginationOptions(path, names, wish.fields, posted)
         return ways_of(proxy.paginate, proxy.paginate_alternatives or (), options)
     except BadWay as wrong:
-        raise wrong_header(HEADER, *wrong.faults) from wrong
+        raise wrong_header(PAGINATE, *wrong.faults) from wrong
 
 
 def _limit(upstream: UpstreamRequest, ways: list[Way], limit: int) -> None:
     names = dict.fromkeys(way.limit_name_in_request for way in ways if way.limit_name_in_request is not None)
     if not names:
         raise wrong_header(
-            HEADER,
+            PAGINATE,
             "has a limit, but limit_name_in_request is not known; give it, or put the limit into the query or the body",
         )
     if not ways[0].in_body:
@@ -106,7 +109,7 @@ def _go_on(upstream: UpstreamRequest, start: Position, opened: Opened, path: str
         aim(upstream, start, opened.allowed_origins | {opened.base.origin}, path)
     except OffLimits as fault:
         raise wrong_header(
-            FROM, f"leads to {fault.origin}, where this credential does not travel (any more)"
+            PAGINATE_FROM, f"leads to {fault.origin}, where this credential does not travel (any more)"
         ) from fault
 
 
@@ -114,3 +117,59 @@ def _count_from(upstream: UpstreamRequest, name: str, first: int) -> None:
     query = upstream.target.partition("?")[2]
     if name not in {name_of(pair) for pair in query.split("&")}:
         set_query(upstream, name, str(first))
+
+
+# ── A part of a JSON answer: ``Gateway-Select``, ``Gateway-Max-Bytes``.
+
+SELECT: Final = "Gateway-Select"
+MAX_BYTES: Final = "Gateway-Max-Bytes"
+LONGEST_SELECT: Final = 512
+LEAST_BYTES: Final = 100
+MOST_BYTES: Final = 1 << 20
+_BYTES: Final = re.compile(r"[0-9]{1,7}")
+
+
+@web.middleware
+async def shape(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Learn SHAPE, and DECODER with it. Raises InvalidRequest ``invalid_headers``."""
+    expression, max_bytes = sent_once(request.headers, SELECT), sent_once(request.headers, MAX_BYTES)
+    if not expression and not max_bytes:
+        return await handler(request)
+    if PAGING in request:
+        raise wrong_header(
+            SELECT if expression else MAX_BYTES, "does not go with Gateway-Paginate, whose records come one by one"
+        )
+    select = None
+    if expression:
+        from gateway.http.json_select import UnfitExpression, parsed  # loaded with the first such call
+
+        if len(expression) > LONGEST_SELECT:
+            raise wrong_header(SELECT, f"has more than {LONGEST_SELECT} characters")
+        try:
+            select = parsed(expression)
+        except UnfitExpression as fault:
+            raise wrong_header(SELECT, f"cannot be used: {fault}".rstrip(".")) from fault
+    most = MOST_BYTES
+    if max_bytes:
+        if not _BYTES.fullmatch(max_bytes) or not LEAST_BYTES <= int(max_bytes) <= MOST_BYTES:
+            raise wrong_header(MAX_BYTES, f"must be a whole number from {LEAST_BYTES} to {MOST_BYTES}")
+        most = int(max_bytes)
+    for name in RANGES:
+        request[UPSTREAM].headers.popall(name, None)
+    request[DECODER] = Decoder()
+    request[SHAPE] = AnswerShape(select, most)
+    return await handler(request)
+
+
+# ── How it comes back: as the provider coded it, or, where the entry or the caller asks for it, decoded.
+
+
+@web.middleware
+async def decompress(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Learn DECODER. The header wins over the entry; which codings there are to undo, `forward` sees in the answer."""
+    wanted = request[ASKED].decompress
+    if wanted is None:
+        wanted = bool(request[CONNECTION].provider.proxy.decompress)
+    if wanted:
+        request[DECODER] = Decoder()
+    return await handler(request)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gateway.http.added_fields import NOT_RENDERED, guarded
-from gateway.http.fields import Fields
+from gateway.http.headers import Fields
+from gateway.http.passed_head import NOT_RENDERED, guarded
 
 OURS = "Authorization, Connection-Id, Provider-Config-Key, Base-Url-Override"
 

@@ -1,0 +1,198 @@
+"""What the key may do: come here at all (scope), how fast (pace), and send this request (policy)."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from aiohttp import hdrs, web
+
+from gateway.access.body_rules import TOOLS_CALL, TOOLS_LIST
+from gateway.access.caller import Caller, KeyPace
+from gateway.access.key_policy import WEBSOCKET, SentRequest, ToolFilter
+from gateway.access.refusals import beyond_limits, breached, lacking, unread_body
+from gateway.access.scopes import EVERYTHING
+from gateway.access.sent_body import MOST_BYTES, read_body
+from gateway.http.content_coding import Decoder
+from gateway.http.headers import Fields, plain
+from gateway.http.request_head import upgrade_asked_for
+from gateway.middleware.chain import Handler
+from gateway.middleware.facts import (
+    ASKED,
+    CALLER,
+    CONNECTION,
+    DECODER,
+    LISTED_TOOLS,
+    PACE,
+    PAGING,
+    READ_BODY,
+    RULE,
+    TOOL,
+    UPSTREAM,
+    handed,
+)
+from gateway.middleware.request_message import read_within
+from gateway.off_loop import INLINE_BYTES, off_loop
+from gateway.records.proxied_call import UpstreamRequest
+
+# ── Whether the key may come here at all: each handler says which scope it needs; one that says nothing needs them all.
+
+NEEDS: Final = "__gateway_needs__"
+
+H = TypeVar("H", bound=Handler)
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """`scopes`: one of these, none if empty. `limits`: the handler itself keeps to the key's integrations and connections."""
+
+    scopes: tuple[str, ...]
+    limits: bool
+
+
+UNSAID: Final = Needs((EVERYTHING,), limits=False)
+
+
+def needs(*scopes: str, limits: bool = False) -> Callable[[H], H]:
+    """Say of a handler which scope opens it; several: any of them; none: any key does.
+
+    Without `limits`, keys that are limited to some integrations or connections are refused, since the handler does not
+    look at that.
+    """
+
+    def said(handler: H) -> H:
+        setattr(handler, NEEDS, Needs(scopes, limits))
+        return handler
+
+    return said
+
+
+@web.middleware
+async def scope(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Raises Forbidden."""
+    caller = request.get(CALLER)  # None: a connect session, which may do what its few addresses do
+    if caller is not None and caller.access is not None:
+        wanted: Needs = getattr(request.match_info.handler, NEEDS, UNSAID)
+        policy = caller.policy
+        if wanted.scopes and not any(policy.allows(one) for one in wanted.scopes):
+            raise lacking(*wanted.scopes)
+        if policy.of_resources and not wanted.limits:
+            raise beyond_limits("this address does not tell them apart")
+    return await handler(request)
+
+
+# ── How fast the key may be used: counted before anything is done for it (docs/compatibility.md#rate-limits).
+
+
+@web.middleware
+async def pace(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Learn PACE where the key has a rate. Raises TooManyRequests.
+
+    An answer that is streamed gets these headers where it is prepared, an error in `error_shape`, both by `paced`.
+    """
+    caller = request.get(CALLER)  # None: a connect session
+    access = caller.access if caller is not None else None
+    before = handed(request)
+    if before is not None:
+        counted = before.pace
+    else:
+        counted = access.meter.pace() if access is not None and access.meter is not None else None
+    if counted is None:
+        return await handler(request)
+    request[PACE] = counted
+    response = await handler(request)
+    return response if response.prepared else paced(response, request)
+
+
+def paced(response: web.StreamResponse, request: web.Request) -> web.StreamResponse:
+    """`response`, saying how much of the rate is left; what a provider says of its own limit stays."""
+    counted = request.get(PACE)
+    if counted is not None:
+        response.headers.extend(pace_fields(counted, response.headers.items()))
+    return response
+
+
+def pace_fields(counted: KeyPace, present: Iterable[tuple[str, str]]) -> Fields:
+    """What is added to an answer with the fields `present`: nothing where the provider sends a limit of its own."""
+    ours = counted.headers()
+    names = {name.lower() for name in ours}
+    return [] if any(name.lower() in names for name, _ in present) else list(ours.items())
+
+
+# ── Whether the key may send this: its rules are held against the request as it will leave.
+#
+# After the join with the base URL and after a page's address is known, so that what is looked at is what is sent. Where a rule
+# looks into the body, the body is read first, whole and within a limit, and those bytes are what is sent.
+
+_OF_PARTS: Final = (hdrs.RANGE, hdrs.IF_RANGE)  # a part of an answer is no list
+_TOO_LARGE: Final = f"A rule of this key looks into the body, which may then have at most {MOST_BYTES >> 20} MiB."
+
+
+@web.middleware
+async def policy(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Raises Forbidden, also where a budget is spent."""
+    caller = request[CALLER]
+    if caller.access is not None:
+        method = WEBSOCKET if upgrade_asked_for(request) is not None else request[UPSTREAM].method
+        rule = _decided(caller, request[UPSTREAM], sent(method, request[UPSTREAM]))
+        if rule is None:
+            rule = await _by_body(request, caller, request[UPSTREAM])
+        if rule:
+            request[RULE] = rule
+        if caller.access.meter is not None and not request[ASKED].dry_run and handed(request) is None:
+            await caller.access.meter.spend()
+    return await handler(request)
+
+
+def check(caller: Caller, upstream: UpstreamRequest, *, upgrade: bool = False) -> str:
+    """The rule that allows it, empty where the key has none. `upgrade`: it asks for a WebSocket.
+
+    Raises Forbidden where a rule or a host of the key's does not allow it, or only with a certain body.
+    """
+    rule = _decided(caller, upstream, sent(WEBSOCKET if upgrade else upstream.method, upstream))
+    if rule is None:
+        raise unread_body()
+    return rule
+
+
+def _decided(caller: Caller, upstream: UpstreamRequest, request: SentRequest) -> str | None:
+    """As `check`; None: it takes the body to decide. Raises Forbidden."""
+    if not caller.policy.of_requests:
+        return ""
+    decided = caller.policy.decision(request)
+    if isinstance(decided, str):
+        return decided
+    if decided.broken == "unread_body":
+        return None
+    path = upstream.target.removeprefix(upstream.base_path).partition("?")[0]
+    raise breached(decided, request.method, path or "/", below_base=upstream.base_path not in ("", "/"))
+
+
+async def _by_body(request: web.Request, caller: Caller, upstream: UpstreamRequest) -> str:
+    """The rule that allows this body. Learn READ_BODY, TOOL, LISTED_TOOLS. Raises Forbidden, BodyTooLarge, InvalidRequest."""
+    if PAGING in request or request[CONNECTION].placement.body is not None:
+        raise unread_body("The body that leaves would be another one")
+    await read_within(request, MOST_BYTES, _TOO_LARGE)
+    raw = await request.read()
+    head = [(name, value) for name, value in upstream.headers.items()]
+    arguments = head, upstream.target.partition("?")[2], raw
+    large = len(raw) > INLINE_BYTES
+    body = await off_loop(caller.share, read_body, *arguments) if large else read_body(*arguments)
+    asked = sent(upstream.method, upstream)._replace(body=body)
+    rule = _decided(caller, upstream, asked)
+    if rule is None:
+        raise unread_body()
+    request[READ_BODY] = raw
+    if not isinstance(body.mcp, str):
+        if body.mcp.method == TOOLS_CALL:
+            request[TOOL] = body.mcp.tool
+        if body.mcp.method == TOOLS_LIST:
+            request[LISTED_TOOLS] = ToolFilter(caller.policy, asked)
+            request[DECODER] = Decoder()
+            for name in _OF_PARTS:
+                upstream.headers.popall(name, None)
+    return rule
+
+
+def sent(method: str, upstream: UpstreamRequest) -> SentRequest:
+    path, _, query = upstream.target.partition("?")
+    return SentRequest(method, upstream.host, path, query, {plain(name) for name in upstream.headers})

@@ -1,0 +1,133 @@
+"""The request as a message: its head means one thing, its body is invited when it will be taken, and read within limits."""
+
+import asyncio
+from typing import Final
+
+from aiohttp import HttpVersion11, hdrs, web
+
+from gateway import clock
+from gateway.config import ClientLimitsConfig
+from gateway.errors import BodyTooLarge, InvalidRequest, UnsupportedMediaType
+from gateway.http.request_head import check_head
+from gateway.middleware.chain import Handler
+from gateway.runtime import RUNTIME, generation_of
+from gateway.text import counted
+
+# ── Refuses what the parser lets pass: messages that another reader might understand differently (RFC 9112 §11.2).
+
+# Set on the protocol class of a server that has asked `check_head` before it handed the request over: ours.
+CHECKED: Final = "checks_heads"
+
+
+@web.middleware
+async def strict(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Raises what `check_head` raises; each of these closes the connection. Strips an absolute-form target."""
+    if not getattr(request.protocol, CHECKED, False):
+        target = check_head(request.method, request.raw_path, request.version, request.headers)
+        if target != request.raw_path:
+            # `Request.clone` would quote the target again; this keeps its bytes for readers of raw_path.
+            request._message = request._message._replace(path=target)
+            request._cache.pop("raw_path", None)
+    return await handler(request)
+
+
+# ── `Expect: 100-continue`: a body is invited only when the request will be taken (RFC 9110 §10.1.1).
+
+
+async def no_early_continue(_request: web.Request) -> None:
+    """In place of aiohttp's handler, which invites the body before anybody has looked at the key."""
+
+
+@web.middleware
+async def invite_body(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """The last link of a chain: a request that comes here is admitted, so the body may come too."""
+    if hdrs.EXPECT in request.headers:
+        await send_continue(request)
+    return await handler(request)
+
+
+async def send_continue(request: web.Request) -> None:
+    """Invite the body, if the client waits to be invited and has not begun to send it. Once a request."""
+    expect = request.headers.get(hdrs.EXPECT, "")
+    if expect.strip().lower() != "100-continue" or request.version != HttpVersion11 or request.content.total_bytes:
+        return
+    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    request.writer.output_size = 0  # an interim answer is not the answer (RFC 9110 §15.2)
+
+
+# ── Reads a body whole: within a limit, without a long pause, and at no slower a pace than that of a slow mobile line.
+#
+# Every body that the gateway itself reads comes through here: JSON, forms and webhooks.
+
+DEFAULT_LIMITS: Final = ClientLimitsConfig()
+
+
+async def read_within(request: web.Request, limit_bytes: int, detail: str) -> None:
+    """Let `request.read()` give the body at once, whatever limit the host application sets; `detail` names ours.
+
+    Raises BodyTooLarge, InvalidRequest.
+    """
+    if (request.content_length or 0) > limit_bytes:
+        raise BodyTooLarge("body_too_large", detail, close=True)
+    await send_continue(request)
+    if request.content.is_eof():  # all of it is there
+        body = request.content.read_nowait()
+        if len(body) > limit_bytes:
+            raise BodyTooLarge("body_too_large", detail, close=True)
+        request._read_bytes = body  # where `BaseRequest.read` keeps what it has read
+        return
+    limits = limits_of(request)
+    began = clock.monotonic()
+    came = bytearray()
+    while piece := await _next_piece(request, limits, began, len(came)):
+        came += piece
+        if len(came) > limit_bytes:
+            raise BodyTooLarge("body_too_large", detail, close=True)
+    request._read_bytes = bytes(came)
+
+
+def limits_of(request: web.Request) -> ClientLimitsConfig:
+    """`server.limits`; the defaults in an application that is not ours."""
+    return generation_of(request).config.server.limits if RUNTIME in request.app else DEFAULT_LIMITS
+
+
+async def _next_piece(request: web.Request, limits: ClientLimitsConfig, began: float, received: int) -> bytes:
+    now = clock.monotonic()
+    until = now + limits.body_idle_s
+    if limits.body_bytes_per_s:
+        until = min(until, began + max(limits.body_grace_s, received / limits.body_bytes_per_s))
+    try:
+        async with asyncio.timeout(until - now):
+            return await request.content.readany()
+    except TimeoutError:
+        spent_s = clock.monotonic() - began
+        raise InvalidRequest(
+            "invalid_body", f"The body came too slowly: {counted(received, 'byte')} in {spent_s:.0f} s.", close=True
+        ) from None
+
+
+# ── Our own API takes JSON: a body that says it is something else is refused before it is read (docs/compatibility.md#requests).
+
+LIMIT_BYTES: Final = 1 << 20
+TOO_LARGE: Final = "Bodies to this API have at most 1 MiB."
+
+
+@web.middleware
+async def json_only(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Read the body, which `request.read()` and `request.json()` then give at once. No Content-Type at all is fine.
+
+    The last link before the handler, since it also invites the body. Raises UnsupportedMediaType, BodyTooLarge,
+    InvalidRequest.
+    """
+    if not is_json(request.headers.get(hdrs.CONTENT_TYPE)):
+        raise UnsupportedMediaType(
+            "invalid_content_type", "Send the body as 'Content-Type: application/json'.", close=request.body_exists
+        )
+    if request.body_exists:
+        await read_within(request, LIMIT_BYTES, TOO_LARGE)
+    return await handler(request)
+
+
+def is_json(content_type: str | None) -> bool:
+    """Whether a body of this Content-Type is taken; None: it has none."""
+    return content_type is None or content_type.strip().lower().startswith("application/json")

@@ -1,0 +1,161 @@
+"""Who is calling: by a secret key, by a connect session's token, or by the address; and who acts, for the audit trail."""
+
+import re
+from typing import Final
+from urllib.parse import quote, unquote
+
+from aiohttp import hdrs, web
+
+from gateway.access.caller import Caller
+from gateway.access.client_window import client_network
+from gateway.access.known_keys import unknown
+from gateway.authorization.connect_sessions import SESSION_PREFIX
+from gateway.errors import Unauthorized
+from gateway.middleware.chain import Handler
+from gateway.middleware.facts import CALLER, CAPABILITY, CONNECT_SESSION, ENVIRONMENT, REQUEST_ID
+from gateway.records.access import Capability, Environment, Kind
+from gateway.records.audit import AuditActor
+from gateway.records.audit import acting as acting_now
+from gateway.runtime import RUNTIME, generation_of
+from gateway.secret import Secret, digest
+
+SCHEMES: Final = frozenset({"bearer", "token"})  # GitHub's client libraries say `token`
+
+
+# ── The secret key in Authorization names one environment (RFC 6750 §2.1).
+
+
+@web.middleware
+async def bearer_key(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Learn CALLER and ENVIRONMENT. Raises Unauthorized."""
+    caller = await caller_of(request, key_in(request.headers.get(hdrs.AUTHORIZATION)), "key")
+    request[CALLER] = caller
+    request[ENVIRONMENT] = caller.environment
+    return await handler(request)
+
+
+async def caller_of(request: web.Request, text: str, kind: Kind) -> Caller:
+    """Raises Unauthorized, or TooManyRequests where too many invalid keys have come from the client's address."""
+    runtime, generation = request.app[RUNTIME], generation_of(request)
+    try:
+        caller = await generation.keys.caller(text, kind)
+    except Unauthorized as fault:
+        client = client_network(request.remote)
+        raise runtime.invalid_keys.answer(fault, client, request[REQUEST_ID]) from fault
+    runtime.minted.first_used(caller, request.remote or "")
+    return caller
+
+
+def key_in(field: str | None) -> str:
+    """The bearer's key. Raises Unauthorized where the field is missing, or is no ``Bearer <key>`` with one key."""
+    if field is None:
+        raise Unauthorized("missing_auth_header", "Send the environment's secret key as 'Authorization: Bearer <key>'.")
+    scheme, _, key = field.strip().partition(" ")
+    key = key.strip()
+    if scheme.lower() not in SCHEMES or not key or " " in key or "," in key:
+        raise Unauthorized(
+            "malformed_auth_header",
+            "Authorization must be 'Bearer <key>' with one secret key and nothing else.",
+        )
+    return key
+
+
+# ── Who is connecting: a connect session's token in Authorization (docs/compatibility.md#authentication).
+
+
+@web.middleware
+async def session_token(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Learn CONNECT_SESSION and ENVIRONMENT. Raises Unauthorized."""
+    session = await request.app[RUNTIME].sessions.find(key_in(request.headers.get(hdrs.AUTHORIZATION)))
+    request[CONNECT_SESSION], request[ENVIRONMENT] = session, Environment(session.environment)
+    return await handler(request)
+
+
+@web.middleware
+async def session_or_key(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Either that, or a secret key as `bearer_key` learns it. What begins like a token is never tried as a key."""
+    _, _, key = request.headers.get(hdrs.AUTHORIZATION, "").strip().partition(" ")
+    by_session = key.strip().startswith(SESSION_PREFIX)
+    return await (session_token if by_session else bearer_key)(request, handler)
+
+
+# ── A call by address alone: ``/c/<capability>/…`` says who calls and on whose behalf; no header need do so.
+
+PLACE: Final = "capability"  # in the route
+REFERRER_POLICY: Final = ("Referrer-Policy", "no-referrer")
+_PLACE_OF_ONE: Final = re.compile(r"(^/c/|/c/(?=gw_cap_))([^/?]+)")
+_MINTED: Final = re.compile(r"gw_(?:cap|sk)_[A-Za-z0-9_-]+")
+_STAY: Final = "/?&=:@!$'()*+,;~"
+
+
+@web.middleware
+async def capability(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Learn CALLER, ENVIRONMENT and CAPABILITY. Raises Unauthorized.
+
+    An answer that is streamed is made `unreferred` where it is prepared, an error in `error_shape`.
+    """
+    token = request.match_info[PLACE]
+    caller = await caller_of(request, token, "capability")
+    request[CALLER] = caller
+    request[ENVIRONMENT] = caller.environment
+    request[CAPABILITY] = capability_of(caller, Secret(token), mounted(request, token))
+    response = await handler(request)
+    return response if response.prepared else unreferred(response, request)
+
+
+def capability_of(caller: Caller, token: Secret, mount: str) -> Capability:
+    """Raises Unauthorized for a key that is bound to no connection."""
+    ref = caller.access.bound_to if caller.access is not None else None
+    if ref is None:
+        raise unknown("capability")
+    return Capability(Secret(mount), token, ref)
+
+
+def mounted(request: web.Request, token: str) -> str:
+    resource = request.match_info.route.resource
+    prefix = resource.canonical.partition("{")[0] if resource is not None else "/c/"
+    return prefix + token
+
+
+def unreferred(response: web.StreamResponse, request: web.BaseRequest) -> web.StreamResponse:
+    """`response`; to a call by capability with our policy in place of any other, so that no page learns its address."""
+    if CAPABILITY in request:
+        name, value = REFERRER_POLICY
+        response.headers[name] = value
+    return response
+
+
+def masked(path: str) -> str:
+    """`path` fit for a log: a capability in it, or a key, is replaced by the first characters of its digest.
+
+    However it is spelled (the router decodes before it matches) and wherever it stands: a mistyped address holds it too.
+    """
+    plainly = unquote(path) if "%" in path else path
+    if plainly != path and (_PLACE_OF_ONE.search(plainly) or _MINTED.search(plainly)):
+        path = quote(plainly, safe=_STAY)
+    path = _PLACE_OF_ONE.sub(lambda found: found[1] + digest(found[2])[:8], path, count=1)
+    return _MINTED.sub(lambda found: digest(found[0])[:8], path)
+
+
+# ── Who acts, for the audit trail: the key, the connect session or the browser, and the address that it came from.
+
+
+@web.middleware
+async def acting(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Set `gateway.records.audit.acting` for as long as the request is handled. To stand behind what learns who calls."""
+    token = acting_now.set(_actor(request))
+    try:
+        return await handler(request)
+    finally:
+        acting_now.reset(token)  # the next request on this connection may be another's
+
+
+def _actor(request: web.Request) -> AuditActor:
+    caller: Caller | None = request.get(CALLER)
+    address, session = request.remote or "", request.get(CONNECT_SESSION)
+    if caller is not None:
+        return caller.actor(address)
+    if session is None:
+        return AuditActor("browser", address=address)
+    key_id = int(session.key_id) if session.key_id else None
+    return AuditActor("session", key_id=key_id, session=session.digest[:16], address=address)
