@@ -1,4 +1,4 @@
-"""One record an exchange, also for what no route takes: who, where to, how it went."""
+"""Writes one record an exchange, also for what no route takes: who, where to, how it went."""
 
 from typing import Final
 
@@ -90,12 +90,15 @@ def _error(request: web.Request, response: web.StreamResponse) -> str | None:
 
 
 def _stopped(request: web.Request) -> bool:
-    """Whether our own server has cut the connection at the end of its drain."""
+    """Return whether our own server has cut the connection at the end of its drain."""
     return getattr(request.protocol, "stopped", False)
 
 
 def path_below(base_path: str, target: str) -> str:
-    """What the caller requested, as it is logged. The base path is the entry's, and may hold a setting that is secret."""
+    """Return the requested path as it is logged.
+
+    The base path is the entry's, and may hold a setting that is secret.
+    """
     return target.removeprefix(base_path).partition("?")[0][:PATH_LIMIT]
 
 

@@ -1,4 +1,4 @@
-"""What the key may do: come here at all (scope), how fast (pace), and send this request (policy)."""
+"""Enforces what the key may do: come here at all (scope), how fast (pace), and send this request (policy)."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -112,7 +112,7 @@ def paced(response: web.StreamResponse, request: web.Request) -> web.StreamRespo
 
 
 def pace_fields(counted: KeyPace, present: Iterable[tuple[str, str]]) -> Fields:
-    """What is added to an answer with the fields `present`: nothing where the provider sends a limit of its own."""
+    """Return the pace fields to add to an answer with the fields `present`: none where the provider sends its own limit."""
     ours = counted.headers()
     names = {name.lower() for name in ours}
     return [] if any(name.lower() in names for name, _ in present) else list(ours.items())

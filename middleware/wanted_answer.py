@@ -1,4 +1,4 @@
-"""What the caller wants of the answer: all pages of a list, a part of it, its codings undone."""
+"""Reads what the caller wants of the answer: all pages of a list, a part of it, its codings undone."""
 
 import re
 from typing import Final

@@ -1,4 +1,4 @@
-"""Which connection: two headers, or the address itself, name one of the caller's environment."""
+"""Finds the connection: two headers, or the address itself, name one of the caller's environment."""
 
 from aiohttp import web
 from aiohttp.typedefs import Handler

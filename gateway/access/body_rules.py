@@ -49,7 +49,7 @@ class McpMessage:
 
 @dataclass(frozen=True, slots=True)
 class SentBody:
-    """What the bytes of a body are in each language; a text says why they are not plainly that."""
+    """The body's meaning in each language; a text says why the body is not plainly one."""
 
     mcp: McpMessage | str
     graphql: GraphqlOperation | str
@@ -57,7 +57,7 @@ class SentBody:
 
 @dataclass(frozen=True, slots=True)
 class BodyRule:
-    """What a rule says after ``with``, `text`."""
+    """The part of a rule after ``with``, `text`."""
 
     text: str
     kind: Kind
@@ -89,7 +89,7 @@ class BodyRule:
 
 
 def parse_body_rule(text: str) -> BodyRule:
-    """What stands behind ``with``. Raises ValueError, in words that follow the rule's name."""
+    """Read the part of a rule after ``with``. Raises ValueError, in words that follow the rule's name."""
     word, _, names = text.partition(" ")
     kind = KINDS.get(word)
     if kind is None:

@@ -45,7 +45,10 @@ def frozen(limits: KeyLimits, catalog: Catalog) -> KeyLimits:
 
 
 def snapshot(text: str, catalog: Catalog) -> str:
-    """What the rule `text` stands for in `catalog`. Raises ValueError, in words that follow the rule."""
+    """Return the snapshot of the operations that the rule `text` stands for in `catalog`.
+
+    Raises ValueError, in words that follow the rule.
+    """
     words = text.removeprefix(PREFIX).split(" ")
     if len(text) > MOST_CHARS:
         raise ValueError(f"is longer than {MOST_CHARS} characters")
@@ -107,7 +110,7 @@ def _packed(provider: Provider, known: ProviderOperations, chosen: Sequence[ApiO
 
 
 def host_and_path(provider: Provider) -> tuple[str, str]:
-    """Of an entry's base address: its host, with ``*`` for settings, and its path, with settings as they are written."""
+    """Return host and path of an entry's base address: ``*`` for settings in the host, settings as written in the path."""
     address = parse_address(provider.proxy.base_url)
     if address.whole is not None:
         host = "*"
@@ -166,7 +169,7 @@ def _left_out(known: ProviderOperations, chosen: Sequence[ApiOperation]) -> Iter
 
 
 def may_meet(one: str, other: str) -> bool:
-    """Whether some text may be both segments; where that is not plain, True."""
+    """Return whether some text may be both segments; where that is not plain, True."""
     if "*" not in one:
         return one == other or ("*" in other and fits_shape(other.split("*"), one))
     if "*" not in other:

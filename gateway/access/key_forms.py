@@ -35,7 +35,7 @@ def mint(kind: Kind = "key") -> Secret:
 
 
 def kind_of(text: str) -> Kind | None:
-    """What `text` has the form of, checksum included; None: it was never minted here."""
+    """Return the kind of key that `text` has the form of, checksum included; None: it was never minted here."""
     for kind, prefix in PREFIXES.items():
         if text.startswith(prefix):
             body, check = text[len(prefix) : -CHECKSUM_CHARS], text[-CHECKSUM_CHARS:]
@@ -79,7 +79,7 @@ class RequestedKey:
 
 
 def like(wish: RequestedKey, old: MintedKey) -> RequestedKey:
-    """What a replacement does not say is as it was."""
+    """Return the wish for a replacement, completed from the old key."""
     return replace(
         wish,
         kind=old.kind,

@@ -108,8 +108,10 @@ class Minted:
             self._read_again(key_digest)
 
     def over(self, access: Access) -> bool:
-        """Whether what is under way with a key must end, because the key has: asked about once a second by the code that watches
-        an exchange. `access` is as it was let in; an earlier end may have been set since."""
+        """Return whether an exchange with this key must end, because the key has ended.
+
+        `access` is as it was let in; an earlier end may have been set since.
+        """
         key_digest = access.key.digest
         if key_digest in self._ended or not access.alive:
             return True

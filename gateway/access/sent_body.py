@@ -1,4 +1,4 @@
-"""What a request's body says, from the bytes that leave: a message to an MCP server, or a GraphQL operation. No I/O.
+"""Reads a request's body from the bytes that leave: a message to an MCP server, or a GraphQL operation. No I/O.
 
 Whatever another reader could take for something else is refused: other media types and charsets, coded bodies, JSON with a
 member twice, members that differ only in case, several messages or operations in one body, and names that headers or the URL

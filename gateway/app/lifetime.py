@@ -1,4 +1,4 @@
-"""What lives as long as the application: the store and all that stands on it, the tasks that go on by themselves, their end."""
+"""Opens and closes what lives as long as the application: the store, all that stands on it, and background tasks."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -140,7 +140,7 @@ def _set_by_each_generation(
     egress_limits: EgressLimits,
     retired: RetiredEgress,
 ) -> None:
-    """What the hot path reads at every request: now, and at each replacement."""
+    """Set what the hot path reads at every request: now, and at each replacement."""
 
     def set_(config: Config) -> None:
         _log_calls(config.call_log, calls, store)

@@ -39,7 +39,10 @@ def read_again(running: Config, given: Configured | None = None) -> Config:
 async def reload(
     app: web.Application, given: Configured | None = None, *, accept: Callable[[Checked], None] | None = None
 ) -> bool:
-    """Whether `app` now works by its file as it is now, or by what is `given`. All faults are logged, by ``file:line``.
+    """Reload `app` from its file as it is now, or from what is `given`; return whether that succeeded.
+
+    All faults are logged, by ``file:line``. `accept` is called in a thread with what is put in place next; what it
+    raises is a refusal.
 
     `accept` is called in a thread with what is put in place next; what it raises is a refusal.
     """
@@ -51,7 +54,7 @@ async def reload(
 
 
 async def take_over(app: web.Application, accepted: Callable[[], tuple[Config, Catalog]]) -> bool:
-    """Whether `app` now works by the configuration and catalog that another worker has `accepted`."""
+    """Put in place the configuration and catalog that another worker has `accepted`; return whether that succeeded."""
 
     def made() -> Checked:
         config, catalog = accepted()

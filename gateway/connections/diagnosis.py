@@ -24,7 +24,7 @@ BLAMES_CLIENT: Final = frozenset({"invalid_client", "unauthorized_client"})
 
 @dataclass(frozen=True, slots=True)
 class TimelineMoment:
-    """One entry of the time line. `ahead`: it has not come yet."""
+    """An entry of the time line. `ahead`: it has not come yet."""
 
     at: datetime
     what: str
@@ -72,9 +72,11 @@ def story(
     failovers: Sequence[datetime] = (),
     scopes: ScopeDrift | None = None,
 ) -> ConnectionDiagnosis:
-    """Of one connection. `changes` is its history, oldest first. `readable`: whether what is stored for it opens;
-    `ends_with_token`: it has no refresh token. `failovers`: when the database failed over, oldest first. `scopes`: None where
-    its credential does not open.
+    """Return the diagnosis of one connection.
+
+    `changes` is its history, oldest first. `readable`: whether what is stored for it opens; `ends_with_token`: it has
+    no refresh token. `failovers`: when the database failed over, oldest first. `scopes`: None where its credential does
+    not open.
     """
     ends = row.expires_at
     damaged = [] if readable else [LikelyCause("credential_unreadable", UNREADABLE)]

@@ -1,4 +1,4 @@
-"""What follows when a provider's API rejects a credential: an early refresh, and after enough rejections a report.
+"""Handles a credential that a provider's API rejects: an early refresh, and after enough rejections a report.
 
 Rejections on call after call, although there is no newer credential, are counted here and judged by
 `backoff.api_verdict`; the store is written when the verdict changes. A 2xx ends the count.
@@ -278,5 +278,5 @@ class Rejections:
 
 
 def _same_grant(one: Connection, other: Connection) -> bool:
-    """Whether nobody has authorized or imported it again in between."""
+    """Return whether nobody has authorized or imported the connection again in between."""
     return (one.uid, one.granted_at) == (other.uid, other.granted_at)

@@ -157,7 +157,7 @@ def _denies(reply: Reply) -> bool:
 
 
 def is_expected(spec: Verification, body: bytes) -> bool:
-    """Whether a 2xx with this body says that the credential is right."""
+    """Return whether a 2xx with this body says that the credential is right."""
     if not spec.expect:
         return True
     try:
@@ -198,7 +198,7 @@ def built(
 
 
 def refusal(context: Context, reply: Reply, secrets: Iterable[str]) -> InvalidRequest:
-    """What the caller gets, with the provider's own words as far as they hold no secret."""
+    """Return the error for the caller, with the provider's own words as far as they hold no secret."""
     words = scrubbed(said(reply), tuple(secrets))
     name = context.provider.display_name
     quoted = f": {words}" if words else ""

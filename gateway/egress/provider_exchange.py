@@ -1,4 +1,4 @@
-"""One request and its answer: read from a connection's bytes, as its users see it, and what a connection asks of others."""
+"""A request and its answer: read from a connection's bytes, as its users see it, and what a connection asks of others."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -298,7 +298,7 @@ class ProviderAnswer:
         self._wake()
 
     def fail(self, fault: EgressError) -> None:
-        """What has come can still be read, then `fault` is raised."""
+        """Raise `fault` once what has come is read."""
         if not self._ended and self._fault is None:
             self._fault = fault
             self._wake()

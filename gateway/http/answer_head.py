@@ -83,7 +83,7 @@ def parse_head(raw: bytes) -> AnswerHead:
 
 
 def _meaning(name: str, line: str) -> int:
-    """Whether a name is one that frames; names seen once are remembered, but no more of them than `_KNOWN_NAMES`."""
+    """Return whether a name frames the body; remembers the names seen, up to `_KNOWN_NAMES`."""
     if len(name) == len(line) or _TOKEN.fullmatch(name) is None:
         raise Malformed("a header line has no proper name (RFC 9112 §5)")
     meaning = _MEANINGS.get(name.lower(), _PLAIN)

@@ -25,7 +25,7 @@ class BodyMembers:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def fit(self, method: str, content_type: str, content_encoding: str) -> bool:
-        """Whether a body of this kind can take them; a coded one cannot, nor any other media type."""
+        """Return whether a body of this kind can take the members; a coded one cannot, nor any other media type."""
         media = media_type(content_type)
         return method in WITH_BODY and not content_encoding and (media == FORM or _is_json(media))
 
@@ -96,7 +96,7 @@ def _spliced(text: str, pos: int, slots: Mapping[str, Any], defaults: Mapping[st
 def _value(
     text: str, sent: tuple[int, int] | None, name: str, slots: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> list[str]:
-    """What is to stand under `name`, one of `slots` or `defaults`; `sent`: where the caller's value lies in `text`."""
+    """Return the text for `name`, one of `slots` or `defaults`; `sent`: where the caller's value lies in `text`."""
     slot, default = slots.get(name), defaults.get(name)
     if sent is None:
         if isinstance(slot, Mapping) and isinstance(default, Mapping):

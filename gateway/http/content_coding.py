@@ -21,7 +21,7 @@ class CodingError(Exception):
 
 
 class Coding(Protocol):
-    """One coding being undone: pieces of at most `PIECE_BYTES` (zstd: 8 MiB) out; `finish` demands the coding's end."""
+    """A decoder of one coding: pieces of at most `PIECE_BYTES` (zstd: 8 MiB) out; `finish` demands the coding's end."""
 
     def feed(self, data: bytes) -> Iterator[bytes]: ...
 
@@ -181,7 +181,7 @@ class Decoder:
         self._out_bytes = 0
 
     def start(self, content_encoding: str) -> bool:
-        """Whether there is something to undo, and we can. False: the body passes as it is."""
+        """Begin to decode; return whether there is a coding that we can undo. False: the body passes as it is."""
         applied = codings_of(content_encoding)
         self._codings = [CODINGS[name]() for name in reversed(applied or ())]
         return bool(self._codings)

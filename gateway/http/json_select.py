@@ -96,7 +96,7 @@ def values_in(body: bytes) -> int:
 
 
 def is_quick(expression: ParsedResult, body: bytes) -> bool:
-    """Whether the event loop may select from `body`."""
+    """Return whether selecting from `body` is quick enough for the event loop."""
     return steps(expression.parsed) * values_in(body) <= INLINE_STEPS
 
 

@@ -24,7 +24,7 @@ _NOT_TEXT: Final = (
 
 
 def is_dear(body: bytes, select: ParsedResult | None) -> bool:
-    """Whether shaping it would hold up the event loop."""
+    """Return whether shaping the body would hold up the event loop."""
     return len(body) > INLINE_BYTES or (select is not None and not is_quick(select, body))
 
 

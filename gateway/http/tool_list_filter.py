@@ -63,7 +63,7 @@ class StreamEventFilter:
         self._begun = False
 
     def is_dear(self, piece: bytes) -> bool:
-        """Whether to `feed` it would hold up the event loop."""
+        """Return whether to `feed` this piece would hold up the event loop."""
         return len(self._held) + len(piece) > DEAR_BYTES
 
     def feed(self, piece: bytes) -> bytes:
@@ -83,7 +83,7 @@ class StreamEventFilter:
         return b"".join(found)
 
     def finish(self) -> bytes:
-        """What came behind the last whole event, which clients do not look at."""
+        """Return the bytes behind the last whole event, which clients do not look at."""
         rest = self._event(bytes(self._held)) if self._held else b""
         self._held.clear()
         return rest

@@ -1,4 +1,4 @@
-"""One exchange from end to end."""
+"""Runs one exchange from end to end."""
 
 from collections.abc import Iterator
 

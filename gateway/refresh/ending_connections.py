@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 
 def ended(now: datetime) -> RefreshFailure:
-    """What is noted of a connection whose access token has ended for good."""
+    """Return the failure of a connection whose access token has ended for good."""
     return RefreshFailure(NOT_REFRESHABLE, WORDS, True, now, 1)
 
 

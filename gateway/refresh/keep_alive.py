@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 
 class KeepAlive:
-    """One a process; one process at a time works."""
+    """Keeps connections alive that nobody uses; each process has one, and one process at a time works."""
 
     def __init__(self, store: Store, refresher: Refresher, current: Current) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""One refresh from the claim to the commit (ADR 20).
+"""A refresh from the claim to the commit (ADR 20).
 
     claim: lease and intent in one UPDATE, on the disk ▸ the call, the lease renewed meanwhile ▸ its answer, on the disk
     ▸ the new pair, in the database
@@ -79,7 +79,7 @@ class Standing:
         self._current = current
 
     async def step(self, row: Connection) -> RefreshStep:
-        """What this node may do with `row` now."""
+        """Return what this node may do with `row` now."""
         return next_step(await self.facts(row))
 
     async def facts(self, row: Connection) -> Facts:

@@ -1,4 +1,4 @@
-"""One client connection: strict heads in, refusals in our shape out, and an orderly end.
+"""A client connection: strict heads in, refusals in our shape out, and an orderly end.
 
 Ordinary proxied requests go to the fast path (`FastPath.take`); everything else goes to aiohttp's parser and handler.
 """
@@ -157,7 +157,7 @@ class ClientProtocol(RequestHandler):
 
     @property
     def on_fast_path(self) -> bool:
-        """Whether a request of it is on the fast path."""
+        """Whether a request of this connection is on the fast path."""
         return self._fast_exchange is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -226,7 +226,7 @@ class ClientProtocol(RequestHandler):
             cut(self.transport)
 
     def _turn_away(self) -> None:
-        """One connection too many (`server.limits.connections`): say so and close, without reading anything."""
+        """Refuse a connection above `server.limits.connections`: say so and close, without reading anything."""
         server = self._server
         server.count_turned_away()
         if server.turned_away >= SPEAKING_TO:
@@ -409,7 +409,7 @@ class ClientProtocol(RequestHandler):
             handed.discard()
 
     def _hold(self, data: bytes) -> None:
-        """What comes behind a request on the fast path waits for its answer, and not much of it is taken."""
+        """Keep what comes behind a request on the fast path until its answer has left; not much of it is taken."""
         self._held += data
         if self.held_bytes > HELD_BYTES and self.transport is not None:
             self.transport.pause_reading()

@@ -1,4 +1,4 @@
-"""One request on the fast path, and its answer: bytes from the provider's connection to the caller's, as they come.
+"""A request on the fast path, and its answer: bytes from the provider's connection to the caller's, as they come.
 
 What it does not know how to do it hands to the chain: a fault, or an answer that leads to more than passing it on.
 """
@@ -61,7 +61,7 @@ class FastClient(Protocol):
 
 
 class FastExchange:
-    """One request on its way. `moved_at`: when a byte last went either way. `last`: the connection ends with it.
+    """A request on its way. `moved_at`: when a byte last went either way. `last`: the connection ends with it.
 
     The connection's `Taker` until the head has come, its `AnswerSink` from then on, and its `UploadListener`. What came of the
     request is kept while it is small, so that the chain can go on with it from its beginning.

@@ -65,7 +65,10 @@ class MessageClient(Protocol):
 
 
 class AgentDoor:
-    """One a server, beside its `FastPath`. `taken` counts the messages, `handed_back` those of them that the chain answered."""
+    """The agent door of a server, beside its `FastPath`.
+
+    `taken` counts the messages, `handed_back` those of them that the chain answered.
+    """
 
     def __init__(self, app: web.Application, reader: LineReader, write_batch: WriteBatch) -> None:
         self._app = app
@@ -117,7 +120,7 @@ class AgentDoor:
         return caller
 
     def _speaks_mcp(self, access: Access) -> bool:
-        """Whether ``/mcp`` below this address is the provider's own, or nobody knows whose it is."""
+        """Return whether ``/mcp`` below this address is the provider's own, or nobody knows whose it is."""
         generation, bound_to = self._runtime.current.generation, access.bound_to
         if bound_to is None:
             return True
@@ -143,7 +146,7 @@ class AgentDoor:
 
 
 class FastMessage:
-    """One message. Its client's `_fast_exchange`, as a `FastExchange` is for an ordinary request."""
+    """A message to the agent door. Its client's `_fast_exchange`, as a `FastExchange` is for an ordinary request."""
 
     def __init__(
         self, door: AgentDoor, client: MessageClient, head: bytes, lines: MessageLines, caller: Caller, mount: str
@@ -240,7 +243,7 @@ class FastMessage:
         self.client.landed(last=self.last)
 
     def _begin(self) -> CallTrace | None:
-        """What the chain's first links set for those that log, in this task's own context; the trace, if it is sampled."""
+        """Set what the chain's first links set for loggers, in this task's own context; return the trace, if it is sampled."""
         tracing, traceparent = self._runtime.tracing, self.lines.traceparent
         trace = None if tracing is None else tracing.begin(traceparent, self._began)
         if trace is not None:

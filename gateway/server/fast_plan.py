@@ -1,4 +1,4 @@
-"""What was decided about a request on the fast path before it left, and the record of it once it is over."""
+"""The decisions about a request on the fast path before it left, and the record of it once it is over."""
 
 from dataclasses import dataclass, field
 from typing import Final

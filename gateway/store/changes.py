@@ -63,7 +63,7 @@ class OwnChanges:
         return self._marks.get(change_id)
 
     def forget(self, last_id: int, missing: Container[int] = ()) -> None:
-        """What was read up to `last_id` is not read again, but for the `missing`."""
+        """Forget what was read up to `last_id`, so that it is not read again, but for the `missing`."""
         for change_id in [one for one in self._marks if one <= last_id and one not in missing]:
             del self._marks[change_id]
 

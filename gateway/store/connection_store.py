@@ -170,7 +170,7 @@ class ConnectionStore:
         await self._trail.note(db, entry, end_user_id=row.end_user.id if row.end_user else None)
 
     async def of_account(self, ref: ConnectionRef, account_id: str) -> bool:
-        """Whether another connection of the integration of `ref` is of this account."""
+        """Return whether another connection of the integration of `ref` is of this account."""
         mine = connections.c.environment == ref.environment, connections.c.integration_id == ref.integration_id
         other = connections.c.connection_id != ref.connection_id, connections.c.account_id == account_id
         async with self._transactions.read() as db:
@@ -323,7 +323,7 @@ class ConnectionStore:
         return True
 
     def _is_damaged(self, ref: ConnectionRef, row: "Row[*tuple[Any, ...]]") -> bool:
-        """Whether its settings that are secret were changed in the database: who authorizes again starts without them."""
+        """Return whether the row's secret settings were changed in the database; a new authorization starts without them."""
         if row.secret_config is None:
             return False
         version = row.secret_config_version

@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 
 class DatabaseDamage:
-    """What one process has seen of damage to its database: in the log once a minute, and for ``/ready``."""
+    """The damage to its database that one process has seen: in the log once a minute, and for ``/ready``."""
 
     def __init__(self) -> None:
         self.seen = False

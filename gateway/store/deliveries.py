@@ -57,7 +57,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Of one environment: how much waits, and since when its oldest does."""
+    """The backlog of one environment: how much waits, and since when its oldest does."""
 
     environment: str
     pending: int
@@ -73,7 +73,7 @@ class DeliveryStore:
         self._keys = keys
 
     async def work(self, now: datetime) -> Work:
-        """What there is to do, read without a lock."""
+        """Return the work that there is to do, read without a lock."""
         table = deliveries.c
         async with self._transactions.read() as db:
             if (await db.execute(_FIRST)).scalar() is None:  # as it is nearly always

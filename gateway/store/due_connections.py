@@ -28,8 +28,11 @@ AT_ONCE: Final = 25  # in one transaction, which others wait for
 
 @dataclass(frozen=True, slots=True)
 class ConnectionCount:
-    """Of one environment and state. `ending`: how many end within so many days, and nothing prevents that. `overdue_since`: the
-    time at which the one was due that has waited longest to be kept alive by a refresh; None where none is due."""
+    """The connections of one environment and state, counted.
+
+    `ending`: how many end within so many days, and nothing prevents that. `overdue_since`: the time at which the one
+    was due that has waited longest to be kept alive by a refresh; None where none is due.
+    """
 
     environment: str
     state: str

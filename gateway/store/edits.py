@@ -1,4 +1,4 @@
-"""What is changed of a connection without a new credential: metadata, tags, its end user, where its events go."""
+"""Changes a connection without a new credential: metadata, tags, its end user, where its events go."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from gateway.store.transactions import Transactions
 
 
 class UnknownConnection(Exception):
-    """One of those named is not there, so none was changed."""
+    """A connection that was named is not there, so none was changed."""
 
     def __init__(self, ref: ConnectionRef) -> None:
         super().__init__(ref.connection_id)
@@ -107,7 +107,7 @@ class EditStore:
 
 
 async def _held(db: AsyncConnection, ref: ConnectionRef) -> Any:
-    """What an edit must know of the row, which is locked until the transaction ends."""
+    """Return the columns that an edit must know of the row, which is locked until the transaction ends."""
     asked = select(connections.c.id, connections.c.metadata, connections.c.end_user_id).where(at(ref)).with_for_update()
     row = (await db.execute(asked)).one_or_none()
     if row is None:

@@ -213,7 +213,7 @@ def changed_key(environment: str, digest: str) -> ConnectionRef:
 
 
 def _as_detail(new: NewMintedKey) -> dict[str, Any]:
-    """What a record of its creation says of it: its policy, and nothing of the key itself."""
+    """Return the detail of a record of the key's creation: its policy, and nothing of the key itself."""
     members = {
         "kind": new.kind,
         "name": new.name,

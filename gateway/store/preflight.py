@@ -49,7 +49,7 @@ def ending_with_token(store: "StoreConfig") -> Sequence[tuple[str, str, int, str
 
 
 def usable(url: str) -> None:
-    """Whether it names a database at all, without looking there. Raises StoreRefused."""
+    """Check that the URL names a database at all, without looking there. Raises StoreRefused."""
     if not url.startswith(POSTGRES):
         from gateway.store.sqlite.file_preflight import sqlite_path
 

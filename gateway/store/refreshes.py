@@ -1,4 +1,4 @@
-"""What a refresh writes: lease, intent before the call, and what came of it, each fenced (ADR 5, ADR 20).
+"""Writes of a refresh: lease, intent before the call, and its outcome, each fenced (ADR 5, ADR 20).
 
 Owner and version are the fence: the owner names one attempt, the version the credential it set out to replace. A process that
 lost the lease to another, or comes when the credential is another by now, changes nothing.
@@ -169,7 +169,7 @@ class LeaseStatements:
         """Set the end of a lease. It does not matter whether it has run out meanwhile."""
 
     def value(self, delta: timedelta) -> timedelta | datetime:
-        """What to give for a parameter that means now + `delta`."""
+        """Return the value of a parameter that means now + `delta`."""
         return delta if self._by_database else clock.now() + delta
 
     def _at(self, name: str) -> ColumnElement[Any]:

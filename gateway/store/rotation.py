@@ -35,7 +35,7 @@ LOOK_AGAIN_S: Final = 0.05
 
 
 async def kept_for_answers(transactions: Transactions, unused: Collection[str]) -> frozenset[str]:
-    """Of these, those of environments with refreshes that began before the newest key, once it was waited for them a while.
+    """Return the `unused` keys whose environments have refreshes from before the newest key, after a wait for them.
 
     Their replies are in a refresh journal, in no table. A process that is killed leaves them there for the next one.
     """

@@ -37,7 +37,10 @@ class IntegrationStore:
         self._keys = keys
 
     async def all(self) -> list[Integration]:
-        """Of every environment, oldest first. One that no key of the keyring opens is left out and logged."""
+        """Return the integrations of every environment, oldest first.
+
+        One that no key of the keyring opens is left out and logged.
+        """
         there = select(integrations).where(integrations.c.ending_at.is_(None)).order_by(integrations.c.created_at)
         return await self._readable(there)
 
@@ -128,7 +131,7 @@ class IntegrationStore:
         return await self._transactions.write(write)
 
     async def end(self, integration: Integration) -> bool:
-        """Whether the row could go: not while a connection is left."""
+        """Delete the row unless a connection is left; return whether it could go."""
         assert integration.made is not None
         left = _connections_of(integration.environment, integration.integration_id).exists()
         gone = delete(integrations).where(
@@ -201,7 +204,7 @@ def _opened(secrets: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _place(environment: str, made: Made) -> dict[str, Any]:
-    """What its secrets are bound to: the row, not the key, which may be renamed."""
+    """Return the place that the integration's secrets are bound to: the row, not the key, which may be renamed."""
     return {
         "environment": environment,
         "table": "integrations",
@@ -216,7 +219,7 @@ def _at(environment: str, integration_id: str) -> ColumnElement[bool]:
 
 
 async def _barred(db: AsyncConnection, before: Integration, after: Integration) -> bool:
-    """Whether a rename is refused: connections are addressed by the key."""
+    """Return whether a rename is refused: connections are addressed by the key."""
     taken = select(integrations.c.uid).where(_at(after.environment, after.integration_id))
     used = _connections_of(before.environment, before.integration_id)
     return (await db.execute(taken)).first() is not None or (await db.execute(used)).first() is not None

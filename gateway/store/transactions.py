@@ -95,7 +95,10 @@ def caused(work: Work[T], by: str | None) -> Work[T]:
 
 
 class Overtaken(Exception):
-    """What was made sure of before a transaction no longer holds in it. Nothing was written; it is made sure of again."""
+    """A check before a transaction no longer holds in it.
+
+    Nothing was written; the check is made again. Nothing was written; it is made sure of again.
+    """
 
 
 class NotYet(Unavailable):

@@ -87,7 +87,7 @@ def place_of(url: str) -> Place:
 
 
 def resolve(reference: str, page: Place) -> Place:
-    """What `reference` in `page` means. Raises ValueError that says what is wrong with it.
+    """Return the address that `reference` in `page` means. Raises ValueError that says what is wrong with it.
 
     Two things are corrected that providers behind another server get wrong: the http address of a page that we reach by
     https stays https, and a path that is the end of the page's own path, since the provider does not know that it is
@@ -128,7 +128,7 @@ class Circle:
         self._power = self._left = 1
 
     def closed(self, key: str) -> bool:
-        """Whether this page has been seen; reported after at most three rounds, at once if it is the one before."""
+        """Return whether this page has been seen; reported after at most three rounds, at once if it is the one before."""
         if key == self._kept:
             return True
         self._left -= 1
@@ -267,7 +267,7 @@ def _next(document: PageDocument, headers: Fields, way: Way, page: Place, count:
 
 
 def _more(document: PageDocument, way: Way) -> bool | None:
-    """What the flag says; None where there is none."""
+    """Return the flag's value; None where there is none."""
     if way.has_more_path_in_response is None:
         return None
     value = document.value(way.has_more_path_in_response)

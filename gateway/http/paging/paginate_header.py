@@ -1,4 +1,4 @@
-"""What ``Gateway-Paginate`` says: an item of RFC 8941 §3.3 with parameters, ``all; type=cursor; response_path="a.b"``.
+"""Reads ``Gateway-Paginate``: an item of RFC 8941 §3.3 with parameters, ``all; type=cursor; response_path="a.b"``.
 
 More than that RFC allows is read: a value need not be quoted as long as it holds no blank, quote, comma or semicolon.
 """
@@ -75,7 +75,7 @@ def _flag(name: str, value: str | None) -> bool:
 
 
 def _yes(name: str, value: str | None) -> str:
-    """Of a flag that is a field of a catalog entry, too."""
+    """Return a flag that is a field of a catalog entry, too, as text."""
     return "true" if _flag(name, value) else "false"
 
 

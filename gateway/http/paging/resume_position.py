@@ -39,7 +39,7 @@ def written(position: Position, request_digest: str) -> str:
 
 
 def read(text: str, request_digest: str) -> Position:
-    """What `written` wrote. Raises ValueError that says what is wrong, to stand behind the header's name."""
+    """Read what `written` wrote. Raises ValueError that says what is wrong, to stand behind the header's name."""
     position = json.loads(text)
     if position.get("v") != VERSION or not position["way"].keys() <= _KNOWN:
         raise ValueError("was made by another version of the gateway; begin again")

@@ -25,7 +25,7 @@ MOST_FAULTS: Final = 100
 
 
 def first_hash(store_id: str) -> str:
-    """What stands before record 1 of this store."""
+    """Return the hash that stands before record 1 of this store."""
     return hashlib.sha256(_START + store_id.encode()).hexdigest()
 
 
@@ -55,7 +55,7 @@ class Checkpoint:
         return Checkpoint(self.store, self.sequence, self.hash, self.at, public_text(key), signature)
 
     def proven_by(self, public_keys: Iterable[str]) -> bool:
-        """Whether one of these keys has signed it; the one that it names itself counts only if it is among them."""
+        """Return whether one of these keys has signed the checkpoint; its own key counts only if it is among them."""
         for text in public_keys:
             try:
                 key = Ed25519PublicKey.from_public_bytes(base64.b64decode(text, validate=True))

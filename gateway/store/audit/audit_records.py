@@ -273,7 +273,7 @@ class AuditRecords:
         return await self._remove(start.sequence)
 
     async def oldest_before(self, when: datetime) -> bool:
-        """Whether the first record is older than that."""
+        """Return whether the first record is older than `when`."""
         first = select(audit_records.c.at).order_by(audit_records.c.sequence).limit(1)
         async with self._transactions.read() as db:
             at = (await db.execute(first)).scalar()
@@ -316,7 +316,9 @@ class AuditRecords:
 
 
 def _columns(body: str) -> AuditColumns:
-    """Of what somebody wrote into `audit_pending` by hand, too: it gets a place, where `verify` reports it, and stops nothing."""
+    """Return the columns of a body, even one that was written into `audit_pending` by hand: it gets a place, where
+    `verify` reports it, and stops nothing.
+    """
     try:
         return columns_of(body)
     except ValueError:

@@ -1,4 +1,7 @@
-"""One connection to PostgreSQL, ready for use, or a cause in words. Needs neither SQLAlchemy nor a loop of its own."""
+"""Opens a connection to PostgreSQL, ready for use, or says in words why not.
+
+Needs neither SQLAlchemy nor a loop of its own.
+"""
 
 import socket
 import ssl

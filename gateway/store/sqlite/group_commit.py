@@ -188,7 +188,7 @@ class GroupCommit(Transactions):
 
 
 async def _prepared(one: WaitingWrite, ended: dict[WaitingWrite, object]) -> Work[Any] | None:
-    """What is to run in the transaction, once what comes before it is done; None where that failed."""
+    """Return the work to run in the transaction, once what comes before it is done; None where that failed."""
     try:
         fence = await one.before() if one.before is not None else None
     except (Exception, asyncio.CancelledError) as fault:  # noqa: BLE001 (its own caller's)
@@ -210,7 +210,7 @@ async def _shared(db: AsyncConnection) -> AsyncIterator[OneTripConnection]:
 
 
 async def _part(db: AsyncConnection, driver: OneTripConnection, work: Work[Any], damage: DatabaseDamage) -> object:
-    """What `work` returns."""
+    """Run `work` in a savepoint and return its result."""
     driver.ahead(f"SAVEPOINT {PART}")
     with raised_as_unavailable(damage):
         made: object = await work(db)

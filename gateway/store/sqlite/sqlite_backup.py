@@ -80,7 +80,7 @@ def _record(source: Path, entry: AuditEntry) -> bool:
 
 
 def note(db: sqlite3.Connection, entry: AuditEntry) -> None:
-    """What `AuditTrail.note` does, without SQLAlchemy."""
+    """Write an audit entry as `AuditTrail.note` does, without SQLAlchemy."""
     db.execute("INSERT INTO audit_pending (body) VALUES (?)", (entry.body(),))
 
 
