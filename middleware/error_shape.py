@@ -49,7 +49,7 @@ def answer(request: web.BaseRequest, fault: GatewayError) -> web.StreamResponse:
         cut(request.transport)
     response = refusal(fault, trace_id_of(request))
     if fault.close or hdrs.EXPECT in request.headers or not request.content.is_eof():
-        # A refused Expect leaves the client free to send its body or not; of another body nobody wants the rest.
+        # After a refused Expect the client may send its body or not; the rest of any other body is not read.
         response.force_close()
     return named(response, request)
 

@@ -118,12 +118,12 @@ def pace_fields(counted: KeyPace, present: Iterable[tuple[str, str]]) -> Fields:
     return [] if any(name.lower() in names for name, _ in present) else list(ours.items())
 
 
-# ── Whether the key may send this: its rules are held against the request as it will leave.
+# ── Whether the key may send this: its rules are matched with the request as it will leave.
 #
 # After the join with the base URL and after a page's address is known, so that what is looked at is what is sent. Where a rule
 # looks into the body, the body is read first, whole and within a limit, and those bytes are what is sent.
 
-_OF_PARTS: Final = (hdrs.RANGE, hdrs.IF_RANGE)  # a part of an answer is no list
+_OF_PARTS: Final = (hdrs.RANGE, hdrs.IF_RANGE)  # a part of an answer is not a list
 _TOO_LARGE: Final = f"A rule of this key looks into the body, which may then have at most {MOST_BYTES >> 20} MiB."
 
 

@@ -77,7 +77,7 @@ def _start(request: web.Request, token: str, digest: str) -> Position:
     try:
         return read(generation_of(request).page_cursors.open(token), digest)
     except VaultError as fault:
-        raise wrong_header(PAGINATE_FROM, "is no cursor of ours; send it exactly as a trailer gave it") from fault
+        raise wrong_header(PAGINATE_FROM, "is not a cursor of ours; send it exactly as a trailer gave it") from fault
     except ValueError as fault:
         raise wrong_header(PAGINATE_FROM, str(fault)) from fault
 

@@ -47,7 +47,7 @@ async def caller_of(request: web.Request, text: str, kind: Kind) -> Caller:
 
 
 def key_in(field: str | None) -> str:
-    """The bearer's key. Raises Unauthorized where the field is missing, or is no ``Bearer <key>`` with one key."""
+    """The bearer's key. Raises Unauthorized where the field is missing, or is not a ``Bearer <key>`` with one key."""
     if field is None:
         raise Unauthorized("missing_auth_header", "Send the environment's secret key as 'Authorization: Bearer <key>'.")
     scheme, _, key = field.strip().partition(" ")

@@ -53,7 +53,7 @@ def snapshot(text: str, catalog: Catalog) -> str:
     if len(text) > MOST_CHARS:
         raise ValueError(f"is longer than {MOST_CHARS} characters")
     if len(words) != 2 or not all(words):
-        raise ValueError(f"is no rule of operations: {_FORM}")
+        raise ValueError(f"is not a rule of operations: {_FORM}")
     provider = catalog.get(words[0])
     if provider is None:
         hint = (
@@ -80,7 +80,9 @@ def _chosen(what: str, known: ProviderOperations) -> list[ApiOperation]:
     for word in (word for term in terms for word in term):
         if word not in (*RISKS, STARTER) and word not in by_id:
             hint = did_you_mean(word, [*RISKS, STARTER, *by_id]) or f": {_FORM}"
-            raise ValueError(f"names '{word[:64]}', which is no operation of {known.provider}{hint}".removesuffix("?"))
+            raise ValueError(
+                f"names '{word[:64]}', which is not an operation of {known.provider}{hint}".removesuffix("?")
+            )
         if word in by_id and by_id[word].origin:
             raise ValueError(
                 f"names '{word}', which lives at {by_id[word].origin}; write its method and path, and limit the host"

@@ -110,7 +110,9 @@ def _scope_issues(wish: RequestedKey) -> list[Issue]:
     issues = []
     for n, scope in enumerate(wish.scopes or ()):
         if not is_scope(scope):
-            issues.append(Issue("custom", f"'{scope[:64]}' is no scope; docs/keys.md lists them.", ("scopes", str(n))))
+            issues.append(
+                Issue("custom", f"'{scope[:64]}' is not a scope; docs/keys.md lists them.", ("scopes", str(n)))
+            )
         elif wish.kind == "capability" and scope not in OF_CAPABILITY:
             message = f"A capability has no other scopes than {' and '.join(OF_CAPABILITY)}."
             issues.append(Issue("custom", message, ("scopes", str(n))))
@@ -176,7 +178,7 @@ def _twice_named(rules: Sequence[str]) -> Iterator[str]:
 def _host(text: str) -> Iterator[str]:
     labels = text.removeprefix("*.").split(".")
     if not all(label.isascii() and label.replace("-", "").isalnum() for label in labels):
-        yield f"'{text[:64]}' is no host name, nor *.example.com; leave scheme and port out."
+        yield f"'{text[:64]}' is not a host name, nor *.example.com; leave scheme and port out."
 
 
 def _one_connection(limits: KeyLimits) -> bool:

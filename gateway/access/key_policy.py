@@ -27,12 +27,12 @@ from gateway.records.access import ANY_INTEGRATION, KeyLimits
 #     name     = a lower-case word              what the request is called where agents list it (`gateway.mcp`); only a rule
 #                                               with a name has ``{issue}`` for a ``*`` that is called so
 #
-# The path of a rule is held against the path that the provider gets, base URL included, byte for byte and without its
+# The path of a rule is matched with the path that the provider gets, base URL included, byte for byte and without its
 # query. `ambiguous` says which paths are not compared at all, since another reader may take them for another path.
 
 WEBSOCKET: Final = "WEBSOCKET"
 MOST_CHARS: Final = 512  # of a rule
-LONGEST_PATH: Final = 2048  # of a path that is held against rules
+LONGEST_PATH: Final = 2048  # of a path that is matched with rules
 
 _METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
 _LITERAL: Final = re.compile(r"[!\"$-:<->@-\[\]-~]*")  # visible, but for # ; ? and \
@@ -334,7 +334,7 @@ class ToolFilter:
     sent: SentRequest
 
     def shows(self, tool: str) -> bool:
-        call = SentBody(McpMessage(TOOLS_CALL, tool), "is no GraphQL request")
+        call = SentBody(McpMessage(TOOLS_CALL, tool), "is not a GraphQL request")
         return isinstance(self.policy.decision(self.sent._replace(body=call)), str)
 
 

@@ -1,4 +1,4 @@
-"""Rules that name operations of the catalog, ``operations jira read``, as they are held against a request (ADR 54).
+"""Rules that name operations of the catalog, ``operations jira read``, as they are matched with a request (ADR 54).
 
 When a key is made, `freeze_operations` turns such a rule into a snapshot: the methods and paths that it stands for then. The
 snapshot is stored with the key; the catalog is not looked at again, so no later catalog widens a key. A request fits where

@@ -232,7 +232,7 @@ def _causes(
 def _gone(row: Connection, provider: Provider | None) -> Iterator[LikelyCause]:
     noted, dies_at = row.failure, row.life.dies_at
     if noted is not None and dies_at is not None and dies_at <= noted.at:
-        yield LikelyCause("died_of_disuse", f"Its refresh token died of disuse on {dies_at:%Y-%m-%d}.")
+        yield LikelyCause("died_of_disuse", f"Its refresh token expired unused on {dies_at:%Y-%m-%d}.")
     yield LikelyCause(
         "access_taken_back",
         "The end user or an administrator took the access back, removed the app, or changed the password"

@@ -54,7 +54,7 @@ class Opening(Protocol):
 
 
 def literal(host: str) -> IPAddress | None:
-    """The address, if the host is one and not a name. A zone index names an interface, and is no part of an address."""
+    """The address, if the host is one and not a name. A zone index names an interface, and is not part of an address."""
     try:
         return None if "%" in host else ipaddress.ip_address(host)
     except ValueError:

@@ -213,7 +213,7 @@ class OriginLimits:
         self.budget = Budget(clock.monotonic())
 
     def try_acquire(self) -> bool:
-        """Acquire without waiting, as nearly always; such a call is no probe. False: await `acquire`."""
+        """Acquire without waiting, as nearly always; such a call is not a probe. False: await `acquire`."""
         return self.breaker.open_until == 0.0 and self.concurrency.try_acquire()
 
     async def acquire(self) -> bool:

@@ -148,7 +148,7 @@ class AnswerReader:
         if beginning.count(b"\n") != beginning.count(b"\r\n"):
             raise Malformed("a line of its head does not end in CR LF")
         if not b"HTTP/1.".startswith(beginning[:7]):
-            raise Malformed("its first line is no status line")
+            raise Malformed("its first line is not a status line")
         self._held = beginning
 
     def _begin(self, head: AnswerHead, rest: bytes) -> None:

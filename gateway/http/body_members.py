@@ -30,7 +30,7 @@ class BodyMembers:
         return method in WITH_BODY and not content_encoding and (media == FORM or _is_json(media))
 
     def put_into(self, content_type: str, body: bytes) -> bytes:
-        """`body` with the members; as it is where it is no JSON object after all. What the members do not touch keeps its
+        """`body` with the members; as it is where it is not a JSON object after all. What the members do not touch keeps its
         bytes, and nothing is built of it: the time grows with the length of the body, the memory by little more than that.
         """
         if media_type(content_type) == FORM:

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 PIECE_BYTES: Final = 256 * 1024
 MAX_RATIO: Final = 100
-GRACE_BYTES: Final = 1024 * 1024  # below this much output no ratio is held against it
+GRACE_BYTES: Final = 1024 * 1024  # below this much output no ratio is checked
 MAX_CODINGS: Final = 2
 _ZSTD_WINDOW_BYTES: Final = 8 * 1024 * 1024  # RFC 9659 §3: a larger window is not for HTTP
 _ZSTD_SLICE_BYTES: Final = 256  # four bytes may stand for 128 KiB, so one slice yields 8 MiB at most

@@ -53,7 +53,7 @@ OPTIONS: Final = frozenset(
 TO_US: Final = OPTIONS | {
     "forwarded",
     "x-real-ip",
-    "baggage",  # W3C: what callers send each other about their users, which is no provider's business
+    "baggage",  # W3C: what callers send each other about their users, which providers need not know
 }
 TO_US_PREFIXES: Final = ("nango-", "gateway-", "x-forwarded-")
 
@@ -90,7 +90,7 @@ FRONT_SERVER_PREFIXES: Final = ("x-accel-", "x-sendfile", "x-lighttpd-", "x-lite
 """Orders to the web server in front of us, such as nginx's ``X-Accel-Redirect``; a provider must not give them."""
 
 RANGES: Final = ("Range", "If-Range")
-"""Ask for a part of a body, which is no JSON; dropped where the gateway has to read the whole."""
+"""Ask for a part of a body, which is not JSON; dropped where the gateway has to read the whole."""
 
 SNIFFING: Final = "x-content-type-options"
 """Replaced by ours on every answer of a provider: `browser`."""

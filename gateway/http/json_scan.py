@@ -43,7 +43,7 @@ class JsonMember(NamedTuple):
 
 
 class NotJson(ValueError):
-    """`at` is the position of what is no JSON."""
+    """`at` is the position of what is not JSON."""
 
     def __init__(self, at: int) -> None:
         super().__init__(f"no JSON at byte {at}")

@@ -29,7 +29,7 @@ def filtered_json(body: bytes, shows: Shows) -> bytes:
     try:
         value = parse(body)
     except InvalidRequest as fault:
-        raise MalformedAnswer("it is to be a list of tools, and is no JSON that can be read in one way") from fault
+        raise MalformedAnswer("it is to be a list of tools, and is not JSON that can be read in one way") from fault
     if not _filter(value, shows):
         return body
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

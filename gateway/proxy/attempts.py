@@ -75,7 +75,7 @@ HELD_BYTES: Final = 16 * 1024 * 1024  # the largest body that the services take 
 
 
 async def gather(request: web.Request, upload: CallerBody) -> None:
-    """Take the whole body, if it goes into the signature or gets members of the entry's. Raises BodyTooLarge."""
+    """Read the whole body if the signature covers it or the entry adds members to it. Raises BodyTooLarge."""
     placement, upstream = request[CONNECTION].placement, request[UPSTREAM]
     kind, coding = (upstream.headers.get(name, "") for name in (hdrs.CONTENT_TYPE, hdrs.CONTENT_ENCODING))
     members = placement.body if placement.body and placement.body.fit(request.method, kind, coding) else None

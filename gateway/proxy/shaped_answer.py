@@ -63,7 +63,7 @@ async def shaped_answer(
         if shaped.fault:
             raise _unfit(f"does not fit Gateway-Select: {shaped.fault}".rstrip("."), "select")
         if shaped.unselected:
-            raise _unfit("is no JSON, so Gateway-Select cannot be used", "not_json")
+            raise _unfit("is not JSON, so Gateway-Select cannot be used", "not_json")
         if not shaped.is_text and wish.select is None and len(whole) <= wish.max_bytes:
             content, as_it_is = whole, True
         elif not shaped.is_text:

@@ -1,4 +1,4 @@
-"""When tokens are refreshed: an access token ahead of its end, a refresh token before it dies of disuse.
+"""When tokens are refreshed: an access token ahead of its end, a refresh token before it expires unused.
 
 On the last stretch of an access token a request waits for the refresh. Many servers round its end down to a whole second,
 so it may be dead up to a second before the time that `expires_in` gives, and not every provider answers 401 then. A token of

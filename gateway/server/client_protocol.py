@@ -79,7 +79,7 @@ def crowded() -> bytes:
 
 HELD_BYTES: Final = 64 * 1024
 DUE_BYTES: Final = 64 * 1024  # joined at most; more leaves at once
-SPEAKING_TO: Final = 64  # of those that are one too many; any more are closed without a word
+SPEAKING_TO: Final = 64  # of those that are one too many; any more are closed silently
 
 
 class ClientProtocol(RequestHandler):

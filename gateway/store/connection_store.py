@@ -181,8 +181,8 @@ class ConnectionStore:
     ) -> tuple[Connection, bool] | None:
         """Store `new`, which is known elsewhere, with its `past`; True: its address held nothing.
 
-        None, and nothing is written, where it held something and `over` is false. The application gets no event: to
-        it, nothing is new.
+        None, and nothing is written, where it held something and `over` is false. The application gets no event:
+        it knows the connection.
         """
         entry = about(AuditAction.CONNECTION_IMPORTED, new.ref, now)
 

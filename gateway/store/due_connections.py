@@ -1,4 +1,4 @@
-"""Connections that need something soon: whose end is in sight, or whose refresh token dies of disuse."""
+"""Connections that need something soon: whose end is in sight, or whose refresh token expires unused."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -152,7 +152,7 @@ def _unsettled(now: datetime) -> tuple[Any, ...]:
     return (table.end_settled.is_(None), table.expires_at.is_not(None), table.expires_at <= now)
 
 
-# ── Which connections are to be refreshed soon lest their refresh token dies of disuse: found by index, in batches.
+# ── Finds by index, in batches, the connections to refresh soon, before their refresh token expires unused.
 
 
 class KeepAliveStore:

@@ -54,7 +54,7 @@ async def kept_for_answers(transactions: Transactions, unused: Collection[str]) 
         await asyncio.sleep(LOOK_AGAIN_S)
 
 
-# ── How many values each key seals: the proof that one of them is needed no more.
+# ── How many values each key seals: the proof that a key is not needed any more.
 
 PAGE: Final = 2000  # rows at a time: no statement lasts, and no snapshot is held, however large the table
 

@@ -89,7 +89,7 @@ class Keyring:
         self._keys = {_key_id(key): AESGCM(key) for key in decoded}
         self.first_id = _key_id(decoded[0])
         self.weaknesses = {number: why for number, key in enumerate(decoded) if (why := weakness(key)) is not None}
-        """By place in the list, counted from 0: why that key is no random one."""
+        """By place in the list, counted from 0: why that key is not a random one."""
 
     @property
     def ids(self) -> list[str]:
@@ -272,7 +272,7 @@ class Vault:
 
 
 def _stored(sealed: Sealed) -> bytes:
-    """Its bytes. SQLite keeps a value of any type in any column; what is no bytes is no ciphertext, as nothing is none."""
+    """Its bytes. SQLite keeps a value of any type in any column; what is not bytes is not a ciphertext, nor is nothing."""
     return sealed.ciphertext if isinstance(sealed.ciphertext, bytes | memoryview) else b""
 
 

@@ -74,11 +74,11 @@ def place_of(url: str) -> Place:
     text = quote(url.strip(), safe=_KEPT).partition("#")[0]
     found = ABSOLUTE.match(text)
     if found is None:
-        raise ValueError("it is no http or https address")
+        raise ValueError("it is not an http or https address")
     scheme = found["scheme"].lower()
     authority = parse_authority(scheme, found["authority"])
     if authority is None:
-        raise ValueError("its host is no ASCII name or IP address, with a port at most")
+        raise ValueError("its host is not an ASCII name or an IP address, with or without a port")
     rest = text[found.end() :]
     target = rest if rest.startswith("/") else f"/{rest}"
     if "\\" in target or has_dot_segment(target.partition("?")[0]):
@@ -228,7 +228,9 @@ def _records(document: PageDocument, way: Way) -> tuple[Records, Way]:
             return only, replace(way, response_path=only.path) if len(only) else way
     arrays = ", ".join(sorted(document.arrays())[:20])
     where = (
-        f"has no array at '{path}'" if path else "is no array, and it does not show which of its members is the list"
+        f"has no array at '{path}'"
+        if path
+        else "is not an array, and it does not show which of its members is the list"
     )
     raise UpstreamFailed(
         "page_unreadable",

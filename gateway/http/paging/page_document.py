@@ -78,7 +78,7 @@ Into = Callable[[int], int]
 
 
 class PageDocument:
-    """`content` is the whole page, decoded. Raises UpstreamFailed ``page_unreadable`` for what is no UTF-8."""
+    """`content` is the whole page, decoded. Raises UpstreamFailed ``page_unreadable`` for what is not UTF-8."""
 
     def __init__(self, content: bytes | bytearray) -> None:
         _check_utf8(content)
@@ -197,7 +197,7 @@ class PageDocument:
         except NotJson as fault:
             raise UpstreamFailed(
                 "page_unreadable",
-                f"The provider's answer is no JSON from byte {fault.at} on, so no records can be taken from it.",
+                f"The provider's answer is not JSON from byte {fault.at} on, so no records can be taken from it.",
             ) from fault
 
     def _walk(self, pos: int, path: str | None, into: Into) -> int:

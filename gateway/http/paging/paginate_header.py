@@ -64,7 +64,7 @@ def _params(text: str, pos: int) -> dict[str, str | None]:
 
 def _limit(value: str | None) -> int:
     if value is None or not _COUNT.fullmatch(value):
-        raise ValueError("has a limit that is no number of records from 1")
+        raise ValueError("has a limit that is not a number of records from 1")
     return int(value)
 
 

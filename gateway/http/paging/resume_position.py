@@ -52,7 +52,7 @@ def aim(upstream: UpstreamRequest, position: Position, allowed_origins: Collecti
     """Let `upstream` ask for the page at `position`, as far as its address says so: what goes into a body, `list_body` puts
     there. `first_path`: of the caller's request, below the base address.
 
-    Raises OffLimits, and ValueError for what is no address.
+    Raises OffLimits, and ValueError for what is not an address.
     """
     way = position.way
     if way.in_body:

@@ -81,10 +81,10 @@ class Checkpoint:
         try:
             sequence = members["sequence"]
             if not isinstance(sequence, int) or isinstance(sequence, bool):
-                raise ValueError("not a checkpoint: 'sequence' is no whole number")
+                raise ValueError("not a checkpoint: 'sequence' is not a whole number")
             texts = [members[name] for name in ("store", "hash", "at", "public_key", "signature")]
             if not all(isinstance(one, str) for one in texts):
-                raise ValueError("not a checkpoint: a member is no text")
+                raise ValueError("not a checkpoint: a member is not text")
             store, digest, at, public_key, signature = texts
             return cls(store, sequence, digest, datetime.fromisoformat(at), public_key, signature)
         except (KeyError, TypeError) as fault:
@@ -219,7 +219,9 @@ class ChainCheck:
                     f"record {record.sequence} is filed under something else than its content says: a column was edited",
                 )
         except ValueError:
-            self._fault(record.sequence, "edited", f"record {record.sequence} is no record of the audit: it was edited")
+            self._fault(
+                record.sequence, "edited", f"record {record.sequence} is not a record of the audit: it was edited"
+            )
         self._sequence, self._hash = record.sequence, record.hash
         verdict.last, verdict.last_hash = record.sequence, record.hash
 

@@ -45,7 +45,7 @@ def back_up(source: Path, target: Path, keyring: Keyring, *, over: bool, step: S
     if target.exists() and not over:
         raise StoreRefused(f"{target} exists already: name another file, or replace it with --force.")
     if not target.parent.is_dir():
-        raise StoreRefused(f"{target.parent} is no folder: make it first, or name a file in another one.")
+        raise StoreRefused(f"{target.parent} is not a folder: make it first, or name a file in another one.")
     with faults_of_file(target):
         if target.exists() and source.exists() and target.samefile(source):
             raise StoreRefused(f"{target} is the database itself: name another file.")
@@ -126,7 +126,7 @@ def _mark(path: Path, at: datetime) -> None:
 
 
 def backed_up_at(db: sqlite3.Connection) -> datetime | None:
-    """The moment whose state a copy holds; None for what is no copy of ours."""
+    """The moment whose state a copy holds; None for what is not a copy of ours."""
     seconds = db.execute("PRAGMA user_version").fetchone()[0] % UNSIGNED
     return datetime.fromtimestamp(seconds, UTC) if seconds else None
 

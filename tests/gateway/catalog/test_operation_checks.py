@@ -21,8 +21,8 @@ def test_a_sound_file_is_without_fault(tmp_path: Path) -> None:
     ("old", "new", "result"),
     [
         ("get_mail\t", "list_mails\t", "mail.tsv:9: there are two operations 'list_mails'"),
-        ("get_mail\t", "read\t", "mail.tsv:9: 'read' is no id"),
-        ("get_mail\t", "getMail\t", "mail.tsv:9: 'getMail' is no id"),
+        ("get_mail\t", "read\t", "mail.tsv:9: 'read' is not an id"),
+        ("get_mail\t", "getMail\t", "mail.tsv:9: 'getMail' is not an id"),
         ("get_mail\tGET\t/mails/{mailId}", "get_mail\tGET\t/mails", "mail.tsv:9: there are two operations GET /mails"),
         ("/mails/{mailId}\tread", "/mails/{mailId\tread", "mail.tsv:9: '/mails/{mailId' is not a path template"),
         ("/mails/{mailId}\tread", "/mails//x\tread", "mail.tsv:9: '/mails//x' is not a path template"),

@@ -254,7 +254,7 @@ async def test_a_kept_connection_that_was_dead_is_replaced_once(tmp_path: Path) 
         head, _ = await read_message(reader)
         provider.heads.append(head)
         writer.write(OK)
-        await read_message(reader)  # the next one is read, and the connection closed without a word
+        await read_message(reader)  # the next one is read, and the connection closed silently
 
     async with raw_provider(one_each) as provider, before(provider, tmp_path) as running:
         await warm(running)

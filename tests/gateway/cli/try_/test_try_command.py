@@ -218,7 +218,7 @@ async def test_what_is_no_gateway_is_called_so(tried: Try, words: tuple[str, ...
         address = f"http://127.0.0.1:{server.port}"
         result = await tried(*words, "--url", address, "--key", "k" * 16)
     assert result.exit_code == 1
-    assert f"what answers at {address} is no gateway" in result.stderr
+    assert f"what answers at {address} is not a gateway" in result.stderr
     assert "--url" in result.stderr
     assert "html" not in result.output
 
