@@ -43,7 +43,7 @@ PATH_LIMIT: Final = 1024  # characters; who looks for a request does not need mo
 
 @web.middleware
 async def access_log(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Learn TIMING: starts the clock, and notes the exchange once it is over, however it ended."""
+    """Set TIMING: starts the clock, and notes the exchange once it is over, however it ended."""
     timing = request[TIMING] = Timing(clock.monotonic())
     _begin_trace(request, timing)
     try:
@@ -64,7 +64,7 @@ async def access_log(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 def _begin_trace(request: web.Request, timing: Timing) -> None:
-    """Learn TRACE, if the request is sampled. One that the fast path hands over has its trace already."""
+    """Set TRACE, if the request is sampled. One that the fast path hands over has its trace already."""
     tracing = request.app[RUNTIME].tracing
     trace = None
     if tracing is not None:
@@ -144,7 +144,7 @@ def _note(
     named = ref or _asked_for(request)
     now = clock.monotonic()
     gateway_ms, token_ms, upstream_ms = _split_ms(timing, now) if timing.proxied else (None, None, None)
-    request.app[RUNTIME].call_queue.note(
+    request.app[RUNTIME].call_queue.record(
         ExchangeRecord(
             at=clock.now(),
             request_id=request[REQUEST_ID],

@@ -85,7 +85,7 @@ async def scope(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 @web.middleware
 async def pace(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Learn PACE where the key has a rate. Raises TooManyRequests.
+    """Set PACE where the key has a rate. Raises TooManyRequests.
 
     An answer that is streamed gets these headers where it is prepared, an error in `error_shape`, both by `paced`.
     """
@@ -168,7 +168,7 @@ def _decided(caller: Caller, upstream: UpstreamRequest, request: SentRequest) ->
 
 
 async def _by_body(request: web.Request, caller: Caller, upstream: UpstreamRequest) -> str:
-    """The rule that allows this body. Learn READ_BODY, TOOL, LISTED_TOOLS. Raises Forbidden, BodyTooLarge, InvalidRequest."""
+    """The rule that allows this body. Sets READ_BODY, TOOL, LISTED_TOOLS. Raises Forbidden, BodyTooLarge, InvalidRequest."""
     if PAGING in request or request[CONNECTION].placement.body is not None:
         raise unread_body("The body that leaves would be another one")
     await read_within(request, MOST_BYTES, _TOO_LARGE)

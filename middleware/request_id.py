@@ -19,7 +19,7 @@ HEADER: Final = istr("Gateway-Request-Id")
 
 @web.middleware
 async def request_id(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Learn REQUEST_ID, and put it on the answer; one that is streamed gets it where it is prepared, by `named`."""
+    """Set REQUEST_ID, and put it on the answer; one that is streamed gets it where it is prepared, by `named`."""
     if REQUEST_ID not in request:  # an application that is ours altogether has been here already
         request[REQUEST_ID] = fit(request.headers.get(GIVEN)) or new_id()
     request_in_hand.set(request[REQUEST_ID])

@@ -24,7 +24,7 @@ from gateway.runtime import generation_of
 
 @web.middleware
 async def upstream(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Learn UPSTREAM. Raises MethodNotAllowed, and InvalidRequest ``bad_path``, ``invalid_headers`` or
+    """Set UPSTREAM. Raises MethodNotAllowed, and InvalidRequest ``bad_path``, ``invalid_headers`` or
     ``base_url_override_not_allowed``."""
     if request.method in NEVER:
         raise MethodNotAllowed("method_not_allowed", f"{request.method} is not proxied.", headers=ALLOW, close=True)

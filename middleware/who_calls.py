@@ -27,7 +27,7 @@ SCHEMES: Final = frozenset({"bearer", "token"})  # GitHub's client libraries say
 
 @web.middleware
 async def bearer_key(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Learn CALLER and ENVIRONMENT. Raises Unauthorized."""
+    """Set CALLER and ENVIRONMENT. Raises Unauthorized."""
     caller = await caller_of(request, key_in(request.headers.get(hdrs.AUTHORIZATION)), "key")
     request[CALLER] = caller
     request[ENVIRONMENT] = caller.environment
@@ -65,7 +65,7 @@ def key_in(field: str | None) -> str:
 
 @web.middleware
 async def session_token(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Learn CONNECT_SESSION and ENVIRONMENT. Raises Unauthorized."""
+    """Set CONNECT_SESSION and ENVIRONMENT. Raises Unauthorized."""
     session = await request.app[RUNTIME].sessions.find(key_in(request.headers.get(hdrs.AUTHORIZATION)))
     request[CONNECT_SESSION], request[ENVIRONMENT] = session, Environment(session.environment)
     return await handler(request)
@@ -90,7 +90,7 @@ _STAY: Final = "/?&=:@!$'()*+,;~"
 
 @web.middleware
 async def capability(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Learn CALLER, ENVIRONMENT and CAPABILITY. Raises Unauthorized.
+    """Set CALLER, ENVIRONMENT and CAPABILITY. Raises Unauthorized.
 
     An answer that is streamed is made `unreferred` where it is prepared, an error in `error_shape`.
     """

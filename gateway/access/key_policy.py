@@ -109,7 +109,9 @@ def _unnamed(written: str, name: str) -> str:
     places = _PLACE.findall(written)
     path = _PLACE.sub("*", written)
     if len(set(places)) != len(places) or PLACES_TAKEN.intersection(places):
-        raise ValueError(f"names a place twice, or as one of {', '.join(sorted(PLACES_TAKEN))}")
+        raise ValueError(
+            f"has two placeholders of one name, or one with a reserved name: {', '.join(sorted(PLACES_TAKEN))}"
+        )
     if "{" in path or "}" in path:
         raise ValueError("holds '{' or '}' around something other than a lower-case word")
     if any(f"{{{place}}}*" in written or f"*{{{place}}}" in written for place in places) or "}{" in written:

@@ -104,7 +104,7 @@ class Minted:
         self._strangers.pop(key_digest, None)
         self._loading.pop(key_digest, None)
         if before is not None:
-            self._note_use(before)
+            self._record_use(before)
             self._read_again(key_digest)
 
     def over(self, access: Access) -> bool:
@@ -131,7 +131,7 @@ class Minted:
         """Nothing is known to be as it was."""
         self._generation += 1
         for caller in self._kept.values():
-            self._note_use(caller)
+            self._record_use(caller)
         self._kept.clear()
         self._strangers.clear()
         self._loading.clear()
@@ -155,8 +155,8 @@ class Minted:
         self._reading.add(task)
         task.add_done_callback(self._reading.discard)
 
-    def _note_use(self, caller: Caller | None) -> None:
-        """Note that a key which may be evicted was used, so that its use is still stored."""
+    def _record_use(self, caller: Caller | None) -> None:
+        """Record that a key which may be evicted was used, so that its use is still stored."""
         if caller is not None and caller.access is not None and caller.access.used:
             caller.access.used = False
             self._used.add(caller.access.key.digest)
@@ -179,7 +179,7 @@ class Minted:
         """Unless something changed meanwhile: which came first is not known, so it is good for this request only."""
         if then == self._generation:
             while len(place) >= MOST_KEPT:
-                self._note_use(place.pop(next(iter(place))))
+                self._record_use(place.pop(next(iter(place))))
             place[key_digest] = what  # type: ignore[assignment]
 
     def _meter(self, key: MintedKey) -> Meter | None:
@@ -217,7 +217,7 @@ class Minted:
 
     async def _write(self, idle_s: float) -> None:
         for caller in self._kept.values():
-            self._note_use(caller)
+            self._record_use(caller)
         used, self._used = self._used, set()
         if used:
             try:

@@ -63,7 +63,7 @@ async def get_integration(request: web.Request) -> web.Response:
         body["webhook_url"] = webhook_url(generation, found)
     policy = request[CALLER].policy
     if "credentials" in wanted and policy.allows(READ_CREDENTIALS) and not policy.of_connections:
-        await request.app[RUNTIME].store.integrations.note_read(found, now=clock.now())  # before they leave
+        await request.app[RUNTIME].store.integrations.record_read(found, now=clock.now())  # before they leave
         body["credentials"] = credentials(generation, found)
         if found.custom:
             body["custom"] = dict(found.custom)

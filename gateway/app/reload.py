@@ -13,7 +13,7 @@ import structlog
 from aiohttp import web
 
 from gateway.app.generations import Checked, Configured, checked, read, replace
-from gateway.app.lifetime import note_configuration
+from gateway.app.lifetime import record_configuration
 from gateway.catalog.load_catalog import Catalog
 from gateway.config import Config, Fault, Faults, with_fixed
 from gateway.errors import GatewayError, StartRefused
@@ -82,16 +82,16 @@ async def _reloaded(
             if accept is not None:
                 await asyncio.to_thread(accept, ready)
         except Exception as refusal:  # noqa: BLE001 (whatever it was, the configuration in use stays)
-            tell_refusal(refusal, runtime.metrics)
+            log_refusal(refusal, runtime.metrics)
             return False
         replace(runtime, ready)
-        await note_configuration(runtime.store, config, "reload")
+        await record_configuration(runtime.store, config, "reload")
     runtime.metrics.add(RELOADS, "taken")
     log.info("reloaded", environments=sorted(config.environments), providers=len(ready.catalog.providers))
     return True
 
 
-def tell_refusal(refusal: Exception, metrics: Metrics | None) -> None:
+def log_refusal(refusal: Exception, metrics: Metrics | None) -> None:
     """Log each fault in a line, and then that the configuration stays as it is."""
     if isinstance(refusal, Faults | GatewayError | StartRefused):
         for fault in str(refusal).splitlines():

@@ -111,7 +111,7 @@ class CredentialForm:
         return {name: value for name, value in given.items() if value is not None}
 
     def fault(self, name: str, message: str) -> None:
-        """Note what only somebody else could see to be wrong with a field."""
+        """Record what only somebody else could see to be wrong with a field."""
         self._fault(name, "invalid_format", message)
 
     def moment(self, name: str) -> datetime | None:

@@ -481,7 +481,7 @@ class ConnectionCache:
             del self.feed.unread[ref]
             if (unread := self._kept.get(ref)) is not None:
                 self._put_away(unread)
-            self.forget(ref)  # known to have changed, and how cannot be read: not served on
+            self.forget(ref)  # it has changed, and the new state cannot be read: it is not served any more
         for kept in self._kept.due(now):
             self._see_to(kept, now)
         if now - self._tidied_at >= TIDIED_EVERY_S:

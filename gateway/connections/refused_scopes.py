@@ -30,7 +30,7 @@ class ScopeRefusals:
         self._store = store
         self._replace = replace
 
-    async def note(self, opened: Opened, scopes: tuple[str, ...], path: str) -> ScopeDrift:
+    async def record(self, opened: Opened, scopes: tuple[str, ...], path: str) -> ScopeDrift:
         """Record that the API asks for `scopes`; return what the connection lacks now.
 
         `path`: of the call, below the base address.
@@ -48,7 +48,7 @@ class ScopeRefusals:
 
     async def _write(self, seen: Connection, refused: RefusedScopes) -> None:
         try:
-            row = await self._store.rejections.note_scopes(seen, refused)
+            row = await self._store.rejections.record_scopes(seen, refused)
         except GatewayError as fault:  # the next call leads to the same
             log.warning("refused_scopes_not_stored", **who(seen.ref), detail=fault.message)
             return

@@ -257,7 +257,7 @@ class Rejections:
         one.writing.add_done_callback(ended)
 
     async def _noted(self, one: Suspicion, noted: RefreshFailure) -> None:
-        row = await self._store.rejections.note(one.seen, noted)
+        row = await self._store.rejections.record(one.seen, noted)
         if row is None:  # another node was quicker, or the credential is another by now
             return
         one.final = noted.final

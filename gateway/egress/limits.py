@@ -54,7 +54,7 @@ class CircuitBreaker:
         return 0.0
 
     def failed(self, now: float, *, probe: bool) -> bool:
-        """Note a call that got no answer. True: this one opened it."""
+        """Record a call that got no answer. True: this one opened it."""
         if probe:
             self.open_until, self._probing = now + OPEN_S, False
             return True

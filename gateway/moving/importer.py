@@ -184,7 +184,7 @@ class Importer:
         return replace(outcome, integration_id=key)
 
     def _note(self, outcome: ImportOutcome) -> None:
-        self.tally.note(outcome)
+        self.tally.record(outcome)
         self.step(self.tally.done, self.total)
 
 

@@ -302,7 +302,7 @@ class Attempts:
         return True
 
     def _judge(self, status: int) -> None:
-        """Note whether the API takes the credential, from an answer that is passed on."""
+        """Record whether the API takes the credential, from an answer that is passed on."""
         rejections = self._runtime.live.rejections
         if status in REFUSING:
             if not self._judged and self.at_home:

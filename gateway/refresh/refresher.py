@@ -17,7 +17,7 @@ from gateway.errors import GatewayError, Unavailable
 from gateway.generation import Current
 from gateway.observe.metrics import REFRESHES, Metrics
 from gateway.records.connection import Connection, ConnectionRef
-from gateway.records.operation import NoteOperation
+from gateway.records.operation import RecordOperation
 from gateway.records.trace import RefreshTrace, refresh_in_hand, trace_in_hand
 from gateway.refresh.auth_exchange import Dialogues
 from gateway.refresh.decision import RefreshStep
@@ -168,7 +168,7 @@ class Refresher:
         current: Current,
         dialogues: Dialogues,
         metrics: Metrics,
-        note: NoteOperation = lambda _: None,
+        note: RecordOperation = lambda _: None,
     ) -> None:
         self.metrics = metrics
         self._protocol = RefreshProtocol(store, current, dialogues, metrics, note)

@@ -513,7 +513,7 @@ class ClientProtocol(RequestHandler):
         if runtime is None:  # a host's application, which has ours somewhere below
             return
         known = request.method != "UNKNOWN"  # of aiohttp's stand-in
-        runtime.call_queue.note(
+        runtime.call_queue.record(
             ExchangeRecord(
                 at=clock.now(),
                 request_id=request[REQUEST_ID],

@@ -449,14 +449,14 @@ class FastExchange:
         self._client.overtake(b"".join(self._request) if kept else self._request[0], handed)
 
     def _record_end(self, status: int, error: str) -> None:
-        self._plan.note(status, error, 0, self._sent_at, self._head_at)
+        self._plan.record(status, error, 0, self._sent_at, self._head_at)
 
     def _finish(self, status: int, error: str | None) -> None:
         self._ended()
         trace = self._plan.trace
         if trace is not None:
             trace.attempts[0].end(status=self._status or None, peer=self._connection.peer)
-        self._plan.note(status, error, self._sent_bytes, self._sent_at, self._head_at)
+        self._plan.record(status, error, self._sent_bytes, self._sent_at, self._head_at)
 
     def _ended(self) -> None:
         if not self._over:

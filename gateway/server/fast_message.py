@@ -275,7 +275,7 @@ class FastMessage:
         """As `middleware.access_log` records a request that is not itself a proxied one."""
         path = DOOR if self.mount == PROXY_MOUNT else masked(self.mount + DOOR)[:PATH_LIMIT]
         given = self.lines.traceparent
-        self._runtime.call_queue.note(
+        self._runtime.call_queue.record(
             ExchangeRecord(
                 at=clock.now(),
                 request_id=self.request_id,

@@ -101,7 +101,7 @@ class UnreadableSecrets:
         self.counts = Counter[tuple[str, str]]()
         self._logged: dict[tuple[str, str, str], float] = {}  # table, row, column ▸ when (monotonic)
 
-    def note(self, sealed: Sealed) -> None:
+    def record(self, sealed: Sealed) -> None:
         """`sealed` was changed, moved, or names a data key that there is not."""
         self.counts[sealed.environment, sealed.table] += 1
         place, now = (sealed.table, sealed.row, sealed.column), clock.monotonic()
@@ -246,7 +246,7 @@ class DataKeys:
         return SEALS_A_TURN * self._transactions.writes_at_once
 
     async def allow(self, environment: str, *, seals: int = 0) -> Fence:
-        """See to it that one transaction's worth of values may be sealed in `environment`, beside those under way.
+        """Make sure that one transaction's worth of values may be sealed in `environment`, beside those under way.
 
         `seals`: where it is more than other transactions seal. Returns what such a transaction begins with. Raises
         NotYet where another node has made a key that this one cannot open: in a turn and behind a lock nobody waits for it.
@@ -307,7 +307,7 @@ class DataKeys:
         return newest
 
     async def learn(self, *sealed: Sealed) -> None:
-        """See to it that these can be opened, where another process has sealed them under a key it just made."""
+        """Make sure that these can be opened where another process has sealed them under a key it just made."""
         if not all(map(self._vault.knows, sealed)):
             await self.load()
 

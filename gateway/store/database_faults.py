@@ -34,7 +34,7 @@ class DatabaseDamage:
         self.seen = False
         self._logged_at: float | None = None
 
-    def note(self, error: BaseException) -> None:
+    def record(self, error: BaseException) -> None:
         self.seen = True
         now = clock.monotonic()
         if self._logged_at is None or now - self._logged_at >= LOG_AGAIN_S:
@@ -91,7 +91,7 @@ def raised_as_unavailable(damage: DatabaseDamage | None = None) -> Iterator[None
             raise InvalidRequest("invalid_body", "A text holds the character U+0000: leave it out.") from error
         if _is_damage(error):
             if damage is not None:
-                damage.note(error)
+                damage.record(error)
             raise Unavailable("store_unavailable", DAMAGED) from error
         cause = cause_of(error)
         if cause is None:

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connection import Connection, ConnectionRef, EndUser
 from gateway.store.audit.audit_trail import AuditTrail
-from gateway.store.changes import note_change
+from gateway.store.changes import record_change
 from gateway.store.connection_rows import at, end_user_columns, index_tags, stored
 from gateway.store.tables import connections
 from gateway.store.transactions import Transactions
@@ -70,7 +70,7 @@ class EditStore:
             written = await _written(db, ref, columns, now)
             now_of = written.end_user.id if written.end_user else None
             if fields:
-                await self._trail.note(db, entry, end_user_id=now_of)
+                await self._trail.record(db, entry, end_user_id=now_of)
             if held.end_user_id != now_of:
                 await self._trail.let_go(db, ref, held.end_user_id)
             return written
@@ -118,5 +118,5 @@ async def _held(db: AsyncConnection, ref: ConnectionRef) -> Any:
 async def _written(db: AsyncConnection, ref: ConnectionRef, columns: Mapping[str, Any], now: datetime) -> Connection:
     await db.execute(update(connections).where(at(ref)).values(columns))
     row = await stored(db, ref)
-    await note_change(db, ref, now)
+    await record_change(db, ref, now)
     return row

@@ -214,7 +214,7 @@ class Rotation:
                 changed = {"master_key_id": again.master_key_id, "wrapped": again.wrapped}
                 await db.execute(update(data_keys).where(*as_seen).values(changed))
             if only is None:
-                await self._trail.note(db, replace(entry, detail={"wrapped": len(others)}))
+                await self._trail.record(db, replace(entry, detail={"wrapped": len(others)}))
             return len(others)
 
         return await self._write(write)
@@ -256,7 +256,7 @@ class Rotation:
         detail = {**counts, "left": rotated.left, "first_key": self._keys.keyring.first_id}
         outcome = "ok" if not rotated.left and not rotated.damaged else "failed"
         entry = AuditEntry.of(AuditAction.ENCRYPTION_KEYS_ROTATED, outcome=outcome, detail=detail)
-        await self._write(lambda db: self._trail.note(db, entry))
+        await self._write(lambda db: self._trail.record(db, entry))
         return rotated
 
     async def verify(self, step: Step) -> list[str]:

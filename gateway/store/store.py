@@ -105,7 +105,7 @@ class Store:
             raise unreadable(sealed) from fault
         except UnknownKey as fault:
             if not self.data_keys.is_locked(sealed):
-                self.unreadable.note(sealed)
+                self.unreadable.record(sealed)
                 raise unreadable(sealed) from fault
             raise Unavailable(
                 "store_unavailable", f"A stored secret cannot be opened. {fault}", retry_after_s=60

@@ -53,7 +53,7 @@ def sqlite_path(url: str) -> Path:
 
 
 def look(path: Path, keyring: Keyring, *, instead: str = ANOTHER) -> str | None:
-    """See that `path` is ours to open: absent or empty, or a gateway's database of a known version under a known key.
+    """Check that `path` is ours to open: absent or empty, or a gateway's database of a known version under a known key.
 
     Reads only, so that a refused start leaves every byte as it was. Returns the schema's revision, None where there is none.
     `instead`: what helps where it is no such file. Raises StoreRefused. Blocks.

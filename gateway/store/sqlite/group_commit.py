@@ -105,7 +105,7 @@ class GroupCommit(Transactions):
             taken.append(self._waiting.popleft())
         now = asyncio.get_running_loop().time()
         for one in taken:
-            self.waits.note("write", now - one.asked_at)
+            self.waits.record("write", now - one.asked_at)
         return taken
 
     async def _by_itself(self, one: WaitingWrite) -> None:
@@ -119,7 +119,7 @@ class GroupCommit(Transactions):
             one.ended(made)
 
     async def _together(self, some: Sequence[WaitingWrite]) -> None:
-        """See to it that each of them has its outcome or waits again."""
+        """Make sure that each of them has its outcome or waits again."""
         ended: dict[WaitingWrite, object] = {}
         again: list[WaitingWrite] = []
         failed: frozenset[WaitingWrite] = frozenset()

@@ -80,7 +80,7 @@ def _record(source: Path, entry: AuditEntry) -> bool:
 
 
 def note(db: sqlite3.Connection, entry: AuditEntry) -> None:
-    """Write an audit entry as `AuditTrail.note` does, without SQLAlchemy."""
+    """Write an audit entry as `AuditTrail.record` does, without SQLAlchemy."""
     db.execute("INSERT INTO audit_pending (body) VALUES (?)", (entry.body(),))
 
 
@@ -132,7 +132,7 @@ def backed_up_at(db: sqlite3.Connection) -> datetime | None:
 
 
 def check(path: Path, keyring: Keyring, *, called: Path | None = None) -> None:
-    """See that a copy is sound, of a known schema, and opens under `keyring`. Raises StoreRefused, naming it `called`."""
+    """Check that a copy is sound, of a known schema, and opens under `keyring`. Raises StoreRefused, naming it `called`."""
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as db:
         found = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if found != "ok":

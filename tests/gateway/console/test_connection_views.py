@@ -58,7 +58,7 @@ async def test_connections_that_lack_scopes_are_found(running: RunningGateway, t
         await running.imported(tracker.grant(), name)
     store = running.runtime.store
     row = (await store.connections.list("dev", ListFilter(connection_id="c2")))[0]
-    await store.rejections.note_scopes(row, RefusedScopes(("admin",), datetime.now(UTC), "/x"))
+    await store.rejections.record_scopes(row, RefusedScopes(("admin",), datetime.now(UTC), "/x"))
     async with at_console(running) as console:
         found = await console.data("/dev/connections.json?scopes=1")
         assert [one["connection_id"] for one in found["connections"]] == ["c2"]

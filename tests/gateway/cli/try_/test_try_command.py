@@ -171,7 +171,7 @@ async def test_the_demos_folder_is_found_and_its_address_of_today(
     demo = DemoFolder(tmp_path / "elsewhere" / ".gateway")
     with demo.locked():
         (demo.path / "secret_key").write_text(f"{SECRET_KEY}\n")
-        demo.tell_address(there.gateway.url)
+        demo.write_address(there.gateway.url)
     monkeypatch.chdir(tmp_path / "elsewhere")
     result = await tried("tracker", "c1", "/x", "--snippet", "curl")
     assert result.exit_code == 0, result.output
@@ -187,7 +187,7 @@ async def test_without_a_running_gateway_it_says_how_to_start_one(
     assert "demo" in result.stderr
     demo = DemoFolder(tmp_path / ".gateway")
     with demo.locked():
-        demo.tell_address(f"http://127.0.0.1:{unused_tcp_port}")
+        demo.write_address(f"http://127.0.0.1:{unused_tcp_port}")
     result = await tried("--json")
     assert result.exit_code == 1
     assert f"no gateway answers at http://127.0.0.1:{unused_tcp_port}" in result.stderr
