@@ -322,7 +322,7 @@ class RefreshProtocol:
             self._metrics.add(REFRESHES, *row.ref[:2], "renewed")
             self._metrics.measure(REFRESH_DURATION, took_ms, *row.ref[:2])
             log.info("token_refreshed", **who(row.ref), version=saved.version, duration_ms=took_ms)
-            self._note(row, None, {"version": saved.version}, took_ms)
+            self._record(row, None, {"version": saved.version}, took_ms)
         return saved
 
     async def _failed(self, row: Connection, owner: str, fault: TokenRefused | TokenUnavailable) -> Connection | None:
@@ -372,12 +372,12 @@ class RefreshProtocol:
             return
         why = {"reason": failure.code, "final": failure.final, "detail": failure.message}
         log.warning("token_refresh_failed", **who(row.ref), **why)
-        self._note(row, failure.code, {"final": failure.final, "message": failure.message})
+        self._record(row, failure.code, {"final": failure.final, "message": failure.message})
         self._metrics.add(REFRESHES, *row.ref[:2], "refused" if failure.final else "unavailable")
         self._metrics.add(REFRESH_FAILURES, *row.ref[:2], failure.code if failure.code in KNOWN_REASONS else OTHER)
         raise backoff.refusal(after, failure, now)
 
-    def _note(self, row: Connection, code: str | None, detail: Mapping[str, Any], took_ms: float = 0.0) -> None:
+    def _record(self, row: Connection, code: str | None, detail: Mapping[str, Any], took_ms: float = 0.0) -> None:
         """Add this refresh to the call log, under the request that first needed it."""
         trace = refresh_in_hand.get()
         if trace is not None:

@@ -182,7 +182,7 @@ def application(
         live=live,
         links=NoLinks(),
         egress_limits=egress_limits or EgressLimits(),
-        call_queue=SimpleNamespace(note=lambda _: None),
+        call_queue=SimpleNamespace(record=lambda _: None),
         tracing=None,
         current=SimpleNamespace(generation=generation),
     )

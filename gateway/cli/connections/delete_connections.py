@@ -62,7 +62,7 @@ def delete(
             print(f"gateway: integration '{integration}' has no connections", file=sys.stderr)
             return 0
         if not yes:
-            _ask(len(refs), integration, name, keep_tokens=keep_tokens)
+            _confirm(len(refs), integration, name, keep_tokens=keep_tokens)
         record = Record(report)
         try:
 
@@ -139,7 +139,7 @@ def _cell(value: Any) -> str:
     return {True: "yes", False: "no", None: ""}.get(value, str(value)) if isinstance(value, bool | None) else str(value)
 
 
-def _ask(count: int, integration: str, environment: str, *, keep_tokens: bool) -> None:
+def _confirm(count: int, integration: str, environment: str, *, keep_tokens: bool) -> None:
     """Raises Abort for a no, and UsageError where nobody is there to ask."""
     what = f"{counted(count, 'connection')} of '{integration}' in '{environment}'"
     end = "leave their tokens alive" if keep_tokens else "end their tokens at the provider"

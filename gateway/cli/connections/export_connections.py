@@ -66,7 +66,7 @@ def export(
             await check_integration(runtime, name, one)
         with _appearing_whole(target) as out:
             counts = await _written(runtime, out, name, only, passphrase)
-        _tell(target, counts, plain=plain, as_json=as_json)
+        _print_counts(target, counts, plain=plain, as_json=as_json)
         return 0
 
     run(file, work, as_json=as_json)
@@ -145,7 +145,7 @@ def _appearing_whole(target: Path) -> Iterator[IO[bytes]]:
         half.unlink(missing_ok=True)
 
 
-def _tell(target: Path, counts: "Counts", *, plain: bool, as_json: bool) -> None:
+def _print_counts(target: Path, counts: "Counts", *, plain: bool, as_json: bool) -> None:
     if as_json:
         report = {"file": str(target), "integrations": counts.integrations, "connections": counts.connections}
         print(json.dumps({"ok": True, **report, "sealed": not plain}))

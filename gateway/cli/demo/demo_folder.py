@@ -71,14 +71,14 @@ class DemoFolder:
         return self.path / "address"
 
     def write_address(self, url: str) -> None:
-        self._tell("address", url)
+        self._write("address", url)
 
     def write_ports(self, port: int, sandbox_port: int) -> None:
         """Write the ports to where the configuration reads them, in the gateway and in every command."""
-        self._tell("port", str(port))
-        self._tell("sandbox_port", str(sandbox_port))
+        self._write("port", str(port))
+        self._write("sandbox_port", str(sandbox_port))
 
-    def _tell(self, name: str, text: str) -> None:
+    def _write(self, name: str, text: str) -> None:
         fresh = self.path / f".{name}.new"
         fresh.write_text(f"{text}\n")
         fresh.replace(self.path / name)

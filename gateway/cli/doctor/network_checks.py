@@ -187,7 +187,7 @@ async def reach(patient: Patient) -> AsyncIterator[DoctorFinding]:
     """
     server = patient.config.server
     local = local_url(server.host, server.port)
-    here, there = await asyncio.gather(_ask(patient, local), _ask(patient, server.public_url))
+    here, there = await asyncio.gather(_health(patient, local), _health(patient, server.public_url))
     if here.another:
         yield DoctorFinding(
             "fail",
@@ -233,7 +233,7 @@ def _of_public(patient: Patient, here: HealthAnswer, there: HealthAnswer) -> Doc
     )
 
 
-async def _ask(patient: Patient, base: str) -> HealthAnswer:
+async def _health(patient: Patient, base: str) -> HealthAnswer:
     """Never raises."""
     began = clock.now()
     try:

@@ -168,7 +168,7 @@ def noted_in(running: RunningGateway, records: list[ExchangeRecord]) -> Any:
     class Patched:
         def __enter__(self) -> None:
             self.patch = context.__enter__()
-            self.patch.setattr(log, "note", lambda record: (records.append(record), note(record)))
+            self.patch.setattr(log, "record", lambda record: (records.append(record), note(record)))
 
         def __exit__(self, *fault: object) -> None:
             context.__exit__(*fault)

@@ -238,7 +238,7 @@ async def test_an_agent_that_leaves_as_the_chain_is_to_go_on_is_recorded(
 
     async def nothing(_: int) -> None: ...
 
-    monkeypatch.setattr(door.running.runtime.call_queue, "note", noted.append)
+    monkeypatch.setattr(door.running.runtime.call_queue, "record", noted.append)
     monkeypatch.setattr(InProcessClient, "overtake", leaving)
     monkeypatch.setattr(ProviderAnswer, "close", closing)
     door.provider.answering = rejected
