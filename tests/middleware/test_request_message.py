@@ -6,9 +6,8 @@ import pytest
 from aiohttp import web
 
 from gateway.middleware import request_message as limits
+from gateway.middleware.answer_shape import error_shape, request_id
 from gateway.middleware.chain import Chain
-from gateway.middleware.error_shape import error_shape
-from gateway.middleware.request_id import request_id
 from gateway.middleware.request_message import LIMIT_BYTES, json_only, strict
 from tests.fakes.raw import RawAnswer, dial, exchange, parsed
 from tests.middleware.conftest import Serve
