@@ -26,7 +26,7 @@ REQUEST_ID_FIELD: Final = istr("Gateway-Request-Id")
 
 @web.middleware
 async def request_id(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Learn REQUEST_ID, and put it on the answer; one that is streamed gets it where it is prepared, by `named`."""
+    """Set REQUEST_ID, and put it on the answer; one that is streamed gets it where it is prepared, by `named`."""
     if REQUEST_ID not in request:  # an application that is ours altogether has been here already
         request[REQUEST_ID] = fit(request.headers.get(GIVEN)) or new_id()
     request_in_hand.set(request[REQUEST_ID])
@@ -147,7 +147,7 @@ def answer(request: web.BaseRequest, fault: GatewayError) -> web.StreamResponse:
         cut(request.transport)
     response = refusal(fault, trace_id_of(request))
     if fault.close or hdrs.EXPECT in request.headers or not request.content.is_eof():
-        # A refused Expect leaves the client free to send its body or not; of another body nobody wants the rest.
+        # After a refused Expect the client may send its body or not; the rest of any other body is not read.
         response.force_close()
     return named(response, request)
 

@@ -11,7 +11,7 @@ from gateway.middleware.wanted_answer import decompress, paginate, shape
 from gateway.middleware.which_connection import connection
 from gateway.middleware.who_calls import acting, bearer_key, capability, session_or_key, session_token
 
-# End users' browsers and load balancers, and providers' webhooks, which their signature proves: no key.
+# No key is needed: end users' browsers, load balancers, and providers' webhooks, which prove themselves by signature.
 OPEN = Chain(request_id, access_log, error_shape, strict, acting)
 
 # Programs, scripts in browsers among them, whatever they want.

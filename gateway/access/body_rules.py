@@ -57,7 +57,7 @@ class McpMessage:
 
 @dataclass(frozen=True, slots=True)
 class SentBody:
-    """What the bytes of a body are in each language; a text says why they are not plainly that."""
+    """The body's meaning in each language; a text says why the body is not plainly one."""
 
     mcp: McpMessage | str
     graphql: GraphqlOperation | str
@@ -65,7 +65,7 @@ class SentBody:
 
 @dataclass(frozen=True, slots=True)
 class BodyRule:
-    """What a rule says after ``with``, `text`."""
+    """The part of a rule after ``with``, `text`."""
 
     text: str
     kind: Kind
@@ -97,7 +97,7 @@ class BodyRule:
 
 
 def parse_body_rule(text: str) -> BodyRule:
-    """What stands behind ``with``. Raises ValueError, in words that follow the rule's name."""
+    """Read the part of a rule after ``with``. Raises ValueError, in words that follow the rule's name."""
     word, _, names = text.partition(" ")
     kind = KINDS.get(word)
     if kind is None:
@@ -211,14 +211,14 @@ def _mcp_message(message: Mapping[str, Any], head: Mapping[str, Sequence[str]], 
         return f"has a body with the member '{other[:64]}', which no MCP request has"
     method, params = message.get("method"), message.get("params", {})
     if message.get("jsonrpc") != "2.0" or not isinstance(method, str) or not isinstance(params, dict):
-        return "has a body that is no MCP request: jsonrpc, method and params as an object"
+        return "has a body that is not an MCP request: jsonrpc, method and params as an object"
     if (fault := _unplain_members(params)) is not None:
         return fault
     tool = params.get("name", "") if method == TOOLS_CALL else ""
     if method == TOOLS_CALL and (not isinstance(tool, str) or not TOOL_NAME.fullmatch(tool)):
-        return "calls a tool whose name is no text of letters, digits and . _ / -"
+        return "calls a tool whose name is not a text of letters, digits and . _ / -"
     if not isinstance(params.get("arguments", {}), dict) and method == TOOLS_CALL:
-        return "calls a tool with arguments that are no object"
+        return "calls a tool with arguments that are not an object"
     fault = _contradicted("mcp-method", method, head) or _contradicted("mcp-name", tool or None, head)
     if fault is None and (named := _named_in(query, _IN_QUERY)):
         fault = f"has the URL parameter '{named}', which some servers read in place of the body"
@@ -280,7 +280,7 @@ def _graphql(request: Mapping[str, Any], query: str) -> GraphqlOperation | str:
     if request.get("extensions"):
         return "has GraphQL extensions, by which some servers take a stored query in place of the document"
     if variables is not None and not isinstance(variables, dict):
-        return "has GraphQL variables that are no object"
+        return "has GraphQL variables that are not an object"
     try:
         operation = operation_of(document)
     except UnplainDocument as wrong:

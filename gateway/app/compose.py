@@ -38,7 +38,7 @@ def create_app(config: Configured) -> web.Application:
 
 
 def create(config: Configured, found: Examined | None = None) -> web.Application:
-    """The same. `found`: `config` held against its catalog, where that is done already."""
+    """Create an application with the gateway on it. `found`: the check of `config` against its catalog, if there is one."""
     app = web.Application(middlewares=OWN_MIDDLEWARES, client_max_size=BODY_LIMIT_BYTES)
     setup(app, config, found)
     return app

@@ -15,7 +15,7 @@ from gateway.catalog.evidence import in_words
 from gateway.catalog.hosts import open_secret_addresses
 from gateway.catalog.refresh_tokens import refresh_scope, what_brings_one
 from gateway.console.asked_query import asked, asked_number
-from gateway.console.connection_views import note_link, summary
+from gateway.console.connection_views import record_link, summary
 from gateway.console.console_page import WITHIN, SignedIn, View, console_path
 from gateway.console.failure_causes import failures
 from gateway.errors import NotFound
@@ -147,7 +147,7 @@ async def connect(request: web.Request, _who: SignedIn, environment: str, fields
     )
     runtime, caller = request.app[RUNTIME], Caller(Environment(environment))
     made = await connect_endpoints.new_session(runtime, generation, caller, wish)
-    await note_link(runtime, environment, made[1], one.integration_id)
+    await record_link(runtime, environment, made[1], one.integration_id)
     shown = connect_endpoints.shown(generation, *made)
     data = {
         "title": "Test the integration",

@@ -16,7 +16,7 @@ ROOT: Final = "/console"
 
 
 def console_alone(handler: Answering) -> Answering:
-    """`handler` for requests by `console.port`: whatever is no address of the console is not there."""
+    """`handler` for requests by `console.port`: whatever is not an address of the console is not there."""
 
     async def handled(request: web.BaseRequest) -> web.StreamResponse:
         request[OWN_PORT] = True

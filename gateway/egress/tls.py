@@ -69,7 +69,7 @@ def prepared(context: ssl.SSLContext | None, sessions: TlsSessions) -> ssl.SSLCo
 
 
 def closed_cleanly(inside: ssl.SSLObject) -> bool:
-    """Whether the peer said that nothing follows, so that what came is all there is; to be asked once all has been read."""
+    """Return whether the peer said that nothing follows, so that what came is all; to be called once all has been read."""
     try:
         return not inside.read(1)
     except ssl.SSLZeroReturnError:

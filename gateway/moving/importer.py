@@ -93,7 +93,7 @@ def _no_progress(_done: int, _total: int) -> None: ...
 @dataclass(kw_only=True)
 class Importer:
     """`create_integrations`: those that are not here are made. `test_refresh`: each is refreshed once after it was stored,
-    at most `refresh_rate` a second. `step` is called with how many are done, of how many; 0 where that is not known."""
+    at most `refresh_rate` a second. `step` is called with the number done and the total, which is 0 where it is not known."""
 
     runtime: Runtime
     wish: ImportOptions
@@ -184,7 +184,7 @@ class Importer:
         return replace(outcome, integration_id=key)
 
     def _note(self, outcome: ImportOutcome) -> None:
-        self.tally.note(outcome)
+        self.tally.record(outcome)
         self.step(self.tally.done, self.total)
 
 

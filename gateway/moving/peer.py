@@ -118,7 +118,7 @@ class PeerCalls:
 
 
 def checked_base(base: str, *, plain_http: bool) -> str:
-    """`base` without a final slash. Raises SourceRefused where it is no address, or the key would travel in the clear."""
+    """`base` without a final slash. Raises SourceRefused where it is not an address, or the key would travel in the clear."""
     try:
         url = URL(base)
     except ValueError:
@@ -254,7 +254,7 @@ class Peer:
         except Unreached as fault:
             raise Unusable(*where, "peer_unreachable", str(fault), again=True) from None
         if not isinstance(body, dict):
-            raise Unusable(*where, "peer_refused", "Nango answers with something that is no connection")
+            raise Unusable(*where, "peer_refused", "Nango answers with something that is not a connection")
         try:
             return _moved(one, body)
         except GatewayError as fault:

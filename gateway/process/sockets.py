@@ -113,7 +113,7 @@ def _socket(descriptor: int) -> socket.socket:
         raise StartRefused(f"{refused}: {fault.strerror}.") from fault
     if not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) or sock.family == socket.AF_UNIX:
         sock.close()
-        raise StartRefused(f"{refused}: it is no listening TCP socket.")
+        raise StartRefused(f"{refused}: it is not a listening TCP socket.")
     sock.set_inheritable(False)
     sock.setblocking(False)
     return sock

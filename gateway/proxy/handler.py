@@ -1,4 +1,4 @@
-"""One exchange from end to end."""
+"""Runs one exchange from end to end."""
 
 from collections.abc import Iterator
 
@@ -57,7 +57,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
             upload.exchange = exchange = await attempts.answer()
             watch.moved()
             watch.limit_s = timeouts.idle_s
-            await _note_refused_scopes(request, exchange, watch, at_home=attempts.at_home)
+            await _record_refused_scopes(request, exchange, watch, at_home=attempts.at_home)
             if upgrade is not None and exchange.status == 101:
                 answer = signed(switched(request, exchange, upgrade), request, attempts.count)
                 await _relay(exchange, answer, request, watch)
@@ -152,7 +152,7 @@ async def _parts_on(
 # The provider's answer passes as it is; the link travels in a header field of ours.
 
 
-async def _note_refused_scopes(
+async def _record_refused_scopes(
     request: web.Request, exchange: ProviderExchange, watch: ExchangeWatch, *, at_home: bool
 ) -> None:
     """`at_home`: the answer is of the connection's own API, whose word about scopes counts."""
@@ -162,7 +162,7 @@ async def _note_refused_scopes(
     runtime, caller, opened = request.app[RUNTIME], request[CALLER], request[CONNECTION]
     with watch.resting():
         path = path_below(request[UPSTREAM].base_path, request[UPSTREAM].target)
-        drift = await runtime.live.scope_refusals.note(opened, scopes, path)
+        drift = await runtime.live.scope_refusals.record(opened, scopes, path)
         if drift.missing:
             url = await runtime.links.for_scopes(caller.policy, opened.connection, key_id=caller.key_id)
             if url is not None:

@@ -1,4 +1,4 @@
-"""What the caller gets when there is no answer to pass on."""
+"""Makes the caller's answer where there is none to pass on."""
 
 from datetime import timedelta
 from typing import Final

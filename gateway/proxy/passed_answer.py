@@ -155,12 +155,12 @@ async def body_of(request: web.Request, exchange: ProviderExchange) -> AnswerBod
 
 
 def values(fields: Fields, name: str) -> list[str]:
-    """Of the fields with that lower-case name, in order."""
+    """Return the values of the fields with that lower-case name, in order."""
     return [value for field, value in fields if field.lower() == name]
 
 
 def is_live(fields: Fields) -> bool:
-    """Whether an answer is sent bit by bit, each bit of use at once: events, or JSON line by line."""
+    """Return whether an answer is sent bit by bit, each bit of use at once: events, or JSON line by line."""
     for name, value in fields:
         if len(name) == 12 and name.lower() == "content-type" and value.partition(";")[0].strip().lower() in _LIVE:
             return True

@@ -36,7 +36,7 @@ OF_THE_WHOLE: Final = (
 
 
 def is_shaped(request: web.Request, exchange: ProviderExchange) -> bool:
-    """Whether a part of this answer is wanted. Errors, redirects and answers without a body pass as they are."""
+    """Return whether a part of this answer is wanted. Errors, redirects and answers without a body pass as they are."""
     ok = 200 <= exchange.status < 300 and exchange.status not in BODY_AS_IT_IS
     return ok and SHAPE in request and request.method != hdrs.METH_HEAD
 
@@ -63,7 +63,7 @@ async def shaped_answer(
         if shaped.fault:
             raise _unfit(f"does not fit Gateway-Select: {shaped.fault}".rstrip("."), "select")
         if shaped.unselected:
-            raise _unfit("is no JSON, so Gateway-Select cannot be used", "not_json")
+            raise _unfit("is not JSON, so Gateway-Select cannot be used", "not_json")
         if not shaped.is_text and wish.select is None and len(whole) <= wish.max_bytes:
             content, as_it_is = whole, True
         elif not shaped.is_text:
@@ -145,7 +145,7 @@ EVENTS: Final = "text/event-stream"
 
 
 def is_filtered(request: web.Request, exchange: ProviderExchange) -> bool:
-    """Whether this answer may be a list of tools, of which the caller gets some. Errors pass as they are."""
+    """Return whether this answer may be a list of tools, of which the caller gets some. Errors pass as they are."""
     return LISTED_TOOLS in request and 200 <= exchange.status < 300
 
 

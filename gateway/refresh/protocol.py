@@ -1,4 +1,4 @@
-"""One refresh from the claim to the commit (ADR 20).
+"""A refresh from the claim to the commit (ADR 20).
 
     claim: lease and intent in one UPDATE, on the disk ▸ the call, the lease renewed meanwhile ▸ its answer, on the disk
     ▸ the new pair, in the database
@@ -26,7 +26,7 @@ from gateway.oauth.token_answers import GRANT_GONE, TokenRefused, TokenUnavailab
 from gateway.observe.logs import trace_id_in_hand
 from gateway.observe.metrics import OTHER, REFRESH_DURATION, REFRESH_FAILURES, REFRESH_WAITS, REFRESHES, Metrics
 from gateway.records.connection import Connection, ConnectionRef, RefreshFailure
-from gateway.records.operation import NoteOperation, Operation, request_in_hand
+from gateway.records.operation import Operation, RecordOperation, request_in_hand
 from gateway.records.provider_call import scrubbed
 from gateway.records.states import REJECTED, Happening
 from gateway.records.trace import refresh_in_hand
@@ -79,7 +79,7 @@ class Standing:
         self._current = current
 
     async def step(self, row: Connection) -> RefreshStep:
-        """What this node may do with `row` now."""
+        """Return what this node may do with `row` now."""
         return next_step(await self.facts(row))
 
     async def facts(self, row: Connection) -> Facts:
@@ -204,7 +204,7 @@ class RefreshProtocol:
     """
 
     def __init__(
-        self, store: Store, current: Current, dialogues: Dialogues, metrics: Metrics, note: NoteOperation
+        self, store: Store, current: Current, dialogues: Dialogues, metrics: Metrics, note: RecordOperation
     ) -> None:
         self._store = store
         self._current = current
@@ -397,7 +397,7 @@ class RefreshProtocol:
         )
 
     async def _ended(self, seen: Connection, fault: ReconnectNeeded) -> None:
-        """Note that a token without a refresh token has come to its end: its state says so from now on."""
+        """Record that a token without a refresh token has come to its end: its state says so from now on."""
         now = clock.now()
         if (
             (seen.failure is not None and seen.failure.code != REJECTED)

@@ -49,7 +49,7 @@ async def held(store: Store, row: Connection, owner: str, claimed_at: float) -> 
 
 
 def is_over(claim: Claim) -> bool:
-    """Whether another process may have its lease by now: this one was paused, or could not renew it."""
+    """Return whether another process may have the claim's lease by now: this one was paused, or could not renew it."""
     return clock.monotonic() - claim.lease_from >= LEASE.total_seconds()
 
 
@@ -76,7 +76,7 @@ SAVE_AGAIN_S: Final = (0.1, 0.5, 1, 2, 5)
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What a token endpoint gave (`fresh`) for what was held before (`kept`)."""
+    """The reply of a token endpoint (`fresh`), with the credential before (`kept`)."""
 
     provider: Provider
     kept: Mapping[str, Any] = field(repr=False)

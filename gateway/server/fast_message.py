@@ -64,7 +64,10 @@ class MessageClient(Protocol):
 
 
 class AgentDoor:
-    """One a server, beside its `FastPath`. `taken` counts the messages, `handed_back` those of them that the chain answered."""
+    """The agent door of a server, beside its `FastPath`.
+
+    `taken` counts the messages, `handed_back` those of them that the chain answered.
+    """
 
     def __init__(self, app: web.Application, reader: LineReader, write_batch: WriteBatch) -> None:
         self._app = app
@@ -116,7 +119,7 @@ class AgentDoor:
         return caller
 
     def _speaks_mcp(self, access: Access) -> bool:
-        """Whether ``/mcp`` below this address is the provider's own, or nobody knows whose it is."""
+        """Return whether ``/mcp`` below this address is the provider's own, or nobody knows whose it is."""
         generation, bound_to = self._runtime.current.generation, access.bound_to
         if bound_to is None:
             return True
@@ -142,7 +145,7 @@ class AgentDoor:
 
 
 class FastMessage:
-    """One message. Its client's `_fast_exchange`, as a `FastExchange` is for an ordinary request."""
+    """A message to the agent door. Its client's `_fast_exchange`, as a `FastExchange` is for an ordinary request."""
 
     def __init__(
         self, door: AgentDoor, client: MessageClient, head: bytes, lines: MessageLines, caller: Caller, mount: str
@@ -239,7 +242,7 @@ class FastMessage:
         self.client.landed(last=self.last)
 
     def _begin(self) -> CallTrace | None:
-        """What the chain's first links set for those that log, in this task's own context; the trace, if it is sampled."""
+        """Set what the chain's first links set for loggers, in this task's own context; return the trace, if it is sampled."""
         tracing, traceparent = self._runtime.tracing, self.lines.traceparent
         trace = None if tracing is None else tracing.begin(traceparent, self._began)
         if trace is not None:
@@ -271,7 +274,7 @@ class FastMessage:
         """As `middleware.access_log` records a request that is not itself a proxied one."""
         path = DOOR if self.mount == PROXY_MOUNT else masked(self.mount + DOOR)[:PATH_LIMIT]
         given = self.lines.traceparent
-        self._runtime.call_queue.note(
+        self._runtime.call_queue.record(
             ExchangeRecord(
                 at=clock.now(),
                 request_id=self.request_id,

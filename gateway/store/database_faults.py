@@ -28,13 +28,13 @@ log = structlog.get_logger(__name__)
 
 
 class DatabaseDamage:
-    """What one process has seen of damage to its database: in the log once a minute, and for ``/ready``."""
+    """The damage to its database that one process has seen: in the log once a minute, and for ``/ready``."""
 
     def __init__(self) -> None:
         self.seen = False
         self._logged_at: float | None = None
 
-    def note(self, error: BaseException) -> None:
+    def record(self, error: BaseException) -> None:
         self.seen = True
         now = clock.monotonic()
         if self._logged_at is None or now - self._logged_at >= LOG_AGAIN_S:
@@ -91,7 +91,7 @@ def raised_as_unavailable(damage: DatabaseDamage | None = None) -> Iterator[None
             raise InvalidRequest("invalid_body", "A text holds the character U+0000: leave it out.") from error
         if _is_damage(error):
             if damage is not None:
-                damage.note(error)
+                damage.record(error)
             raise Unavailable("store_unavailable", DAMAGED) from error
         cause = cause_of(error)
         if cause is None:

@@ -60,7 +60,7 @@ def place_of(store: "StoreConfig") -> str:
 
 
 def usable(url: str) -> None:
-    """Whether it names a database at all, without looking there. Raises StoreRefused."""
+    """Check that the URL names a database at all, without looking there. Raises StoreRefused."""
     if not url.startswith(POSTGRES):
         from gateway.store.sqlite.file_preflight import sqlite_path
 

@@ -34,7 +34,7 @@ class Noted(list[ExchangeRecord]):
     def __init__(self) -> None:
         self.came = asyncio.Event()
 
-    def note(self, exchange: ExchangeRecord) -> None:
+    def record(self, exchange: ExchangeRecord) -> None:
         self.append(exchange)
         self.came.set()
 

@@ -67,7 +67,7 @@ def delete(
         try:
 
             async def one(ref: "ConnectionRef") -> None:
-                record.note(ref, await runtime.deleter.delete(ref, at_provider=not keep_tokens))
+                record.add(ref, await runtime.deleter.delete(ref, at_provider=not keep_tokens))
 
             await each(refs, one, "deleting")
         finally:
@@ -98,7 +98,7 @@ class Record:
             self._csv.writeheader()
             self._out.flush()
 
-    def note(self, ref: "ConnectionRef", deleted: "Deleted | None") -> None:
+    def add(self, ref: "ConnectionRef", deleted: "Deleted | None") -> None:
         """Add a row for each token, or one for a connection that has none or was not there."""
         place = {"environment": ref.environment, "integration": ref.integration_id, "connection_id": ref.connection_id}
         if deleted is None:

@@ -111,7 +111,7 @@ async def _connections(runtime: "Runtime", environment: str, only: tuple[str, ..
 
     async def recorded() -> None:
         """Before they are written: a credential that cannot be recorded does not leave."""
-        await runtime.store.connections.note_read(some, AuditAction.CONNECTION_EXPORTED, now=clock.now())
+        await runtime.store.connections.record_read(some, AuditAction.CONNECTION_EXPORTED, now=clock.now())
 
     async for one in pages(runtime, environment, integration_ids=only):
         some.append(one)

@@ -76,7 +76,7 @@ class Origin:
 
 
 async def outbound(patient: Patient) -> AsyncIterator[DoctorFinding]:
-    """Send one request without a credential, ``HEAD /``, to each origin that is no template; to all at the same time."""
+    """Send one request without a credential, ``HEAD /``, to each origin that is not a template; to all at the same time."""
     asked: dict[str, asyncio.Task[str | EgressError]] = {}
     async with asyncio.TaskGroup() as group:
         for one in patient.integrations:

@@ -163,7 +163,7 @@ async def side(folder: Path, *, fast_path: bool) -> AsyncIterator[Side]:
 def noted_in(running: RunningGateway, records: list[ExchangeRecord]) -> Any:
     """Every record goes there too."""
     context, log = pytest.MonkeyPatch.context(), running.runtime.call_queue
-    note = log.note
+    note = log.record
 
     class Patched:
         def __enter__(self) -> None:

@@ -1,0 +1,31 @@
+"""Integrations: the list, and one with its findings and a test connection."""
+
+from tests.fakes.console import at_console, form_in, operation
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+
+
+async def test_an_integration_that_cannot_work_says_why(running: RunningGateway) -> None:
+    async with at_console(running) as console:
+        (one,) = (await console.data("/dev/integrations.json"))["integrations"]
+        assert (one["key"], one["has_client_secret"], one["faults"]) == ("tracker", True, [])
+        secret = running.runtime.generation.integrations.get("dev", "tracker").client_secret
+        assert secret is not None
+        assert secret.reveal() not in await console.page("/dev/integrations")
+
+
+async def test_an_integration_has_a_page_with_what_looks_wrong_and_a_test(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await running.imported(tracker.grant())
+    await running.runtime.store.call_log.add_many([operation(1, status=429), operation(2)])
+    async with at_console(running) as console:
+        data = await console.data("/dev/integration.json?key=tracker")
+        assert [one["ok"] for one in data["findings"]] == [True] * len(data["findings"])
+        assert (data["calls"], data["failures"][0]["reason"]) == (2, "429")
+        assert [one["connection_id"] for one in data["connections"]] == ["c1"]
+        page = await console.page("/dev/integration?key=tracker")
+        assert f"{running.url}/oauth/callback" in page
+        made = await console.send("/dev/integration/connect", {"form": form_in(page), "key": "tracker", "user": "me"})
+        assert "/connect?session_token=" in made
+        await console.page("/dev/integration?key=no", expect=404)
