@@ -11,7 +11,7 @@
     ├── UpstreamFailed        502     ├── Unavailable          503
     └── VersionNotSupported   505     └── CredentialUnreadable 500
 
-``code`` is API and does not change; ``message`` says what to do next and may. `gateway.middleware.error_shape` alone
+``code`` is API and does not change; ``message`` says what to do next and may. `gateway.middleware.answer_shape` alone
 renders them.
 """
 

@@ -8,8 +8,8 @@ from multidict import istr
 
 from gateway import clock
 from gateway.http.passed_head import ATTEMPTS, SERVER_TIMING, server_timing
+from gateway.middleware.answer_shape import MARK, error_shape
 from gateway.middleware.chain import Handler, Middleware
-from gateway.middleware.error_shape import MARK, error_shape
 from gateway.middleware.facts import (
     ASKED,
     CALLER,

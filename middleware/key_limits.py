@@ -6,12 +6,11 @@ from typing import Final, TypeVar
 
 from aiohttp import hdrs, web
 
-from gateway.access.body_rules import TOOLS_CALL, TOOLS_LIST
+from gateway.access.body_rules import MOST_BYTES, TOOLS_CALL, TOOLS_LIST, read_body
 from gateway.access.caller import Caller, KeyPace
 from gateway.access.key_policy import WEBSOCKET, SentRequest, ToolFilter
 from gateway.access.refusals import beyond_limits, breached, lacking, unread_body
 from gateway.access.scopes import EVERYTHING
-from gateway.access.sent_body import MOST_BYTES, read_body
 from gateway.http.content_coding import Decoder
 from gateway.http.headers import Fields, plain
 from gateway.http.request_head import upgrade_asked_for

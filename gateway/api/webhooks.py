@@ -8,7 +8,7 @@ from aiohttp import web
 
 from gateway import clock
 from gateway.errors import NotFound
-from gateway.middleware.error_shape import MARK
+from gateway.middleware.answer_shape import MARK
 from gateway.middleware.facts import REQUEST_ID, TIMING
 from gateway.middleware.request_message import read_within
 from gateway.records.operation import Operation

@@ -25,7 +25,6 @@ ROWS: Final = 50
 FIELDS: Final = ("search", "integration", "end_user", "trouble", "scopes", "cursor")
 RECENT: Final = 20
 ACTIONS: Final = {
-    "wait": "Wait",
     "reconnect": "The end user connects again",
     "fix_integration": "Correct the integration",
     "fix_settings": "Correct the connection's settings",

@@ -17,7 +17,7 @@ from gateway.catalog.refresh_tokens import refresh_scope, what_brings_one
 from gateway.console.asked_query import asked, asked_number
 from gateway.console.connection_views import record_link, summary
 from gateway.console.console_page import WITHIN, SignedIn, View, console_path
-from gateway.console.failure_causes import group
+from gateway.console.failure_causes import failures
 from gateway.errors import NotFound
 from gateway.generation import Generation
 from gateway.integrations.client_mistakes import client_mistakes, client_values
@@ -90,14 +90,13 @@ async def integration(request: web.Request, environment: str) -> View:
         runtime.store.call_log.totals(environment, clock.now() - WITHIN),
     )
     places = [each for each in day.places if each.integration_id == key]
-    failed = sorted((each for each in places if each.reason), key=lambda each: -each.calls)
     data = {
         "title": key,
         "callback_url": generation.config.callback_url,
         "integration": _shown(generation, one),
         "findings": list(_findings(generation, one)),
         "calls": sum(each.calls for each in places if each.kind == "call"),
-        "failures": [group(each) for each in failed[:ROWS]],
+        "failures": failures(places, clock.now())[:ROWS],
         "trouble": [summary(each) for each in trouble],
         "connections": [summary(each) for each in newest[:ROWS]],
         "more": len(newest) > ROWS,

@@ -30,7 +30,7 @@ from gateway.mcp.tool_list import LONGEST_QUERY, RuleTool, below_base, found
 from gateway.mcp.tool_provider_call import LONGEST_S, MOST_ANSWER, Held, Sent, proxied
 from gateway.mcp.tool_results import CALL_AGAIN, ShapedResult, failure, link_block, provider_result, text_block
 from gateway.mcp.whole_answers import WholeAnswers
-from gateway.middleware.error_shape import MARK
+from gateway.middleware.answer_shape import MARK
 from gateway.off_loop import off_loop
 from gateway.proxy.collected_answer import CollectedAnswer
 from gateway.records.connection import ConnectionRef

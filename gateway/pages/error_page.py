@@ -9,7 +9,7 @@ from aiohttp import web
 from gateway.auth.provider_answers import short
 from gateway.authorization.results import CallbackFailed, error_type
 from gateway.errors import Forbidden, GatewayError, Unauthorized
-from gateway.middleware.error_shape import CHALLENGE
+from gateway.middleware.answer_shape import CHALLENGE
 from gateway.middleware.facts import REQUEST_ID
 from gateway.pages.connect_cookie import is_embedded
 from gateway.pages.frame import PageWords, connect_page, openers, words_for

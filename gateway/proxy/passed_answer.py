@@ -26,10 +26,9 @@ from gateway.http.passed_head import (
     server_timing,
 )
 from gateway.http.references import Rewriter
-from gateway.middleware.cors import readable
+from gateway.middleware.answer_shape import REQUEST_ID_FIELD, readable
 from gateway.middleware.facts import CAPABILITY, CONNECT_URL, CONNECTION, DECODER, REQUEST_ID, TIMING, UPSTREAM
 from gateway.middleware.key_limits import paced
-from gateway.middleware.request_id import HEADER
 from gateway.middleware.who_calls import REFERRER_POLICY, unreferred
 from gateway.runtime import generation_of
 
@@ -199,7 +198,7 @@ def signed(answer: PassedAnswer, request: web.Request, attempts: int) -> PassedA
     paced(answer, request)
     unreferred(answer, request)
     if REQUEST_ID in request:
-        answer.headers[HEADER] = request[REQUEST_ID]
+        answer.headers[REQUEST_ID_FIELD] = request[REQUEST_ID]
     answer.headers[ATTEMPTS] = str(attempts)
     if CONNECT_URL in request:
         answer.headers[CONNECT_URL_FIELD] = request[CONNECT_URL]

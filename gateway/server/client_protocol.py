@@ -22,9 +22,8 @@ from gateway.errors import GatewayError, InvalidRequest, Unavailable
 from gateway.http.abort import cut, untaken
 from gateway.http.request_head import check_head
 from gateway.middleware.access_log import PATH_LIMIT
-from gateway.middleware.error_shape import MARK, answer, unhandled
+from gateway.middleware.answer_shape import MARK, REQUEST_ID_FIELD, answer, new_id, unhandled
 from gateway.middleware.facts import REQUEST_ID, TIMING, UPSTREAM
-from gateway.middleware.request_id import HEADER, new_id
 from gateway.middleware.who_calls import masked
 from gateway.part_by_part import PART_BYTES, PartByPart, is_dear
 from gateway.proxy.attempts import Handed
@@ -68,7 +67,7 @@ def crowded() -> bytes:
         "Content-Type: application/json; charset=utf-8",
         f"Content-Length: {len(body)}",
         f"{MARK}: {fault.code}",
-        f"{HEADER}: {new_id()}",
+        f"{REQUEST_ID_FIELD}: {new_id()}",
         "Cache-Control: no-store",
         "Retry-After: 1",
         "Connection: close",

@@ -20,7 +20,7 @@ from gateway.http.headers import MalformedAnswer
 from gateway.http.retry import may_lead_to_more
 from gateway.http.scope_challenge import refused_scopes
 from gateway.middleware.access_log import CUT_OFF, STOPPED
-from gateway.middleware.error_shape import broken_body
+from gateway.middleware.answer_shape import broken_body
 from gateway.proxy.attempts import FirstOutcome, Handed
 from gateway.proxy.caller_body import KEPT_BYTES, too_slow
 from gateway.proxy.exchange_watch import StoodStill

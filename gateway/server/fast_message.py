@@ -24,8 +24,7 @@ from gateway.errors import GatewayError
 from gateway.mcp.agent_message import PROXY_MOUNT, AgentMessage
 from gateway.mcp.lazy_endpoint import MCP_MODES
 from gateway.middleware.access_log import CUT_OFF, PATH_LIMIT, STOPPED
-from gateway.middleware.error_shape import MARK, refusal, unhandled
-from gateway.middleware.request_id import HEADER, new_id
+from gateway.middleware.answer_shape import MARK, REQUEST_ID_FIELD, new_id, refusal, unhandled
 from gateway.middleware.request_message import is_json
 from gateway.middleware.who_calls import REFERRER_POLICY, masked
 from gateway.observe.logs import trace_id_in_hand
@@ -236,7 +235,7 @@ class FastMessage:
         self._over = True
         if message.by_address:
             response.headers[REFERRER_POLICY[0]] = REFERRER_POLICY[1]
-        response.headers[HEADER] = self.request_id
+        response.headers[REQUEST_ID_FIELD] = self.request_id
         data = answer_bytes(response, last=self.last)
         self._note(trace, response.status, response.headers.get(MARK), response.content_length or 0)
         self.client.depart_with(data, self._door.write_batch)

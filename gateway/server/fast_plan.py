@@ -14,7 +14,7 @@ from gateway.http.content_coding import Decoder
 from gateway.http.passed_head import PlainHead
 from gateway.http.proxy_options import ProxyOptions
 from gateway.middleware.access_log import path_below
-from gateway.middleware.request_id import new_id
+from gateway.middleware.answer_shape import new_id
 from gateway.proxy.exchange_watch import first_byte_s
 from gateway.proxy.passed_answer import (
     BODY_AS_IT_IS,

@@ -24,7 +24,7 @@ from gateway.egress.guard import Guard
 from gateway.egress.limits import EgressLimits
 from gateway.errors import GatewayError, NotFound
 from gateway.http.origin import Address
-from gateway.middleware.cors import cors
+from gateway.middleware.answer_shape import cors
 from gateway.middleware.facts import CALLER, ENVIRONMENT, REQUEST_ID, TIMING
 from gateway.middleware.upstream import credentials, upstream
 from gateway.middleware.wanted_answer import decompress

@@ -1,4 +1,4 @@
-"""What a message of the caller must be: read in one way, with a JSON body of our own API small and in time."""
+"""A request's head means one thing, and bodies to our own API are JSON, small, and come in time."""
 
 from dataclasses import replace
 
@@ -6,12 +6,13 @@ import pytest
 from aiohttp import web
 
 from gateway.middleware import request_message as limits
+from gateway.middleware.answer_shape import error_shape, request_id
 from gateway.middleware.chain import Chain
-from gateway.middleware.error_shape import error_shape
-from gateway.middleware.request_id import request_id
 from gateway.middleware.request_message import LIMIT_BYTES, json_only, strict
 from tests.fakes.raw import RawAnswer, dial, exchange, parsed
 from tests.middleware.conftest import Serve
+
+# ── Under a foreign runner too, a message that can be read in two ways is refused.
 
 OPEN = Chain(request_id, error_shape, strict)
 
@@ -57,6 +58,8 @@ async def test_any_well_formed_host_is_accepted(serve: Serve, host: str) -> None
     head = f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
     assert parsed(await exchange(await serve(OPEN, show_path), head.encode())).status == 200
 
+
+# ── Bodies to our own API are JSON, small, and come in time.
 
 API = Chain(request_id, error_shape, json_only)
 

@@ -120,7 +120,7 @@ def create(file: Path, environment: str | None, as_json: bool, **asked: object) 
         _print_key(text, key, runtime, list(strangers(runtime, env, wish.limits)), as_json=as_json)
         return 0
 
-    run(file, work, as_json=as_json)
+    run(file, work, as_json=as_json, begins=True)
 
 
 def _wish(asked: dict[str, object]) -> "RequestedKey":

@@ -1,18 +1,116 @@
-"""The only place where an exception becomes a response (docs/compatibility.md#errors)."""
+"""What every answer of ours carries: the name of the exchange, leave for scripts of other origins, and errors in one shape."""
 
+import os
+import re
+import secrets
 from typing import Final
 
 import structlog
 from aiohttp import hdrs, web
-from multidict import istr
+from multidict import CIMultiDict, istr
 
 from gateway.errors import BodyTooLarge, GatewayError, InvalidRequest, MethodNotAllowed, NotFound
 from gateway.http.abort import cut
 from gateway.middleware.chain import Handler
 from gateway.middleware.facts import REQUEST_ID, RULE, trace_id_of
 from gateway.middleware.key_limits import paced
-from gateway.middleware.request_id import named
 from gateway.middleware.who_calls import unreferred
+from gateway.records.operation import request_in_hand
+
+# ── Names the exchange: the caller's X-Request-Id if it is fit to be logged, else one of ours.
+
+FIT: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
+GIVEN: Final = istr("X-Request-Id")
+REQUEST_ID_FIELD: Final = istr("Gateway-Request-Id")
+
+
+@web.middleware
+async def request_id(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Set REQUEST_ID, and put it on the answer; one that is streamed gets it where it is prepared, by `named`."""
+    if REQUEST_ID not in request:  # an application that is ours altogether has been here already
+        request[REQUEST_ID] = fit(request.headers.get(GIVEN)) or new_id()
+    request_in_hand.set(request[REQUEST_ID])
+    try:
+        response = await handler(request)
+    except web.HTTPException as fault:  # a redirect: the only one that `error_shape` lets through
+        named(fault, request)
+        raise
+    return response if response.prepared else named(response, request)
+
+
+def fit(given: str | None) -> str | None:
+    """The caller's own name for the exchange, if it can be logged as it is."""
+    return given if given is not None and FIT.fullmatch(given) else None
+
+
+def new_id() -> str:
+    """96 random bits in hex: enough to be alone in any log. Drawn by the hundred, since each draw asks the kernel."""
+    if not _drawn:
+        drawn = secrets.token_hex(12 * 128)
+        _drawn.extend(drawn[at : at + 24] for at in range(0, len(drawn), 24))
+    return _drawn.pop()
+
+
+_drawn: Final[list[str]] = []
+os.register_at_fork(after_in_child=_drawn.clear)  # or two workers would give the same names
+
+
+def named(response: web.StreamResponse, request: web.BaseRequest) -> web.StreamResponse:
+    """`response`, carrying the exchange's name; to be called before it is prepared."""
+    response.headers[REQUEST_ID_FIELD] = request[REQUEST_ID]
+    return response
+
+
+# ── Scripts in browsers: any origin may read what our API answers, and none may have a browser add credentials to it.
+#
+# There is no ambient authority: without the key, which a script must have been given, every answer is a 401. So the
+# bare wildcard is all there is (Fetch standard, §3.2.3). Pages for end users and operators stay without it.
+
+READABLE: Final = {hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: "*", hdrs.ACCESS_CONTROL_EXPOSE_HEADERS: "*"}
+# Without the other headers of proxied calls: a secret key does not belong in a browser (docs/compatibility.md#requests).
+PREFLIGHT: Final = {
+    hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: "*",
+    hdrs.ACCESS_CONTROL_ALLOW_METHODS: "GET, HEAD, PUT, PATCH, POST, DELETE",
+    hdrs.ACCESS_CONTROL_ALLOW_HEADERS: (
+        "Authorization, Content-Type, Accept, Origin, X-Requested-With, Nango-Activity-Log-Id, Nango-Is-Dry-Run, "
+        "Nango-Is-Sync, Provider-Config-Key, Connection-Id, Sentry-Trace, Baggage"
+    ),
+    hdrs.ACCESS_CONTROL_MAX_AGE: "600",
+}
+
+
+@web.middleware
+async def cors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """204 for a CORS preflight, which carries no key; any other answer, errors too, may be read from any origin.
+
+    One that is streamed is made so where it is prepared, by `readable`.
+    """
+    if hdrs.ORIGIN not in request.headers:
+        return await handler(request)
+    if is_preflight(request):
+        return web.Response(status=204, headers=PREFLIGHT)
+    response = await handler(request)
+    if not response.prepared:
+        readable(request, response.headers)
+    return response
+
+
+def is_preflight(request: web.Request) -> bool:
+    """Any other OPTIONS is the provider's, or asks us which methods there are."""
+    return (
+        request.method == hdrs.METH_OPTIONS
+        and hdrs.ACCESS_CONTROL_REQUEST_METHOD in request.headers
+        and hdrs.AUTHORIZATION not in request.headers
+    )
+
+
+def readable(request: web.Request, headers: CIMultiDict[str]) -> None:
+    """Let a script that asked from another origin read the answer with these headers."""
+    if hdrs.ORIGIN in request.headers:
+        headers.update(READABLE)
+
+
+# ── The only place where an exception becomes a response (docs/compatibility.md#errors).
 
 MARK: Final = istr("Gateway-Error")
 CHALLENGE: Final = 'Bearer realm="gateway"'  # which key would do (RFC 9110 §11.6.1, for 403 too)
