@@ -19,6 +19,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
+MARK: Final = "Gateway-Error"
+"""The header field that names the code; an answer without it is the provider's."""
+
 Code = Literal[
     # the caller's key
     "missing_auth_header",

@@ -9,6 +9,7 @@ import structlog
 from aiohttp import hdrs, web
 from multidict import CIMultiDict, istr
 
+from gateway import errors
 from gateway.errors import BodyTooLarge, GatewayError, InvalidRequest, MethodNotAllowed, NotFound
 from gateway.http.abort import cut
 from gateway.middleware.chain import Handler
@@ -112,7 +113,7 @@ def readable(request: web.Request, headers: CIMultiDict[str]) -> None:
 
 # ── The only place where an exception becomes a response (docs/compatibility.md#errors).
 
-MARK: Final = istr("Gateway-Error")
+MARK: Final = istr(errors.MARK)
 CHALLENGE: Final = 'Bearer realm="gateway"'  # which key would do (RFC 9110 §11.6.1, for 403 too)
 
 log = structlog.get_logger(__name__)
