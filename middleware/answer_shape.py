@@ -1,4 +1,4 @@
-"""What every answer of ours carries: the name of the exchange, leave for scripts of other origins, and errors in one shape."""
+"""Shapes every answer of ours: the name of the exchange, leave for scripts of other origins, and errors in one shape."""
 
 import os
 import re
