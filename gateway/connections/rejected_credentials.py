@@ -32,8 +32,8 @@ from gateway.refresh.schedule import lifetime
 from gateway.store import Store
 from gateway.text import counted
 
-# ── What follows when a provider answers 401: the credential is refreshed ahead of its time, once for all calls that it
-# refuses.
+# ── What follows when a provider answers 401: the credential is refreshed early, once for all calls that
+# got the 401.
 #
 # A 401 leads to a refresh however young the token is, but to one only: where the provider refuses the token of that
 # refresh too, the 401 is passed on until `again_after` is over.

@@ -107,7 +107,9 @@ class Identities:
                 found = await asyncio.to_thread(_made, identity, self._trust)
             except Exception as fault:
                 raise EgressError(
-                    "tls", "The connection's client_certificate and client_private_key cannot be used for TLS."
+                    "tls",
+                    "The connection's client_certificate and client_private_key cannot be used for TLS. "
+                    "Check that both are PEM and belong together.",
                 ) from fault
             self._kept[identity] = found
             if len(self._kept) > MOST_KEPT:

@@ -80,7 +80,7 @@ def handed_over(held: ExitStack) -> tuple[socket.socket | None, dict[str, socket
             public = held.enter_context(_socket(FIRST_FD + number))
         else:
             raise StartRefused(
-                f"LISTEN_FDS hands over {count} sockets. One is enough, and others named '{ADMIN}' and '{CONSOLE}'."
+                f"LISTEN_FDS passes {count} sockets. Pass one public socket; others must be named '{ADMIN}' or '{CONSOLE}'."
             )
     return public, named
 

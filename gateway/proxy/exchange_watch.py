@@ -59,7 +59,7 @@ class ExchangeWatch:
 
     @property
     def left_s(self) -> float:
-        """Until all of it must be over."""
+        """Seconds until the time limit of the whole exchange."""
         return inf if self._total_s is None else self._began_at + self._total_s - clock.monotonic()
 
     @contextmanager

@@ -21,7 +21,7 @@ from gateway.proxy.exchange_watch import ExchangeWatch, StoodStill, first_byte_s
 from gateway.proxy.no_answer import error_for_caller
 from gateway.proxy.page_fetch import PageAttempts
 from gateway.proxy.paged_answer import page_stream, pass_pages
-from gateway.proxy.passed_answer import AnswerBody, PassedAnswer, answer_of, body_of, signed, switched
+from gateway.proxy.passed_answer import AnswerBody, PassedAnswer, answer_of, body_of, switched, with_gateway_fields
 from gateway.proxy.posted_list import posted_list
 from gateway.proxy.shaped_answer import (
     FilteredEvents,
@@ -59,11 +59,11 @@ async def forward(request: web.Request) -> web.StreamResponse:
             watch.limit_s = timeouts.idle_s
             await _record_refused_scopes(request, exchange, watch, at_home=attempts.at_home)
             if upgrade is not None and exchange.status == 101:
-                answer = signed(switched(request, exchange, upgrade), request, attempts.count)
+                answer = with_gateway_fields(switched(request, exchange, upgrade), request, attempts.count)
                 await _relay(exchange, answer, request, watch)
                 return answer
             if PAGING in request and 200 <= exchange.status < 300:
-                answer = signed(page_stream(), request, attempts.count)
+                answer = with_gateway_fields(page_stream(), request, attempts.count)
                 if upgrade is not None:
                     answer.force_close()
                 limit_s = first_byte_s(request[ASKED], timeouts)
@@ -112,7 +112,7 @@ def _head(request: web.Request, exchange: ProviderExchange, body: AnswerBody, at
     """The head of an answer that is passed on. Raises MalformedAnswer."""
     if is_filtered(request, exchange):
         return filtered_head(request, exchange, body, attempts)
-    return signed(answer_of(request, exchange, decoded=body.decoder is not None), request, attempts)
+    return with_gateway_fields(answer_of(request, exchange, decoded=body.decoder is not None), request, attempts)
 
 
 async def _pass_on(

@@ -192,8 +192,8 @@ def switched(request: web.Request, exchange: ProviderExchange, protocol: str) ->
     return SwitchedAnswer(exchange.reason, _fields(request, exchange), protocol)
 
 
-def signed(answer: PassedAnswer, request: web.Request, attempts: int) -> PassedAnswer:
-    """With what we say about the exchange."""
+def with_gateway_fields(answer: PassedAnswer, request: web.Request, attempts: int) -> PassedAnswer:
+    """Add the fields that the gateway adds to every answer of a provider."""
     readable(request, answer.headers)
     paced(answer, request)
     unreferred(answer, request)

@@ -17,7 +17,15 @@ from gateway.http.tool_list_filter import StreamEventFilter, filtered_json
 from gateway.middleware.facts import CALLER, LISTED_TOOLS, SHAPE
 from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.proxy.exchange_watch import ExchangeWatch
-from gateway.proxy.passed_answer import BODY_AS_IT_IS, AnswerBody, PassedAnswer, answer_of, is_live, signed, values
+from gateway.proxy.passed_answer import (
+    BODY_AS_IT_IS,
+    AnswerBody,
+    PassedAnswer,
+    answer_of,
+    is_live,
+    values,
+    with_gateway_fields,
+)
 from gateway.runtime import RUNTIME, generation_of
 from gateway.text import counted
 
@@ -83,7 +91,7 @@ async def shaped_answer(
     if not shaped.whole and shaped.is_text:
         answer.headers[CUT] = printable(f"{shaped.cut_to}; {counted(len(whole), 'byte')}")
     answer.length_of(content)
-    return signed(answer, request, attempts), content
+    return with_gateway_fields(answer, request, attempts), content
 
 
 async def filtered(request: web.Request, whole: bytes) -> bytes:
@@ -185,7 +193,7 @@ def filtered_head(request: web.Request, exchange: ProviderExchange, body: Answer
     answer = answer_of(request, exchange, decoded=True)
     for name in OF_THE_WHOLE:
         answer.headers.popall(name, None)
-    return signed(answer, request, attempts)
+    return with_gateway_fields(answer, request, attempts)
 
 
 async def filtered_whole(request: web.Request, body: AnswerBody, watch: ExchangeWatch) -> bytes:

@@ -152,10 +152,10 @@ class TokenSource:
         await clock.give_way()  # not once the reply is there, which is to be in the journal as soon as can be
         if is_over(claim):
             raise LeaseOver
-        attempt, fresh = await self._asked(row, mode, kept, context, left.replies)
+        attempt, fresh = await self._exchanged(row, mode, kept, context, left.replies)
         return Pair(context.provider, kept, fresh, mode.expires_at(fresh)), attempt.release
 
-    async def _asked(
+    async def _exchanged(
         self, row: Connection, mode: AuthMode, kept: Mapping[str, Any], context: Context, replies: Sequence[Recorded]
     ) -> tuple[Attempt, dict[str, Any]]:
         if replies:
@@ -225,7 +225,7 @@ class RefreshProtocol:
             row, claimed_at = await self._claimed(seen, owner, force)
             if not same(row, seen):
                 return row
-            refreshed = await self._asked(row, owner, claimed_at)
+            refreshed = await self._refreshed(row, owner, claimed_at)
             if refreshed is not None and not same(refreshed, seen):
                 return refreshed
             # The lease was lost to another, who is still at it: wait for what that one writes.
@@ -286,7 +286,7 @@ class RefreshProtocol:
             lost = backoff.lost(row, row.intent.at, now)
             await self._noted(row, row.lease.owner, lost, now, still_open=True)
 
-    async def _asked(self, row: Connection, owner: str, claimed_at: float) -> Connection | None:
+    async def _refreshed(self, row: Connection, owner: str, claimed_at: float) -> Connection | None:
         """Store the outcome of the call; None where this node was fenced off. Raises the error for the caller."""
         async with held(self._store, row, owner, claimed_at) as claim:
             started = clock.monotonic()

@@ -98,7 +98,7 @@ class Pair:
 
     @property
     def grace(self) -> timedelta | None:
-        """How long it does."""
+        """How long the provider still accepts the old refresh token; None where it does not."""
         policy = self.provider.refresh
         return timedelta(seconds=policy.reuse_grace_s) if policy and policy.reuse_grace_s else None
 
@@ -162,7 +162,7 @@ def token_digest(store: Store, row: Connection) -> str:
 
 
 def same(there: Connection, row: Connection) -> bool:
-    """With the credential that `row` has; what was made again at its address is none of ours."""
+    """Return whether `there` still has the credential of `row`; a connection made again under its id has another `uid`."""
     return (there.uid, there.version) == (row.uid, row.version)
 
 

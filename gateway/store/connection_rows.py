@@ -317,7 +317,7 @@ def _shared(value: T, usual: T) -> T:
 
 
 def sealed_in(one: Connection) -> list[Sealed]:
-    """All its ciphertexts."""
+    """The connection's sealed values."""
     return [sealed for sealed in (one.credential, one.secret_config, one.previous) if sealed is not None]
 
 

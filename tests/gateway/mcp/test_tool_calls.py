@@ -31,10 +31,10 @@ def test_path_and_query_are_filled_in_and_encoded() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({}, "'key' must be a text."),
+        ({}, "'key' must be a text or a whole number."),
         ({"key": ""}, "'key' must not be empty."),
         ({"key": "a/b"}, "'key' is one segment of the path, so it cannot hold '/'."),
-        ({"key": True}, "'key' must be a text."),
+        ({"key": True}, "'key' must be a text or a whole number."),
         ({"key": "a", "other": 1}, "There is no argument 'other'."),
         ({"key": "a", "body": {}}, "There is no argument 'body'."),  # GET has none
         ({"key": "a", "query": []}, "'query' must be an object"),
