@@ -11,13 +11,16 @@
     ├── UpstreamFailed        502     ├── Unavailable          503
     └── VersionNotSupported   505     └── CredentialUnreadable 500
 
-``code`` is API and does not change; ``message`` says what to do next and may. `gateway.middleware.error_shape` alone
+``code`` is API and does not change; ``message`` says what to do next and may. `gateway.middleware.answer_shape` alone
 renders them.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
+
+MARK: Final = "Gateway-Error"
+"""The header field that names the code; an answer without it is the provider's."""
 
 Code = Literal[
     # the caller's key

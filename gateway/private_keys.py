@@ -58,7 +58,7 @@ def rsa_key_in(jwk: Mapping[str, Any]) -> "RSAPrivateKey":
 
 def _number(text: Any) -> int:
     if not isinstance(text, str):
-        raise TypeError("a member of a key is no text")
+        raise TypeError("a member of a key is not text")
     try:
         return int.from_bytes(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)), "big")
     except (binascii.Error, UnicodeEncodeError) as fault:

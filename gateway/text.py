@@ -1,4 +1,4 @@
-"""Text for people: counts and causes in words, the name that was probably meant, and what is no name."""
+"""Text for people: counts and causes in words, the name that was probably meant, and what is not a name."""
 
 import os
 import socket
@@ -10,7 +10,7 @@ from typing import Final
 
 CLOSE: Final = 0.75  # below it, strangers look alike: 'zoom' and 'zoho-crm' share more letters than meaning
 
-LONGEST: Final = 64  # characters; comparing costs time with the square, and a longer name is no slip of the pen
+LONGEST: Final = 64  # characters; comparing costs time with the square, and a longer name is not a slip of the pen
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

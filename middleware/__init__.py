@@ -3,8 +3,8 @@
 `surfaces` is the page to read first: it has every chain, outermost link first. The links, in the order of a proxied call:
 
     surfaces, chain, facts  the chains; how one is bound to a route; what links learn, as typed keys
-    request_id, access_log  names the exchange; records it
-    cors, error_shape       lets scripts of other origins read; exceptions become responses
+    answer_shape            names the exchange; lets scripts of other origins read; exceptions become responses
+    access_log              records the exchange
     request_message         ambiguous messages are refused; a body is invited, read whole, JSON only
     who_calls               by key, by connect session, by address; the same for the audit trail
     key_limits              what the key may do: its scope, its rate, and its rules, against the request as it leaves

@@ -1,4 +1,4 @@
-"""One record an exchange, also for what no route takes: who, where to, how it went."""
+"""Writes one record an exchange, also for what no route takes: who, where to, how it went."""
 
 from typing import Final
 
@@ -8,8 +8,8 @@ from multidict import istr
 
 from gateway import clock
 from gateway.http.passed_head import ATTEMPTS, SERVER_TIMING, server_timing
+from gateway.middleware.answer_shape import MARK, error_shape
 from gateway.middleware.chain import Handler, Middleware
-from gateway.middleware.error_shape import MARK, error_shape
 from gateway.middleware.facts import (
     ASKED,
     CALLER,
@@ -43,7 +43,7 @@ PATH_LIMIT: Final = 1024  # characters; who looks for a request does not need mo
 
 @web.middleware
 async def access_log(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Learn TIMING: starts the clock, and notes the exchange once it is over, however it ended."""
+    """Set TIMING: starts the clock, and notes the exchange once it is over, however it ended."""
     timing = request[TIMING] = Timing(clock.monotonic())
     _begin_trace(request, timing)
     try:
@@ -64,7 +64,7 @@ async def access_log(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 def _begin_trace(request: web.Request, timing: Timing) -> None:
-    """Learn TRACE, if the request is sampled. One that the fast path hands over has its trace already."""
+    """Set TRACE, if the request is sampled. One that the fast path hands over has its trace already."""
     tracing = request.app[RUNTIME].tracing
     trace = None
     if tracing is not None:
@@ -90,12 +90,15 @@ def _error(request: web.Request, response: web.StreamResponse) -> str | None:
 
 
 def _stopped(request: web.Request) -> bool:
-    """Whether our own server has cut the connection at the end of its drain."""
+    """Return whether our own server has cut the connection at the end of its drain."""
     return getattr(request.protocol, "stopped", False)
 
 
 def path_below(base_path: str, target: str) -> str:
-    """What the caller requested, as it is logged. The base path is the entry's, and may hold a setting that is secret."""
+    """Return the requested path as it is logged.
+
+    The base path is the entry's, and may hold a setting that is secret.
+    """
     return target.removeprefix(base_path).partition("?")[0][:PATH_LIMIT]
 
 
@@ -141,7 +144,7 @@ def _note(
     named = ref or _asked_for(request)
     now = clock.monotonic()
     gateway_ms, token_ms, upstream_ms = _split_ms(timing, now) if timing.proxied else (None, None, None)
-    request.app[RUNTIME].call_queue.note(
+    request.app[RUNTIME].call_queue.record(
         ExchangeRecord(
             at=clock.now(),
             request_id=request[REQUEST_ID],

@@ -1,4 +1,4 @@
-"""What would be sent: ``Gateway-Dry-Run: true`` asks to see the request instead of its answer."""
+"""Shows what would be sent: ``Gateway-Dry-Run: true`` asks to see the request instead of its answer."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -53,7 +53,7 @@ def masked(
 
 
 def _is_own(opened: Opened, upstream: UpstreamRequest) -> bool:
-    """Whether it goes to the entry's base address, and not to one that the caller named."""
+    """Return whether the request goes to the entry's base address, and not to one that the caller named."""
     base = opened.base
     there = (upstream.scheme, upstream.host, upstream.port, upstream.base_path)
     return there == (base.scheme, base.host, base.port, base.path)

@@ -1,4 +1,4 @@
-"""What the chain has learned about a request: typed keys, each set by the one middleware named beside it."""
+"""The facts that the chain has learned about a request: typed keys, each set by the one middleware named beside it."""
 
 from typing import Protocol, cast
 
@@ -47,11 +47,11 @@ class Counted(Protocol):
 
 
 def trace_id_of(request: web.BaseRequest) -> str | None:
-    """Of the caller's ``traceparent`` or, where a trace begins here, of that."""
+    """Return the trace id of the caller's ``traceparent`` or, where a trace begins here, of that."""
     trace = request.get(TRACE)
     return trace_id_in(request.headers.get("traceparent")) if trace is None else trace.trace_id
 
 
 def handed(request: web.BaseRequest) -> Counted | None:
-    """What the fast path hands over with this request, which it has begun; None for any other."""
+    """Return what the fast path hands over with this request, which it has begun; None for any other."""
     return cast("Counted | None", getattr(request.protocol, "handed", None))

@@ -1,4 +1,4 @@
-"""What the key may do: come here at all (scope), how fast (pace), and send this request (policy)."""
+"""Enforces what the key may do: come here at all (scope), how fast (pace), and send this request (policy)."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -6,12 +6,11 @@ from typing import Final, TypeVar
 
 from aiohttp import hdrs, web
 
-from gateway.access.body_rules import TOOLS_CALL, TOOLS_LIST
+from gateway.access.body_rules import MOST_BYTES, TOOLS_CALL, TOOLS_LIST, read_body
 from gateway.access.caller import Caller, KeyPace
 from gateway.access.key_policy import WEBSOCKET, SentRequest, ToolFilter
 from gateway.access.refusals import beyond_limits, breached, lacking, unread_body
 from gateway.access.scopes import EVERYTHING
-from gateway.access.sent_body import MOST_BYTES, read_body
 from gateway.http.content_coding import Decoder
 from gateway.http.headers import Fields, plain
 from gateway.http.request_head import upgrade_asked_for
@@ -85,7 +84,7 @@ async def scope(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 @web.middleware
 async def pace(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Learn PACE where the key has a rate. Raises TooManyRequests.
+    """Set PACE where the key has a rate. Raises TooManyRequests.
 
     An answer that is streamed gets these headers where it is prepared, an error in `error_shape`, both by `paced`.
     """
@@ -112,18 +111,18 @@ def paced(response: web.StreamResponse, request: web.Request) -> web.StreamRespo
 
 
 def pace_fields(counted: KeyPace, present: Iterable[tuple[str, str]]) -> Fields:
-    """What is added to an answer with the fields `present`: nothing where the provider sends a limit of its own."""
+    """Return the pace fields to add to an answer with the fields `present`: none where the provider sends its own limit."""
     ours = counted.headers()
     names = {name.lower() for name in ours}
     return [] if any(name.lower() in names for name, _ in present) else list(ours.items())
 
 
-# ── Whether the key may send this: its rules are held against the request as it will leave.
+# ── Whether the key may send this: its rules are matched with the request as it will leave.
 #
 # After the join with the base URL and after a page's address is known, so that what is looked at is what is sent. Where a rule
 # looks into the body, the body is read first, whole and within a limit, and those bytes are what is sent.
 
-_OF_PARTS: Final = (hdrs.RANGE, hdrs.IF_RANGE)  # a part of an answer is no list
+_OF_PARTS: Final = (hdrs.RANGE, hdrs.IF_RANGE)  # a part of an answer is not a list
 _TOO_LARGE: Final = f"A rule of this key looks into the body, which may then have at most {MOST_BYTES >> 20} MiB."
 
 
@@ -168,7 +167,7 @@ def _decided(caller: Caller, upstream: UpstreamRequest, request: SentRequest) ->
 
 
 async def _by_body(request: web.Request, caller: Caller, upstream: UpstreamRequest) -> str:
-    """The rule that allows this body. Learn READ_BODY, TOOL, LISTED_TOOLS. Raises Forbidden, BodyTooLarge, InvalidRequest."""
+    """The rule that allows this body. Sets READ_BODY, TOOL, LISTED_TOOLS. Raises Forbidden, BodyTooLarge, InvalidRequest."""
     if PAGING in request or request[CONNECTION].placement.body is not None:
         raise unread_body("The body that leaves would be another one")
     await read_within(request, MOST_BYTES, _TOO_LARGE)

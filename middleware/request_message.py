@@ -129,5 +129,5 @@ async def json_only(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 def is_json(content_type: str | None) -> bool:
-    """Whether a body of this Content-Type is taken; None: it has none."""
+    """Return whether a body of this Content-Type is taken; None: it has none."""
     return content_type is None or content_type.strip().lower().startswith("application/json")

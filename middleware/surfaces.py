@@ -1,19 +1,17 @@
 """The ways in, outermost first. A new step is one new line here."""
 
 from gateway.middleware.access_log import access_log
+from gateway.middleware.answer_shape import cors, error_shape, request_id
 from gateway.middleware.chain import Chain
-from gateway.middleware.cors import cors
 from gateway.middleware.dry_run import dry_run
-from gateway.middleware.error_shape import error_shape
 from gateway.middleware.key_limits import pace, policy, scope
-from gateway.middleware.request_id import request_id
 from gateway.middleware.request_message import invite_body, json_only, strict
 from gateway.middleware.upstream import credentials, upstream
 from gateway.middleware.wanted_answer import decompress, paginate, shape
 from gateway.middleware.which_connection import connection
 from gateway.middleware.who_calls import acting, bearer_key, capability, session_or_key, session_token
 
-# End users' browsers and load balancers, and providers' webhooks, which their signature proves: no key.
+# No key is needed: end users' browsers, load balancers, and providers' webhooks, which prove themselves by signature.
 OPEN = Chain(request_id, access_log, error_shape, strict, acting)
 
 # Programs, scripts in browsers among them, whatever they want.

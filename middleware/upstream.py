@@ -1,4 +1,4 @@
-"""What leaves: the raw path on the provider's base URL, the fields that travel on, and the connection's credential."""
+"""Builds the request that leaves: the raw path on the provider's base URL, the passed fields, and the credential."""
 
 from collections.abc import Container
 from typing import Final
@@ -24,7 +24,7 @@ from gateway.runtime import generation_of
 
 @web.middleware
 async def upstream(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Learn UPSTREAM. Raises MethodNotAllowed, and InvalidRequest ``bad_path``, ``invalid_headers`` or
+    """Set UPSTREAM. Raises MethodNotAllowed, and InvalidRequest ``bad_path``, ``invalid_headers`` or
     ``base_url_override_not_allowed``."""
     if request.method in NEVER:
         raise MethodNotAllowed("method_not_allowed", f"{request.method} is not proxied.", headers=ALLOW, close=True)
@@ -107,7 +107,7 @@ def place(opened: Opened, upstream: UpstreamRequest, *, has_body: bool) -> None:
 
 
 def trace_headers(opened: Opened, generation: Generation) -> TraceHeaders:
-    """What becomes of ``traceparent`` and ``tracestate``: as the integration says, else as `egress.trace_headers` does."""
+    """Return what becomes of ``traceparent`` and ``tracestate``, by the integration, else by `egress.trace_headers`."""
     return opened.integration.trace_headers or generation.config.egress.trace_headers
 
 

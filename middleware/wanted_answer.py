@@ -1,4 +1,4 @@
-"""What the caller wants of the answer: all pages of a list, a part of it, its codings undone."""
+"""Reads what the caller wants of the answer: all pages of a list, a part of it, its codings undone."""
 
 import re
 from typing import Final
@@ -32,7 +32,7 @@ ALL_PAGES: Final = PaginateHeader(None, {})
 
 @web.middleware
 async def paginate(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Learn PAGING, and let UPSTREAM ask for the page to begin with. Raises InvalidRequest ``invalid_headers``."""
+    """Set PAGING, and let UPSTREAM ask for the page to begin with. Raises InvalidRequest ``invalid_headers``."""
     wanted, begin = sent_once(request.headers, PAGINATE), sent_once(request.headers, PAGINATE_FROM)
     if not wanted and not begin:
         return await handler(request)
@@ -77,7 +77,7 @@ def _start(request: web.Request, token: str, digest: str) -> Position:
     try:
         return read(generation_of(request).page_cursors.open(token), digest)
     except VaultError as fault:
-        raise wrong_header(PAGINATE_FROM, "is no cursor of ours; send it exactly as a trailer gave it") from fault
+        raise wrong_header(PAGINATE_FROM, "is not a cursor of ours; send it exactly as a trailer gave it") from fault
     except ValueError as fault:
         raise wrong_header(PAGINATE_FROM, str(fault)) from fault
 
@@ -131,7 +131,7 @@ _BYTES: Final = re.compile(r"[0-9]{1,7}")
 
 @web.middleware
 async def shape(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Learn SHAPE, and DECODER with it. Raises InvalidRequest ``invalid_headers``."""
+    """Set SHAPE, and DECODER with it. Raises InvalidRequest ``invalid_headers``."""
     expression, max_bytes = sent_once(request.headers, SELECT), sent_once(request.headers, MAX_BYTES)
     if not expression and not max_bytes:
         return await handler(request)
@@ -166,7 +166,7 @@ async def shape(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 @web.middleware
 async def decompress(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Learn DECODER. The header wins over the entry; which codings there are to undo, `forward` sees in the answer."""
+    """Set DECODER. The header wins over the entry; which codings there are to undo, `forward` sees in the answer."""
     wanted = request[ASKED].decompress
     if wanted is None:
         wanted = bool(request[CONNECTION].provider.proxy.decompress)

@@ -1,4 +1,4 @@
-"""Which connection: two headers, or the address itself, name one of the caller's environment."""
+"""Finds the connection: two headers, or the address itself, name one of the caller's environment."""
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -16,7 +16,7 @@ from gateway.runtime import RUNTIME, Runtime
 
 @web.middleware
 async def connection(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Learn ASKED and CONNECTION. Raises InvalidRequest for bad headers, and what `ConnectionCache.opened` raises.
+    """Set ASKED and CONNECTION. Raises InvalidRequest for bad headers, and what `ConnectionCache.opened` raises.
 
     A fresh connection is found in memory, without giving up the loop.
     """

@@ -27,7 +27,7 @@ SCHEMES: Final = frozenset({"bearer", "token"})  # GitHub's client libraries say
 
 @web.middleware
 async def bearer_key(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Learn CALLER and ENVIRONMENT. Raises Unauthorized."""
+    """Set CALLER and ENVIRONMENT. Raises Unauthorized."""
     caller = await caller_of(request, key_in(request.headers.get(hdrs.AUTHORIZATION)), "key")
     request[CALLER] = caller
     request[ENVIRONMENT] = caller.environment
@@ -47,7 +47,7 @@ async def caller_of(request: web.Request, text: str, kind: Kind) -> Caller:
 
 
 def key_in(field: str | None) -> str:
-    """The bearer's key. Raises Unauthorized where the field is missing, or is no ``Bearer <key>`` with one key."""
+    """The bearer's key. Raises Unauthorized where the field is missing, or is not a ``Bearer <key>`` with one key."""
     if field is None:
         raise Unauthorized("missing_auth_header", "Send the environment's secret key as 'Authorization: Bearer <key>'.")
     scheme, _, key = field.strip().partition(" ")
@@ -65,7 +65,7 @@ def key_in(field: str | None) -> str:
 
 @web.middleware
 async def session_token(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Learn CONNECT_SESSION and ENVIRONMENT. Raises Unauthorized."""
+    """Set CONNECT_SESSION and ENVIRONMENT. Raises Unauthorized."""
     session = await request.app[RUNTIME].sessions.find(key_in(request.headers.get(hdrs.AUTHORIZATION)))
     request[CONNECT_SESSION], request[ENVIRONMENT] = session, Environment(session.environment)
     return await handler(request)
@@ -90,7 +90,7 @@ _STAY: Final = "/?&=:@!$'()*+,;~"
 
 @web.middleware
 async def capability(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Learn CALLER, ENVIRONMENT and CAPABILITY. Raises Unauthorized.
+    """Set CALLER, ENVIRONMENT and CAPABILITY. Raises Unauthorized.
 
     An answer that is streamed is made `unreferred` where it is prepared, an error in `error_shape`.
     """

@@ -4,7 +4,7 @@ A key arrives as text: `known_keys` finds its caller by digest, `key_policy` dec
 
     scopes         the scopes that exist, and which scope covers which
     key_policy     one key's scopes, limits and rules: the decision that the chain and the fast path share
-    body_rules, sent_body    rules that look into the body: tools of an MCP server, GraphQL; what a body says, read strictly
+    body_rules     rules that look into the body: tools of an MCP server, GraphQL; what a body says, read strictly
     operation_rules, freeze_operations    rules that name operations of the catalog: the snapshot, and how it is made
     refusals       the 403 and 404 of a limited key: the rule, who can change it, the next step
     key_forms      the form of minted keys and capabilities, and what a request for one may contain

@@ -92,7 +92,7 @@ class Meter:
         return KeyPace(self.rate, self.rate - self._taken, reset_at)
 
     async def spend(self) -> None:
-        """One call of the budget. Raises Forbidden where none is left."""
+        """Spend one call of the budget. Raises Forbidden where none is left."""
         if self.budget is None:
             return
         if not self._held:
@@ -108,7 +108,7 @@ class Meter:
         self._spend_held()
 
     def count(self) -> tuple[bool, KeyPace | None]:
-        """One call of the rate and of the budget, if it is known at once that both allow it: whether, and `pace`."""
+        """Count one call of the rate and the budget if both are known to allow it; return whether, and `pace`."""
         if self.budget is not None and not self._held:
             return False, None
         try:

@@ -1,4 +1,4 @@
-"""What clients without a valid key do within a minute, counted in this process by address: throttled, and logged a few times."""
+"""Counts requests of clients without a valid key by address in this process; throttles such clients, and logs a few."""
 
 import math
 from collections.abc import Callable
@@ -76,7 +76,7 @@ class InvalidKeys:
         self._window = ClientWindow()
 
     def answer(self, fault: Unauthorized, client: str, request_id: str) -> GatewayError:
-        """What to answer `client`, an address, whose key was refused with `fault`."""
+        """Return the error for `client`, an address, whose key was refused with `fault`."""
         self._count()
         seen, client, wait_s = self._window.count(client)
         if seen <= MOST_INVALID_KEYS:

@@ -45,12 +45,15 @@ def frozen(limits: KeyLimits, catalog: Catalog) -> KeyLimits:
 
 
 def snapshot(text: str, catalog: Catalog) -> str:
-    """What the rule `text` stands for in `catalog`. Raises ValueError, in words that follow the rule."""
+    """Return the snapshot of the operations that the rule `text` stands for in `catalog`.
+
+    Raises ValueError, in words that follow the rule.
+    """
     words = text.removeprefix(PREFIX).split(" ")
     if len(text) > MOST_CHARS:
         raise ValueError(f"is longer than {MOST_CHARS} characters")
     if len(words) != 2 or not all(words):
-        raise ValueError(f"is no rule of operations: {_FORM}")
+        raise ValueError(f"is not a rule of operations: {_FORM}")
     provider = catalog.get(words[0])
     if provider is None:
         hint = (
@@ -77,7 +80,9 @@ def _chosen(what: str, known: ProviderOperations) -> list[ApiOperation]:
     for word in (word for term in terms for word in term):
         if word not in (*RISKS, STARTER) and word not in by_id:
             hint = did_you_mean(word, [*RISKS, STARTER, *by_id]) or f": {_FORM}"
-            raise ValueError(f"names '{word[:64]}', which is no operation of {known.provider}{hint}".removesuffix("?"))
+            raise ValueError(
+                f"names '{word[:64]}', which is not an operation of {known.provider}{hint}".removesuffix("?")
+            )
         if word in by_id and by_id[word].origin:
             raise ValueError(
                 f"names '{word}', which lives at {by_id[word].origin}; write its method and path, and limit the host"
@@ -107,7 +112,7 @@ def _packed(provider: Provider, known: ProviderOperations, chosen: Sequence[ApiO
 
 
 def host_and_path(provider: Provider) -> tuple[str, str]:
-    """Of an entry's base address: its host, with ``*`` for settings, and its path, with settings as they are written."""
+    """Return host and path of an entry's base address: ``*`` for settings in the host, settings as written in the path."""
     address = parse_address(provider.proxy.base_url)
     if address.whole is not None:
         host = "*"
@@ -166,7 +171,7 @@ def _left_out(known: ProviderOperations, chosen: Sequence[ApiOperation]) -> Iter
 
 
 def may_meet(one: str, other: str) -> bool:
-    """Whether some text may be both segments; where that is not plain, True."""
+    """Return whether some text may be both segments; where that is not plain, True."""
     if "*" not in one:
         return one == other or ("*" in other and fits_shape(other.split("*"), one))
     if "*" not in other:

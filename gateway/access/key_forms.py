@@ -35,7 +35,7 @@ def mint(kind: Kind = "key") -> Secret:
 
 
 def kind_of(text: str) -> Kind | None:
-    """What `text` has the form of, checksum included; None: it was never minted here."""
+    """Return the kind of key that `text` has the form of, checksum included; None: it was never minted here."""
     for kind, prefix in PREFIXES.items():
         if text.startswith(prefix):
             body, check = text[len(prefix) : -CHECKSUM_CHARS], text[-CHECKSUM_CHARS:]
@@ -79,7 +79,7 @@ class RequestedKey:
 
 
 def like(wish: RequestedKey, old: MintedKey) -> RequestedKey:
-    """What a replacement does not say is as it was."""
+    """Return the wish for a replacement, completed from the old key."""
     return replace(
         wish,
         kind=old.kind,
@@ -110,7 +110,9 @@ def _scope_issues(wish: RequestedKey) -> list[Issue]:
     issues = []
     for n, scope in enumerate(wish.scopes or ()):
         if not is_scope(scope):
-            issues.append(Issue("custom", f"'{scope[:64]}' is no scope; docs/keys.md lists them.", ("scopes", str(n))))
+            issues.append(
+                Issue("custom", f"'{scope[:64]}' is not a scope; docs/keys.md lists them.", ("scopes", str(n)))
+            )
         elif wish.kind == "capability" and scope not in OF_CAPABILITY:
             message = f"A capability has no other scopes than {' and '.join(OF_CAPABILITY)}."
             issues.append(Issue("custom", message, ("scopes", str(n))))
@@ -176,7 +178,7 @@ def _twice_named(rules: Sequence[str]) -> Iterator[str]:
 def _host(text: str) -> Iterator[str]:
     labels = text.removeprefix("*.").split(".")
     if not all(label.isascii() and label.replace("-", "").isalnum() for label in labels):
-        yield f"'{text[:64]}' is no host name, nor *.example.com; leave scheme and port out."
+        yield f"'{text[:64]}' is not a host name, nor *.example.com; leave scheme and port out."
 
 
 def _one_connection(limits: KeyLimits) -> bool:

@@ -1,4 +1,4 @@
-"""One key's scopes, limits and rules, ready to be asked: the same decision for the chain and the fast path.
+"""Decides whether a key's scopes, limits and rules allow a request, for the chain and the fast path alike.
 
 It is made on the request as it will leave: its method, the host and the raw path after the join with the base URL, and
 the names of its header fields.
@@ -27,12 +27,12 @@ from gateway.records.access import ANY_INTEGRATION, KeyLimits
 #     name     = a lower-case word              what the request is called where agents list it (`gateway.mcp`); only a rule
 #                                               with a name has ``{issue}`` for a ``*`` that is called so
 #
-# The path of a rule is held against the path that the provider gets, base URL included, byte for byte and without its
+# The path of a rule is matched with the path that the provider gets, base URL included, byte for byte and without its
 # query. `ambiguous` says which paths are not compared at all, since another reader may take them for another path.
 
 WEBSOCKET: Final = "WEBSOCKET"
 MOST_CHARS: Final = 512  # of a rule
-LONGEST_PATH: Final = 2048  # of a path that is held against rules
+LONGEST_PATH: Final = 2048  # of a path that is matched with rules
 
 _METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
 _LITERAL: Final = re.compile(r"[!\"$-:<->@-\[\]-~]*")  # visible, but for # ; ? and \
@@ -109,7 +109,9 @@ def _unnamed(written: str, name: str) -> str:
     places = _PLACE.findall(written)
     path = _PLACE.sub("*", written)
     if len(set(places)) != len(places) or PLACES_TAKEN.intersection(places):
-        raise ValueError(f"names a place twice, or as one of {', '.join(sorted(PLACES_TAKEN))}")
+        raise ValueError(
+            f"has two placeholders of one name, or one with a reserved name: {', '.join(sorted(PLACES_TAKEN))}"
+        )
     if "{" in path or "}" in path:
         raise ValueError("holds '{' or '}' around something other than a lower-case word")
     if any(f"{{{place}}}*" in written or f"*{{{place}}}" in written for place in places) or "}{" in written:
@@ -232,7 +234,7 @@ class Breach:
 
 
 class Policy:
-    """What a key may do: its scopes, and its limits with those of the keys that it descends from.
+    """The policy of a key: its scopes, and its limits with those of the keys that it descends from.
 
     `of_resources`: some limit names integrations, connections or tags. `of_connections`: some names connections or tags.
     `of_tags`: some names tags. `of_requests`: some limits what may be sent. `may_proxy`: it has the scope of the proxy.
@@ -259,12 +261,14 @@ class Policy:
 
     @property
     def operation_sets(self) -> Mapping[str, OperationSet]:
-        """Of each rule that names operations, by its text, what it stands for."""
+        """The operations that each rule by operation stands for, by the rule's text."""
         return {text: found for one in self._rules for text, found in zip(one.references, one.sets, strict=True)}
 
     def allows(self, scope: str) -> bool:
-        """Whether its scopes cover `scope`. A key that may send only some requests never sees a credential: with it, it
-        could send any."""
+        """Return whether the key's scopes cover `scope`.
+
+        A key that may send only some requests never sees a credential: with it, it could send any.
+        """
         return covers(self.scopes, scope) and not (self.of_requests and scope.endswith("_credentials"))
 
     @property
@@ -273,16 +277,16 @@ class Policy:
         return self.of_connections or not self.allows(CONFIGURE)
 
     def reaches_integration(self, integration_id: str) -> bool:
-        """Whether there is, for this key, such an integration."""
+        """Return whether this key may see the integration."""
         return all(_reaches_integration(one, integration_id) for one in self.limits)
 
     def reaches(self, integration_id: str, connection_id: str) -> bool:
-        """Whether there may be, for this key, such a connection; its tags are another question."""
+        """Return whether this key may see the connection, apart from its tags."""
         return all(_reaches(one, integration_id, connection_id) for one in self.limits)
 
     @property
     def tags(self) -> dict[str, str] | None:
-        """What a connection must carry; None where nothing can satisfy two limits at once."""
+        """The tags that a connection must carry; None where nothing can satisfy two limits at once."""
         wanted: dict[str, str] = {}
         for one in self.limits:
             for name, value in one.tags.items():
@@ -291,7 +295,7 @@ class Policy:
         return wanted
 
     def fits(self, tags: Mapping[str, str]) -> bool:
-        """Whether a connection with these tags is one of those it may use."""
+        """Return whether the key may use a connection with these tags."""
         return all(tags.get(name.lower()) == value for one in self.limits for name, value in one.tags.items())
 
     def decision(self, sent: SentRequest) -> Breach | str:
@@ -326,13 +330,13 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class ToolFilter:
-    """Which tools of an MCP server are shown to a caller: those that it might call in place of `sent`, which lists them."""
+    """A filter for an MCP server's tools: shows those that the caller may call in place of `sent`, which lists them."""
 
     policy: Policy
     sent: SentRequest
 
     def shows(self, tool: str) -> bool:
-        call = SentBody(McpMessage(TOOLS_CALL, tool), "is no GraphQL request")
+        call = SentBody(McpMessage(TOOLS_CALL, tool), "is not a GraphQL request")
         return isinstance(self.policy.decision(self.sent._replace(body=call)), str)
 
 

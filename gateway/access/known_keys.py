@@ -104,12 +104,14 @@ class Minted:
         self._strangers.pop(key_digest, None)
         self._loading.pop(key_digest, None)
         if before is not None:
-            self._note_use(before)
+            self._record_use(before)
             self._read_again(key_digest)
 
     def over(self, access: Access) -> bool:
-        """Whether what is under way with a key must end, because the key has: asked about once a second by the code that watches
-        an exchange. `access` is as it was let in; an earlier end may have been set since."""
+        """Return whether an exchange with this key must end, because the key has ended.
+
+        `access` is as it was let in; an earlier end may have been set since.
+        """
         key_digest = access.key.digest
         if key_digest in self._ended or not access.alive:
             return True
@@ -129,7 +131,7 @@ class Minted:
         """Nothing is known to be as it was."""
         self._generation += 1
         for caller in self._kept.values():
-            self._note_use(caller)
+            self._record_use(caller)
         self._kept.clear()
         self._strangers.clear()
         self._loading.clear()
@@ -153,8 +155,8 @@ class Minted:
         self._reading.add(task)
         task.add_done_callback(self._reading.discard)
 
-    def _note_use(self, caller: Caller | None) -> None:
-        """Note that a key which may be evicted was used, so that its use is still stored."""
+    def _record_use(self, caller: Caller | None) -> None:
+        """Record that a key which may be evicted was used, so that its use is still stored."""
         if caller is not None and caller.access is not None and caller.access.used:
             caller.access.used = False
             self._used.add(caller.access.key.digest)
@@ -177,7 +179,7 @@ class Minted:
         """Unless something changed meanwhile: which came first is not known, so it is good for this request only."""
         if then == self._generation:
             while len(place) >= MOST_KEPT:
-                self._note_use(place.pop(next(iter(place))))
+                self._record_use(place.pop(next(iter(place))))
             place[key_digest] = what  # type: ignore[assignment]
 
     def _meter(self, key: MintedKey) -> Meter | None:
@@ -215,7 +217,7 @@ class Minted:
 
     async def _write(self, idle_s: float) -> None:
         for caller in self._kept.values():
-            self._note_use(caller)
+            self._record_use(caller)
         used, self._used = self._used, set()
         if used:
             try:

@@ -1,4 +1,4 @@
-"""Rules that name operations of the catalog, ``operations jira read``, as they are held against a request (ADR 54).
+"""Rules that name operations of the catalog, ``operations jira read``, as they are matched with a request (ADR 54).
 
 When a key is made, `freeze_operations` turns such a rule into a snapshot: the methods and paths that it stands for then. The
 snapshot is stored with the key; the catalog is not looked at again, so no later catalog widens a key. A request fits where
@@ -26,15 +26,18 @@ _LITERAL, _MIXED, _WHOLE = range(3)
 
 
 def is_reference(rule: str) -> bool:
-    """Whether a rule's text names operations, rather than methods and a path."""
+    """Return whether a rule's text names operations, rather than methods and a path."""
     return rule.startswith(PREFIX)
 
 
 @dataclass(frozen=True, slots=True)
 class OperationRule:
-    """One operation of a rule. `text`: the rule; `name`: the operation's id, which agents call; `written`: its path with the base
-    address before it, ``*`` where a setting stands and ``{places}``. `below`: the part of it that the entry's operations file
-    has, and `before` the part before that, with ``${settings}`` (`path` of the base address and prefix)."""
+    """An operation of a rule.
+
+    `text`: the rule; `name`: the operation's id, which agents call; `written`: its path with the base address before
+    it, ``*`` where a setting stands and ``{places}``. `below`: the part of it that the entry's operations file has, and
+    `before` the part before that, with ``${settings}`` (`path` of the base address and prefix).
+    """
 
     text: str
     method: str
@@ -130,8 +133,10 @@ def _exactness(segment: str) -> int:
 
 
 def fits_shape(shape: Sequence[str], text: str) -> bool:
-    """Whether `text` is the parts of `shape` in order, with one or more characters between each two. Linear: each part in the
-    middle is taken at the first place where it stands, since a later one could never help."""
+    """Return whether `text` is the parts of `shape` in order, with one or more characters between each two.
+
+    Linear: each part in the middle is taken at the first place where it stands, since a later one could never help.
+    """
     first, *middle, last = shape
     at, end = len(first), len(text) - len(last)
     if not text.startswith(first) or not text.endswith(last) or end <= at:
@@ -184,7 +189,7 @@ def _ends(node: _Node, segments: Sequence[str], at: int, method: str, so_far: tu
 
 
 def _is_more_exact(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Whether it says no segment less exactly, and one of them more."""
+    """Return whether `one` is at least as exact in every segment, and more exact in one."""
     return one != other and all(mine <= theirs for mine, theirs in zip(one, other, strict=True))
 
 
@@ -204,8 +209,10 @@ _made: Final[WeakValueDictionary[tuple[str, str], OperationSet]] = WeakValueDict
 
 
 def operation_set(rule: str, snapshot: str) -> OperationSet:
-    """What `rule` stood for when its key was made. Keys with the same snapshot share it. An unreadable snapshot, or none,
-    allows nothing."""
+    """Return the operations that `rule` stood for when its key was made.
+
+    Keys with the same snapshot share it. An unreadable snapshot, or none, allows nothing.
+    """
     found = _made.get((rule, snapshot))
     if found is None:
         found = _made[rule, snapshot] = _unpacked(rule, snapshot)

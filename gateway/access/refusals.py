@@ -56,7 +56,7 @@ def breached(breach: Breach, method: str, path: str, *, below_base: bool = False
     rule, fix = "rules", f"Send one of the requests that it allows, or ask them for a key that allows {method} {path}."
     if below_base:
         fix = (
-            "Send one of the requests that it allows, or ask them for a key that allows this one. Rules are held against the "
+            "Send one of the requests that it allows, or ask them for a key that allows this one. Rules are matched with the "
             "whole path as it leaves, that of the provider's base address included: Gateway-Dry-Run: true shows it."
         )
     if breach.broken == "rules":

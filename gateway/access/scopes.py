@@ -42,7 +42,7 @@ _IMPLIED_BY: Final = {
 
 
 def covers(held: Iterable[str], wanted: str) -> bool:
-    """Whether one of the scopes `held` is `wanted`, a wildcard above it, or one that implies it.
+    """Return whether one of the scopes `held` is `wanted`, a wildcard above it, or one that implies it.
 
     `wanted` may be a wildcard itself, which only the same one or a wider one covers.
     """
@@ -55,5 +55,5 @@ def _covers(scope: str, wanted: str) -> bool:
 
 
 def is_scope(text: str) -> bool:
-    """Whether a key can hold it."""
+    """Return whether a key can hold the scope."""
     return text in SCOPES or text in WILDCARDS

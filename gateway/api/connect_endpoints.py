@@ -348,7 +348,9 @@ def _check_integrations(
         *((("overrides", key), key) for key in body.overrides),
     ]
     unknown = [one for one in named if generation.integrations.find(environment, one[1]) is None]
-    issues = [Issue("custom", f"Environment '{environment}' has no integration '{key}'.", path) for path, key in unknown]
+    issues = [
+        Issue("custom", f"Environment '{environment}' has no integration '{key}'.", path) for path, key in unknown
+    ]
     if issues:
         there = [one.integration_id for one in generation.integrations.of(environment)]
         near = nearest(unknown[0][1], filter(caller.policy.reaches_integration, there))

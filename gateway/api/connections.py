@@ -182,7 +182,7 @@ async def get_connection(request: web.Request) -> web.Response:
         return web.json_response(state_of(connection), headers=headers)
     if revealed:  # before it leaves: a credential that cannot be recorded is not returned
         what = {"refresh_token": True} if with_refresh_token else {}
-        await runtime.store.connections.note_read([connection], AuditAction.CREDENTIAL_READ, now=clock.now(), **what)
+        await runtime.store.connections.record_read([connection], AuditAction.CREDENTIAL_READ, now=clock.now(), **what)
     shown = whole(runtime.store, connection, credentials=revealed, with_refresh_token=with_refresh_token)
     if with_history:
         await add_history(shown, runtime, generation, connection)

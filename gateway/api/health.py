@@ -7,7 +7,7 @@ from aiohttp import hdrs, web
 from gateway import clock
 from gateway.api import answers
 from gateway.errors import Code, GatewayError
-from gateway.middleware.error_shape import MARK
+from gateway.middleware.answer_shape import MARK
 from gateway.runtime import RUNTIME, Runtime
 from gateway.store.preflight import POSTGRES
 

@@ -63,7 +63,7 @@ async def get_integration(request: web.Request) -> web.Response:
         body["webhook_url"] = webhook_url(generation, found)
     policy = request[CALLER].policy
     if "credentials" in wanted and policy.allows(READ_CREDENTIALS) and not policy.of_connections:
-        await request.app[RUNTIME].store.integrations.note_read(found, now=clock.now())  # before they leave
+        await request.app[RUNTIME].store.integrations.record_read(found, now=clock.now())  # before they leave
         body["credentials"] = credentials(generation, found)
         if found.custom:
             body["custom"] = dict(found.custom)
@@ -204,7 +204,7 @@ def _changeable(generation: Generation, found: Integration) -> Integration:
 
 
 def _declared_at(generation: Generation, environment: str, key: str) -> str:
-    """``gateway.yaml:17``: the file's name without its folder, which is nobody's business."""
+    """Return the integration's place, ``gateway.yaml:17``; the folder is left out, since callers need not know it."""
     where = generation.config.where("environments", environment, "integrations", key)
     return PurePath(where).name
 

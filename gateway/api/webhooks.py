@@ -8,7 +8,7 @@ from aiohttp import web
 
 from gateway import clock
 from gateway.errors import NotFound
-from gateway.middleware.error_shape import MARK
+from gateway.middleware.answer_shape import MARK
 from gateway.middleware.facts import REQUEST_ID, TIMING
 from gateway.middleware.request_message import read_within
 from gateway.records.operation import Operation
@@ -30,7 +30,7 @@ def webhook_address(public_url: str, environment: str, integration_id: str) -> s
 NO_CHALLENGE: Final = "Webhooks are sent here by POST; no challenge is answered for what was asked."
 
 
-async def take_webhook(request: web.Request) -> web.Response:
+async def receive_webhook(request: web.Request) -> web.Response:
     """200 once it is on the disk; 204 where nobody listens to this provider's; 401 in the contract's own shape.
 
     An unknown environment or integration is answered as a wrong signature is, and only when the body is there, so that a
@@ -69,9 +69,9 @@ async def take_webhook(request: web.Request) -> web.Response:
         message = replace(message, public_keys=keys)
         came = await receive(runtime.store, integration, provider, message, handling, limits)
     except SignatureRefused as refusal:
-        runtime.call_queue.note_refused(_operation(request, 401, "invalid_webhook_signature", refusal.why))
+        runtime.call_queue.record_refused(_operation(request, 401, "invalid_webhook_signature", refusal.why))
         return _refused(request, refusal.why)
-    runtime.call_queue.note_operation(_operation(request, 200, None, "queued" if came.queued else "taken"))
+    runtime.call_queue.record_operation(_operation(request, 200, None, "queued" if came.queued else "taken"))
     if came.queued:
         runtime.deliverer.wake()
     return web.json_response(came.reply)

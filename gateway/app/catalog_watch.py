@@ -171,7 +171,7 @@ async def _stirred(folders: Sequence[Path]) -> AsyncGenerator[None]:
 
 
 async def _waits(folders: Sequence[Path]) -> AsyncGenerator[bool]:
-    """Whether something has changed, each time that it has and after every `WAIT_MS` without.
+    """Yield whether something has changed, each time that it has and after every `WAIT_MS` without.
 
     Cancelled, it ends when its thread has: the watch cannot be closed before. That takes `QUIET_MS`.
     """

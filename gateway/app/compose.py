@@ -11,8 +11,7 @@ from gateway.app.lifetime import opened
 from gateway.app.routes import add_routes
 from gateway.integrations.declared import Examined
 from gateway.middleware.access_log import unrouted
-from gateway.middleware.error_shape import error_shape
-from gateway.middleware.request_id import request_id
+from gateway.middleware.answer_shape import error_shape, request_id
 from gateway.observe import logs
 from gateway.observe.metrics import MetricsPage
 from gateway.pages import lazy_pages
@@ -39,7 +38,7 @@ def create_app(config: Configured) -> web.Application:
 
 
 def create(config: Configured, found: Examined | None = None) -> web.Application:
-    """The same. `found`: `config` held against its catalog, where that is done already."""
+    """Create an application with the gateway on it. `found`: the check of `config` against its catalog, if there is one."""
     app = web.Application(middlewares=OWN_MIDDLEWARES, client_max_size=BODY_LIMIT_BYTES)
     setup(app, config, found)
     return app

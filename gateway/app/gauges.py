@@ -1,4 +1,4 @@
-"""What is not counted but simply so, for metrics: read from the runtime whenever somebody asks.
+"""Reads the gauges from the runtime whenever metrics are requested.
 
 Connections to providers are counted by provider, since an origin serves all integrations of a provider; never by origin,
 and a name may identify an end user.

@@ -1,4 +1,4 @@
-"""From a configuration to a generation: read, held against its catalog, and put in place of the one in use."""
+"""From a configuration to a generation: read, checked against its catalog, and put in place of the one in use."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

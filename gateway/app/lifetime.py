@@ -1,4 +1,4 @@
-"""What lives as long as the application: the store and all that stands on it, the tasks that go on by themselves, their end."""
+"""Opens and closes what lives as long as the application: the store, all that stands on it, and background tasks."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -87,13 +87,13 @@ def assembled(
     journals = Journals()
     exchange = _exchange(current, journals, parent)
     dialogues = Dialogues(current, exchange)
-    deliverer = Deliverer(store, current, metrics, calls.note_operation)
+    deliverer = Deliverer(store, current, metrics, calls.record_operation)
     sessions = ConnectSessions(store, current)
     links = ReconnectLinks(store, sessions, current)
-    refresher = Refresher(store, current, dialogues, metrics, calls.note_operation)
+    refresher = Refresher(store, current, dialogues, metrics, calls.record_operation)
     live = ConnectionCache(store, current, managed, refresher, followers=(minted, links), on_change=deliverer.wake)
     creator = Creator(store, current, live, dialogues)
-    outcomes, revoker = Outcomes(store, calls.note_operation), Revoker(current, dialogues)
+    outcomes, revoker = Outcomes(store, calls.record_operation), Revoker(current, dialogues)
     session_connections = SessionConnections(store, current, creator, outcomes, revoker)
     deleter = Deleter(store, current, live, revoker)
     return Runtime(
@@ -140,7 +140,7 @@ def _set_by_each_generation(
     egress_limits: EgressLimits,
     retired: RetiredEgress,
 ) -> None:
-    """What the hot path reads at every request: now, and at each replacement."""
+    """Set what the hot path reads at every request: now, and at each replacement."""
 
     def set_(config: Config) -> None:
         _log_calls(config.call_log, calls, store)
@@ -196,7 +196,7 @@ async def opened(
     if background:
         await store.failover.join()
         await reconcile(store)
-        await note_configuration(store, config, "start")
+        await record_configuration(store, config, "start")
     tasks = _background(runtime, since) if background else []
     try:
         yield runtime
@@ -204,13 +204,13 @@ async def opened(
         await _closed(runtime, tasks)
 
 
-async def note_configuration(store: Store, config: Config, how: str) -> None:
+async def record_configuration(store: Store, config: Config, how: str) -> None:
     """Record that a changed file took effect. Of all processes and nodes that load it, one records it."""
     if not config.document.digest:
         return
     detail = {"sha256": config.document.digest, "how": how, "environments": sorted(config.environments)}
     try:
-        await store.audit.note_configuration(
+        await store.audit.record_configuration(
             config.document.digest, AuditEntry.of(AuditAction.CONFIGURATION_LOADED, detail=detail)
         )
     except GatewayError as fault:

@@ -13,7 +13,7 @@ import structlog
 from aiohttp import web
 
 from gateway.app.generations import Checked, Configured, checked, read, replace
-from gateway.app.lifetime import note_configuration
+from gateway.app.lifetime import record_configuration
 from gateway.catalog.load_catalog import Catalog
 from gateway.config import Config, Fault, Faults, with_fixed
 from gateway.errors import GatewayError, StartRefused
@@ -39,7 +39,10 @@ def read_again(running: Config, given: Configured | None = None) -> Config:
 async def reload(
     app: web.Application, given: Configured | None = None, *, accept: Callable[[Checked], None] | None = None
 ) -> bool:
-    """Whether `app` now works by its file as it is now, or by what is `given`. All faults are logged, by ``file:line``.
+    """Reload `app` from its file as it is now, or from what is `given`; return whether that succeeded.
+
+    All faults are logged, by ``file:line``. `accept` is called in a thread with what is put in place next; what it
+    raises is a refusal.
 
     `accept` is called in a thread with what is put in place next; what it raises is a refusal.
     """
@@ -51,7 +54,7 @@ async def reload(
 
 
 async def take_over(app: web.Application, accepted: Callable[[], tuple[Config, Catalog]]) -> bool:
-    """Whether `app` now works by the configuration and catalog that another worker has `accepted`."""
+    """Put in place the configuration and catalog that another worker has `accepted`; return whether that succeeded."""
 
     def made() -> Checked:
         config, catalog = accepted()
@@ -79,16 +82,16 @@ async def _reloaded(
             if accept is not None:
                 await asyncio.to_thread(accept, ready)
         except Exception as refusal:  # noqa: BLE001 (whatever it was, the configuration in use stays)
-            tell_refusal(refusal, runtime.metrics)
+            log_refusal(refusal, runtime.metrics)
             return False
         replace(runtime, ready)
-        await note_configuration(runtime.store, config, "reload")
+        await record_configuration(runtime.store, config, "reload")
     runtime.metrics.add(RELOADS, "taken")
     log.info("reloaded", environments=sorted(config.environments), providers=len(ready.catalog.providers))
     return True
 
 
-def tell_refusal(refusal: Exception, metrics: Metrics | None) -> None:
+def log_refusal(refusal: Exception, metrics: Metrics | None) -> None:
     """Log each fault in a line, and then that the configuration stays as it is."""
     if isinstance(refusal, Faults | GatewayError | StartRefused):
         for fault in str(refusal).splitlines():

@@ -140,7 +140,7 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("DELETE", f"/connections/{ID}", API(connections.delete_connection)),
     ("OPTIONS", f"/connections/{ID}", CALLED(options)),
     ("GET", "/webhook/{environment}/{unique_key}", OPEN(webhooks.confirm_webhook)),
-    ("POST", "/webhook/{environment}/{unique_key}", OPEN(webhooks.take_webhook)),
+    ("POST", "/webhook/{environment}/{unique_key}", OPEN(webhooks.receive_webhook)),
     ("POST", "/environment/webhook-signing-key/rotate", API(environment.rotate_signing_key)),
     ("OPTIONS", "/environment/webhook-signing-key/rotate", CALLED(options)),
     # As they were called before; published clients of some age still say so.

@@ -111,7 +111,7 @@ class CredentialForm:
         return {name: value for name, value in given.items() if value is not None}
 
     def fault(self, name: str, message: str) -> None:
-        """Note what only somebody else could see to be wrong with a field."""
+        """Record what only somebody else could see to be wrong with a field."""
         self._fault(name, "invalid_format", message)
 
     def moment(self, name: str) -> datetime | None:
@@ -129,7 +129,7 @@ class CredentialForm:
         return when
 
     def lifetime(self, name: str, now: datetime) -> datetime | None:
-        """`now` plus a number of seconds; what is no positive number counts as absent."""
+        """`now` plus a number of seconds; what is not a positive number counts as absent."""
         self._read.add(name)
         seconds = positive_seconds(self._fields.get(name))
         return None if seconds is None else now + min(timedelta(seconds=min(seconds, 1e9)), MAX_LIFETIME)

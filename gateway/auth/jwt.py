@@ -1,4 +1,4 @@
-"""JWT: a token that we sign with the end user's key is the access token (RFC 7523); the signing of all JWTs."""
+"""JWT: a token signed with the end user's key is the access token (RFC 7523). Signs the JWTs of other modes too."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta

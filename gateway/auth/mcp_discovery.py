@@ -109,7 +109,7 @@ def _resource(url: str, hint: str | None) -> Dialogue[Mapping[str, Any]]:
 def _authorization_server(issuer: str) -> Dialogue[Mapping[str, Any] | None]:
     """The server's metadata (RFC 8414 §3), which must name the issuer of the request (§3.3)."""
     if _address(issuer) is None:
-        raise TokenRefused("invalid_request", "the metadata names an authorization server that is no address")
+        raise TokenRefused("invalid_request", "the metadata names an authorization server that is not an address")
     places = [*_well_known(issuer, "oauth-authorization-server")[:1], *_well_known(issuer, "openid-configuration")[:1]]
     places.append(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
     for place in dict.fromkeys(places):

@@ -22,7 +22,7 @@ _KINDS: Final[Mapping[str, str]] = {"RS": "RSAKey", "PS": "RSAKey", "ES": "ECKey
 
 
 class BadKey(ValueError):
-    """The text is no key of the kind that is needed. The message says so, never what the text was."""
+    """The text is not a key of the kind that is needed. The message says so, never what the text was."""
 
 
 def pem(text: str) -> str:

@@ -27,7 +27,7 @@ from gateway.observe.masking import masked_text
 from gateway.records.connecting import Flow, Outcome, PendingAuthorization
 from gateway.records.connection import ConnectionRef
 from gateway.records.event import Event
-from gateway.records.operation import NoteOperation, Operation, request_in_hand
+from gateway.records.operation import Operation, RecordOperation, request_in_hand
 from gateway.secret import digest
 from gateway.store import Store
 from gateway.text import counted
@@ -113,7 +113,7 @@ class WaitingWindow:
 class Outcomes:
     """Nothing is asked of the store while nobody waits here."""
 
-    def __init__(self, store: Store, note: NoteOperation = lambda _: None) -> None:
+    def __init__(self, store: Store, note: RecordOperation = lambda _: None) -> None:
         self._store = store
         self._note = note
         self._waiting: dict[str, set[WaitingWindow]] = {}
@@ -229,7 +229,7 @@ def client_digest(ws_client_id: str | None) -> str | None:
 # ── Notifies the customer's application of a connection that was not made (docs/compatibility.md#events).
 
 
-async def tell_failure(store: Store, flow: Flow, pending: PendingAuthorization, fault: GatewayError) -> None:
+async def report_failure(store: Store, flow: Flow, pending: PendingAuthorization, fault: GatewayError) -> None:
     """Write the event. Where `pending` was to reconnect a connection, that one says what it leaves open: whose it is, and where
     its events go. Never raises: the end user sees `fault` in any case.
     """
@@ -274,7 +274,7 @@ class Telling:
         except Exception as fault:
             await self.failure(flow, pending, fault, back)
             if isinstance(fault, GatewayError):
-                await tell_failure(self._store, flow, pending, fault)
+                await report_failure(self._store, flow, pending, fault)
             raise
         if isinstance(came, Arrived):
             connection_id = came.connection.ref.connection_id
@@ -284,7 +284,7 @@ class Telling:
         return came
 
     async def failure(self, flow: Flow, pending: PendingAuthorization, fault: Exception, back: Back) -> None:
-        """It came to nothing; what is no GatewayError is reported without its words."""
+        """It came to nothing; what is not a GatewayError is reported without its words."""
         said = log_failure(
             fault,
             environment=flow.environment,

@@ -194,7 +194,7 @@ def check(provider: Provider, words: KnownWords) -> Iterator[Finding]:
     yield from template_faults(provider)
     for index, status in enumerate((provider.proxy.retry and provider.proxy.retry.error_code) or ()):
         if not _STATUS.fullmatch(status):
-            yield ("proxy", "retry", "error_code", index), f"{status!r} is no status; write 429, 5xx or 500-502"
+            yield ("proxy", "retry", "error_code", index), f"{status!r} is not a status; write 429, 5xx or 500-502"
 
 
 def _modes_and_scripts(provider: Provider, words: KnownWords) -> Iterator[Finding]:
@@ -245,7 +245,7 @@ def _settings(provider: Provider) -> Iterator[Finding]:
     names = provider.connection_configuration or []
     for index, name in enumerate(names):
         if not _SETTING_NAME.fullmatch(name) or name in names[:index]:
-            yield ("connection_configuration", index), f"{name!r} is given twice, or is no name of a setting"
+            yield ("connection_configuration", index), f"{name!r} is given twice, or is not a name of a setting"
 
 
 def _setting(name: str, setting: Setting) -> Iterator[Finding]:

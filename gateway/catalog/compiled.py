@@ -1,8 +1,8 @@
 """A large folder's entries, checked and ready, in one file: read in milliseconds where a thousand YAML files take a second.
 
 Its first line says what it was made from: the bytes of every YAML file, of the folders before, and of the code that checks
-them. Whatever changes, that line no longer fits and the file is made again, so it is never asked how old it is. The line also
-names the auth modes and scripts that the entries use, which need to be known where it is read. It holds JSON and nothing
+them. When any of these changes, the line no longer fits and the file is made again; its age does not matter. The line also
+names the auth modes and scripts that the entries use: the reading process must have them. The file holds JSON and nothing
 that could run.
 """
 

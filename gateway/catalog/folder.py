@@ -28,7 +28,7 @@ Values = Mapping[str, Any]
 
 
 class CannotInherit(ValueError):
-    """The base cannot be had; the message says why and what to do."""
+    """The base entry does not exist or cannot be used; the message says why and what to do."""
 
 
 class Heirs:
@@ -316,7 +316,7 @@ def state_of(folders: Sequence[Path]) -> int:
 
 
 def files_in(folder: Path) -> tuple[list[Path], list[CatalogFault]]:
-    """The entries of a folder. Names that begin with ``.`` or ``_`` are no entries, nor is what is not YAML.
+    """The entries of a folder. Names that begin with ``.`` or ``_`` are not entries, nor is what is not YAML.
 
     A path to a file is that one entry, so that an author can check what is being written.
     """

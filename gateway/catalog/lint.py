@@ -102,7 +102,7 @@ def warnings(provider: Provider) -> Iterator[Finding]:
 def _words(provider: Provider) -> Iterator[Finding]:
     for index, category in enumerate(provider.categories):
         if category not in CATEGORIES:
-            yield ("categories", index), f"{category!r} is no category of the vocabulary in docs/catalog.md"
+            yield ("categories", index), f"{category!r} is not a category of the vocabulary in docs/catalog.md"
     needed = provider.refresh.requires_scope if provider.refresh else None
     if needed and needed not in (provider.default_scopes or ()):
         yield ("default_scopes",), f"without {needed!r} among default_scopes, connections cannot be refreshed"
@@ -207,7 +207,7 @@ def _calls(provider: Provider) -> Iterator[Finding]:
             yield ("proxy", "verification", "expect"), "looks into an answer to HEAD, which has no body; use GET"
         for path in proof.expect:
             if not path or "" in path.split("."):
-                yield ("proxy", "verification", "expect"), f"{path!r} is no dotted path, such as user.id"
+                yield ("proxy", "verification", "expect"), f"{path!r} is not a dotted path, such as user.id"
     if account is not None and account.data is not None and account.method != "POST":
         yield ("account", "data"), "is a body, which only a POST has; add method: POST"
     if account is not None and account.method is not None and account.endpoint is None:

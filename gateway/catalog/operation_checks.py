@@ -48,7 +48,7 @@ def operation_faults(
         if path.name.startswith("."):
             continue
         if path.suffix != ENDING:
-            faults.append(CatalogFault(shown_path(path), f"is no file of operations; their names end in {ENDING}"))
+            faults.append(CatalogFault(shown_path(path), f"is not a file of operations; their names end in {ENDING}"))
             continue
         try:
             files[path.stem] = read_file(path)
@@ -123,7 +123,7 @@ def _of_lines(file: OperationFile) -> Iterator[tuple[int, str]]:
         values = line.values
         if not _ID.fullmatch(values["id"]) or values["id"] in RESERVED_IDS:
             taken = ", ".join(sorted(RESERVED_IDS))
-            yield line.number, f"{values['id']!r} is no id: 2 to 60 small letters, digits and '_', none of {taken}"
+            yield line.number, f"{values['id']!r} is not an id: 2 to 60 small letters, digits and '_', none of {taken}"
         if values["id"] in ids:
             yield line.number, f"there are two operations {values['id']!r}"
         ids.add(values["id"])
@@ -141,7 +141,7 @@ def _of_line(line: OperationLine, header: Mapping[str, str]) -> Iterator[str]:
         if not header.get("graphql_endpoint"):
             yield f"is a {method}, and the file says no graphql_endpoint"
         if not _FIELD.fullmatch(path):
-            yield f"{path!r} is no field of a GraphQL type"
+            yield f"{path!r} is not a field of a GraphQL type"
     elif method not in METHODS:
         yield f"the method {method!r} is none of {', '.join(sorted(METHODS))}"
     else:
@@ -164,6 +164,6 @@ def _of_path(path: str) -> Iterator[str]:
         origin, rest = (found[0], path[found.end() :]) if found else ("", "")
     bare = _PLACE.sub("x", rest)
     if not _PATH.fullmatch(bare) or "{" in bare or "}" in bare or "//" in rest or "}{" in rest:
-        yield f"{path!r} is no path template of an https address"
+        yield f"{path!r} is not a path template of an https address"
     elif any(segment.strip(".") == "" and segment for segment in bare.split("/")):
         yield f"{path!r} has a '.' or '..' segment{' at ' + origin if origin else ''}"

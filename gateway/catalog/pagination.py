@@ -163,7 +163,7 @@ def misplaced(way: Paginate) -> str | None:
         return "next_path_in_request, which goes with in_body and type=cursor only"
     path = way.next_path_in_request.replace("{path}", "/x")
     if not path.startswith("/") or _NO_PATH.search(path) or has_dot_segment(path):
-        return "a next_path_in_request that is no path, such as '/files/continue' or '{path}/continue'"
+        return "a next_path_in_request that is not a path, such as '/files/continue' or '{path}/continue'"
     return None
 
 

@@ -121,7 +121,7 @@ def title_from(name: str) -> str:
     return " ".join([shown[0] if shown[0].isupper() else shown[0].capitalize(), *shown[1:]]) if shown else name
 
 
-# ── Where an entry's provider returns the account of a credential.
+# ── Which endpoint names the account behind a credential.
 
 
 class AccountForm(Shape):

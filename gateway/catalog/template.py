@@ -294,7 +294,7 @@ def _value(inside: str) -> Part:
     if moment := _NOW.fullmatch(inside):
         unit = str(moment["unit"] or "second")
         if unit not in UNITS:
-            raise TemplateError(f"'${{{inside}}}': {unit!r} is no unit; there are {', '.join(UNITS)}")
+            raise TemplateError(f"'${{{inside}}}': {unit!r} is not a unit; there are {', '.join(UNITS)}")
         return Now(int(moment["shift"] or 0) * UNITS[unit], moment["format"])
     if not _NAME.fullmatch(inside):
         raise TemplateError(f"'${{{inside}}}' is not a placeholder; write a name such as ${{connectionConfig.site}}")

@@ -1,6 +1,6 @@
 """A catalog file as plain values, every value's line still known, and what is wrong with catalog files.
 
-``no`` and ``2024-01-31`` stay text here (only true, false, null and numbers are something else), and there are no merge keys.
+``no`` and ``2024-01-31`` stay text here (only true, false, null and numbers are not), and there are no merge keys.
 """
 
 from collections.abc import Sequence

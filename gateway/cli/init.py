@@ -55,10 +55,10 @@ def write_private(contents: Mapping[Path, str], *, over: Path | Literal[False] =
                 target.replace(path)
                 written.pop()
     except FileExistsError as error:
-        _take_back(written)
+        _delete_written(written)
         raise Existing([Path(error.filename)]) from None
     except OSError:
-        _take_back(written)
+        _delete_written(written)
         raise
 
 
@@ -70,7 +70,7 @@ def _create(path: Path, content: str) -> None:
         os.fsync(file.fileno())
 
 
-def _take_back(paths: list[Path]) -> None:
+def _delete_written(paths: list[Path]) -> None:
     for path in paths:
         path.unlink(missing_ok=True)
 

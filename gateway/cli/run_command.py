@@ -20,25 +20,36 @@ if TYPE_CHECKING:
 
 
 def on_store(file: Path, work: "Callable[[Store, Config], Awaitable[int]]", *, as_json: bool = False) -> None:
-    """Open the store of `file`, do `work`, close it and exit with what `work` returned; 1 for a fault, in one line."""
+    """Open the store of `file`, do `work`, close it and exit with what `work` returned; 1 for a fault, in one line.
+
+    A store that nothing was ever written to is refused: what is looked for is then elsewhere.
+    """
     with faults_end_the_command(as_json, file):
         code = asyncio.run(on_opened_store(file, work))
     sys.exit(code)
 
 
-def _ready(file: Path) -> "Config":
-    """The configuration, whose store was looked at: a wrong key is reported before anything heavy is loaded."""
+def _ready(file: Path, begins: bool = False) -> "Config":
+    """The configuration, whose store was looked at: a wrong key is reported before anything heavy is loaded.
+
+    `begins`: the command may be the first that writes to the store. Raises Faults and StoreRefused. Blocks.
+    """
     from gateway.config import load
-    from gateway.store.preflight import look_at
+    from gateway.store.preflight import look_at, place_of
+    from gateway.store.preflight_checks import StoreRefused
 
     config = load(file)
-    look_at(config.store)
+    if look_at(config.store) is None and not begins:
+        raise StoreRefused(
+            f"{place_of(config.store)} holds nothing of a gateway. Correct store.url, restore a backup, "
+            "or start a new gateway there: gateway serve."
+        )
     return config
 
 
 async def on_opened_store(file: Path, work: "Callable[[Store, Config], Awaitable[int]]") -> int:
     """The same within a loop, for a command that does more; what `work` returned. Raises Faults and StartRefused."""
-    config = _ready(file)
+    config = await asyncio.to_thread(_ready, file)  # looking at PostgreSQL begins a loop of its own
     import os
 
     from gateway.errors import GatewayError
@@ -100,25 +111,29 @@ AT_ONCE: Final = 8
 Item = TypeVar("Item")
 
 
-def run(file: Path, work: "Callable[[Runtime], Awaitable[int]]", *, as_json: bool = False) -> None:
-    """Open what `file` configures, do `work`, close it and exit with what `work` returned; 1 for a fault, in one line."""
+def run(
+    file: Path, work: "Callable[[Runtime], Awaitable[int]]", *, as_json: bool = False, begins: bool = False
+) -> None:
+    """Open what `file` configures, do `work`, close it and exit with what `work` returned; 1 for a fault, in one line.
+
+    `begins`: the command may be the first that writes to the store; any other is refused where nothing was ever written.
+    """
     with faults_end_the_command(as_json, file):
-        code = asyncio.run(_on_runtime(file, work))
+        code = asyncio.run(_on_runtime(file, work, begins))
     sys.exit(code)
 
 
-async def _on_runtime(file: Path, work: "Callable[[Runtime], Awaitable[int]]") -> int:
+async def _on_runtime(file: Path, work: "Callable[[Runtime], Awaitable[int]]", begins: bool) -> int:
     import os
 
     from gateway.app.generations import checked
     from gateway.app.lifetime import opened
-    from gateway.config import load
     from gateway.errors import GatewayError
     from gateway.observe import logs
 
     logs.setup(os.environ.get(logs.LEVEL) or "warning")
     _by_operator()
-    given = checked(load(file))
+    given = checked(await asyncio.to_thread(_ready, file, begins))
     try:
         async with opened(given) as runtime:
             return await work(runtime)

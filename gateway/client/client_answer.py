@@ -36,7 +36,7 @@ class Answer:
         return self.headers.get("Gateway-Request-Id", "")
 
     def json(self, loads: Callable[[bytes], Any] = json.loads) -> Any:
-        """Raises ValueError for what is no JSON."""
+        """Raises ValueError for what is not JSON."""
         return loads(self.content)
 
     def raise_for_status(self) -> Self:

@@ -150,7 +150,7 @@ def checked(base_url: str) -> str:
         usable = False
     if not usable:
         raise ValueError(
-            f"'{base_url}' is no address of a gateway; write it with http:// or https://, as in http://127.0.0.1:3003"
+            f"'{base_url}' is not an address of a gateway; write it with http:// or https://, as in http://127.0.0.1:3003"
         )
     return base_url.rstrip("/")
 

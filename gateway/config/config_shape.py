@@ -25,7 +25,7 @@ from gateway.secret import Secret
 
 
 def _no_truth(value: object) -> object:
-    """A truth value is no number, although Python counts with it."""
+    """A truth value is not a number, although Python counts with it."""
     if isinstance(value, bool):
         raise ValueError("must be a number, and this is a truth value")
     return value

@@ -147,7 +147,7 @@ def read_text(text: str, name: str) -> ConfigDocument:
 
 
 def from_mapping(given: Mapping[str, Any]) -> ConfigDocument:
-    """A configuration made in Python: its own copy, with paths as text and every kind of sequence as a list."""
+    """Build a configuration document from a Python mapping, which is copied: paths become strings, sequences lists."""
     return ConfigDocument(None, _copied(given, 0))
 
 

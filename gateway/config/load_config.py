@@ -66,7 +66,9 @@ def _finding(error: ErrorDetails, references: Collection[Place]) -> tuple[Place,
     place = tuple(str(step) for step in error["loc"] if step != "[key]")
     if error["type"] == "extra_forbidden":
         if not _WORD.fullmatch(place[-1]):
-            return place, Finding(place, "has a key that is no single word; is the ':' after it missing?", unnamed=True)
+            return place, Finding(
+                place, "has a key that is not a single word; is the ':' after it missing?", unnamed=True
+            )
         return place, Finding(place, _unknown_key(place))
     if error["loc"][-1:] == ("[key]",):
         return place, Finding(place, _bad_name(place))

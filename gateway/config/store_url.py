@@ -106,4 +106,4 @@ def _check_parameters(parts: SplitResult) -> None:
     if given.get("sslmode", "prefer") not in MODES:
         raise ValueError(f"has a sslmode that is none of {', '.join(MODES)}")
     if not given.get("port", "5432").replace(",", "").isdigit():
-        raise ValueError("has a port that is no number")
+        raise ValueError("has a port that is not a number")

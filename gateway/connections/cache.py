@@ -40,7 +40,7 @@ from gateway.vault import VaultError
 
 
 def stays(before: Generation, after: Generation, environment: str, integration_id: str) -> bool | None:
-    """Whether the integration and its catalog entry are as before; None where there is none any more."""
+    """Return whether the integration and its catalog entry are as before; None where there is none any more."""
     one = after.integrations.find(environment, integration_id)
     if one is None:
         return None
@@ -370,7 +370,7 @@ class ConnectionCache:
                 self.forget(ref)
 
     async def write_back(self) -> None:
-        """Of all that is kept, and of what was put away while the database could not be read: what was refreshed last first."""
+        """Write back all that is kept, and what was put away while the database was unreadable; latest refresh first."""
         rows = self._newest()
         ordered = sorted(rows.values(), key=lambda row: row.last_refreshed_at or row.created_at, reverse=True)
         before = self.written_back.total()
@@ -459,7 +459,7 @@ class ConnectionCache:
             self._put(Kept(row, used_at=kept.used_at))
 
     async def refresh_integration(self, ref: ConnectionRef) -> None:
-        """What is stored under that key; read again where it was changed here meanwhile, so that no deleted one comes back."""
+        """Read the integration under that key; again if it was changed here meanwhile, so that no deleted one comes back."""
         while True:
             changes = self._managed.changes
             try:
@@ -481,7 +481,7 @@ class ConnectionCache:
             del self.feed.unread[ref]
             if (unread := self._kept.get(ref)) is not None:
                 self._put_away(unread)
-            self.forget(ref)  # known to have changed, and how cannot be read: not served on
+            self.forget(ref)  # it has changed, and the new state cannot be read: it is not served any more
         for kept in self._kept.due(now):
             self._see_to(kept, now)
         if now - self._tidied_at >= TIDIED_EVERY_S:

@@ -45,7 +45,7 @@ class FedCache(Protocol):
         """Store what is newer here than in the database, which may have failed over to a standby that lacked it."""
 
     def forget_all(self) -> None:
-        """What was written is not known."""
+        """Forget everything: which changes were written is not known."""
 
 
 class ChangeFeed:
@@ -90,7 +90,7 @@ class ChangeFeed:
 
     @property
     def serves(self) -> bool:
-        """Whether what is in memory may be served: always but after a long outage."""
+        """Whether connections in memory may be served: always but after a long outage."""
         away_s = self.away_s
         return away_s is None or away_s <= self._current.generation.config.live.ttl_s
 
@@ -164,7 +164,7 @@ class ChangeFeed:
             return newest, seen
 
     def announce_missed(self) -> None:
-        """What followers keep may be stale."""
+        """Tell the followers that what they keep may be stale."""
         for follower in self._followers:
             follower.missed()
 

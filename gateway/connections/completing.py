@@ -60,7 +60,7 @@ class NewCredential:
         self.account = Account(id, short(label) if label else None)
 
     async def account_answer(self) -> Any:
-        """What the entry's `account` is read from, requested once. Raises ProviderUnreadable."""
+        """Return the document that the entry's `account` is read from, requested once. Raises ProviderUnreadable."""
         form = self.provider.account
         if form is None or form.endpoint is None:
             return self._held.get("raw")

@@ -76,7 +76,7 @@ log = structlog.get_logger(__name__)
 
 
 class Wanted(TypedDict, total=False):
-    """What `Creator.prepare` takes besides the integration and its credential."""
+    """The input of `Creator.prepare` besides the integration and its credential."""
 
     connection_id: str | None
     config: Mapping[str, Any] | None
@@ -149,9 +149,10 @@ class Creator:
         reconnects: bool = False,
         pinned: bool = False,
     ) -> NewConnection:
-        """What is to be stored, checked, with its settings complete and its account known. `tested`: by the entry's
-        verification, which a grant that has just been made does not need. `reconnects`: the connection must be there
-        already, and be the same account's as far as both are known. `pinned`: if it is there, it leads where it led before.
+        """Return the connection to store, checked, with its settings complete and its account known. `tested`: by the
+        entry's verification, which a grant that has just been made does not need. `reconnects`: the connection must be
+        there already, and be the same account's as far as both are known. `pinned`: if it is there, it leads where it
+        led before.
 
         Raises InvalidRequest where its settings, its site, its account or its credential are wrong, SiteWanted where one of
         several sites is to be chosen, UpstreamFailed where the provider could not be asked.
@@ -216,7 +217,7 @@ class Creator:
             await Verifier(self._current.generation.egress).verify(mode, held, context)
 
     def _settings_of(self, row: Connection | None) -> dict[str, Any]:
-        """What an existing connection was made with, so that a new credential alone does not move it to another site."""
+        """Return an existing connection's settings, so that a new credential alone does not move it to another site."""
         if row is None:
             return {}
         return {**row.config, **self._store.open_or_nothing(row.secret_config)}

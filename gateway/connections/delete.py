@@ -50,7 +50,9 @@ class Revoker:
         config: Mapping[str, Any],
         metadata: Mapping[str, Any] | None,
     ) -> list[RevocationOutcome]:
-        """One outcome a token; empty if the credential holds no token that the provider could revoke. `config` with its secrets.
+        """Revoke the tokens at the provider; return one outcome for each revocable token. `config` with its secrets.
+
+        Never raises: a failure is an outcome, and logged.
 
         Never raises: a failure is an outcome, and logged."""
         provider = self._current.generation.catalog.get(provider_name)
@@ -100,7 +102,7 @@ class Deleted:
 
     @property
     def at_provider(self) -> bool:
-        """Whether it was ended at the provider too: there was a token, and none of them may still work."""
+        """Whether the connection was ended at the provider too: there was a token, and none of them may still work."""
         return bool(self.revocation) and not any(one.lives_on for one in self.revocation)
 
 
@@ -167,7 +169,7 @@ class Deleter:
             await asyncio.sleep(LOOK_AGAIN_S)
 
     async def _revoked(self, row: Connection, given: Integration | None) -> list[RevocationOutcome]:
-        """One outcome a token; empty if the credential holds no token that the provider could revoke."""
+        """Revoke the row's tokens at the provider; return one outcome for each revocable token."""
         integration = given or self._current.generation.integrations.find(*row.ref[:2])
         if integration is None:
             return []

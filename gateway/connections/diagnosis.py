@@ -25,7 +25,7 @@ BLAMES_CLIENT: Final = frozenset({"invalid_client", "unauthorized_client"})
 
 @dataclass(frozen=True, slots=True)
 class TimelineMoment:
-    """One entry of the time line. `ahead`: it has not come yet."""
+    """An entry of the time line. `ahead`: it has not come yet."""
 
     at: datetime
     what: str
@@ -73,9 +73,11 @@ def story(
     failovers: Sequence[datetime] = (),
     scopes: ScopeDrift | None = None,
 ) -> ConnectionDiagnosis:
-    """Of one connection. `changes` is its history, oldest first. `readable`: whether what is stored for it opens;
-    `ends_with_token`: it has no refresh token. `failovers`: when the database failed over, oldest first. `scopes`: None where
-    its credential does not open.
+    """Return the diagnosis of one connection.
+
+    `changes` is its history, oldest first. `readable`: whether what is stored for it opens; `ends_with_token`: it has
+    no refresh token. `failovers`: when the database failed over, oldest first. `scopes`: None where its credential does
+    not open.
     """
     ends = row.expires_at
     damaged = [] if readable else [LikelyCause("credential_unreadable", UNREADABLE)]
@@ -238,7 +240,7 @@ def _causes(
 def _gone(row: Connection, provider: Provider | None) -> Iterator[LikelyCause]:
     noted, dies_at = row.failure, row.life.dies_at
     if noted is not None and dies_at is not None and dies_at <= noted.at:
-        yield LikelyCause("died_of_disuse", f"Its refresh token died of disuse on {dies_at:%Y-%m-%d}.")
+        yield LikelyCause("died_of_disuse", f"Its refresh token expired unused on {dies_at:%Y-%m-%d}.")
     yield LikelyCause(
         "access_taken_back",
         "The end user or an administrator took the access back, removed the app, or changed the password"

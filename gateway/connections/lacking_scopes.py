@@ -23,7 +23,7 @@ class FoundLacking:
 
 
 async def find_lacking(store: Store, generation: Generation, environment: str, wanted: ListFilter) -> FoundLacking:
-    """Of the connections that `wanted` describes those with missing scopes, up to its `limit`, among `LOOKED_AT` rows."""
+    """Find connections with missing scopes among those `wanted`, up to its `limit`; at most `LOOKED_AT` rows are read."""
     rows: list[Connection] = []
     looked_at, asked = 0, replace(wanted, limit=ROWS_AT_ONCE)
     while True:
@@ -44,7 +44,7 @@ async def find_lacking(store: Store, generation: Generation, environment: str, w
 
 
 def lacks_scopes(store: Store, generation: Generation, row: Connection) -> bool:
-    """Whether the end user has yet to grant scopes that its integration, or the provider's API, asks for."""
+    """Return whether the end user has yet to grant scopes that its integration, or the provider's API, asks for."""
     provider = generation.catalog.get(row.provider)
     if provider is None:
         return False

@@ -37,7 +37,7 @@ _PLACEHOLDER: Final = re.compile(r"\$\{[^}]*\}")
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What goes on every request of this connection.
+    """The parts of every request of this connection that the gateway sets.
 
     `slots` carry the credential and replace whatever the caller sent under these (lower-case) names; `defaults` stand in
     where the caller sent none. The same for the query: pairs already percent-encoded, `query_slots` replacing.
@@ -60,7 +60,7 @@ class Placement:
 
     @property
     def signs_request(self) -> bool:
-        """Whether the proof depends on the request, so that what stands here is not all there is to it."""
+        """Whether the proof depends on the request, so that slots and defaults are not all of it."""
         return self.signer is not None
 
 
@@ -202,7 +202,7 @@ def placement(mode: AuthMode, held: Mapping[str, Any], context: Context) -> Plac
 def _apart(
     headers: Mapping[str, str], query: Mapping[str, str], everything: Mapping[str, str]
 ) -> tuple[Mapping[str, str], Mapping[str, str], RequestTemplates | None]:
-    """What can be filled in once, and what each request fills in for itself."""
+    """Separate the templates that are filled in once from those that each request fills in for itself."""
     if not any(map(needs_request, (*headers.values(), *query.values()))):
         return headers, query, None
 

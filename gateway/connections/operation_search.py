@@ -1,4 +1,4 @@
-"""Which connections a search of the call log is about, where it names them by end user, by tag or by a key's limits."""
+"""Finds the connections of a call log search that names them by end user, by tag or by a key's limits."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final

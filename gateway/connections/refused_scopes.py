@@ -1,4 +1,4 @@
-"""What follows when a provider's API answers 403 because the token lacks scopes (RFC 6750 §3.1): they are noted.
+"""Records the scopes that a provider's API demands with a 403 (RFC 6750 §3.1).
 
 Until the end user authorizes again, the connection shows them as missing, and a reconnect asks for them. A scope that was
 granted already, or noted already, is not written again, and after `MOST_SCOPES` none is, so that a provider cannot cause writes
@@ -30,8 +30,11 @@ class ScopeRefusals:
         self._store = store
         self._replace = replace
 
-    async def note(self, opened: Opened, scopes: tuple[str, ...], path: str) -> ScopeDrift:
-        """What the connection lacks, now that the API asks for `scopes`. `path`: of the call, below the base address."""
+    async def record(self, opened: Opened, scopes: tuple[str, ...], path: str) -> ScopeDrift:
+        """Record that the API asks for `scopes`; return what the connection lacks now.
+
+        `path`: of the call, below the base address.
+        """
         row = opened.connection
         noted = row.refused_scopes
         refused = RefusedScopes(scopes, clock.now(), path)
@@ -45,7 +48,7 @@ class ScopeRefusals:
 
     async def _write(self, seen: Connection, refused: RefusedScopes) -> None:
         try:
-            row = await self._store.rejections.note_scopes(seen, refused)
+            row = await self._store.rejections.record_scopes(seen, refused)
         except GatewayError as fault:  # the next call leads to the same
             log.warning("refused_scopes_not_stored", **who(seen.ref), detail=fault.message)
             return
@@ -57,8 +60,9 @@ class ScopeRefusals:
 def asked_again(
     store: Store, row: Connection | None, provider: Provider, integration: Integration
 ) -> tuple[str, ...] | None:
-    """What a reconnect asks for after the API has refused a call for missing scopes: these, the integration's, and what is
-    granted already. None: the integration's alone.
+    """Return the scopes of a reconnect after a refused call: the missing ones, the integration's, and those granted.
+
+    None: the integration's alone.
     """
     if row is None or row.refused_scopes is None:
         return None

@@ -1,4 +1,4 @@
-"""What follows when a provider's API rejects a credential: an early refresh, and after enough rejections a report.
+"""Handles a credential that a provider's API rejects: an early refresh, and after enough rejections a report.
 
 Rejections on call after call, although there is no newer credential, are counted here and judged by
 `backoff.api_verdict`; the store is written when the verdict changes. A 2xx ends the count.
@@ -32,8 +32,8 @@ from gateway.refresh.schedule import lifetime
 from gateway.store import Store
 from gateway.text import counted
 
-# ── What follows when a provider answers 401: the credential is refreshed ahead of its time, once for all calls that it
-# refuses.
+# ── What follows when a provider answers 401: the credential is refreshed early, once for all calls that
+# got the 401.
 #
 # A 401 leads to a refresh however young the token is, but to one only: where the provider refuses the token of that
 # refresh too, the 401 is passed on until `again_after` is over.
@@ -257,7 +257,7 @@ class Rejections:
         one.writing.add_done_callback(ended)
 
     async def _noted(self, one: Suspicion, noted: RefreshFailure) -> None:
-        row = await self._store.rejections.note(one.seen, noted)
+        row = await self._store.rejections.record(one.seen, noted)
         if row is None:  # another node was quicker, or the credential is another by now
             return
         one.final = noted.final
@@ -278,5 +278,5 @@ class Rejections:
 
 
 def _same_grant(one: Connection, other: Connection) -> bool:
-    """Whether nobody has authorized or imported it again in between."""
+    """Return whether nobody has authorized or imported the connection again in between."""
     return (one.uid, one.granted_at) == (other.uid, other.granted_at)

@@ -58,8 +58,10 @@ def scope_drift(
     needed: Iterable[str] | None = None,
     refused: RefusedScopes | None = None,
 ) -> ScopeDrift:
-    """Of a connection with this opened credential. `needed`: in place of the integration's scopes, such as those that a set
-    of operations needs. `refused`: see Connection.
+    """Return the scope drift of a connection with this opened credential.
+
+    `needed`: in place of the integration's scopes, such as those that a set of operations needs. `refused`: see
+    Connection.
     """
     if needed is None:
         own = integration.scopes if integration is not None else None

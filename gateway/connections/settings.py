@@ -61,7 +61,7 @@ def by_browser(provider: Provider, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parted(provider: Provider, config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """What may be stored and shown as it is, and what the entry calls secret."""
+    """Separate the settings that may be stored and shown as they are from those that the entry calls secret."""
     secret = {name for name, setting in provider.connection_config.items() if setting.secret}
     plain = {name: value for name, value in config.items() if name not in secret}
     return plain, {name: str(value) for name, value in config.items() if name in secret}

@@ -49,7 +49,7 @@ class Asking(Protocol):
 
 
 async def account_of(asking: Asking, held: Mapping[str, Any]) -> Account:
-    """As far as it is known. A provider that cannot be asked, or a scope that is lacking, is no failure."""
+    """As far as it is known. A provider that cannot be asked, or a scope that is lacking, is not a failure."""
     form, raw, found = asking.provider.account, held.get("raw"), Account()
     if form is not None:
         try:
@@ -157,7 +157,7 @@ def _denies(reply: Reply) -> bool:
 
 
 def is_expected(spec: Verification, body: bytes) -> bool:
-    """Whether a 2xx with this body says that the credential is right."""
+    """Return whether a 2xx with this body says that the credential is right."""
     if not spec.expect:
         return True
     try:
@@ -198,7 +198,7 @@ def built(
 
 
 def refusal(context: Context, reply: Reply, secrets: Iterable[str]) -> InvalidRequest:
-    """What the caller gets, with the provider's own words as far as they hold no secret."""
+    """Return the error for the caller, with the provider's own words as far as they hold no secret."""
     words = scrubbed(said(reply), tuple(secrets))
     name = context.provider.display_name
     quoted = f": {words}" if words else ""

@@ -25,7 +25,6 @@ ROWS: Final = 50
 FIELDS: Final = ("search", "integration", "end_user", "trouble", "scopes", "cursor")
 RECENT: Final = 20
 ACTIONS: Final = {
-    "wait": "Wait",
     "reconnect": "The end user connects again",
     "fix_integration": "Correct the integration",
     "fix_settings": "Correct the connection's settings",
@@ -148,7 +147,7 @@ async def link(request: web.Request, _who: SignedIn, environment: str, fields: d
         "invalid_body",
     )
     made = await connect_endpoints.reconnect_session(runtime, generation, Caller(Environment(environment)), wish)
-    await note_link(runtime, environment, made[1], one.ref.integration_id, one.ref.connection_id)
+    await record_link(runtime, environment, made[1], one.ref.integration_id, one.ref.connection_id)
     shown = connect_endpoints.shown(generation, *made)
     data = {
         "title": "A link to connect again",
@@ -160,7 +159,7 @@ async def link(request: web.Request, _who: SignedIn, environment: str, fields: d
     return View("outcome.html", data, "connections")
 
 
-async def note_link(
+async def record_link(
     runtime: Runtime, environment: str, session: ConnectSession, integration_id: str, connection_id: str = ""
 ) -> None:
     """To be called before the link is shown, which is not without its record. Raises Unavailable."""

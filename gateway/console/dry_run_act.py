@@ -22,7 +22,7 @@ async def dry_run(request: web.Request, _who: SignedIn, environment: str, fields
     """Nothing is sent to the provider's API; a token that has expired is refreshed, as for a call."""
     it = (await operation_of(request, environment, fields.get("id", ""))).operation
     if it.kind != "call" or not it.connection_id:
-        raise InvalidRequest("invalid_body", "Only a call of a connection can be repeated.")
+        raise InvalidRequest("invalid_body", "Only a proxied call with a connection can be shown as a dry run.")
     runtime = request.app[RUNTIME]
     data: dict[str, Any] = {
         "title": "What would be sent now",

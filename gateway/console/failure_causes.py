@@ -1,10 +1,15 @@
 """The meaning of each failure and what helps, by kind and reason: one sentence each, for operators."""
 
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from gateway.api.connection_json import stamp
 from gateway.oauth.error_codes import GRANT_GONE
 from gateway.records.traffic import PlaceTotal
+
+GOES_ON: Final = (timedelta(minutes=10), timedelta(hours=1))
+"""A failure whose newest is younger stands above the others, however many these are."""
 
 
 class FailureCause(NamedTuple):
@@ -44,10 +49,13 @@ _BY_REASON: Final = {
     ),
     "upstream_protocol": _DOWN,
     "token_endpoint_unavailable": FailureCause(
-        "The provider's token endpoint does not answer, so an expired token cannot be replaced.",
+        "The provider's token endpoint does not answer, limits the rate or has an error, so an expired token cannot be replaced.",
         "Look at its status page. Nothing is lost: the gateway tries again by itself.",
     ),
-    "reconnect_needed": _GONE,
+    "reconnect_needed": FailureCause(
+        "The connection's credential has ended, so its calls are refused.",
+        "Open the connection: it says why, and whether the end user must connect again.",
+    ),
     "invalid_client": _REFUSED_CLIENT,
     "unauthorized_client": _REFUSED_CLIENT,
     "forbidden": _RULES,
@@ -133,9 +141,22 @@ def cause_of(kind: str, reason: str) -> FailureCause:
     return _SERVER if reason.startswith("5") and reason.isdigit() else _OTHER
 
 
-def group(one: PlaceTotal) -> dict[str, Any]:
-    """Failures of one kind, integration and reason, with what they mean and what helps."""
-    cause = cause_of(one.kind, one.reason)
+def failures(places: Iterable[PlaceTotal], now: datetime) -> list[dict[str, Any]]:
+    """Groups of failures with what they mean and what helps: those that go on first, of these the most frequent."""
+    there = list(places)
+    refused = {one.integration_id for one in there if one.kind == "refresh" and _cause(one) is _REFUSED_CLIENT}
+    groups = [one for one in there if one.reason]
+    groups.sort(key=lambda one: (sum(now - one.last_at > age for age in GOES_ON), -one.calls))
+    return [_group(one, client_refused=one.integration_id in refused) for one in groups]
+
+
+def _cause(one: PlaceTotal) -> FailureCause:
+    return cause_of(one.kind, one.reason)
+
+
+def _group(one: PlaceTotal, *, client_refused: bool) -> dict[str, Any]:
+    """`client_refused`: the provider refuses the integration's app, so its connections need no end user."""
+    cause = _REFUSED_CLIENT if client_refused and one.reason == "reconnect_needed" else _cause(one)
     return {
         "kind": one.kind,
         "integration": one.integration_id,

@@ -17,9 +17,9 @@ from gateway.catalog.evidence import in_words
 from gateway.catalog.hosts import open_secret_addresses
 from gateway.catalog.refresh_tokens import refresh_scope, what_brings_one
 from gateway.console.asked_query import asked, asked_number
-from gateway.console.connection_views import note_link, summary
+from gateway.console.connection_views import record_link, summary
 from gateway.console.console_page import WITHIN, SignedIn, View, console_path
-from gateway.console.failure_causes import group
+from gateway.console.failure_causes import failures
 from gateway.errors import NotFound
 from gateway.generation import Generation
 from gateway.integrations.client_mistakes import client_mistakes, client_values
@@ -97,14 +97,13 @@ async def integration(request: web.Request, environment: str) -> View:
         runtime.store.flow_results.returned(environment, key, since=began_after),
     )
     places = [each for each in day.places if each.integration_id == key]
-    failed = sorted((each for each in places if each.reason), key=lambda each: -each.calls)
     data = {
         "title": key,
         "callback_url": generation.config.callback_url,
         "integration": _shown(generation, one),
         "findings": [*_findings(generation, one), *_authorizations(generation, one, away + returned, returned)],
         "calls": sum(each.calls for each in places if each.kind == "call"),
-        "failures": [group(each) for each in failed[:ROWS]],
+        "failures": failures(places, clock.now())[:ROWS],
         "trouble": [summary(each) for each in trouble],
         "connections": [summary(each) for each in newest[:ROWS]],
         "more": len(newest) > ROWS,
@@ -166,7 +165,7 @@ async def connect(request: web.Request, _who: SignedIn, environment: str, fields
     )
     runtime, caller = request.app[RUNTIME], Caller(Environment(environment))
     made = await connect_endpoints.new_session(runtime, generation, caller, wish)
-    await note_link(runtime, environment, made[1], one.integration_id)
+    await record_link(runtime, environment, made[1], one.integration_id)
     shown = connect_endpoints.shown(generation, *made)
     data = {
         "title": "Test the integration",

@@ -6,9 +6,8 @@ from typing import Final
 from aiohttp import hdrs, web
 
 from gateway.errors import NotFound
-from gateway.middleware.error_shape import answer
+from gateway.middleware.answer_shape import GIVEN, answer, fit, named, new_id
 from gateway.middleware.facts import REQUEST_ID
-from gateway.middleware.request_id import GIVEN, fit, named, new_id
 
 Answering = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -17,7 +16,7 @@ ROOT: Final = "/console"
 
 
 def console_alone(handler: Answering) -> Answering:
-    """`handler` for requests by `console.port`: whatever is no address of the console is not there."""
+    """`handler` for requests by `console.port`: whatever is not an address of the console is not there."""
 
     async def handled(request: web.BaseRequest) -> web.StreamResponse:
         request[OWN_PORT] = True

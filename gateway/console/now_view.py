@@ -15,7 +15,7 @@ from gateway.console.charts import Bar, areas, bars
 from gateway.console.connection_views import summary
 from gateway.console.console_page import WITHIN, Live, View, console_path
 from gateway.console.event_views import delivery
-from gateway.console.failure_causes import group
+from gateway.console.failure_causes import failures
 from gateway.errors import Unavailable
 from gateway.records.event import DeliveryState
 from gateway.records.traffic import SLOT_S, SlotTotal, Traffic, quantile_ms
@@ -45,7 +45,7 @@ async def now(request: web.Request, environment: str) -> View:
         _day(runtime, environment, at, wrong),
     )
     waiting = [one for one in backlog if one.environment == environment]
-    failed = sorted((one for one in found.places if one.reason), key=lambda one: -one.calls)
+    failed = failures(found.places, at)
     data = {
         "title": "Now",
         "as_of": at.isoformat(timespec="seconds"),
@@ -53,11 +53,11 @@ async def now(request: web.Request, environment: str) -> View:
         "left_alone": sorted(gate.name for gate in runtime.egress_limits if not gate.breaker.closed),
         "trouble": [summary(one) for one in trouble[:ROWS]],
         "more_trouble": len(trouble) > ROWS,
-        "ending": [summary(one) for one in ending[:ROWS] if one.life.dies_at is not None],
+        "ending": [summary(one) for one in ending[:ROWS] if one.life.dies_at is not None and one.life.dies_at > at],
         "dead": [delivery(one) for one in dead[:ROWS]],
         "more_dead": len(dead) > ROWS,
         "waiting": [{"events": one.pending, "oldest_at": stamp(one.oldest_at)} for one in waiting],
-        "failures": [group(one) for one in failed[:ROWS]],
+        "failures": failed[:ROWS],
         "more_failures": max(len(failed) - ROWS, 0),
         "traffic": traffic(found, at),
     }

@@ -19,7 +19,7 @@ class Dialect:
     """The differences between two kinds of files.
 
     `yes_is_true`: ``yes``, ``no``, ``on`` and ``off`` are truth values, as in YAML 1.1, and not text. `merges`: ``<<`` takes
-    entries from other mappings, and is no key. `most_values`: aliases count each time they are used.
+    entries from other mappings, and is not a key. `most_values`: aliases count each time they are used.
     """
 
     most_values: int
@@ -98,7 +98,7 @@ class _Walk:
                 values.append(self.value(item, at))
             return values
         if not node.text.isascii() and not _is_unicode(node.text):
-            message = r"half a surrogate pair (\ud800 to \udfff), which is no character"
+            message = r"half a surrogate pair (\ud800 to \udfff), which is not a character"
             self.faults.append(TextFault(place, message, node.line))
             return None
         if node.plain and not self._dialect.yes_is_true and node.text in _WORDS_OF_1_1:
@@ -159,7 +159,7 @@ _WORD: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def dotted(place: AnySequence[str | int]) -> str:
-    """``environments.dev.secret_keys[0]``, for messages; a key that is no word is quoted and cut."""
+    """``environments.dev.secret_keys[0]``, for messages; a key that is not a word is quoted and cut."""
     text = ""
     for step in map(str, place):
         if step.isdigit() and text:

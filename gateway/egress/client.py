@@ -214,7 +214,7 @@ class Egress:
         timeout_s: float = 10.0,
         identity: ClientIdentity | None = None,
     ) -> WholeAnswer:
-        """One small exchange, redirects not followed: token endpoints, scripts, verification.
+        """Send one small request, redirects not followed: for token endpoints, scripts, verification.
 
         `identity`: the certificate to show in mutual TLS. Raises EgressError, also ``refused`` for a URL that may not be
         dialled and ``too_large`` above `limit_bytes`.
@@ -314,7 +314,7 @@ class RetiredEgress:
 
 
 def replaceable(method: str, *, has_body: bool) -> bool:
-    """Whether a request that was lost on a kept connection may go out once more on a new one (RFC 9112 §9.3.1)."""
+    """Return whether a request that was lost on a kept connection may go out once more on a new one (RFC 9112 §9.3.1)."""
     return not has_body and method in _REPLAYED
 
 
@@ -345,7 +345,10 @@ async def _once(body: bytes) -> AsyncIterator[bytes]:
 async def replied(
     egress: Egress, call: ProviderCall, *, timeout_s: float, limit_bytes: int, now: Callable[[], datetime] | None = None
 ) -> Reply:
-    """What came back. `now`: the clock for `asked_at`, if it is not this process's. Raises EgressError."""
+    """Send `call` and return the reply.
+
+    `now`: the clock for `asked_at`, if it is not this process's. Raises EgressError.
+    """
     began = clock.monotonic()
     answer = await egress.fetch(
         call.method,

@@ -47,7 +47,7 @@ class Names:
         return found
 
     def _ask(self, host: str, port: int) -> asyncio.Future[list[str]]:
-        """One look-up for all who want the same at the same time; none of them can cancel it for the others."""
+        """Look `host` up once for all who want the same at the same time; none of them can cancel it for the others."""
         key = (host, port)
         asked = self._asked.get(key)
         if asked is None:

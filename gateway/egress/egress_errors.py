@@ -1,4 +1,4 @@
-"""What can go wrong on the way to a provider, before the answer to the caller is decided."""
+"""The errors on the way to a provider, before the answer to the caller is decided."""
 
 from typing import Literal
 

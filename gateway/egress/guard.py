@@ -1,4 +1,4 @@
-"""Which addresses may be dialled: the public internet by https, and what the operator opened, by http too.
+"""Decides which addresses may be dialled: the public internet by https, and what the operator opened, by http too.
 
 A name proves nothing, so judgement falls on addresses: on one that is written out, on every one a name resolves to, and
 once more in the socket factory, where the address that is checked is the one that is dialled.
@@ -54,7 +54,7 @@ class Opening(Protocol):
 
 
 def literal(host: str) -> IPAddress | None:
-    """The address, if the host is one and not a name. A zone index names an interface, and is no part of an address."""
+    """The address, if the host is one and not a name. A zone index names an interface, and is not part of an address."""
     try:
         return None if "%" in host else ipaddress.ip_address(host)
     except ValueError:
@@ -72,7 +72,7 @@ def unwrapped(address: IPAddress) -> IPAddress:
 
 
 def is_public(address: IPAddress) -> bool:
-    """Whether it is a unicast address of the public internet, whatever Python's release thinks of newer ranges."""
+    """Return whether `address` is a public unicast address, also by ranges newer than Python's release."""
     return address.is_global and not address.is_multicast and not any(address in network for network in _SPECIAL)
 
 
@@ -87,7 +87,7 @@ class Guard:
         return self._opened(address, port) or (scheme == "https" and is_public(address))
 
     def check(self, scheme: Scheme, host: str, port: int) -> None:
-        """What can be said before a name is resolved. Raises EgressError ``refused``."""
+        """Refuse what can be refused before a name is resolved. Raises EgressError ``refused``."""
         written = parse_host(bracketed(host))
         if written is None:
             raise EgressError("refused", f"{host!r} is not a host name or an address that may be dialled.")

@@ -26,7 +26,7 @@ PROBE_S: Final = 1  # while one call tries, the others get Retry-After with so m
 
 
 class CircuitBreaker:
-    """Of one origin. Times are monotonic seconds.
+    """The circuit breaker of one origin. Times are monotonic seconds.
 
     `answers` counts; the reader of a call's answer adds to it. `open_until` is 0.0 while calls pass without a question.
     """
@@ -54,7 +54,7 @@ class CircuitBreaker:
         return 0.0
 
     def failed(self, now: float, *, probe: bool) -> bool:
-        """Note a call that got no answer. True: this one opened it."""
+        """Record a call that got no answer. True: this one opened it."""
         if probe:
             self.open_until, self._probing = now + OPEN_S, False
             return True
@@ -79,7 +79,7 @@ class CircuitBreaker:
         self._probing = False
 
     def idle(self, now: float) -> bool:
-        """Whether it holds nothing worth remembering."""
+        """Return whether the circuit breaker holds nothing to remember."""
         return self.closed and (not self._failures or now - self._failures[-1][0] > WITHIN_S)
 
 
@@ -94,7 +94,7 @@ FLOOR_PER_S: Final = 0.5  # so that a provider that is seldom called has its ret
 
 
 class Budget:
-    """Of one origin. `requests` counts; each first attempt adds to it."""
+    """The retry budget of one origin. `requests` counts; each first attempt adds to it."""
 
     __slots__ = ("_counted", "_credit", "_seen_at", "requests")
 
@@ -105,7 +105,7 @@ class Budget:
         self._seen_at = now
 
     def take(self, now: float) -> bool:
-        """Whether one more retry may be sent now (monotonic seconds); if so it is spent."""
+        """Spend one retry if the budget has one now (monotonic seconds); return whether it had."""
         earned = (self.requests - self._counted) * SHARE
         trickled = max(0.0, min(FLOOR - self._credit, (now - self._seen_at) * FLOOR_PER_S))
         self._credit = min(MOST, self._credit + earned + trickled)
@@ -213,7 +213,7 @@ class OriginLimits:
         self.budget = Budget(clock.monotonic())
 
     def try_acquire(self) -> bool:
-        """Acquire without waiting, as nearly always; such a call is no probe. False: await `acquire`."""
+        """Acquire without waiting, as nearly always; such a call is not a probe. False: await `acquire`."""
         return self.breaker.open_until == 0.0 and self.concurrency.try_acquire()
 
     async def acquire(self) -> bool:
@@ -271,7 +271,10 @@ class OriginLimits:
 
 
 class EgressLimits:
-    """One gate an origin, made on first use. They outlive a configuration: a provider that is down stays known as down."""
+    """The limits of all origins, made on first use.
+
+    They outlive a configuration: a provider that is down stays known as down.
+    """
 
     def __init__(self, limits: ConcurrencySettings | None = None) -> None:
         self._limits = limits or ConcurrencySettings()

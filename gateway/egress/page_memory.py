@@ -1,4 +1,4 @@
-"""One bound for the pages that all paged calls of this process hold in memory, with a fair share for each key.
+"""The memory for pages that all paged calls of this process share, with a fair share for each key.
 
 A call reserves memory before it reads a large page, and waits while there is none. A call that waits holds none, so that calls
 never wait for each other in a circle. Freed memory goes to the key that holds the least, within a key in order of arrival.

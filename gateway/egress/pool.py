@@ -72,7 +72,7 @@ class Pool:
         return None
 
     def give_back(self, connection: ProviderConnection) -> None:
-        """One that was `kept` and has not been used."""
+        """Return a connection to the pool that was `kept` and has not been used."""
         if self._closed or self._retired:
             connection.abort()
         elif not (self._waiting and self._hand_over(connection)):
@@ -198,7 +198,7 @@ class Pool:
         return False
 
     def _decline(self, connection: ProviderConnection | None) -> None:
-        """What was handed to somebody who has given up meanwhile."""
+        """Take back a connection that was handed to a caller that has given up meanwhile."""
         if connection is None:
             self._dialling -= 1
             self._next()
@@ -217,7 +217,7 @@ class Pool:
         self._forget(self)
 
     def _close_the_old(self) -> None:
-        """One timer for all, since one for each request would cost more than all that it watches."""
+        """Close the connections that are idle too long; one timer for all, since one for each request would cost more."""
         self._look = None
         now = self._loop.time()
         for connection in [held for held in self._idle if held.idle_until <= now]:

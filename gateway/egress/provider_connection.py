@@ -1,4 +1,4 @@
-"""One connection to a provider: a request out, its answer in, and whether another one may follow.
+"""A connection to a provider: a request out, its answer in, and whether another one may follow.
 
     acquire ▸ ask ─ head, and a small body with it, in one write ─▶ provider
                  answer head ▸ Answer ◂ body, as its framing says; reading pauses while nobody takes it

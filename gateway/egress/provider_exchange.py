@@ -1,4 +1,4 @@
-"""One request and its answer: read from a connection's bytes, as its users see it, and what a connection asks of others."""
+"""A request and its answer: read from a connection's bytes, as its users see it, and what a connection asks of others."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -148,7 +148,7 @@ class AnswerReader:
         if beginning.count(b"\n") != beginning.count(b"\r\n"):
             raise Malformed("a line of its head does not end in CR LF")
         if not b"HTTP/1.".startswith(beginning[:7]):
-            raise Malformed("its first line is no status line")
+            raise Malformed("its first line is not a status line")
         self._held = beginning
 
     def _begin(self, head: AnswerHead, rest: bytes) -> None:
@@ -298,7 +298,7 @@ class ProviderAnswer:
         self._wake()
 
     def fail(self, fault: EgressError) -> None:
-        """What has come can still be read, then `fault` is raised."""
+        """Raise `fault` once what has come is read."""
         if not self._ended and self._fault is None:
             self._fault = fault
             self._wake()

@@ -69,7 +69,7 @@ def prepared(context: ssl.SSLContext | None, sessions: TlsSessions) -> ssl.SSLCo
 
 
 def closed_cleanly(inside: ssl.SSLObject) -> bool:
-    """Whether the peer said that nothing follows, so that what came is all there is; to be asked once all has been read."""
+    """Return whether the peer said that nothing follows, so that what came is all; to be called once all has been read."""
     try:
         return not inside.read(1)
     except ssl.SSLZeroReturnError:
@@ -107,7 +107,9 @@ class Identities:
                 found = await asyncio.to_thread(_made, identity, self._trust)
             except Exception as fault:
                 raise EgressError(
-                    "tls", "The connection's client_certificate and client_private_key cannot be used for TLS."
+                    "tls",
+                    "The connection's client_certificate and client_private_key cannot be used for TLS. "
+                    "Check that both are PEM and belong together.",
                 ) from fault
             self._kept[identity] = found
             if len(self._kept) > MOST_KEPT:

@@ -33,7 +33,7 @@ from gateway.http.retry import seconds_until
 from gateway.observe.metrics import DELIVERIES, Metrics
 from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.records.event import PRIMARY, SECONDARY, Delivery, DeliveryOutcome, DeliveryState
-from gateway.records.operation import NoteOperation, Operation
+from gateway.records.operation import Operation, RecordOperation
 from gateway.records.proxied_call import UpstreamRequest
 from gateway.records.trace import CAUSE, trace_id_in
 from gateway.store import Store
@@ -114,7 +114,7 @@ class TargetPace:
     def down(self) -> bool:
         return self.failures >= DOWN_AFTER
 
-    def note(self, answer: ReceiverAnswer, now: float) -> bool:
+    def record(self, answer: ReceiverAnswer, now: float) -> bool:
         """Count the outcome of one delivery. True: the target was down, and is back."""
         was_down = self.down
         if answer.taken:
@@ -202,7 +202,9 @@ class Deliverer:
     `wake` may be called after each write of an event, as often as wanted.
     """
 
-    def __init__(self, store: Store, current: Current, metrics: Metrics, note: NoteOperation = lambda _: None) -> None:
+    def __init__(
+        self, store: Store, current: Current, metrics: Metrics, note: RecordOperation = lambda _: None
+    ) -> None:
         self._store = store
         self._note = note
         self._current = current
@@ -329,7 +331,7 @@ class Deliverer:
         took_ms: float = 0.0,
         cause: str | None = None,
     ) -> None:
-        if pace.note(answer, clock.monotonic()):
+        if pace.record(answer, clock.monotonic()):
             log.info("webhook_target_back", environment=delivery.environment, target=_kind(delivery.target))
             await self._store.deliveries.hurry((delivery.environment, delivery.target), clock.now())
         await self._settle(delivery, outcome(delivery, answer, clock.now()), took_ms, cause)

@@ -63,14 +63,14 @@ class Keeper:
             return
         for environment in sorted(self._environments()):
             for days in sorted(DAYS_AHEAD):  # what ends in two days is not said to end within fourteen too
-                await self._tell(environment, days)
+                await self._report_expiring(environment, days)
         self.backlog = await self._store.deliveries.backlog()
         begun = clock.monotonic()
         if begun >= self._count_at:
             self.connections = await self._store.expiring.counts(clock.now())
             self._count_at = clock.monotonic() + RARER * (clock.monotonic() - begun)  # a million rows take a second
 
-    async def _tell(self, environment: str, days: int) -> None:
+    async def _report_expiring(self, environment: str, days: int) -> None:
         report = self._store.expiring.report
         while noted := await report(environment, days, now=clock.now(), limit=AT_ONCE):
             log.info("expiring_told", environment=environment, within_days=days, connections=noted)

@@ -156,7 +156,7 @@ def key_request(
     host, slash, rest = path.partition("/")
     for name in _PLACE.findall(host):
         if not _LABEL.fullmatch(known.get(name, "")):
-            raise SignatureRefused("the webhook_secret has a part that is no name of a host", no_secret=True)
+            raise SignatureRefused("the webhook_secret has a part that is not a name of a host", no_secret=True)
     for name in _PLACE.findall(rest):
         text = known.get(name, "")
         if not text.strip(".") or not _NAME.fullmatch(text.replace(".", "-")):

@@ -1,4 +1,4 @@
-"""The head of an answer, read strictly: what two readers could take differently is no head at all.
+"""The head of an answer, read strictly: what two readers could read differently is refused.
 
 Own code, since the C parsers at hand either let pass in production what smuggling is made of (obs-fold, bare LF, control
 bytes), or cannot be given the fact that an answer to HEAD has no body; and since it costs half of what they do (ADR 11).
@@ -61,7 +61,7 @@ def parse_head(raw: bytes) -> AnswerHead:
         raise Malformed(f"it has more than {HEADER_LINES} header lines")
     start = _STATUS_LINE.fullmatch(lines[0])
     if start is None:
-        raise Malformed("its first line is no status line")
+        raise Malformed("its first line is not a status line")
     fields: Fields = []
     special: list[tuple[int, str]] = []
     for line in lines[1:]:
@@ -83,7 +83,7 @@ def parse_head(raw: bytes) -> AnswerHead:
 
 
 def _meaning(name: str, line: str) -> int:
-    """Whether a name is one that frames; names seen once are remembered, but no more of them than `_KNOWN_NAMES`."""
+    """Return whether a name frames the body; remembers the names seen, up to `_KNOWN_NAMES`."""
     if len(name) == len(line) or _TOKEN.fullmatch(name) is None:
         raise Malformed("a header line has no proper name (RFC 9112 §5)")
     meaning = _MEANINGS.get(name.lower(), _PLAIN)

@@ -25,12 +25,12 @@ class BodyMembers:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def fit(self, method: str, content_type: str, content_encoding: str) -> bool:
-        """Whether a body of this kind can take them; a coded one cannot, nor any other media type."""
+        """Return whether a body of this kind can take the members; a coded one cannot, nor any other media type."""
         media = media_type(content_type)
         return method in WITH_BODY and not content_encoding and (media == FORM or _is_json(media))
 
     def put_into(self, content_type: str, body: bytes) -> bytes:
-        """`body` with the members; as it is where it is no JSON object after all. What the members do not touch keeps its
+        """`body` with the members; as it is where it is not a JSON object after all. What the members do not touch keeps its
         bytes, and nothing is built of it: the time grows with the length of the body, the memory by little more than that.
         """
         if media_type(content_type) == FORM:
@@ -96,7 +96,7 @@ def _spliced(text: str, pos: int, slots: Mapping[str, Any], defaults: Mapping[st
 def _value(
     text: str, sent: tuple[int, int] | None, name: str, slots: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> list[str]:
-    """What is to stand under `name`, one of `slots` or `defaults`; `sent`: where the caller's value lies in `text`."""
+    """Return the text for `name`, one of `slots` or `defaults`; `sent`: where the caller's value lies in `text`."""
     slot, default = slots.get(name), defaults.get(name)
     if sent is None:
         if isinstance(slot, Mapping) and isinstance(default, Mapping):

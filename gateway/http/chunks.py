@@ -34,7 +34,7 @@ class Chunks:
         self._trailer_bytes = 0
 
     def feed(self, data: bytes) -> bytes:
-        """What `data` holds of the body, maybe nothing. Raises Malformed."""
+        """Return the bytes of the body in `data`, maybe none. Raises Malformed."""
         if self._held:
             data, self._held = self._held + data, b""
         parts: list[bytes] = []

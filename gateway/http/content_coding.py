@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 PIECE_BYTES: Final = 256 * 1024
 MAX_RATIO: Final = 100
-GRACE_BYTES: Final = 1024 * 1024  # below this much output no ratio is held against it
+GRACE_BYTES: Final = 1024 * 1024  # below this much output no ratio is checked
 MAX_CODINGS: Final = 2
 _ZSTD_WINDOW_BYTES: Final = 8 * 1024 * 1024  # RFC 9659 §3: a larger window is not for HTTP
 _ZSTD_SLICE_BYTES: Final = 256  # four bytes may stand for 128 KiB, so one slice yields 8 MiB at most
@@ -21,7 +21,7 @@ class CodingError(Exception):
 
 
 class Coding(Protocol):
-    """One coding being undone: pieces of at most `PIECE_BYTES` (zstd: 8 MiB) out; `finish` demands the coding's end."""
+    """A decoder of one coding: pieces of at most `PIECE_BYTES` (zstd: 8 MiB) out; `finish` demands the coding's end."""
 
     def feed(self, data: bytes) -> Iterator[bytes]: ...
 
@@ -181,7 +181,7 @@ class Decoder:
         self._out_bytes = 0
 
     def start(self, content_encoding: str) -> bool:
-        """Whether there is something to undo, and we can. False: the body passes as it is."""
+        """Begin to decode; return whether there is a coding that we can undo. False: the body passes as it is."""
         applied = codings_of(content_encoding)
         self._codings = [CODINGS[name]() for name in reversed(applied or ())]
         return bool(self._codings)

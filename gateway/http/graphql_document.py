@@ -1,4 +1,4 @@
-"""What a GraphQL document asks for: its one operation's kind and the fields at its root. No I/O.
+"""Reads what a GraphQL document asks for: its one operation's kind and the fields at its root. No I/O. No I/O.
 
 A reader for the decision of a rule, not an executor: a document that is not plainly one operation with its fragments is refused,
 and so is each thing that versions of GraphQL read differently (https://spec.graphql.org/draft/#sec-Language): block strings,
@@ -179,7 +179,7 @@ class _Tokens:
                 self.skip_group()
 
     def selection(self, depth: int = 1) -> _Selection:
-        """What follows a ``{`` at the root, to its ``}``."""
+        """Read a selection set from behind its ``{`` to its ``}``."""
         if depth > DEEPEST:
             raise UnplainDocument(f"nests deeper than {DEEPEST} levels")
         found = _Selection()

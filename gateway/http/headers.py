@@ -1,4 +1,4 @@
-"""Which header fields pass, in either direction (RFC 9110 §7.6.1): tables of names, and pure functions over them.
+"""Filters header fields in either direction (RFC 9110 §7.6.1): tables of names, and pure functions over them.
 
 A request loses what is hop-by-hop, what frames it, and what is addressed to us, in any spelling; all else travels on
 as it came. An answer loses what is hop-by-hop, what frames it, and what speaks for a whole site.
@@ -53,7 +53,7 @@ OPTIONS: Final = frozenset(
 TO_US: Final = OPTIONS | {
     "forwarded",
     "x-real-ip",
-    "baggage",  # W3C: what callers send each other about their users, which is no provider's business
+    "baggage",  # W3C: what callers send each other about their users, which providers need not know
 }
 TO_US_PREFIXES: Final = ("nango-", "gateway-", "x-forwarded-")
 
@@ -90,7 +90,7 @@ FRONT_SERVER_PREFIXES: Final = ("x-accel-", "x-sendfile", "x-lighttpd-", "x-lite
 """Orders to the web server in front of us, such as nginx's ``X-Accel-Redirect``; a provider must not give them."""
 
 RANGES: Final = ("Range", "If-Range")
-"""Ask for a part of a body, which is no JSON; dropped where the gateway has to read the whole."""
+"""Ask for a part of a body, which is not JSON; dropped where the gateway has to read the whole."""
 
 SNIFFING: Final = "x-content-type-options"
 """Replaced by ours on every answer of a provider: `browser`."""
@@ -104,7 +104,7 @@ def plain(name: str) -> str:
 
 
 def for_us(name: str) -> bool:
-    """Whether a field (spelled plainly) is addressed to the gateway or describes hops before it."""
+    """Return whether a field (spelled plainly) is addressed to the gateway or describes hops before it."""
     return name in TO_US or name.startswith(TO_US_PREFIXES)
 
 
@@ -153,7 +153,7 @@ class MalformedAnswer(Exception):
 
 
 def request_fields(received: Fields, token: str = "") -> Fields:
-    """What travels on to the provider, in order; a ``Nango-Proxy-X`` arrives as ``X`` and replaces plain ones.
+    """Return the fields that travel on to the provider, in order; ``Nango-Proxy-X`` arrives as ``X`` and replaces plain ones.
 
     A field that holds the caller's secret key stays here whatever it is called: a client that also sends it under another
     name would give it to the provider. So does one that holds `token`, the capability by which it was called.
@@ -188,7 +188,7 @@ def request_fields(received: Fields, token: str = "") -> Fields:
 
 
 def is_token(name: str) -> bool:
-    """Whether a header field can have this name (RFC 9110 §5.6.2)."""
+    """Return whether a header field can have this name (RFC 9110 §5.6.2)."""
     return _TOKEN.fullmatch(name) is not None
 
 
@@ -199,7 +199,7 @@ def _service_worker(name: str) -> InvalidRequest:
 
 
 def _key_in(received: Fields) -> str:
-    """What stands behind the scheme in Authorization, if that is long enough to be nothing else."""
+    """Return the text behind the scheme in Authorization, if that is long enough to be nothing else."""
     for name, value in received:
         if len(name) == 13 and name.lower() == "authorization":
             key = value.rpartition(" ")[2]
@@ -223,7 +223,7 @@ def _refuse_unsendable(fields: Fields) -> None:
 def response_fields(
     received: Fields, *, set_cookie: bool = False, rewrite: Callable[[str, str], str] | None = None
 ) -> Fields:
-    """What travels back to the caller, in order.
+    """Return the fields that travel back to the caller, in order.
 
     `set_cookie`: the integration wants the provider's cookies. `rewrite` gets (lower-case name, value) of the fields
     that hold references and returns the value to send. Raises MalformedAnswer.
@@ -257,7 +257,10 @@ def response_fields(
 
 
 def _kind(name: str) -> int:
-    """What becomes of an answer's field by its name. Names seen are remembered, but no more of them than `_MOST_KINDS`."""
+    """Return the kind of an answer's field, by its name.
+
+    Names seen are remembered, but no more of them than `_MOST_KINDS`.
+    """
     if not is_token(name):
         raise _malformed(name)
     spelled = plain(name)
@@ -275,7 +278,7 @@ def _kind(name: str) -> int:
 
 
 def depends_on_value(name: str) -> bool:
-    """Whether a name alone does not say what becomes of an answer's field. Raises MalformedAnswer."""
+    """Return whether a name alone does not decide what becomes of an answer's field. Raises MalformedAnswer."""
     return (_kinds.get(name) or _kind(name)) in (_COOKIE, _REFERENCE, _CONNECTION)
 
 

@@ -1,4 +1,4 @@
-"""Which characters integration and connection ids may have, and which one of a text is not among them."""
+"""Checks the characters of integration and connection ids, and names the first that is not allowed."""
 
 import re
 import string
@@ -13,7 +13,7 @@ _PLAIN: Final = string.ascii_letters + string.digits + " "
 
 
 def misfit(text: str, pattern: str) -> str | None:
-    """What is wrong with an id that is not of `pattern`, one of these two: ``holds 'ü'; allowed are …``."""
+    """Return the fault of an id that is not of `pattern`, one of these two: ``holds 'ü'; allowed are …``."""
     if _FORMS[pattern].fullmatch(text):
         return None
     marks = _MARKS[pattern]

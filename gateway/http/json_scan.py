@@ -33,7 +33,7 @@ MORE_MEMBERS: Final = re.compile(f"{_SPACE}{_TO_MEMBER}{_MEMBERS}")
 
 
 class JsonMember(NamedTuple):
-    """Of an object: where its name begins, behind its name, its value's bounds, and where the object goes on behind it."""
+    """A member of an object: where its name begins and ends, its value's bounds, and where the object goes on."""
 
     start: int
     colon: int
@@ -43,7 +43,7 @@ class JsonMember(NamedTuple):
 
 
 class NotJson(ValueError):
-    """`at` is the position of what is no JSON."""
+    """`at` is the position of what is not JSON."""
 
     def __init__(self, at: int) -> None:
         super().__init__(f"no JSON at byte {at}")
@@ -87,7 +87,7 @@ def members_at(text: str, pos: int) -> Iterator[JsonMember]:
 
 
 def string_of(text: str) -> str:
-    """What a JSON string, quotes included, says."""
+    """Return the text of a JSON string, which has its quotes."""
     if text.isascii() and "\\" not in text:
         return text[1:-1]
     spelled: str = json.loads(text.encode("latin-1"))

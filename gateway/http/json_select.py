@@ -40,7 +40,7 @@ def parsed(expression: str) -> ParsedResult:
     except UnfitExpression:
         raise
     except (JMESPathError, RecursionError, ValueError) as fault:
-        raise UnfitExpression(f"'select' is no JMESPath expression: {str(fault).splitlines()[0][:200]}") from fault
+        raise UnfitExpression(f"'select' is not a JMESPath expression: {str(fault).splitlines()[0][:200]}") from fault
     if size > MOST_GROWTH:
         raise UnfitExpression("'select' repeats what it selects too often; select fewer members, or in fewer steps.")
     if taken > MOST_NODES:
@@ -96,7 +96,7 @@ def values_in(body: bytes) -> int:
 
 
 def is_quick(expression: ParsedResult, body: bytes) -> bool:
-    """Whether the event loop may select from `body`."""
+    """Return whether selecting from `body` is quick enough for the event loop."""
     return steps(expression.parsed) * values_in(body) <= INLINE_STEPS
 
 

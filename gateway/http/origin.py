@@ -36,7 +36,7 @@ class Address:
 
 
 def covers(origins: Collection[str], origin: str) -> bool:
-    """Whether `origin` is among `origins`: itself, or by ``https://*.example.com:443`` for hosts one label below."""
+    """Return whether `origins` has `origin`, itself or by ``https://*.example.com:443`` for hosts one label below."""
     if origin in origins:
         return True
     scheme, _, authority = origin.partition("://")

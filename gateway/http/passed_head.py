@@ -194,7 +194,7 @@ def _start(line: bytes) -> tuple[int, bytes] | None:
 
 
 def _kind(line: bytes) -> int:
-    """What a line means by itself."""
+    """Return the kind of a line, judged by itself."""
     name, colon, value = line.partition(b": ")
     text = name.decode("utf-8", "surrogateescape")
     if not colon or value.strip(b" \t") != value or line.translate(None, TEXT):

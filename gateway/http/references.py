@@ -25,7 +25,7 @@ _PIECE_BEHIND: Final = re.compile(r'<(?P<target>[^>]++)(?:>(?P<params>[^,"<]*+)|
 
 
 class LinkValue(NamedTuple):
-    """One link-value: its target is ``value[start:end]``, `params` is the text behind it up to the next link."""
+    """A link-value: its target is ``value[start:end]``, `params` is the text behind it up to the next link."""
 
     start: int
     end: int
@@ -75,8 +75,8 @@ class Rewriter:
         return "".join((*pieces, value[at:]))
 
     def reference(self, reference: str) -> str:
-        """One URI reference (RFC 3986 §4.1). What leads elsewhere stays; what is relative to the request's path loses
-        no more than the credential.
+        """Rewrite one URI reference (RFC 3986 §4.1). What leads elsewhere stays; what is relative to the request's path
+        loses no more than the credential.
 
         A path from the root is resolved here, since the caller would resolve it against our own root.
         """

@@ -105,7 +105,7 @@ def unknown_coding() -> NotImplementedHere:
     return NotImplementedHere("not_supported", "The only transfer coding here is 'chunked'.", close=True)
 
 
-# ── The head of a request as bytes: what it is given, and a framing of ours.
+# ── Writes the head of a request as bytes: the given fields, and our own framing.
 
 
 def request_head(method: str, target: str, host: str, fields: Iterable[tuple[str, str]], framing: str = "") -> bytes:

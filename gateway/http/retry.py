@@ -1,4 +1,4 @@
-"""Whether a request may be sent again and after how long; Retry-After and its like.
+"""Decides whether a request may be sent again and after how long; reads Retry-After and its like.
 
 What may be repeated is the protocol's to say (RFC 9110 §9.2.2), when is the provider's, and how often is ours.
 """
@@ -20,7 +20,7 @@ _MILLISECONDS_FROM: Final = 1e11  # as seconds that is the year 5138
 
 
 def seconds_until(text: str, now: datetime) -> float | None:
-    """Of ``Retry-After`` and its like: a span in seconds or an HTTP date; None where it is neither. 0 for the past."""
+    """Return the seconds in ``Retry-After`` and its like: a span or an HTTP date; None for neither, 0 for the past."""
     text = text.strip()
     if _NUMBER.fullmatch(text):
         return min(float(text), LONGEST_S)
@@ -29,7 +29,10 @@ def seconds_until(text: str, now: datetime) -> float | None:
 
 
 def seconds_until_point(text: str, now: datetime) -> float | None:
-    """Of ``X-RateLimit-Reset`` and its like: epoch seconds, epoch milliseconds or a date; None for the past, too."""
+    """Return the seconds until ``X-RateLimit-Reset`` and its like; None for the past, too.
+
+    The text is epoch seconds, epoch milliseconds or a date.
+    """
     text = text.strip()
     if _NUMBER.fullmatch(text):
         point = float(text)
@@ -66,7 +69,7 @@ _STATUSES: Final = re.compile(r"(?P<first>[1-9])xx|(?P<low>[1-9][0-9]{2})(?:-(?P
 
 
 def repeatable(method: str, *, keyed: bool, kept: bool, sent: bool) -> bool:
-    """Whether sending it again can do no harm that sending it once could not.
+    """Return whether sending the request again can do no harm that sending it once could not.
 
     `keyed`: it carries an Idempotency-Key; `kept`: all that was taken of its body is still there; `sent`: a byte of it
     may have reached the provider.
@@ -75,14 +78,16 @@ def repeatable(method: str, *, keyed: bool, kept: bool, sent: bool) -> bool:
 
 
 def may_lead_to_more(status: int, *, retries: bool) -> bool:
-    """Whether an answer may be followed by another attempt instead of being passed on: a 401 by one with a newer token,
-    and an error by a retry, where such are left."""
+    """Return whether another attempt may follow an answer instead of passing it on.
+
+    A 401 may be followed by an attempt with a newer token, and an error by a retry, where such are left.
+    """
     return status == 401 or (retries and status >= 400)
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Which answers ask for another attempt, and which of their fields say when.
+    """The rules of a provider's retries: which answers ask for another attempt, and which of their fields say when.
 
     `after`, `at`, `remaining`: lower-case names of the entry's fields with a span, with a point in time, and with the
     number of calls left.
@@ -109,7 +114,7 @@ class Rules:
         return cls(codes + asked, _names(after), _names(at), remaining.lower() if remaining else None)
 
     def wanted(self, status: int, fields: Fields) -> bool:
-        """Whether this answer asks for another attempt."""
+        """Return whether this answer asks for another attempt."""
         return status >= 400 and (any(status in some for some in self.statuses) or self._used_up(_lower(fields)))
 
     def told_wait_s(self, status: int, fields: Fields, now: datetime) -> float | None:

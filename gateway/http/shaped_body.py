@@ -24,7 +24,7 @@ _NOT_TEXT: Final = (
 
 
 def is_dear(body: bytes, select: ParsedResult | None) -> bool:
-    """Whether shaping it would hold up the event loop."""
+    """Return whether shaping the body would hold up the event loop."""
     return len(body) > INLINE_BYTES or (select is not None and not is_quick(select, body))
 
 
@@ -33,7 +33,7 @@ class ShapedBody:
     """`text`: what is left of an answer; of a JSON answer (`of_json`) also its `value`.
 
     `whole`: all that was requested is in it, else `cut_to` says how much. `is_text`: False for files and pictures, of
-    which nothing is shown. `unselected`: there was an expression, and the answer is no JSON. `fault`: why the expression does
+    which nothing is shown. `unselected`: there was an expression, and the answer is not JSON. `fault`: why the expression does
     not fit.
     """
 

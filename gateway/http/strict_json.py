@@ -26,7 +26,7 @@ def parse(raw: bytes) -> Any:
     except ValueError:
         raise _refused("holds a whole number of too many digits") from None
     if "\\u" in text and not _is_unicode(value):
-        raise _refused(r"holds half a surrogate pair (\ud800 to \udfff), which is no character")
+        raise _refused(r"holds half a surrogate pair (\ud800 to \udfff), which is not a character")
     return value
 
 

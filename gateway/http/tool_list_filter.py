@@ -29,7 +29,7 @@ def filtered_json(body: bytes, shows: Shows) -> bytes:
     try:
         value = parse(body)
     except InvalidRequest as fault:
-        raise MalformedAnswer("it is to be a list of tools, and is no JSON that can be read in one way") from fault
+        raise MalformedAnswer("it is to be a list of tools, and is not JSON that can be read in one way") from fault
     if not _filter(value, shows):
         return body
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
@@ -63,7 +63,7 @@ class StreamEventFilter:
         self._begun = False
 
     def is_dear(self, piece: bytes) -> bool:
-        """Whether to `feed` it would hold up the event loop."""
+        """Return whether to `feed` this piece would hold up the event loop."""
         return len(self._held) + len(piece) > DEAR_BYTES
 
     def feed(self, piece: bytes) -> bytes:
@@ -83,7 +83,7 @@ class StreamEventFilter:
         return b"".join(found)
 
     def finish(self) -> bytes:
-        """What came behind the last whole event, which clients do not look at."""
+        """Return the bytes behind the last whole event, which clients do not look at."""
         rest = self._event(bytes(self._held)) if self._held else b""
         self._held.clear()
         return rest

@@ -23,7 +23,10 @@ _SEPARATOR: Final = re.compile(r"/|\\|%2f|%5c", re.IGNORECASE)
 
 
 def has_dot_segment(path: str) -> bool:
-    """Whether a segment is ``.`` or ``..`` after one percent-decoding, with encoded and backward slashes as separators.
+    """Return whether a segment is ``.`` or ``..`` after one percent-decoding.
+
+    Encoded and backward slashes separate, too. What follows ``;`` in a segment does not count, since some servers drop
+    it (RFC 3986 §3.3).
 
     What follows ``;`` in a segment does not count, since some servers drop it (RFC 3986 §3.3).
     """
@@ -45,7 +48,7 @@ _NOT_A_TARGET: Final = re.compile(r"[^!-~]|[\\#]")
 
 
 class Rest(NamedTuple):
-    """What follows the mount prefix and ``/proxy``; `path` is empty or begins with ``/``, `query` so with ``?``."""
+    """The address behind the mount prefix and ``/proxy``; `path` is empty or begins with ``/``, `query` so with ``?``."""
 
     path: str
     query: str
@@ -73,8 +76,8 @@ def origin_form(target: str, host: str) -> str:
 
 
 def rest_of(target: str, mounted_at: str, shown: str | None = None) -> Rest:
-    """What is to be asked of the provider. `mounted_at` is the literal start, for example ``/gateway/proxy``; `shown`: how a
-    fault calls it, where it is secret.
+    """Return the path and query to request from the provider. `mounted_at` is the literal start, for example
+    ``/gateway/proxy``; `shown`: how a fault calls it, where it is secret.
 
     Raises InvalidRequest ``bad_path`` for another start (``/%70roxy``), dot segments in any spelling, and bytes that
     must be percent-encoded. The query may hold dot segments.

@@ -111,7 +111,7 @@ def _faults(place: Place, declared: Integration, provider: Provider) -> Iterator
     if mode.needs_app and not _signs(declared, provider):
         where = f" ({provider.docs})" if provider.docs else ""
         needed = f"provider '{provider.name}' is {provider.auth_mode}: set app_id, app_link and private_key{where}"
-        yield place, needed + ("; client_secret is no private key" if declared.client_secret else "")
+        yield place, needed + ("; client_secret is not a private key" if declared.client_secret else "")
 
 
 def _warnings(place: Place, declared: Integration, provider: Provider) -> Iterator[tuple[Place, str]]:

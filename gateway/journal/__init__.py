@@ -11,7 +11,7 @@ A refresh token may be spent the moment the provider answers; from then until th
     marker       a locked file of each process that claims leases: it shows whether that process lives
 
 Always true: a reply is in the file before it is handed on, so that ``kill -9`` loses none; a record belongs to one credential
-and is useless once the database has a newer one; a torn end of a file ends its reading; no folder is no exception.
+and is useless once the database has a newer one; a torn end of a file ends its reading; a missing folder is an empty journal.
 """
 
 from gateway.journal.marker import ProcessMarker

@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 class ProcessMarker:
-    """Of this process, in the journal's `folder`; made when it is first needed, and again where somebody removed it."""
+    """This process's marker in the journal's `folder`; made on first need, and again if somebody removed it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -62,7 +62,7 @@ def marker_path(folder: Path, name: str) -> Path:
 
 
 def lives(folder: Path, name: str) -> bool | None:
-    """Whether the process of that name is alive, by its marker or, of an earlier release, by its slot file; None: it has none."""
+    """Return whether the process of that name is alive; None: it has no marker and no slot file of an earlier release."""
     slots = slot_files_of(folder)
     for path in (marker_path(folder, name), slots.with_name(f"{slots.name}-{name}")):
         if is_dead(path):

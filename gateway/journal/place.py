@@ -39,5 +39,5 @@ def journal_of_node(database: str) -> Path | None:
 
 
 def slot_files_of(folder: Path) -> Path:
-    """What the names of files begin with that releases before the journal left for the same database."""
+    """Return the beginning of the names of files that releases before the journal left for the same database."""
     return folder.with_name(f"{folder.name.removesuffix(NAME)}-pairs")

@@ -64,7 +64,7 @@ def markers(folder: Path) -> list[Path]:
 
 
 def unfinished_files(folder: Path, now: float) -> Iterator[Path]:
-    """What processes left that were killed while they made a file. `now` in seconds since 1970."""
+    """Yield the files that processes left which were killed while they made them. `now` in seconds since 1970."""
     for path in (*folder.glob(f"*{UNFINISHED}"), *slot_files.unfinished_files(slot_files_of(folder))):
         with contextlib.suppress(FileNotFoundError):  # finished meanwhile
             if now - path.stat().st_mtime > UNFINISHED_S:

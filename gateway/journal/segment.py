@@ -1,4 +1,4 @@
-"""One file of the journal: records appended to preallocated room, so that a full disk loses no reply.
+"""A file of the journal: records appended to preallocated room, so that a full disk loses no reply.
 
     record = magic, kind (1 byte), length (4), CRC-32 of kind and payload (4), payload; integers big-endian
 
@@ -61,11 +61,11 @@ class Segment:
 
     @property
     def removed(self) -> bool:
-        """Whether somebody has removed the file, so that nobody would read what is written there."""
+        """Whether the file was removed, so that nobody would read what is written there."""
         return os.fstat(self._fd).st_nlink == 0
 
     def fits(self, size: int) -> bool:
-        """Whether a payload of `size` bytes fits beside what is reserved."""
+        """Return whether a payload of `size` bytes fits beside what is reserved."""
         return self.at + HEAD.size + size <= self.size - self.reserved
 
     def append(self, kind: int, payload: bytes) -> None:
@@ -124,7 +124,7 @@ def create_locked(path: Path, prepare: Callable[[int], None] = lambda _fd: None)
 
 
 def is_dead(path: Path) -> bool:
-    """Whether the process that holds the file's lock is gone. False also where there is no such file."""
+    """Return whether the process that holds the file's lock is gone. False also where there is no such file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -40,7 +40,7 @@ class Writer:
         self._syncs = set[asyncio.Future[None]]()
 
     async def ready(self) -> bool:
-        """Whether there is a file to write to; made where there is none yet."""
+        """Make sure that there is a file to write to; return whether there is."""
         return await self._room(0) is not None
 
     async def begin(self, entry: Entry, step: int) -> Segment | None:
@@ -59,7 +59,10 @@ class Writer:
         return segment
 
     async def reply(self, entry: Entry, step: int, begun: Segment, call: ProviderCall, reply: Reply) -> bool:
-        """Whether `reply` is in the journal now. It goes to the disk a moment later, unless it is released by then."""
+        """Write `reply` to the journal; return whether that succeeded.
+
+        It goes to the disk a moment later, unless it is released by then.
+        """
         payload = entry.head(step) + b"\n" + entry.sealed(step, call, reply)
         begun.reserved -= RESERVED_BYTES
         segment = begun if begun.fits(len(payload)) else await self._room(len(payload))
@@ -87,7 +90,10 @@ class Writer:
         self._released(begun, entry.attempt, step, {"attempt": entry.attempt, "step": step})
 
     def released(self, attempt: str) -> None:
-        """What is recorded of that attempt is in the database, or of no use. An unknown attempt is ignored."""
+        """Release that attempt's records: what they hold is in the database, or of no use.
+
+        An unknown attempt is ignored.
+        """
         for segment, step in self._places.pop(attempt, []):
             self._released(segment, attempt, step, {"attempt": attempt})
 

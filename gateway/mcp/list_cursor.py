@@ -77,7 +77,7 @@ def page_behind(
 ) -> tuple[str, str | None] | None:
     """Where the list lies in the answer to `target`, as a dotted path, and the target of the page behind it, None at the end.
 
-    None: it is no list that could be paged. `shown_at`: how links begin that lead through the gateway.
+    None: the answer is not a list that can be paged. `shown_at`: how links begin that lead through the gateway.
     """
     path, _, query = target.partition("?")
     proxy, base = opened.provider.proxy, opened.base

@@ -103,7 +103,7 @@ async def _apart(message: AgentMessage, work: Callable[P, T], *args: P.args, **k
 
 def _written(body: Mapping[str, Any]) -> bytes:
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace")  # a provider's header field may hold bytes that are no text
+    return text.encode("utf-8", "replace")  # a provider's header field may hold bytes that are not text
 
 
 @cache

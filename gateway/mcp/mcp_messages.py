@@ -226,7 +226,7 @@ def _routing(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _decoded(value: str | None) -> str | None:
-    """Decode ``=?base64?…?=``, which clients write where a name is no plain ASCII; None where it is malformed."""
+    """Decode ``=?base64?…?=``, which clients write where a name is not plain ASCII; None where it is malformed."""
     encoded = _ENCODED.fullmatch(value) if value is not None else None
     if value is None or encoded is None:
         return value
@@ -247,7 +247,7 @@ def _parsed(body: bytes) -> Any:
         if _HALF_PAIR.search(text):
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except (ValueError, RecursionError) as fault:
-        raise RpcError(PARSE_ERROR, f"The body is no JSON that can be read in one way: {_brief(fault)}.") from fault
+        raise RpcError(PARSE_ERROR, f"The body is not JSON that can be read in one way: {_brief(fault)}.") from fault
     if nested_deeper(value, DEEPEST):
         raise RpcError(PARSE_ERROR, f"The body nests deeper than {DEEPEST} levels.")
     return value
@@ -269,7 +269,7 @@ def _once_each(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_number(text: str) -> NoReturn:
-    raise _Ambiguous(f"{text} is no number of JSON")
+    raise _Ambiguous(f"{text} is not a JSON number")
 
 
 def _finite(text: str) -> float:

@@ -12,7 +12,7 @@ from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.mcp_messages import RpcError
 from gateway.mcp.tool_calls import ToolCall
 from gateway.mcp.tool_results import failure, refusal
-from gateway.middleware.error_shape import MARK
+from gateway.middleware.answer_shape import MARK
 from gateway.proxy.collected_answer import CollectedAnswer
 from gateway.vault import VaultError
 

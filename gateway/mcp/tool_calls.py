@@ -81,7 +81,7 @@ def _filled(name: str, value: Any, deep: bool, optional: bool) -> str:
     if value is None and optional:
         return ""
     if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise UnfitArguments(f"'{name}' must be a text.")
+        raise UnfitArguments(f"'{name}' must be a text or a whole number.")
     text = str(value)
     if not text and not optional:
         raise UnfitArguments(f"'{name}' must not be empty.")

@@ -2,7 +2,7 @@
 
 Each rule is a tool; of a rule that names operations of the catalog each operation is one, called by its id. What its path
 leaves open is an argument: ``{issue}`` under that name, ``*`` and ``**`` under the name of the segment before. The
-part of the path that the provider's base address has already is no argument.
+part of the path that the provider's base address has already is not an argument.
 """
 
 import json
@@ -107,7 +107,7 @@ def tools_of(
     address, placeholders included; None where that is not known before a connection is opened. `places`: of each rule that
     names operations, by its text.
 
-    A rule that no integration's base address fits is no tool, nor one that a key above rules out altogether, nor one for tools
+    A rule that no integration's base address fits is not a tool, nor one that a key above rules out altogether, nor one for tools
     of a provider's own MCP server, which lists them itself.
     """
     if not rules:

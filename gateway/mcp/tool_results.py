@@ -11,7 +11,7 @@ from gateway.text import counted
 
 LONGEST_MESSAGE: Final = 4000
 CALL_AGAIN: Final = "Then call again."
-SELECT_UNUSED: Final = "'select' was not applied, since the answer is no JSON, or has too many values."
+SELECT_UNUSED: Final = "'select' was not applied, since the answer is not JSON, or has too many values."
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from gateway.mcp.tool_list import LONGEST_QUERY, RuleTool, below_base, found
 from gateway.mcp.tool_provider_call import LONGEST_S, MOST_ANSWER, Held, Sent, proxied
 from gateway.mcp.tool_results import CALL_AGAIN, ShapedResult, failure, link_block, provider_result, text_block
 from gateway.mcp.whole_answers import WholeAnswers
-from gateway.middleware.error_shape import MARK
+from gateway.middleware.answer_shape import MARK
 from gateway.off_loop import off_loop
 from gateway.proxy.collected_answer import CollectedAnswer
 from gateway.records.connection import ConnectionRef
@@ -186,7 +186,7 @@ class ToolRun:
         arguments = answer.status, reason, media_type, body, select, call.max_bytes
         shaped = await off_loop(share, provider_result, *arguments) if dear else provider_result(*arguments)
         if behind is not None:
-            self._note_next(shaped, sent, behind, selected=select is not None, lists=lists)
+            self._record_next(shaped, sent, behind, selected=select is not None, lists=lists)
         if (link := answer.headers.get(CONNECT_URL_FIELD)) is not None:
             shaped.result["content"].append(text_block(f"It lacks scopes. Ask the user to open {link} {CALL_AGAIN}"))
         if shaped.keep:
@@ -200,7 +200,7 @@ class ToolRun:
         integration, _, connection_id = connection.partition("/")
         return self._asked.runtime.live.peek(ConnectionRef(self._asked.environment, integration, connection_id))
 
-    def _note_next(
+    def _record_next(
         self, shaped: ShapedResult, sent: Sent, behind: tuple[str, str | None], *, selected: bool, lists: "_Lists"
     ) -> None:
         """Add the cursor for the rest of the list: the items of this page that are not shown, or else the next page."""

@@ -17,7 +17,7 @@ from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.kept_answers import KEPT_S, KeptAnswers
 from gateway.mcp.mcp_messages import RpcError
 from gateway.mcp.tool_provider_call import LONGEST_S, Held, Sent, proxied
-from gateway.middleware.error_shape import MARK
+from gateway.middleware.answer_shape import MARK
 from gateway.vault import VaultError
 
 SCHEME: Final = "gateway://answers/"

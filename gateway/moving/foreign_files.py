@@ -70,7 +70,7 @@ def rows(source: IO[bytes], integration: str | None, renamed: Mapping[str, str])
                 continue
             yield _found(_row(columns, cells), number, integration)
     except (csv.Error, UnicodeDecodeError) as fault:
-        raise SourceRefused(f"Line {reader.line_num + 1} is no CSV in UTF-8: {fault}.") from None
+        raise SourceRefused(f"Line {reader.line_num + 1} is not CSV in UTF-8: {fault}.") from None
     finally:
         text.detach()
 

@@ -123,7 +123,7 @@ class ImportOptions:
 
 
 class ConnectionImporter:
-    """`land` never raises for what is wrong with one connection."""
+    """Imports connections one by one; `land` never raises for a faulty connection."""
 
     def __init__(self, runtime: Runtime, wish: ImportOptions) -> None:
         self._runtime = runtime

@@ -93,7 +93,7 @@ def _no_progress(_done: int, _total: int) -> None: ...
 @dataclass(kw_only=True)
 class Importer:
     """`create_integrations`: those that are not here are made. `test_refresh`: each is refreshed once after it was stored,
-    at most `refresh_rate` a second. `step` is called with how many are done, of how many; 0 where that is not known."""
+    at most `refresh_rate` a second. `step` is called with the number done and the total, which is 0 where it is not known."""
 
     runtime: Runtime
     wish: ImportOptions
@@ -121,11 +121,11 @@ class Importer:
         async def one(found: PeerConnection) -> None:
             settled = await self._landing.settled(self._landing.ref(found.integration_id, found.connection_id))
             if settled is not None:
-                return self._note(settled)
+                return self._record(settled)
             try:
                 moved = await peer.connection(found)
             except Unusable as fault:
-                return self._note(self._here(fault.outcome))
+                return self._record(self._here(fault.outcome))
             await self._land(moved)
             return None
 
@@ -140,7 +140,7 @@ class Importer:
             elif isinstance(item, PeerIntegration):
                 await self._integration(item)
             else:
-                self._note(self._here(item.outcome))
+                self._record(self._here(item.outcome))
 
         wanted = (item for item in found if isinstance(item, Unusable) or not only or item.integration_id in only)
         await bounded(await self._after_integrations(iter(wanted)), one, at_once=self.at_once)
@@ -171,7 +171,7 @@ class Importer:
             and not self.wish.dry_run
         ):
             outcome = await self._tested(outcome)
-        self._note(outcome)
+        self._record(outcome)
 
     async def _tested(self, outcome: ImportOutcome) -> ImportOutcome:
         ref = ConnectionRef(self.wish.environment, outcome.integration_id, outcome.connection_id)
@@ -183,8 +183,8 @@ class Importer:
         key = self.wish.named.get(outcome.integration_id, outcome.integration_id)
         return replace(outcome, integration_id=key)
 
-    def _note(self, outcome: ImportOutcome) -> None:
-        self.tally.note(outcome)
+    def _record(self, outcome: ImportOutcome) -> None:
+        self.tally.record(outcome)
         self.step(self.tally.done, self.total)
 
 

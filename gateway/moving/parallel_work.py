@@ -63,7 +63,7 @@ class Tally:
         self.examples: dict[tuple[str, str], ImportOutcome] = {}
         self._report = report
 
-    def note(self, outcome: ImportOutcome) -> None:
+    def record(self, outcome: ImportOutcome) -> None:
         place = (outcome.result.value, outcome.reason)
         self.counts[place] += 1
         self.examples.setdefault(place, outcome)

@@ -59,7 +59,7 @@ class PeerCalls:
         for attempt in range(TRIES):
             await self._wait()
             try:
-                status, headers, raw = await self._ask(path, query or {})
+                status, headers, raw = await self._request(path, query or {})
             except (aiohttp.ClientError, TimeoutError) as fault:
                 why = f"{type(fault).__name__}: {fault}" if str(fault) else type(fault).__name__
                 await self._pause(attempt, None)
@@ -74,7 +74,7 @@ class PeerCalls:
             await self._pause(attempt, headers.get("Retry-After"))
         raise Unreached(f"{self._base} gave no usable answer to {path.partition('?')[0]} in {TRIES} tries: {why}")
 
-    async def _ask(self, path: str, query: Mapping[str, str]) -> tuple[int, Mapping[str, str], bytes]:
+    async def _request(self, path: str, query: Mapping[str, str]) -> tuple[int, Mapping[str, str], bytes]:
         url = URL(self._base + path, encoded=True).update_query(query)
         headers = {"Authorization": f"Bearer {self._key.reveal()}", "Accept": "application/json"}
         async with self._session.get(url, headers=headers, allow_redirects=False, timeout=TIMEOUT) as answer:
@@ -118,7 +118,7 @@ class PeerCalls:
 
 
 def checked_base(base: str, *, plain_http: bool) -> str:
-    """`base` without a final slash. Raises SourceRefused where it is no address, or the key would travel in the clear."""
+    """`base` without a final slash. Raises SourceRefused where it is not an address, or the key would travel in the clear."""
     try:
         url = URL(base)
     except ValueError:
@@ -254,7 +254,7 @@ class Peer:
         except Unreached as fault:
             raise Unusable(*where, "peer_unreachable", str(fault), again=True) from None
         if not isinstance(body, dict):
-            raise Unusable(*where, "peer_refused", "Nango answers with something that is no connection")
+            raise Unusable(*where, "peer_refused", "Nango answers with something that is not a connection")
         try:
             return _moved(one, body)
         except GatewayError as fault:

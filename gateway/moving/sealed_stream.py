@@ -56,7 +56,7 @@ class SealedWriter:
 def read(source: IO[bytes], passphrase: Secret) -> Iterator[bytes]:
     """The plain chunks. Raises SourceRefused for a wrong passphrase and for anything that is not as it was written."""
     if source.read(len(MAGIC)) != MAGIC:
-        raise SourceRefused("This is no bundle: `gateway connections export` makes one.")
+        raise SourceRefused("This is not a bundle: `gateway connections export` makes one.")
     header, fields = _header(source)
     try:
         kdf = fields["kdf"]

@@ -143,7 +143,7 @@ def issuer_accepted(provider: OAuthEntry, address: str, iss: str | None) -> bool
 
 
 def origin(url: str) -> tuple[str, str, int | None] | None:
-    """Scheme, host and port, defaults filled in; None for what is no absolute http(s) address."""
+    """Scheme, host and port, defaults filled in; None for what is not an absolute http(s) address."""
     try:
         parts = urlsplit(url)
         port = parts.port

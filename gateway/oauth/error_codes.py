@@ -22,9 +22,9 @@ _BRACKET_OR_STRING: Final = re.compile(r'[\[\]{}]|"(?:[^"\\]++|\\.)*+(?:"|\\?+\Z
 
 
 def parse(body: bytes) -> Any:
-    """The value in `body`. Raises ValueError where it is no JSON.
+    """The value in `body`. Raises ValueError where it is not JSON.
 
-    Numbers that no float holds, NaN, infinities and what lies too deep are null. Bytes that are no UTF-8 are replaced.
+    Numbers that no float holds, NaN, infinities and what lies too deep are null. Bytes that are not UTF-8 are replaced.
     """
     text = body.decode(json.detect_encoding(body), "replace")
     try:
@@ -151,7 +151,7 @@ class Refusal:
 
 
 def refusal_in(body: bytes) -> Refusal | None:
-    """Return the refusal in the body of an answer that is no token; None where the body says that the refusal passes."""
+    """Return the refusal in the body of an answer that is not a token; None where the body says that the refusal passes."""
     texts = list(dict.fromkeys(_texts(_parsed(body), 0)))
     codes = {text: _normal(text) for text in texts}
     if not PASSING_CODES.isdisjoint(codes.values()):

@@ -212,7 +212,7 @@ def _has(item: object, name: str, wanted: str) -> bool:
 
 
 def jwt_claims(token: object) -> Mapping[str, Any]:
-    """The claims of a signed JWT (RFC 7519 §3); empty for an encrypted one and for all that is none.
+    """Return the claims of a signed JWT (RFC 7519 §3); empty for an encrypted JWT and for anything else.
 
     The signature is not verified: the token came straight from the token endpoint, where TLS stands for it (OpenID
     Connect Core 1.0 §3.1.3.7, item 6). A token from anywhere else must not be read with this.

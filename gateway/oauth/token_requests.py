@@ -142,7 +142,7 @@ def refresh_request(
 ) -> ProviderCall:
     """Refresh an access token (RFC 6749 §6). `params`: the entry's `refresh_params`, else its `token_params`, filled in.
 
-    `other_grant`: what is exchanged is no refresh token, and `params` say what grant that is.
+    `other_grant`: what is exchanged is not a refresh token, and `params` say what grant that is.
     """
     grant = {"grant_type": "refresh_token", "refresh_token": refresh_token}
     renames = provider.refresh_param_renames or provider.token_param_renames

@@ -88,13 +88,13 @@ class CallQueue:
         """How many records are not in the store yet."""
         return len(self._rows)
 
-    def note(self, exchange: ExchangeRecord) -> None:
+    def record(self, exchange: ExchangeRecord) -> None:
         """Take a record, or drop it where the writing does not keep up. Both are counted."""
         self._observe(exchange)
         if exchange.attempts and exchange.gateway_ms is not None and exchange.connection_id:
             self._count_use(exchange)
         if exchange.trace is not None and self._tracing is not None:
-            self._tracing.note_call(exchange)
+            self._tracing.record_call(exchange)
         if len(self._lines) < self._bound:
             self._lines.append(exchange)
         else:
@@ -115,19 +115,19 @@ class CallQueue:
         if exchange.status >= 400 or exchange.error_code is not None:
             counts[1] += 1
 
-    def note_operation(self, operation: Operation) -> None:
-        """Take what is no request of a caller: a refresh, an authorization, a delivery, a webhook."""
+    def record_operation(self, operation: Operation) -> None:
+        """Take what is not a request of a caller: a refresh, an authorization, a delivery, a webhook."""
         if self._tracing is not None:
-            self._tracing.note_operation(operation)
+            self._tracing.record_operation(operation)
         if self.stored:
             self._store(operation)
 
-    def note_refused(self, operation: Operation) -> None:
+    def record_refused(self, operation: Operation) -> None:
         """The same for what strangers can send as often as they like: one a second of each integration."""
         whose, now = (operation.kind, operation.environment, operation.integration_id), clock.monotonic()
         if now - self._refused_at.get(whose, -REFUSED_EVERY_S) >= REFUSED_EVERY_S:
             self._refused_at[whose] = now
-            self.note_operation(operation)
+            self.record_operation(operation)
 
     def _wants(self, exchange: ExchangeRecord) -> bool:
         return not _went_well(exchange) or self.sample >= 1 or random.random() < self.sample  # noqa: S311 (nothing depends on it)

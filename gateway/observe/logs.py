@@ -123,7 +123,16 @@ def add_trace_id(_logger: Any, _method: str, event: Event) -> Event:
 LEVEL: Final = "GATEWAY_LOG_LEVEL"
 
 # Below warning they log statements, rows and requests, which hold what must not be seen.
-CHATTY: Final = ("aiohttp.access", "aiohttp.client", "aiosqlite", "alembic", "asyncio", "sqlalchemy", "urllib3", "watchfiles")
+CHATTY: Final = (
+    "aiohttp.access",
+    "aiohttp.client",
+    "aiosqlite",
+    "alembic",
+    "asyncio",
+    "sqlalchemy",
+    "urllib3",
+    "watchfiles",
+)
 
 
 def setup(level: str | None = None, *, terminal: bool | None = None) -> None:

@@ -27,7 +27,9 @@ _PLAIN_WORDS: Final = (
     "|refused|returned|issued|needs|lacks|failed|fails|endpoint|endpoints|request|requests|response|answer|reply|exchange"
     "|refresh|service|url|address|type|expiry|lifetime"
 )
-_NO_TOKEN: Final = rf"(?:(?:{_PLAIN_WORDS})(?=[.,:;!?)]*+(?:[\s'\"]|$))|\((?-i:[a-z]{{2,15}}(?:_[a-z]{{2,15}}){{1,3}})(?::\s|\)))"
+_NO_TOKEN: Final = (
+    rf"(?:(?:{_PLAIN_WORDS})(?=[.,:;!?)]*+(?:[\s'\"]|$))|\((?-i:[a-z]{{2,15}}(?:_[a-z]{{2,15}}){{1,3}})(?::\s|\)))"
+)
 # Each alternative begins with a word of its own and gives nothing back that it has read, so the time grows with the text.
 SECRET_TEXT: Final = re.compile(
     rf"(?P<line>(?:authorization|cookie2?){_BEFORE_VALUE})(?:(?P<line_value>{_QUOTED})|[^\r\n'\"]++)"

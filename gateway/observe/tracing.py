@@ -115,12 +115,12 @@ class Tracing:
             return None
         return CallTrace(f"{random.getrandbits(64):016x}{low or 1:016x}", None, SAMPLED, began)
 
-    def note_call(self, exchange: ExchangeRecord) -> None:
+    def record_call(self, exchange: ExchangeRecord) -> None:
         """A sampled call is over."""
         if self.export is not None:
             self.export.add(exchange)
 
-    def note_operation(self, operation: Operation) -> None:
+    def record_operation(self, operation: Operation) -> None:
         """A refresh or a delivery is over: in the trace of the call that it belongs to, or in one of its own.
 
         A refresh that an unsampled call caused has no span. A delivery has a trace of its own in either case.

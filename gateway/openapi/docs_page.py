@@ -100,7 +100,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """`of`: the kind of what is no object with members."""
+    """`of`: the kind of what is not an object with members."""
 
     name: str
     says: str

@@ -15,7 +15,7 @@ from typing_extensions import is_typeddict
 from gateway.api import answers
 from gateway.api.answers import Error, ErrorText
 from gateway.catalog.listing import ListingBody
-from gateway.errors import Code
+from gateway.errors import MARK, Code
 from gateway.http.ids import CONNECTION_ID, PROVIDER_CONFIG_KEY
 from gateway.openapi.codes import ANYWHERE, STATUS, WEBHOOK_SIGNATURE, WITH_JSON, WITH_KEY, WITH_SESSION
 from gateway.openapi.import_models import IMPORTED, either
@@ -31,7 +31,7 @@ ANYTHING: Final[Mapping[str, Any]] = {
     "*/*": {},
     "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
 }
-ERROR_HEADER: Final = {"Gateway-Error": {"description": "The code.", "schema": {"type": "string"}}}
+ERROR_HEADER: Final = {MARK: {"description": "The code.", "schema": {"type": "string"}}}
 IN_PATH: Final = re.compile(r"\{(\w+)\}")
 NAMED: Final = {
     "connection_id": {"minLength": 1, "maxLength": 255, "pattern": CONNECTION_ID},

@@ -43,7 +43,7 @@ class Endpoint:
 
     `who` may call: the holder of a secret key with `scope`, an end user's browser with a connect session, or anybody.
     `errors`: what this route adds to the codes that every one has; with a status where it is not the code's usual one.
-    `also`: other good statuses, without a body. `content` is the type of an answer that is no JSON. `example`: a body to
+    `also`: other good statuses, without a body. `content` is the type of an answer that is not JSON. `example`: a body to
     show and to try with.
     """
 

@@ -137,10 +137,6 @@ def grants(
 
     `user_scope`: what the way in asks for besides, where the session does not fix it. `again`: what a reconnect asks
     for in place of the integration's scopes.
-
-    ``{"list": [(sentence, scopes)], "sentence": …}``. ``{"list": [(sentence, scopes)], "sentence": …}``. `user_scope`:
-    what the way in asks for besides, where the session does not fix it. `again`: what a reconnect asks for in place of
-    the integration's scopes.
     """
     if one.provider.auth_mode == "NONE":
         return {"list": [], "sentence": words("granted_none", app=app)}

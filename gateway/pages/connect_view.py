@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from gateway.connections.refused_scopes import asked_again
-from gateway.errors import GatewayError, Issue
+from gateway.errors import MARK, GatewayError, Issue
 from gateway.pages.confirmation import Browser
 from gateway.pages.connect_cookie import address_of, base_of, is_embedded, name_of
 from gateway.pages.connect_offer import Offer, found, grants, offer, offered
@@ -107,7 +107,7 @@ async def form_page(
     if not is_embedded(request):
         browser.keep(answer)
     if fault:
-        answer.headers["Gateway-Error"] = fault.code
+        answer.headers[MARK] = fault.code
     return answer
 
 

@@ -8,8 +8,8 @@ from aiohttp import web
 
 from gateway.auth.provider_answers import short
 from gateway.authorization.results import CallbackFailed, error_type
-from gateway.errors import Forbidden, GatewayError, Unauthorized
-from gateway.middleware.error_shape import CHALLENGE
+from gateway.errors import MARK, Forbidden, GatewayError, Unauthorized
+from gateway.middleware.answer_shape import CHALLENGE
 from gateway.middleware.facts import REQUEST_ID
 from gateway.pages.connect_cookie import is_embedded
 from gateway.pages.frame import PageWords, connect_page, openers, words_for
@@ -70,7 +70,7 @@ def failed(
         openers=openers(request, fault.environment if isinstance(fault, CallbackFailed) else environment),
         event={"type": "error", "payload": {"errorType": error_type(fault), "errorMessage": own}},
     )
-    answer.headers["Gateway-Error"] = fault.code
+    answer.headers[MARK] = fault.code
     if status in (401, 403):
         answer.headers["WWW-Authenticate"] = CHALLENGE
     return answer

@@ -8,7 +8,7 @@ from aiohttp import web
 from gateway.api.health import readiness
 from gateway.catalog.listing import Query, listing_of, name_in
 from gateway.errors import GatewayError
-from gateway.middleware.error_shape import MARK
+from gateway.middleware.answer_shape import MARK
 from gateway.middleware.facts import REQUEST_ID
 from gateway.pages.templates import page
 from gateway.runtime import RUNTIME, generation_of

@@ -2,8 +2,8 @@
 
 from aiohttp import hdrs, web
 
+from gateway.middleware.answer_shape import of_http
 from gateway.middleware.chain import Handler
-from gateway.middleware.error_shape import of_http
 
 
 async def entrance(request: web.Request) -> web.StreamResponse:

@@ -18,6 +18,7 @@ from typing import Any, Final
 import aiohttp
 from aiohttp import hdrs, web
 
+from gateway.errors import MARK
 from gateway.observe.metrics import Board, Metrics, Sample
 from gateway.observe.metrics_text import CONTENT_TYPE, exposition, total
 from gateway.process.sockets import BACKLOG
@@ -26,7 +27,6 @@ from gateway.startup.hardening import hide_versions
 
 SILENT_S: Final = 15.0  # a worker that has not reported for so long is not ready: its loop stands still
 DEAD_S: Final = 60.0  # and where all have been silent for so long, a new start is better
-MARK: Final = "Gateway-Error"
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 PROCESS: Final = Path("/proc/self")
 STANDARD: Final = {

@@ -29,7 +29,7 @@ from gateway.startup.collector import collect_as_usual
 from gateway.startup.hardening import harden
 from gateway.startup.imports import give_back_memory, small_web
 
-# ── The terminal that stderr is on, if it is on one: closing it sends SIGHUP too, and is no wish to reload.
+# ── The terminal that stderr is on, if it is on one: closing it sends SIGHUP too, and is not a wish to reload.
 
 
 class Terminal:

@@ -80,7 +80,7 @@ def handed_over(held: ExitStack) -> tuple[socket.socket | None, dict[str, socket
             public = held.enter_context(_socket(FIRST_FD + number))
         else:
             raise StartRefused(
-                f"LISTEN_FDS hands over {count} sockets. One is enough, and others named '{ADMIN}' and '{CONSOLE}'."
+                f"LISTEN_FDS passes {count} sockets. Pass one public socket; others must be named '{ADMIN}' or '{CONSOLE}'."
             )
     return public, named
 
@@ -113,7 +113,7 @@ def _socket(descriptor: int) -> socket.socket:
         raise StartRefused(f"{refused}: {fault.strerror}.") from fault
     if not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) or sock.family == socket.AF_UNIX:
         sock.close()
-        raise StartRefused(f"{refused}: it is no listening TCP socket.")
+        raise StartRefused(f"{refused}: it is not a listening TCP socket.")
     sock.set_inheritable(False)
     sock.setblocking(False)
     return sock

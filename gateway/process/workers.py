@@ -79,7 +79,7 @@ class Workers:
         return self._short_lives >= SHORT_LIVES and not self.living
 
     def reap(self) -> None:
-        """Note who has ended: our workers and, where we are process 1, orphans that were left to us."""
+        """Record who has ended: our workers and, where we are process 1, orphans that were left to us."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)

@@ -39,7 +39,7 @@ FirstOutcome: TypeAlias = ProviderExchange | EgressError | StoodStill | Connecti
 
 
 class Handed(NamedTuple):
-    """What the fast path hands over, the seconds that were spent on it, and the connection as it was sent with.
+    """The state that the fast path hands over: the seconds spent, and the connection as it was sent with.
 
     `generation`: the one that it began with. `kept`: the chain gets all that came of the body; without it none, of the
     `received` bytes. `by_caller`: the caller's next bytes were awaited. `pace`: the key's rate, in which this call is counted.
@@ -75,7 +75,7 @@ HELD_BYTES: Final = 16 * 1024 * 1024  # the largest body that the services take 
 
 
 async def gather(request: web.Request, upload: CallerBody) -> None:
-    """Take the whole body, if it goes into the signature or gets members of the entry's. Raises BodyTooLarge."""
+    """Read the whole body if the signature covers it or the entry adds members to it. Raises BodyTooLarge."""
     placement, upstream = request[CONNECTION].placement, request[UPSTREAM]
     kind, coding = (upstream.headers.get(name, "") for name in (hdrs.CONTENT_TYPE, hdrs.CONTENT_ENCODING))
     members = placement.body if placement.body and placement.body.fit(request.method, kind, coding) else None
@@ -219,7 +219,7 @@ class Attempts:
         return exchange
 
     def _taken_over(self, before: ProviderExchange | Exception) -> ProviderExchange:
-        """What came of the first attempt, which the fast path has made. Raises it, where it is a fault."""
+        """Return the first attempt's exchange, which the fast path has made. Raises it, where it is a fault."""
         self.count += 1
         first = self._trace.attempts[-1] if self._trace is not None and self._trace.attempts else None
         if isinstance(before, Exception):
@@ -240,7 +240,7 @@ class Attempts:
         return attempt
 
     def _outcome_of_fast_path(self) -> FirstOutcome | None:
-        """What has come of the request on the fast path, if it began there: that was the first attempt."""
+        """Return the outcome of the request on the fast path, if it began there: that was the first attempt."""
         take = getattr(self._request.protocol, "take_handed", None)
         handed: Handed | None = take() if take is not None and self.count == 0 else None
         if handed is None:
@@ -262,7 +262,7 @@ class Attempts:
         return handed.outcome
 
     async def _after_fault(self, fault: EgressError | StoodStill) -> bool:
-        """Whether to send it again, after the wait that is due."""
+        """Return whether to send the request again after this fault, once the wait that is due is over."""
         if isinstance(fault, EgressError):
             repeats, sent = fault.kind in _SAYS_DOWN, fault.sent
         else:
@@ -270,7 +270,7 @@ class Attempts:
         return repeats and self._may_repeat(sent=sent) and await self._waited(None)
 
     async def _after_answer(self, exchange: ProviderExchange) -> bool:
-        """Whether to send it again instead of passing this answer on; if so, it is done with."""
+        """Return whether to send the request again instead of passing this answer on; if so, the answer is done with."""
         if exchange.status == 401 and not self._refreshed:
             self._refreshed = True
             if await self._newer_credential():
@@ -302,7 +302,7 @@ class Attempts:
         return True
 
     def _judge(self, status: int) -> None:
-        """Note whether the API takes the credential, from an answer that is passed on."""
+        """Record whether the API takes the credential, from an answer that is passed on."""
         rejections = self._runtime.live.rejections
         if status in REFUSING:
             if not self._judged and self.at_home:
@@ -324,12 +324,12 @@ class Attempts:
 
     @property
     def at_home(self) -> bool:
-        """Whether it goes to the connection's own API: another origin may know nothing of its credential."""
+        """Whether the request goes to the connection's own API: another origin may know nothing of its credential."""
         base, upstream = self._request[CONNECTION].base, self._request[UPSTREAM]
         return (upstream.scheme, upstream.host, upstream.port) == (base.scheme, base.host, base.port)
 
     async def _waited(self, told_s: float | None, exchange: ProviderExchange | None = None) -> bool:
-        """Whether a retry is due; then its wait is over, and the request carries the credential of now."""
+        """Wait for a retry that is due and renew the credential; return whether one is due."""
         if not self._retries_left:
             return False
         wait = self._wait_s(told_s)
@@ -350,7 +350,7 @@ class Attempts:
         return True
 
     async def _key_spends(self) -> bool:
-        """Whether the caller's key has a call left for a retry, which reaches the provider as any other does."""
+        """Spend a call of the caller's key on a retry; return whether it had one."""
         access = self._request[CALLER].access
         if access is None or access.meter is None:
             return True

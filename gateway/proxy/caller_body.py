@@ -28,7 +28,7 @@ _inflating: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
 class CallerBody:
-    """What the caller sends, and how far it got.
+    """The body that the caller sends, and how far it got.
 
     `fault` is what broke its arrival, if anything did; `waiting` says that the caller's next bytes are awaited.
     `exchange`, once there is one, ends with a broken body, so that the provider is not left waiting for the rest.
@@ -160,7 +160,7 @@ def too_slow(limits: ClientLimitsConfig, received: int, waited_s: float) -> Gate
 
 
 def arrives_inflated(request: web.Request) -> bool:
-    """Whether the runner has undone the body's coding although Content-Encoding still names it.
+    """Return whether the runner has undone the body's coding although Content-Encoding still names it.
 
     A runner's options decide that, and no request shows it; so a parser of the same runner is shown a message.
     """

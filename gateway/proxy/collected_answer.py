@@ -9,7 +9,10 @@ Room = Callable[[int], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class CollectedAnswer:
-    """What a caller of ``/proxy`` would have got. `whole`: to its end; else it broke off, or was `too_large` to be held."""
+    """The answer that a caller of ``/proxy`` would have got.
+
+    `whole`: to its end; else it broke off, or was `too_large` to be held.
+    """
 
     status: int
     headers: Mapping[str, str]

@@ -59,7 +59,7 @@ class ExchangeWatch:
 
     @property
     def left_s(self) -> float:
-        """Until all of it must be over."""
+        """Seconds until the time limit of the whole exchange."""
         return inf if self._total_s is None else self._began_at + self._total_s - clock.monotonic()
 
     @contextmanager
@@ -73,7 +73,7 @@ class ExchangeWatch:
             self.moved()
 
     def begin_again(self) -> None:
-        """What is watched from here on may take `total_s` of its own."""
+        """Give what is watched from here on `total_s` of its own."""
         self._began_at = clock.monotonic()
         self.moved()
 
@@ -137,7 +137,7 @@ class ExchangeWatch:
             self._plan()
 
     def _key_is_over(self) -> bool:
-        """Whether the caller's key has been revoked, or has expired, since the request was let in."""
+        """Return whether the caller's key has been revoked, or has expired, since the request was let in."""
         caller = self._request.get(CALLER)
         if caller is None or caller.access is None:
             return False

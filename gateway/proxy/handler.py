@@ -1,4 +1,4 @@
-"""One exchange from end to end."""
+"""Runs one exchange from end to end."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ from gateway.proxy.exchange_watch import ExchangeWatch, StoodStill, first_byte_s
 from gateway.proxy.no_answer import error_for_caller
 from gateway.proxy.page_fetch import PageAttempts
 from gateway.proxy.paged_answer import page_stream, pass_pages
-from gateway.proxy.passed_answer import AnswerBody, PassedAnswer, answer_of, body_of, signed, switched
+from gateway.proxy.passed_answer import AnswerBody, PassedAnswer, answer_of, body_of, switched, with_gateway_fields
 from gateway.proxy.posted_list import posted_list
 from gateway.proxy.shaped_answer import (
     FilteredEvents,
@@ -57,13 +57,13 @@ async def forward(request: web.Request) -> web.StreamResponse:
             upload.exchange = exchange = await attempts.answer()
             watch.moved()
             watch.limit_s = timeouts.idle_s
-            await _note_refused_scopes(request, exchange, watch, at_home=attempts.at_home)
+            await _record_refused_scopes(request, exchange, watch, at_home=attempts.at_home)
             if upgrade is not None and exchange.status == 101:
-                answer = signed(switched(request, exchange, upgrade), request, attempts.count)
+                answer = with_gateway_fields(switched(request, exchange, upgrade), request, attempts.count)
                 await _relay(exchange, answer, request, watch)
                 return answer
             if PAGING in request and 200 <= exchange.status < 300:
-                answer = signed(page_stream(), request, attempts.count)
+                answer = with_gateway_fields(page_stream(), request, attempts.count)
                 if upgrade is not None:
                     answer.force_close()
                 limit_s = first_byte_s(request[ASKED], timeouts)
@@ -112,7 +112,7 @@ def _head(request: web.Request, exchange: ProviderExchange, body: AnswerBody, at
     """The head of an answer that is passed on. Raises MalformedAnswer."""
     if is_filtered(request, exchange):
         return filtered_head(request, exchange, body, attempts)
-    return signed(answer_of(request, exchange, decoded=body.decoder is not None), request, attempts)
+    return with_gateway_fields(answer_of(request, exchange, decoded=body.decoder is not None), request, attempts)
 
 
 async def _pass_on(
@@ -152,7 +152,7 @@ async def _parts_on(
 # The provider's answer passes as it is; the link travels in a header field of ours.
 
 
-async def _note_refused_scopes(
+async def _record_refused_scopes(
     request: web.Request, exchange: ProviderExchange, watch: ExchangeWatch, *, at_home: bool
 ) -> None:
     """`at_home`: the answer is of the connection's own API, whose word about scopes counts."""
@@ -162,7 +162,7 @@ async def _note_refused_scopes(
     runtime, caller, opened = request.app[RUNTIME], request[CALLER], request[CONNECTION]
     with watch.resting():
         path = path_below(request[UPSTREAM].base_path, request[UPSTREAM].target)
-        drift = await runtime.live.scope_refusals.note(opened, scopes, path)
+        drift = await runtime.live.scope_refusals.record(opened, scopes, path)
         if drift.missing:
             url = await runtime.links.for_scopes(caller.policy, opened.connection, key_id=caller.key_id)
             if url is not None:

@@ -1,4 +1,4 @@
-"""What the caller gets when there is no answer to pass on."""
+"""Makes the caller's answer where there is none to pass on."""
 
 from datetime import timedelta
 from typing import Final
@@ -8,7 +8,7 @@ from aiohttp import web
 from gateway import clock
 from gateway.egress.egress_errors import EgressError, Kind, TurnedAway
 from gateway.errors import Code, GatewayError, InvalidRequest, Unavailable, UpstreamFailed, UpstreamTimeout
-from gateway.middleware.error_shape import broken_body
+from gateway.middleware.answer_shape import broken_body
 from gateway.middleware.facts import UPSTREAM
 from gateway.proxy.caller_body import CallerBody
 from gateway.proxy.exchange_watch import StoodStill

@@ -1,4 +1,4 @@
-"""One page: requested, also later where its provider says so, read within bounds, decoded."""
+"""Fetches one page: requested, also later where its provider says so, read within bounds, decoded."""
 
 import asyncio
 import random
@@ -65,7 +65,7 @@ class PageAttempts(Attempts):
         return self._rules().told_wait_s(exchange.status, exchange.headers, clock.now())
 
     async def _waited(self, told_s: float | None, exchange: ProviderExchange | None = None) -> bool:
-        """Of the first page a failure is passed on as ever, unless the provider says when it will be over."""
+        """Wait as for any attempt; a failed first page is passed on, unless the provider says when it will be over."""
         if told_s is None and not self._later and self._retried >= self._request[ASKED].retries:
             return False
         return await super()._waited(told_s, exchange)

@@ -68,7 +68,7 @@ def batches(records: Records) -> Iterator[bytes]:
 
 
 def line_of(name: str, fields: Mapping[str, Any]) -> bytes:
-    """One of ours, ASCII throughout."""
+    """Return a line of our own, ASCII throughout."""
     return json.dumps({name: fields}, separators=(",", ":")).encode() + b"\n"
 
 

@@ -26,10 +26,9 @@ from gateway.http.passed_head import (
     server_timing,
 )
 from gateway.http.references import Rewriter
-from gateway.middleware.cors import readable
+from gateway.middleware.answer_shape import REQUEST_ID_FIELD, readable
 from gateway.middleware.facts import CAPABILITY, CONNECT_URL, CONNECTION, DECODER, REQUEST_ID, TIMING, UPSTREAM
 from gateway.middleware.key_limits import paced
-from gateway.middleware.request_id import HEADER
 from gateway.middleware.who_calls import REFERRER_POLICY, unreferred
 from gateway.runtime import generation_of
 
@@ -156,12 +155,12 @@ async def body_of(request: web.Request, exchange: ProviderExchange) -> AnswerBod
 
 
 def values(fields: Fields, name: str) -> list[str]:
-    """Of the fields with that lower-case name, in order."""
+    """Return the values of the fields with that lower-case name, in order."""
     return [value for field, value in fields if field.lower() == name]
 
 
 def is_live(fields: Fields) -> bool:
-    """Whether an answer is sent bit by bit, each bit of use at once: events, or JSON line by line."""
+    """Return whether an answer is sent bit by bit, each bit of use at once: events, or JSON line by line."""
     for name, value in fields:
         if len(name) == 12 and name.lower() == "content-type" and value.partition(";")[0].strip().lower() in _LIVE:
             return True
@@ -193,13 +192,13 @@ def switched(request: web.Request, exchange: ProviderExchange, protocol: str) ->
     return SwitchedAnswer(exchange.reason, _fields(request, exchange), protocol)
 
 
-def signed(answer: PassedAnswer, request: web.Request, attempts: int) -> PassedAnswer:
-    """With what we say about the exchange."""
+def with_gateway_fields(answer: PassedAnswer, request: web.Request, attempts: int) -> PassedAnswer:
+    """Add the fields that the gateway adds to every answer of a provider."""
     readable(request, answer.headers)
     paced(answer, request)
     unreferred(answer, request)
     if REQUEST_ID in request:
-        answer.headers[HEADER] = request[REQUEST_ID]
+        answer.headers[REQUEST_ID_FIELD] = request[REQUEST_ID]
     answer.headers[ATTEMPTS] = str(attempts)
     if CONNECT_URL in request:
         answer.headers[CONNECT_URL_FIELD] = request[CONNECT_URL]

@@ -17,7 +17,15 @@ from gateway.http.tool_list_filter import StreamEventFilter, filtered_json
 from gateway.middleware.facts import CALLER, LISTED_TOOLS, SHAPE
 from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.proxy.exchange_watch import ExchangeWatch
-from gateway.proxy.passed_answer import BODY_AS_IT_IS, AnswerBody, PassedAnswer, answer_of, is_live, signed, values
+from gateway.proxy.passed_answer import (
+    BODY_AS_IT_IS,
+    AnswerBody,
+    PassedAnswer,
+    answer_of,
+    is_live,
+    values,
+    with_gateway_fields,
+)
 from gateway.runtime import RUNTIME, generation_of
 from gateway.text import counted
 
@@ -36,7 +44,7 @@ OF_THE_WHOLE: Final = (
 
 
 def is_shaped(request: web.Request, exchange: ProviderExchange) -> bool:
-    """Whether a part of this answer is wanted. Errors, redirects and answers without a body pass as they are."""
+    """Return whether a part of this answer is wanted. Errors, redirects and answers without a body pass as they are."""
     ok = 200 <= exchange.status < 300 and exchange.status not in BODY_AS_IT_IS
     return ok and SHAPE in request and request.method != hdrs.METH_HEAD
 
@@ -63,7 +71,7 @@ async def shaped_answer(
         if shaped.fault:
             raise _unfit(f"does not fit Gateway-Select: {shaped.fault}".rstrip("."), "select")
         if shaped.unselected:
-            raise _unfit("is no JSON, so Gateway-Select cannot be used", "not_json")
+            raise _unfit("is not JSON, so Gateway-Select cannot be used", "not_json")
         if not shaped.is_text and wish.select is None and len(whole) <= wish.max_bytes:
             content, as_it_is = whole, True
         elif not shaped.is_text:
@@ -83,7 +91,7 @@ async def shaped_answer(
     if not shaped.whole and shaped.is_text:
         answer.headers[CUT] = printable(f"{shaped.cut_to}; {counted(len(whole), 'byte')}")
     answer.length_of(content)
-    return signed(answer, request, attempts), content
+    return with_gateway_fields(answer, request, attempts), content
 
 
 async def filtered(request: web.Request, whole: bytes) -> bytes:
@@ -145,7 +153,7 @@ EVENTS: Final = "text/event-stream"
 
 
 def is_filtered(request: web.Request, exchange: ProviderExchange) -> bool:
-    """Whether this answer may be a list of tools, of which the caller gets some. Errors pass as they are."""
+    """Return whether this answer may be a list of tools, of which the caller gets some. Errors pass as they are."""
     return LISTED_TOOLS in request and 200 <= exchange.status < 300
 
 
@@ -185,7 +193,7 @@ def filtered_head(request: web.Request, exchange: ProviderExchange, body: Answer
     answer = answer_of(request, exchange, decoded=True)
     for name in OF_THE_WHOLE:
         answer.headers.popall(name, None)
-    return signed(answer, request, attempts)
+    return with_gateway_fields(answer, request, attempts)
 
 
 async def filtered_whole(request: web.Request, body: AnswerBody, watch: ExchangeWatch) -> bytes:

@@ -94,7 +94,7 @@ class Tunnel(asyncio.Protocol):
 
 
 def _close(transport: asyncio.Transport) -> None:
-    """What was written last still leaves, if it is taken soon."""
+    """Close the transport once what was written last has left, if it is taken soon."""
     transport.close()
     if transport.get_write_buffer_size():
         asyncio.get_running_loop().call_later(LINGER_S, transport.abort)

@@ -201,7 +201,7 @@ class AuditColumns(NamedTuple):
 
 
 def columns_of(body: str) -> AuditColumns:
-    """Raises ValueError where `body` is no record: somebody may have written it by hand."""
+    """Raises ValueError where `body` is not a record: somebody may have written it by hand."""
     try:
         members = json.loads(body)
         actor, what = members.get("actor", {}), members.get("object", {})

@@ -53,7 +53,7 @@ class Operation(NamedTuple):
     cause: str | None = None
 
 
-NoteOperation = Callable[[Operation], None]
+RecordOperation = Callable[[Operation], None]
 
 request_in_hand: ContextVar[str] = ContextVar("request_in_hand", default="")
 """The id of the request that what goes on was begun by; empty where it began by itself."""

@@ -10,7 +10,7 @@ with the version it replaces. Only then is it used. Read in this order:
     for_workers                         the parent's end: each exchange to its end, whatever becomes of the worker
     auth_exchange                       runs what an auth mode asks for: the place where codes and refresh tokens leave
     refresher                           the queue, with one task for all who wait
-    schedule                            when: an access token ahead of its end, a refresh token before it dies of disuse
+    schedule                            when: an access token ahead of its end, a refresh token before it expires unused
     backoff                             what a failure means for callers and the next attempt; when refusals are final
     recovery                            takes up refreshes of dead processes; puts back claims that a failover lost
     keep_alive                          keeps idle refresh tokens alive

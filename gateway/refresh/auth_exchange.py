@@ -60,7 +60,10 @@ class Attempt:
             raise
 
     def release(self) -> None:
-        """What was recorded is in the database, or of no use. Of an exchange that was lost nobody knows that."""
+        """Release the records: what they hold is in the database, or of no use.
+
+        Of an exchange that was lost nobody knows that.
+        """
         for attempt in self._earlier:
             self._exchange.released(attempt)
         if self._entry is not None and self._step and not self._lost:
@@ -86,7 +89,8 @@ class Dialogues:
         self.exchange = exchange
 
     async def hold(self, dialogue: Dialogue[T], *, timeout_s: float = TIMEOUT_S, attempt: Attempt | None = None) -> T:
-        """What the dialogue returns. `timeout_s`: for each answer. `attempt`: of a refresh, whose calls are journalled.
+        """Run the dialogue and return its result. `timeout_s`: for each answer. `attempt`: of a refresh, whose calls
+        are journalled.
 
         Raises what it raises: TokenRefused after a final no, TokenUnavailable after anything that may pass, InvalidRequest
         where something is missing that it needs. The provider's words may quote what it was sent, and are stored, logged

@@ -1,4 +1,4 @@
-"""What a failed refresh means for the next one, and for callers meanwhile; how often a refusal must repeat before it counts."""
+"""Decides what a failed refresh means for the next one and for callers, and how often a refusal must repeat to count."""
 
 import math
 import random
@@ -51,12 +51,12 @@ API_ENDED: Final[Mapping[int, Limit]] = {401: Limit(5, MINUTES), 403: Limit(20, 
 
 
 def token_endpoint_ended(status: int, count: int, over: timedelta) -> bool:
-    """Whether `count` refusals of unknown meaning in a row are final; `status` is the last one's."""
+    """Return whether `count` refusals of unknown meaning in a row are final; `status` is the last one's."""
     return TOKEN_ENDPOINT.get(status, WITH_2XX).reached(count, over)
 
 
 def api_verdict(status: int, count: int, over: timedelta, paths: int) -> bool | None:
-    """What `count` answers of `status` in a row mean for a credential: True it is over, False it is in doubt, None nothing."""
+    """Return what `count` answers of `status` in a row mean for a credential: True it is over, False in doubt, None nothing."""
     ended, degraded = API_ENDED.get(status), API_DEGRADED.get(status)
     if ended is not None and ended.reached(count, over, paths):
         return True
@@ -170,7 +170,7 @@ def failed_over() -> Unavailable:
 
 
 def may_try(connection: Connection, now: datetime) -> bool:
-    """Whether the token endpoint may be asked again."""
+    """Return whether the token endpoint may be asked again."""
     noted = connection.failure
     return noted is None or noted.code == REJECTED or (noted.retry_at is not None and now >= noted.retry_at)
 

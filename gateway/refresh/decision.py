@@ -1,4 +1,4 @@
-"""What a node may do now with a connection whose token needs a refresh: one pure function over one transition table.
+"""Decides what a node may do with a connection whose token needs a refresh: one pure function over one table.
 
 The table is read from the top; the first row that matches decides. Each combination of facts matches a row, and each row
 decides at least one combination (`tests/gateway/refresh/test_decision.py`).
@@ -48,7 +48,7 @@ class Holder(StrEnum):
 
 
 class RefreshStep(StrEnum):
-    """What to do now."""
+    """The next step of a refresh."""
 
     CLAIM = "claim"
     """Claim the lease and send the refresh token: it was not sent before."""
@@ -132,7 +132,7 @@ def matches(rule: DecisionRule, facts: Facts) -> bool:
 
 
 def possible(facts: Facts) -> bool:
-    """Whether a row can be so: a free lease has no holder, any other has one; what is not open was not reported."""
+    """Return whether a row can be so: a free lease has no holder, any other has one; what is not open was not reported."""
     nobody = facts.holder is Holder.NOBODY
     return (facts.lease is LeaseState.FREE) == nobody and (facts.intent or not facts.reported)
 
@@ -158,7 +158,10 @@ class Member(NamedTuple):
 
 
 def reconciled(since_s: float, members: Iterable[Member]) -> bool:
-    """Whether the database shows no token that a living process has a successor of. `since_s`: since the failover was noticed."""
+    """Return whether the database shows no token that a living process has a successor of.
+
+    `since_s`: since the failover was noticed.
+    """
     if since_s < LEAST_S:
         return False
     return since_s >= MOST_S or not any(awaited(member) for member in members)

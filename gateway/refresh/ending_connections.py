@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 
 def ended(now: datetime) -> RefreshFailure:
-    """What is noted of a connection whose access token has ended for good."""
+    """Return the failure of a connection whose access token has ended for good."""
     return RefreshFailure(NOT_REFRESHABLE, WORDS, True, now, 1)
 
 
@@ -33,8 +33,8 @@ class Ends:
         self._store = store
         self._current = current
 
-    async def note(self) -> int:
-        """Note every end that has come; how many connections need their end user from now on.
+    async def record(self) -> int:
+        """Record every end that has come; how many connections need their end user from now on.
 
         What another holds a lease on is left for the next time.
         """

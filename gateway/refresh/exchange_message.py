@@ -28,7 +28,10 @@ class EgressRoute:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One exchange. `asked_at`: the worker's clock as it asks; the parent adds what time passes, and reads no clock itself."""
+    """A request for one exchange.
+
+    `asked_at`: the worker's clock as it asks; the parent adds what time passes, and reads no clock itself.
+    """
 
     call: ProviderCall
     route: EgressRoute

@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 
 class KeepAlive:
-    """One a process; one process at a time works."""
+    """Keeps connections alive that nobody uses; each process has one, and one process at a time works."""
 
     def __init__(self, store: Store, refresher: Refresher, current: Current) -> None:
         self._store = store
@@ -65,7 +65,7 @@ class KeepAlive:
         if not await self._mine():
             self._planned_for = None
             return 0
-        await self._ends.note()
+        await self._ends.record()
         generation, done = self._current.generation, 0
         catalog = generation.catalog
         names = [
@@ -87,7 +87,7 @@ class KeepAlive:
         while rows := await self._store.keep_alive.due(name, clock.now(), limit=BATCH):
             if not await self._mine():
                 break
-            await self._ends.note()  # refreshes may take minutes
+            await self._ends.record()  # refreshes may take minutes
             tasks = [self._refresher.start(row) for row in rows]
             pending = set(tasks)
             while pending and await self._mine():

@@ -1,4 +1,4 @@
-"""One refresh from the claim to the commit (ADR 20).
+"""A refresh from the claim to the commit (ADR 20).
 
     claim: lease and intent in one UPDATE, on the disk ▸ the call, the lease renewed meanwhile ▸ its answer, on the disk
     ▸ the new pair, in the database
@@ -26,7 +26,7 @@ from gateway.oauth.token_answers import GRANT_GONE, TokenRefused, TokenUnavailab
 from gateway.observe.logs import trace_id_in_hand
 from gateway.observe.metrics import OTHER, REFRESH_DURATION, REFRESH_FAILURES, REFRESH_WAITS, REFRESHES, Metrics
 from gateway.records.connection import Connection, ConnectionRef, RefreshFailure
-from gateway.records.operation import NoteOperation, Operation, request_in_hand
+from gateway.records.operation import Operation, RecordOperation, request_in_hand
 from gateway.records.provider_call import scrubbed
 from gateway.records.states import REJECTED, Happening
 from gateway.records.trace import refresh_in_hand
@@ -79,7 +79,7 @@ class Standing:
         self._current = current
 
     async def step(self, row: Connection) -> RefreshStep:
-        """What this node may do with `row` now."""
+        """Return what this node may do with `row` now."""
         return next_step(await self.facts(row))
 
     async def facts(self, row: Connection) -> Facts:
@@ -152,10 +152,10 @@ class TokenSource:
         await clock.give_way()  # not once the reply is there, which is to be in the journal as soon as can be
         if is_over(claim):
             raise LeaseOver
-        attempt, fresh = await self._asked(row, mode, kept, context, left.replies)
+        attempt, fresh = await self._exchanged(row, mode, kept, context, left.replies)
         return Pair(context.provider, kept, fresh, mode.expires_at(fresh)), attempt.release
 
-    async def _asked(
+    async def _exchanged(
         self, row: Connection, mode: AuthMode, kept: Mapping[str, Any], context: Context, replies: Sequence[Recorded]
     ) -> tuple[Attempt, dict[str, Any]]:
         if replies:
@@ -204,7 +204,7 @@ class RefreshProtocol:
     """
 
     def __init__(
-        self, store: Store, current: Current, dialogues: Dialogues, metrics: Metrics, note: NoteOperation
+        self, store: Store, current: Current, dialogues: Dialogues, metrics: Metrics, note: RecordOperation
     ) -> None:
         self._store = store
         self._current = current
@@ -225,7 +225,7 @@ class RefreshProtocol:
             row, claimed_at = await self._claimed(seen, owner, force)
             if not same(row, seen):
                 return row
-            refreshed = await self._asked(row, owner, claimed_at)
+            refreshed = await self._refreshed(row, owner, claimed_at)
             if refreshed is not None and not same(refreshed, seen):
                 return refreshed
             # The lease was lost to another, who is still at it: wait for what that one writes.
@@ -286,7 +286,7 @@ class RefreshProtocol:
             lost = backoff.lost(row, row.intent.at, now)
             await self._noted(row, row.lease.owner, lost, now, still_open=True)
 
-    async def _asked(self, row: Connection, owner: str, claimed_at: float) -> Connection | None:
+    async def _refreshed(self, row: Connection, owner: str, claimed_at: float) -> Connection | None:
         """Store the outcome of the call; None where this node was fenced off. Raises the error for the caller."""
         async with held(self._store, row, owner, claimed_at) as claim:
             started = clock.monotonic()
@@ -322,7 +322,7 @@ class RefreshProtocol:
             self._metrics.add(REFRESHES, *row.ref[:2], "renewed")
             self._metrics.measure(REFRESH_DURATION, took_ms, *row.ref[:2])
             log.info("token_refreshed", **who(row.ref), version=saved.version, duration_ms=took_ms)
-            self._note(row, None, {"version": saved.version}, took_ms)
+            self._record(row, None, {"version": saved.version}, took_ms)
         return saved
 
     async def _failed(self, row: Connection, owner: str, fault: TokenRefused | TokenUnavailable) -> Connection | None:
@@ -372,12 +372,12 @@ class RefreshProtocol:
             return
         why = {"reason": failure.code, "final": failure.final, "detail": failure.message}
         log.warning("token_refresh_failed", **who(row.ref), **why)
-        self._note(row, failure.code, {"final": failure.final, "message": failure.message})
+        self._record(row, failure.code, {"final": failure.final, "message": failure.message})
         self._metrics.add(REFRESHES, *row.ref[:2], "refused" if failure.final else "unavailable")
         self._metrics.add(REFRESH_FAILURES, *row.ref[:2], failure.code if failure.code in KNOWN_REASONS else OTHER)
         raise backoff.refusal(after, failure, now)
 
-    def _note(self, row: Connection, code: str | None, detail: Mapping[str, Any], took_ms: float = 0.0) -> None:
+    def _record(self, row: Connection, code: str | None, detail: Mapping[str, Any], took_ms: float = 0.0) -> None:
         """Add this refresh to the call log, under the request that first needed it."""
         trace = refresh_in_hand.get()
         if trace is not None:
@@ -397,7 +397,7 @@ class RefreshProtocol:
         )
 
     async def _ended(self, seen: Connection, fault: ReconnectNeeded) -> None:
-        """Note that a token without a refresh token has come to its end: its state says so from now on."""
+        """Record that a token without a refresh token has come to its end: its state says so from now on."""
         now = clock.now()
         if (
             (seen.failure is not None and seen.failure.code != REJECTED)

@@ -49,7 +49,7 @@ async def _restore_claims(store: Store) -> None:
 
 
 async def _restore_claim(store: Store, owner: str, claim: Claim) -> None:
-    """Of a refresh under way here."""
+    """Restore the claim of a refresh under way here."""
     for _ in range(TRIES):
         row = await store.connections.get(claim.row.ref)
         if row is None or (row.uid, row.version) != (claim.row.uid, claim.row.version):
@@ -64,8 +64,11 @@ async def _restore_claim(store: Store, owner: str, claim: Claim) -> None:
 
 
 async def _restore_recorded(store: Store) -> bool:
-    """Of refreshes that the journal knows. Returns whether a record belongs to a newer version than the database has,
-    which another process may still write back."""
+    """Restore the claims of refreshes that the journal records.
+
+    Returns whether a record belongs to a newer version than the database has, which another process may still write
+    back.
+    """
     early = False
     ours = {(claim.row.uid, claim.row.version) for claim in store.failover.claims.values()}
     for ref, uid, version, answered in await store.journal.calls():
@@ -81,15 +84,17 @@ async def _restore_recorded(store: Store) -> bool:
 
 
 async def _is_lost(store: Store, row: Connection, answered: bool) -> bool:
-    """Whether the intent of a recorded call is not in the database any more, or under a holder from before it."""
+    """Return whether the intent of a recorded call is not in the database any more, or under a holder from before it."""
     if row.failure is not None and row.failure.final:
         return False
     return row.intent is None or (answered and await store.holders.of(row.lease) not in HERE)
 
 
 async def _is_open(store: Store, uid: str, version: int) -> bool:
-    """Whether the call is still in the journal. Read after the row: a process whose refresh was refused releases its record
-    first."""
+    """Return whether the call is still in the journal.
+
+    Read after the row: a process whose refresh was refused releases its record first.
+    """
     return any((row, of) == (uid, version) for _, row, of, _ in await store.journal.calls())
 
 
@@ -134,7 +139,7 @@ async def recover(store: Store, refresher: Refresher, release: Callable[[str], N
 
 
 async def unfinished(store: Store, refresher: Refresher, release: Callable[[str], None]) -> list[Connection]:
-    """What this node may go on with now, AT_ONCE at most: by the database, and by journals that dead processes left here."""
+    """Return up to AT_ONCE connections that this node may go on with, by the database and by journals of dead processes."""
     by_lease = await store.refreshes.unsettled(most=MOST)
     holding = {process_of(row.lease) for row in by_lease if row.lease is not None}
     by_journal = await store.journal.sweep(store.connections.get, release, holding, store.failover.unchanged)
@@ -147,5 +152,5 @@ async def unfinished(store: Store, refresher: Refresher, release: Callable[[str]
 
 
 def _postponed(row: Connection) -> bool:
-    """Whether it was taken up, and failed for a reason of ours: a setting is missing, and nothing was asked."""
+    """Return whether the refresh was taken up and failed for our reason: a setting is missing, and nothing was sent."""
     return row.state is State.INCOMPLETE and not backoff.may_try(row, clock.now())

@@ -17,7 +17,7 @@ from gateway.errors import GatewayError, Unavailable
 from gateway.generation import Current
 from gateway.observe.metrics import REFRESHES, Metrics
 from gateway.records.connection import Connection, ConnectionRef
-from gateway.records.operation import NoteOperation
+from gateway.records.operation import RecordOperation
 from gateway.records.trace import RefreshTrace, refresh_in_hand, trace_in_hand
 from gateway.refresh.auth_exchange import Dialogues
 from gateway.refresh.decision import RefreshStep
@@ -44,7 +44,7 @@ Waiting = OrderedDict[ConnectionRef, QueueTurn]
 
 @dataclass(slots=True)
 class Line:
-    """Of one integration."""
+    """The queue of one integration."""
 
     running: set[ConnectionRef] = field(default_factory=set)
     urgent: Waiting = field(default_factory=OrderedDict)
@@ -67,7 +67,7 @@ def pause_s(waiting: int, left_s: float, pace_s: float) -> float:
 
 
 class RefreshQueue:
-    """One line an integration; the pace is of all together."""
+    """The refresh queue: one line for each integration, one pace for all."""
 
     def __init__(self, *, urgent: int = URGENT, behind: int = BEHIND, pace_s: float = PACE_S) -> None:
         self._urgent, self._behind, self._pace_s = urgent, behind, pace_s
@@ -168,7 +168,7 @@ class Refresher:
         current: Current,
         dialogues: Dialogues,
         metrics: Metrics,
-        note: NoteOperation = lambda _: None,
+        note: RecordOperation = lambda _: None,
     ) -> None:
         self.metrics = metrics
         self._protocol = RefreshProtocol(store, current, dialogues, metrics, note)
@@ -179,7 +179,7 @@ class Refresher:
 
     @property
     def recent(self) -> list[Connection]:
-        """What was refreshed here a moment ago, whether or not a call uses it: a standby that takes over may lack it."""
+        """The connections refreshed here a moment ago, used or not: a standby that takes over may lack them."""
         since = clock.monotonic() - RECENT_S
         return [row for at, row in self._recent.values() if at >= since]
 
@@ -215,11 +215,11 @@ class Refresher:
         return task
 
     def under_way(self, ref: ConnectionRef) -> bool:
-        """Whether it is being refreshed by this process, or waits for its turn."""
+        """Return whether the connection is being refreshed by this process, or waits for its turn."""
         return ref in self._running
 
     async def next_step(self, row: Connection) -> RefreshStep:
-        """What this node may do with `row`, as it is in the store now."""
+        """Return what this node may do with `row`, as it is in the store now."""
         return await self._protocol.standing.step(row)
 
     def start_behind(self, connection: Connection, then: Callable[["asyncio.Task[Connection]"], None]) -> None:

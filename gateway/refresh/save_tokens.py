@@ -49,7 +49,7 @@ async def held(store: Store, row: Connection, owner: str, claimed_at: float) -> 
 
 
 def is_over(claim: Claim) -> bool:
-    """Whether another process may have its lease by now: this one was paused, or could not renew it."""
+    """Return whether another process may have the claim's lease by now: this one was paused, or could not renew it."""
     return clock.monotonic() - claim.lease_from >= LEASE.total_seconds()
 
 
@@ -76,7 +76,7 @@ SAVE_AGAIN_S: Final = (0.1, 0.5, 1, 2, 5)
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What a token endpoint gave (`fresh`) for what was held before (`kept`)."""
+    """The reply of a token endpoint (`fresh`), with the credential before (`kept`)."""
 
     provider: Provider
     kept: Mapping[str, Any] = field(repr=False)
@@ -98,7 +98,7 @@ class Pair:
 
     @property
     def grace(self) -> timedelta | None:
-        """How long it does."""
+        """How long the provider still accepts the old refresh token; None where it does not."""
         policy = self.provider.refresh
         return timedelta(seconds=policy.reuse_grace_s) if policy and policy.reuse_grace_s else None
 
@@ -162,7 +162,7 @@ def token_digest(store: Store, row: Connection) -> str:
 
 
 def same(there: Connection, row: Connection) -> bool:
-    """With the credential that `row` has; what was made again at its address is none of ours."""
+    """Return whether `there` still has the credential of `row`; a connection made again under its id has another `uid`."""
     return (there.uid, there.version) == (row.uid, row.version)
 
 

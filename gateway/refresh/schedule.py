@@ -1,4 +1,4 @@
-"""When tokens are refreshed: an access token ahead of its end, a refresh token before it dies of disuse.
+"""When tokens are refreshed: an access token ahead of its end, a refresh token before it expires unused.
 
 On the last stretch of an access token a request waits for the refresh. Many servers round its end down to a whole second,
 so it may be dead up to a second before the time that `expires_in` gives, and not every provider answers 401 then. A token of
@@ -173,7 +173,7 @@ def age_limit(provider: Provider) -> timedelta | None:
 
 
 def limited(provider: Provider) -> bool:
-    """Whether what refreshes its connections dies of itself at all."""
+    """Return whether the refresh tokens of this provider's connections expire by themselves."""
     by_itself = provider.refresh is not None and bool(provider.refresh.by_access_token)
     return by_itself or idle_limit(provider) is not None or age_limit(provider) is not None
 
@@ -181,7 +181,7 @@ def limited(provider: Provider) -> bool:
 def lifespan(
     provider: Provider, held: Mapping[str, Any], *, key: str, granted_at: datetime, refreshed_at: datetime
 ) -> Lifespan:
-    """Of what refreshes `held`: its refresh token or, where there is none and its access token is what counts, that.
+    """Return the lifespan of what refreshes `held`: its refresh token, or an access token that is exchanged for a new one.
 
     `key` spreads neighbours.
     """
@@ -208,18 +208,18 @@ def lifespan(
 
 
 def needs_a_live_token(provider: Provider, held: Mapping[str, Any]) -> bool:
-    """Whether it is refreshed by its access token alone, and so only while that is valid."""
+    """Return whether `held` is refreshed by its access token alone, and so only while that is valid."""
     return exchanges_itself(provider) and not held.get("refresh_token")
 
 
 def outlives_its_token(provider: Provider, held: Mapping[str, Any]) -> bool:
-    """Whether `held` can be refreshed after its access token has ended."""
+    """Return whether `held` can be refreshed after its access token has ended."""
     mode = modes()[provider.auth_mode]
     return mode.refreshable(held, provider) and not needs_a_live_token(provider, held)
 
 
 def ends_with_token(provider: Provider, held: Mapping[str, Any]) -> bool:
-    """Whether `held` is a grant that ends with its access token, where a refresh token would have refreshed it."""
+    """Return whether `held` is a grant that ends with its access token, where a refresh token would have refreshed it."""
     mode = modes().get(provider.auth_mode)
     if not isinstance(mode, OAuth2) or held["type"] not in mode.types():
         return False
@@ -227,7 +227,7 @@ def ends_with_token(provider: Provider, held: Mapping[str, Any]) -> bool:
 
 
 def refresh_token_advice(provider: Provider, integration: Integration | None) -> str:
-    """What brings a refresh token, by the entry and the scopes that the integration asks for."""
+    """Return the advice on how to get a refresh token, by the entry and the scopes that the integration asks for."""
     own = integration.scopes if integration is not None else None
     return what_brings_one(provider, own if own is not None else provider.default_scopes or ())
 

@@ -15,7 +15,7 @@ LATE_S: Final = 1.5  # after the time that an exchange has: it began a moment la
 
 
 class ParentLink:
-    """What of the channel to the parent the exchanges need. `send` writes a message to it."""
+    """The exchanges' view of the channel to the parent. `send` writes a message to it."""
 
     def __init__(self, send: Callable[[Mapping[str, Any]], None]) -> None:
         self.journal_fault: str | None = None

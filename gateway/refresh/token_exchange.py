@@ -1,4 +1,4 @@
-"""One call to a token endpoint, journalled: that it has begun, then its reply, before the reply is handed on."""
+"""A call to a token endpoint, journalled: that it has begun, then its reply, before the reply is handed on."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ class SentCredentials:
         self._credentials: dict[str, Credential] = {}
 
     def unread(self, entry: Entry, asked_at: float) -> bool:
-        """Whether another attempt at the same credential is under way, or was answered after `asked_at` (monotonic)."""
+        """Return whether another attempt at this credential is under way, or was answered after `asked_at` (monotonic)."""
         others = self._answered.get(_credential(entry), {})
         return any(attempt != entry.attempt and at > asked_at for attempt, at in others.items())
 
@@ -75,7 +75,7 @@ class TokenExchange(Protocol):
         """
 
     def released(self, attempt: str) -> None:
-        """What is recorded of that attempt is in the database, or of no use."""
+        """Release that attempt's records: what they hold is in the database, or of no use."""
 
 
 class Journals:

@@ -137,7 +137,7 @@ class IssuedGrants:
         return self._issue(name, scopes or grant.scopes)
 
     def revoke(self, token: str, *, client_id: str) -> None:
-        """End the grant that a refresh token names, or one access token; unknown ones are no error (RFC 7009 §2.2)."""
+        """End the grant that a refresh token names, or one access token; an unknown token is not an error (RFC 7009 §2.2)."""
         name, grant = self._of_refresh(token)
         if grant is not None and grant.client_id == client_id:
             self._revoke(name)

@@ -102,7 +102,7 @@ def _claims(token: str, key: str, algorithm: str) -> Mapping[str, Any] | None:
 def _check_times(claims: Mapping[str, Any], now: float, how: WebhookSignature) -> None:
     issued, ends, begins = (claims.get(name) for name in ("iat", "exp", "nbf"))
     if not _is_number(issued) and not _is_number(ends):
-        raise SignatureRefused("the token names no time")
+        raise SignatureRefused("the token has neither iat nor exp")
     if any(time is not None and not _is_number(time) for time in (issued, ends, begins)):
         raise SignatureRefused("the token's times cannot be read")
     if ends is not None and now > ends + LEEWAY_S:
@@ -198,7 +198,7 @@ def _from_jwk(given: Any) -> "PublicKeyTypes":
     except JoseError as fault:
         raise ValueError("no public key") from fault
     if isinstance(key, jwk.OctKey):
-        raise ValueError("a shared secret is no public key")
+        raise ValueError("a shared secret is not a public key")
     public: PublicKeyTypes = key.public_key
     return public
 

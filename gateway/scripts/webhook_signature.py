@@ -135,7 +135,7 @@ def _check_body_tokens(body: bytes, path: str, secrets: Sequence[Secret]) -> Non
     try:
         found = [json.loads(body)]
     except (ValueError, RecursionError):
-        raise SignatureRefused("the body is no JSON", missing=True) from None
+        raise SignatureRefused("the body is not JSON", missing=True) from None
     for step in path.split("."):
         if step == "*":
             if not all(isinstance(one, list) for one in found):

@@ -121,7 +121,10 @@ class AnswerDecoding:
                 self._source.may_go_on()
 
     def _decode(self, most: int) -> bool:
-        """Whether all that came has been decoded; `paused` and `most` end it before. Raises CodingError."""
+        """Decode; return whether all that came has been decoded.
+
+        `paused` and `most` end it before. Raises CodingError.
+        """
         passed = 0
         while passed < most and not self.paused:
             if self._parts is None:

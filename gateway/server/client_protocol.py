@@ -1,4 +1,4 @@
-"""One client connection: strict heads in, refusals in our shape out, and an orderly end.
+"""A client connection: strict heads in, refusals in our shape out, and an orderly end.
 
 Ordinary proxied requests go to the fast path (`FastPath.take`); everything else goes to aiohttp's parser and handler.
 """
@@ -22,9 +22,8 @@ from gateway.errors import GatewayError, InvalidRequest, Unavailable
 from gateway.http.abort import cut, untaken
 from gateway.http.request_head import check_head
 from gateway.middleware.access_log import PATH_LIMIT
-from gateway.middleware.error_shape import MARK, answer, unhandled
+from gateway.middleware.answer_shape import MARK, REQUEST_ID_FIELD, answer, new_id, unhandled
 from gateway.middleware.facts import REQUEST_ID, TIMING, UPSTREAM
-from gateway.middleware.request_id import HEADER, new_id
 from gateway.middleware.who_calls import masked
 from gateway.part_by_part import PART_BYTES, PartByPart, is_dear
 from gateway.proxy.attempts import Handed
@@ -68,7 +67,7 @@ def crowded() -> bytes:
         "Content-Type: application/json; charset=utf-8",
         f"Content-Length: {len(body)}",
         f"{MARK}: {fault.code}",
-        f"{HEADER}: {new_id()}",
+        f"{REQUEST_ID_FIELD}: {new_id()}",
         "Cache-Control: no-store",
         "Retry-After: 1",
         "Connection: close",
@@ -79,7 +78,7 @@ def crowded() -> bytes:
 
 HELD_BYTES: Final = 64 * 1024
 DUE_BYTES: Final = 64 * 1024  # joined at most; more leaves at once
-SPEAKING_TO: Final = 64  # of those that are one too many; any more are closed without a word
+SPEAKING_TO: Final = 64  # of those that are one too many; any more are closed silently
 
 
 class ClientProtocol(RequestHandler):
@@ -157,7 +156,7 @@ class ClientProtocol(RequestHandler):
 
     @property
     def on_fast_path(self) -> bool:
-        """Whether a request of it is on the fast path."""
+        """Whether a request of this connection is on the fast path."""
         return self._fast_exchange is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -226,7 +225,7 @@ class ClientProtocol(RequestHandler):
             cut(self.transport)
 
     def _turn_away(self) -> None:
-        """One connection too many (`server.limits.connections`): say so and close, without reading anything."""
+        """Refuse a connection above `server.limits.connections`: say so and close, without reading anything."""
         server = self._server
         server.count_turned_away()
         if server.turned_away >= SPEAKING_TO:
@@ -409,7 +408,7 @@ class ClientProtocol(RequestHandler):
             handed.discard()
 
     def _hold(self, data: bytes) -> None:
-        """What comes behind a request on the fast path waits for its answer, and not much of it is taken."""
+        """Keep what comes behind a request on the fast path until its answer has left; not much of it is taken."""
         self._held += data
         if self.held_bytes > HELD_BYTES and self.transport is not None:
             self.transport.pause_reading()
@@ -513,7 +512,7 @@ class ClientProtocol(RequestHandler):
         if runtime is None:  # a host's application, which has ours somewhere below
             return
         known = request.method != "UNKNOWN"  # of aiohttp's stand-in
-        runtime.call_queue.note(
+        runtime.call_queue.record(
             ExchangeRecord(
                 at=clock.now(),
                 request_id=request[REQUEST_ID],

@@ -18,8 +18,8 @@ from gateway.http.passed_head import (
     printable,
     server_timing,
 )
+from gateway.middleware.answer_shape import REQUEST_ID_FIELD, new_id
 from gateway.middleware.key_limits import pace_fields
-from gateway.middleware.request_id import HEADER, new_id
 from gateway.middleware.who_calls import REFERRER_POLICY
 from gateway.proxy.passed_answer import (
     UNBUFFERED,
@@ -29,7 +29,7 @@ from gateway.proxy.passed_answer import (
 )
 from gateway.server.fast_plan import MOUNT, FastPlan
 
-_OWN: Final = f"{HEADER}: %s\r\n{ATTEMPTS}: 1\r\n{SERVER_TIMING}: %s"
+_OWN: Final = f"{REQUEST_ID_FIELD}: %s\r\n{ATTEMPTS}: 1\r\n{SERVER_TIMING}: %s"
 _UNREFERRED: Final = ": ".join(REFERRER_POLICY).encode()
 
 
@@ -60,7 +60,7 @@ def answer_head(
         fields.append(UNBUFFERED)
     if plan.pace is not None:
         fields += pace_fields(plan.pace, fields)
-    fields += [(HEADER, name), (ATTEMPTS, "1"), (SERVER_TIMING, timing)]
+    fields += [(REQUEST_ID_FIELD, name), (ATTEMPTS, "1"), (SERVER_TIMING, timing)]
     length = None if decoded else head.length
     frame = framing(plan.method, HttpVersion11, head.status, length, keep_alive=not last)
     fields += frame.fields

@@ -1,4 +1,4 @@
-"""One request on the fast path, and its answer: bytes from the provider's connection to the caller's, as they come.
+"""A request on the fast path, and its answer: bytes from the provider's connection to the caller's, as they come.
 
 What it does not know how to do it hands to the chain: a fault, or an answer that leads to more than passing it on.
 """
@@ -20,7 +20,7 @@ from gateway.http.headers import MalformedAnswer
 from gateway.http.retry import may_lead_to_more
 from gateway.http.scope_challenge import refused_scopes
 from gateway.middleware.access_log import CUT_OFF, STOPPED
-from gateway.middleware.error_shape import broken_body
+from gateway.middleware.answer_shape import broken_body
 from gateway.proxy.attempts import FirstOutcome, Handed
 from gateway.proxy.caller_body import KEPT_BYTES, too_slow
 from gateway.proxy.exchange_watch import StoodStill
@@ -61,7 +61,7 @@ class FastClient(Protocol):
 
 
 class FastExchange:
-    """One request on its way. `moved_at`: when a byte last went either way. `last`: the connection ends with it.
+    """A request on its way. `moved_at`: when a byte last went either way. `last`: the connection ends with it.
 
     The connection's `Taker` until the head has come, its `AnswerSink` from then on, and its `UploadListener`. What came of the
     request is kept while it is small, so that the chain can go on with it from its beginning.
@@ -449,14 +449,14 @@ class FastExchange:
         self._client.overtake(b"".join(self._request) if kept else self._request[0], handed)
 
     def _record_end(self, status: int, error: str) -> None:
-        self._plan.note(status, error, 0, self._sent_at, self._head_at)
+        self._plan.record(status, error, 0, self._sent_at, self._head_at)
 
     def _finish(self, status: int, error: str | None) -> None:
         self._ended()
         trace = self._plan.trace
         if trace is not None:
             trace.attempts[0].end(status=self._status or None, peer=self._connection.peer)
-        self._plan.note(status, error, self._sent_bytes, self._sent_at, self._head_at)
+        self._plan.record(status, error, self._sent_bytes, self._sent_at, self._head_at)
 
     def _ended(self) -> None:
         if not self._over:

@@ -24,8 +24,7 @@ from gateway.errors import GatewayError
 from gateway.mcp.agent_message import PROXY_MOUNT, AgentMessage
 from gateway.mcp.lazy_endpoint import MCP_MODES
 from gateway.middleware.access_log import CUT_OFF, PATH_LIMIT, STOPPED
-from gateway.middleware.error_shape import MARK, refusal, unhandled
-from gateway.middleware.request_id import HEADER, new_id
+from gateway.middleware.answer_shape import MARK, REQUEST_ID_FIELD, new_id, refusal, unhandled
 from gateway.middleware.request_message import is_json
 from gateway.middleware.who_calls import REFERRER_POLICY, masked
 from gateway.observe.logs import trace_id_in_hand
@@ -65,7 +64,10 @@ class MessageClient(Protocol):
 
 
 class AgentDoor:
-    """One a server, beside its `FastPath`. `taken` counts the messages, `handed_back` those of them that the chain answered."""
+    """The agent door of a server, beside its `FastPath`.
+
+    `taken` counts the messages, `handed_back` those of them that the chain answered.
+    """
 
     def __init__(self, app: web.Application, reader: LineReader, write_batch: WriteBatch) -> None:
         self._app = app
@@ -117,7 +119,7 @@ class AgentDoor:
         return caller
 
     def _speaks_mcp(self, access: Access) -> bool:
-        """Whether ``/mcp`` below this address is the provider's own, or nobody knows whose it is."""
+        """Return whether ``/mcp`` below this address is the provider's own, or nobody knows whose it is."""
         generation, bound_to = self._runtime.current.generation, access.bound_to
         if bound_to is None:
             return True
@@ -143,7 +145,7 @@ class AgentDoor:
 
 
 class FastMessage:
-    """One message. Its client's `_fast_exchange`, as a `FastExchange` is for an ordinary request."""
+    """A message to the agent door. Its client's `_fast_exchange`, as a `FastExchange` is for an ordinary request."""
 
     def __init__(
         self, door: AgentDoor, client: MessageClient, head: bytes, lines: MessageLines, caller: Caller, mount: str
@@ -233,14 +235,14 @@ class FastMessage:
         self._over = True
         if message.by_address:
             response.headers[REFERRER_POLICY[0]] = REFERRER_POLICY[1]
-        response.headers[HEADER] = self.request_id
+        response.headers[REQUEST_ID_FIELD] = self.request_id
         data = answer_bytes(response, last=self.last)
         self._note(trace, response.status, response.headers.get(MARK), response.content_length or 0)
         self.client.depart_with(data, self._door.write_batch)
         self.client.landed(last=self.last)
 
     def _begin(self) -> CallTrace | None:
-        """What the chain's first links set for those that log, in this task's own context; the trace, if it is sampled."""
+        """Set what the chain's first links set for loggers, in this task's own context; return the trace, if it is sampled."""
         tracing, traceparent = self._runtime.tracing, self.lines.traceparent
         trace = None if tracing is None else tracing.begin(traceparent, self._began)
         if trace is not None:
@@ -272,7 +274,7 @@ class FastMessage:
         """As `middleware.access_log` records a request that is not itself a proxied one."""
         path = DOOR if self.mount == PROXY_MOUNT else masked(self.mount + DOOR)[:PATH_LIMIT]
         given = self.lines.traceparent
-        self._runtime.call_queue.note(
+        self._runtime.call_queue.record(
             ExchangeRecord(
                 at=clock.now(),
                 request_id=self.request_id,

@@ -60,7 +60,7 @@ _NEVER_BY_US: Final = frozenset({"host", "content-length", "transfer-encoding", 
 
 
 class KnownHead:
-    """What the header lines say at `mount`, ``/proxy`` or a capability's address.
+    """The meaning of the header lines at `mount`, ``/proxy`` or a capability's address.
 
     `head_id` stands for the lines, which hold a secret key and are not kept; None where they have come for the first time.
     `framing`: of the request that leaves, empty where none is declared.
@@ -100,7 +100,7 @@ def may_send(caller: Caller, known: KnownHead, opened: Opened, method: str, targ
 
 
 class FastPath:
-    """One a server.
+    """The fast path of a server.
 
     `taken` counts the requests that left on the fast path, `handed_over` those of them that the chain had to finish.
     """
@@ -239,7 +239,7 @@ class FastPath:
         return route
 
     def _head(self, block: bytes, found: re.Match[bytes], generation: Generation) -> KnownHead | None:
-        """What the lines say; a head that has come before is looked up."""
+        """Return the meaning of the lines; a head that has come before is looked up."""
         mount = found[3] if found.re is _CAPABILITY_LINE else None
         known = None if _TRACED in block else self._known.get(_digest(block, mount))
         if known is not None:
@@ -372,7 +372,7 @@ def _request_head(
 
 
 def _decodes(lines: RequestLines, opened: Opened) -> bool:
-    """Whether the answer is wanted decoded: as the caller says, else as the provider's entry does."""
+    """Return whether the answer is wanted decoded: as the caller says, else as the provider's entry does."""
     asked = lines.options.decompress
     return bool(opened.provider.proxy.decompress) if asked is None else asked
 

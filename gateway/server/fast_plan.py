@@ -1,4 +1,4 @@
-"""What was decided about a request on the fast path before it left, and the record of it once it is over."""
+"""The decisions about a request on the fast path before it left, and the record of it once it is over."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,7 +14,7 @@ from gateway.http.content_coding import Decoder
 from gateway.http.passed_head import PlainHead
 from gateway.http.proxy_options import ProxyOptions
 from gateway.middleware.access_log import path_below
-from gateway.middleware.request_id import new_id
+from gateway.middleware.answer_shape import new_id
 from gateway.proxy.exchange_watch import first_byte_s
 from gateway.proxy.passed_answer import (
     BODY_AS_IT_IS,
@@ -99,13 +99,13 @@ class FastPlan:
         decoder = Decoder()
         return decoder if decoder.start(",".join(values(head.whole().fields, "content-encoding"))) else None
 
-    def note(self, status: int, error: str | None, bytes_out: int, sent_at: float, head_at: float) -> None:
+    def record(self, status: int, error: str | None, bytes_out: int, sent_at: float, head_at: float) -> None:
         """It is over; `sent_at` and `head_at`: when it left, and when the answer's head was there, 0.0 if none was."""
         now, began = clock.monotonic(), self.began
         ref, base = self.opened.connection.ref, self.opened.base
         self.route.gate.budget.requests += 1
         # By position, which costs a third of what names do.
-        self.route.runtime.call_queue.note(
+        self.route.runtime.call_queue.record(
             ExchangeRecord(
                 clock.now(),
                 self.request_id or new_id(),

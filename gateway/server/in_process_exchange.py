@@ -22,7 +22,7 @@ LOOK_S: Final = 1.0  # so often it is asked whether its caller is there still, a
 
 
 class InProcessExchange(FastExchange):
-    """One whose caller takes the head and the body apart, and the body without framing."""
+    """An exchange whose caller takes the head and the body apart, and the body without framing."""
 
     __slots__ = ()
     _client: "InProcessClient"
@@ -124,7 +124,7 @@ class InProcessClient:
         """The body has left as a whole."""
 
     def answer(self) -> CollectedAnswer:
-        """What has come of it."""
+        """Return the answer that has come."""
         lines = self.head.decode("utf-8", "surrogateescape").split("\r\n")
         headers = CIMultiDict[str]()
         for line in lines[1:]:

@@ -1,4 +1,4 @@
-"""What the lines of a request's head say, for the fast path: each by its name, without a parse of the whole.
+"""Reads the lines of a request's head for the fast path: each by its name, without a parse of the whole.
 
 A name decides what becomes of its line: it travels on, it stays here, it frames the body, it is addressed to us. That is asked of
 `gateway.http.headers` and `gateway.http.proxy_options` once for each name and remembered. What a name alone does not decide
@@ -16,7 +16,7 @@ from gateway.http import headers, proxy_options
 from gateway.http.headers import HOP_BY_HOP, MINTING_PREFIX, OPTIONS, TEXT, Fields, for_us, plain
 from gateway.http.proxy_options import ProxyOptions
 from gateway.http.request_head import CHECKED, check_fields
-from gateway.middleware.request_id import GIVEN, fit
+from gateway.middleware.answer_shape import GIVEN, fit
 from gateway.middleware.who_calls import key_in
 
 NAMES: Final = 2048  # remembered
@@ -96,7 +96,7 @@ class MessageLines(NamedTuple):
 
 
 class _Said:
-    """What the lines say that do not simply travel on. `values`: of the fields that `check_fields` looks at."""
+    """The facts in the lines that do not simply travel on. `values`: of the fields that `check_fields` looks at."""
 
     __slots__ = ("last", "minted", "once", "options", "request_id", "traceparent", "values")
 
@@ -109,7 +109,7 @@ class _Said:
         self.last = self.minted = False
 
     def take(self, kind: LineKind, field: str, value: bytes, line: bytes) -> bool:
-        """Whether the line says something that is ordinary. `field`: its name in lower case."""
+        """Record a line; return whether what it says is ordinary. `field`: its name in lower case."""
         if kind == OPTION:  # sent twice, it is refused by `proxy_options`
             self.options.append(line)
         elif kind == VALUE:
@@ -251,7 +251,7 @@ class LineReader:
 
 
 def _meaning(name: bytes) -> LineName | None:
-    """What a name decides by itself; None where it does not."""
+    """Return what a name decides by itself; None where it does not."""
     try:
         text = name.decode("ascii")
     except UnicodeDecodeError:
@@ -295,7 +295,7 @@ def _is_utf8(block: bytes) -> bool:
 
 
 def _repeats(block: bytes, secret: str, times: int) -> bool:
-    """Whether `secret` stands more than `times` times in the head: a field that holds it must not travel on."""
+    """Return whether `secret` stands more than `times` times in the head: a field that holds it must not travel on."""
     return bool(secret) and block.count(secret.encode()) > times
 
 

@@ -121,7 +121,7 @@ class GatewayServer(Server):
         self._look = self._loop.call_later(min(1.0, self._head_s / 4), self._close_the_late)
 
     def _close_the_late(self) -> None:
-        """One timer for all connections, since one for each request would cost more than all that it watches."""
+        """Close connections that are late; one timer for all, since one for each request would cost more."""
         self._look = None
         now = self._loop.time()
         if self.fast_path is not None:

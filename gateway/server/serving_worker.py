@@ -318,7 +318,7 @@ class Worker:
         return {"line": line, "about": about, "journal": None if folder is None else str(folder)}
 
     def _count(self, run: GatewayRunner) -> None:
-        """What a worker counts beside what its application does."""
+        """Count what a worker counts beside what its application does."""
         metrics = self._app[RUNTIME].metrics
         metrics.watch(process)
         metrics.watch(lambda: [(("gateway_workers",), 1), *run.counts()])
@@ -329,7 +329,7 @@ def _hand_on(descriptor: int, ready: Checked) -> None:
 
 
 def settle() -> None:
-    """What the start has made stays: the collector need not look at a thousand providers again while requests wait."""
+    """Exempt what the start has made from the garbage collector, so that requests do not wait for it."""
     gc.collect()
     give_back_memory()
     gc.freeze()

@@ -17,7 +17,7 @@ log = structlog.get_logger(__name__)
 
 
 def warn(config: Config, admin: str | None) -> None:
-    """One log event for each. `admin`: the address that the admin port listens on."""
+    """Log each warning as one event. `admin`: the address that the admin port listens on."""
     for one in open_files(config):
         log.warning("file_open_to_others", path=str(one.path), mode=f"{one.mode:04o}", detail=one.message, fix=one.fix)
     if admin is not None and (warning := open_to_network(config.server, admin)) is not None:
@@ -53,6 +53,6 @@ def descriptor_limit() -> int | None:
 
 
 def descriptors_needed(config: Config) -> int:
-    """Of one worker, when one provider is slow: a call has the client's, and the provider's once it is sent."""
+    """Return the descriptors of one worker when a provider is slow: one for each client's call, one once it is sent."""
     limits, pool = config.egress.limits, config.store.pool
     return 2 * limits.outstanding + limits.waiting + pool.readers + pool.writers + OWN_FILES

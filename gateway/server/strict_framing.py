@@ -32,7 +32,10 @@ class ChunkWatch:
         self._quiet_since = 0
 
     def excessive(self, piece: bytes, *, paused: bool) -> bool:
-        """Whether framing has outgrown its body, now that `piece` has come. `paused`: the parser holds bytes back."""
+        """Return whether framing has outgrown its body, now that `piece` has come.
+
+        `paused`: the parser holds bytes back.
+        """
         self._received += len(piece)
         if paused:
             return False
@@ -148,7 +151,7 @@ class RequestBody:
         return None if self._chunks is not None else self._left
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        """What to send for `data`, framed, and what of `data` comes behind the body. Raises Malformed."""
+        """Return the bytes to send for `data`, framed, and those of `data` behind the body. Raises Malformed."""
         if self._chunks is not None:
             return self._unchunked(self._chunks, data)
         piece = data if len(data) <= self._left else data[: self._left]

@@ -1,4 +1,4 @@
-"""What must survive a restart, and the only package that knows SQL (ADR 2). One file an area.
+"""The store: keeps what must survive a restart, and is the only package that knows SQL (ADR 2). One file an area.
 
     store, opening, backend                         the store as one object; from a URL to an open one; what a database offers
     preflight, preflight_checks                     looked at before a start, without SQLAlchemy

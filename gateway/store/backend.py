@@ -1,4 +1,4 @@
-"""What a database must offer beneath the store; the name of this machine in leases."""
+"""The interface of a database beneath the store; the name of this machine in leases."""
 
 import contextlib
 import os
@@ -28,7 +28,10 @@ class ChangeWatch(Protocol):
         """Return as soon as something may have changed, or after so many seconds. Never raises."""
 
     async def version(self) -> Hashable:
-        """What differs from last time if something was committed since. Raises Unavailable, ChangesMissed."""
+        """Return a value that differs from the last one if something was committed since.
+
+        Raises Unavailable, ChangesMissed.
+        """
 
     async def close(self) -> None: ...
 

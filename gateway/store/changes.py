@@ -53,7 +53,7 @@ class OwnChanges:
     def __len__(self) -> int:
         return len(self._marks)
 
-    def note(self, change_id: int, mark: Mark) -> None:
+    def record(self, change_id: int, mark: Mark) -> None:
         """Committed under that id, which no other reader is notified of; `mark` is the row's afterwards."""
         if len(self._marks) < MOST:
             self._marks[change_id] = mark
@@ -63,7 +63,7 @@ class OwnChanges:
         return self._marks.get(change_id)
 
     def forget(self, last_id: int, missing: Container[int] = ()) -> None:
-        """What was read up to `last_id` is not read again, but for the `missing`."""
+        """Forget what was read up to `last_id`, so that it is not read again, but for the `missing`."""
         for change_id in [one for one in self._marks if one <= last_id and one not in missing]:
             del self._marks[change_id]
 
@@ -140,7 +140,7 @@ class ChangesMissed(Exception):
     """The log no longer reaches back to where the reader stood: whatever it kept may be stale. Go on from `ChangeLog.end`."""
 
 
-async def note_change(db: AsyncConnection, ref: ConnectionRef, now: datetime, *, ends: bool = False) -> int:
+async def record_change(db: AsyncConnection, ref: ConnectionRef, now: datetime, *, ends: bool = False) -> int:
     """Add `ref` to the log, as the last thing that the transaction of the change itself writes. Returns the entry's id.
 
     `ends`: nor does it read anything or raise afterwards. Readers are notified after the commit (`Transactions.begin`).

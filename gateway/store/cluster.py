@@ -1,4 +1,4 @@
-"""What nodes share: work that one does for all, and who holds a lease."""
+"""The work that one node does for all, and who holds a lease."""
 
 import asyncio
 import secrets
@@ -28,7 +28,7 @@ class TaskLeases:
         self._transactions = transactions
 
     async def hold(self, name: str, *, owner: str, now: datetime, ttl: timedelta) -> bool:
-        """Whether `owner` is the one that does the work of that name until `now` + `ttl`."""
+        """Take or keep the work of that name for `owner` until `now` + `ttl`; return whether `owner` has it."""
         values = {"owner": owner, "until": now + ttl}
         free = or_(task_leases.c.owner == owner, task_leases.c.until <= now)
 
@@ -71,7 +71,7 @@ class Holders:
         return f"{self._node}.{process}.{uuid.uuid4().hex}"
 
     async def of(self, lease: Lease | None) -> Holder:
-        """What is known here of the process that holds or held `lease`."""
+        """Return what is known here of the process that holds or held `lease`."""
         if lease is None:
             return Holder.NOBODY
         node, process = lease.owner.rpartition(".")[0].rpartition(".")[0], process_of(lease)

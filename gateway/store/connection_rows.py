@@ -94,7 +94,7 @@ def cursor_after(connection: Connection) -> str:
 
 
 def search_text(connection_id: str, end_user: EndUser | None) -> str:
-    """What `search` looks into, folded: connection id, the end user's display name and e-mail."""
+    """Return the text that `search` looks into, folded: connection id, the end user's display name and e-mail."""
     parts = [connection_id]
     if end_user is not None:
         parts += [end_user.display_name or "", end_user.email or ""]
@@ -317,7 +317,7 @@ def _shared(value: T, usual: T) -> T:
 
 
 def sealed_in(one: Connection) -> list[Sealed]:
-    """All its ciphertexts."""
+    """The connection's sealed values."""
     return [sealed for sealed in (one.credential, one.secret_config, one.previous) if sealed is not None]
 
 
@@ -370,7 +370,7 @@ class SealedRows:
         return sealed.ciphertext
 
     async def update(self, statement: Update) -> bool:
-        """Whether it changed one row."""
+        """Execute the update; return whether it changed one row."""
 
         async def write(db: AsyncConnection) -> bool:
             return (await db.execute(statement)).rowcount == 1

@@ -16,7 +16,7 @@ from gateway.records.connection import MOVED, Connection, ConnectionRef, Mark, N
 from gateway.records.event import Event
 from gateway.records.states import FAILOVER, Happening, State
 from gateway.store.audit.audit_trail import AuditTrail
-from gateway.store.changes import note_change
+from gateway.store.changes import record_change
 from gateway.store.connection_rows import (
     NO_FAILURE,
     NO_INTENT,
@@ -37,7 +37,7 @@ from gateway.store.connection_rows import (
     search_text,
     stored,
 )
-from gateway.store.history import BEFORE, note_end, note_happening
+from gateway.store.history import BEFORE, note_end, record_happening
 from gateway.store.outbox import Outbox
 from gateway.store.pending_authorizations import count_connection
 from gateway.store.pending_authorizations import end as end_sessions
@@ -163,14 +163,14 @@ class ConnectionStore:
             action = AuditAction.CONNECTION_CREATED if created else AuditAction.CONNECTION_RECONNECTED
             entry = replace(entry, action=action)
         await self._note(db, replace(entry, detail=_what(new, created=created)), written)
-        await note_change(db, new.ref, now)
+        await record_change(db, new.ref, now)
         return written, created
 
     async def _note(self, db: AsyncConnection, entry: AuditEntry, row: Connection) -> None:
-        await self._trail.note(db, entry, end_user_id=row.end_user.id if row.end_user else None)
+        await self._trail.record(db, entry, end_user_id=row.end_user.id if row.end_user else None)
 
     async def of_account(self, ref: ConnectionRef, account_id: str) -> bool:
-        """Whether another connection of the integration of `ref` is of this account."""
+        """Return whether another connection of the integration of `ref` is of this account."""
         mine = connections.c.environment == ref.environment, connections.c.integration_id == ref.integration_id
         other = connections.c.connection_id != ref.connection_id, connections.c.account_id == account_id
         async with self._transactions.read() as db:
@@ -181,8 +181,8 @@ class ConnectionStore:
     ) -> tuple[Connection, bool] | None:
         """Store `new`, which is known elsewhere, with its `past`; True: its address held nothing.
 
-        None, and nothing is written, where it held something and `over` is false. The application gets no event: to
-        it, nothing is new.
+        None, and nothing is written, where it held something and `over` is false. The application gets no event:
+        it knows the connection.
         """
         entry = about(AuditAction.CONNECTION_IMPORTED, new.ref, now)
 
@@ -195,7 +195,7 @@ class ConnectionStore:
             await give_past(db, (await stored(db, new.ref)).id, past, now=now)
             written = await stored(db, new.ref)
             await self._note(db, replace(entry, detail=_what(new, created=created)), written)
-            await note_change(db, new.ref, now)
+            await record_change(db, new.ref, now)
             return written, created
 
         return await self._transactions.write(write, before=lambda: self._rows.keys.allow(new.ref.environment))
@@ -226,11 +226,11 @@ class ConnectionStore:
             changed |= {f"{PREVIOUS}_until": newer.previous_until}
             changed |= NO_FAILURE | NO_LEASE | NO_INTENT
             detail = f"version {newer.version} from a node's memory over version {row.version}"
-            await note_happening(
+            await record_happening(
                 db, self._outbox, row, Happening.WRITTEN_BACK, changed, now=now, reason=FAILOVER, detail=detail
             )
             written = await stored(db, newer.ref)
-            await note_change(db, newer.ref, now)
+            await record_change(db, newer.ref, now)
             return written
 
         return await self._transactions.write(write, before=lambda: self._rows.keys.allow(newer.ref.environment))
@@ -251,21 +251,23 @@ class ConnectionStore:
             if row is None:
                 return False
             there = row.id
-            await self._outbox.note(db, there, Event.DELETED, now=now)
+            await self._outbox.add_event(db, there, Event.DELETED, now=now)
             await db.execute(delete(connections).where(connections.c.id == there))
             await end_sessions(db, bound)
-            await self._trail.note(db, entry, end_user_id=row.end_user_id)
+            await self._trail.record(db, entry, end_user_id=row.end_user_id)
             await self._trail.let_go(db, ref, row.end_user_id)
-            await note_change(db, ref, now)
+            await record_change(db, ref, now)
             return True
 
         return await self._transactions.write(write)
 
     async def touch_fetched(self, ref: ConnectionRef, *, now: datetime) -> None:
-        """Note that the connection was read through the API (`last_fetched_at`); no other process need know at once."""
+        """Record that the connection was read through the API (`last_fetched_at`); no other process need know at once."""
         await self._rows.update(update(connections).where(at(ref)).values(last_fetched_at=now))
 
-    async def note_read(self, rows: Sequence[Connection], action: AuditAction, *, now: datetime, **detail: Any) -> None:
+    async def record_read(
+        self, rows: Sequence[Connection], action: AuditAction, *, now: datetime, **detail: Any
+    ) -> None:
         """Record that the credentials of these are about to leave. Raises Unavailable: then they must not."""
         entries = [replace(about(action, row.ref, now), detail=detail) for row in rows]
         ids = tuple(row.end_user.id if row.end_user else None for row in rows)
@@ -314,7 +316,7 @@ class ConnectionStore:
         reason = "authorized" if version == 1 else "reconnected"
         outbox = self._outbox if reported else None
         authorized = Happening.AUTHORIZED
-        await note_happening(db, outbox, row, authorized, changed, now=now, reason=reason, detail=new.warning)
+        await record_happening(db, outbox, row, authorized, changed, now=now, reason=reason, detail=new.warning)
         if new.ended is not None and reported:
             seen = (await db.execute(select(*BEFORE).where(connections.c.id == row.id))).one()
             await note_end(db, outbox, seen, new.ended)
@@ -323,7 +325,7 @@ class ConnectionStore:
         return True
 
     def _is_damaged(self, ref: ConnectionRef, row: "Row[*tuple[Any, ...]]") -> bool:
-        """Whether its settings that are secret were changed in the database: who authorizes again starts without them."""
+        """Return whether the row's secret settings were changed in the database; a new authorization starts without them."""
         if row.secret_config is None:
             return False
         version = row.secret_config_version

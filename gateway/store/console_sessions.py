@@ -52,7 +52,7 @@ class ConsoleSessionStore:
             session = ConsoleSession(row.name, _role(row.role), ends_at)
             await _add(db, session_digest, SESSION, session)
             actor = AuditActor("operator", name=row.name, command=CONSOLE, address=entry.actor.address)
-            await self._trail.note(db, replace(entry, actor=actor, detail={"role": row.role}))
+            await self._trail.record(db, replace(entry, actor=actor, detail={"role": row.role}))
             return session
 
         return await self._transactions.write(write)
@@ -92,7 +92,7 @@ class ConsoleSessionStore:
 
     async def _note(self, db: AsyncConnection, entry: AuditEntry, session: ConsoleSession, by: str) -> None:
         actor = AuditActor("operator", name=session.name, command=CONSOLE, address=entry.actor.address)
-        await self._trail.note(db, replace(entry, actor=actor, detail={"role": session.role, "by": by}))
+        await self._trail.record(db, replace(entry, actor=actor, detail={"role": session.role, "by": by}))
 
     async def get(self, session_digest: str, *, now: datetime) -> ConsoleSession | None:
         """The session whose token has this digest, unless it has expired."""

@@ -57,7 +57,7 @@ class MissingKeys:
             log.error("data_key_unusable", detail=detail, fix="add that key to store.encryption_keys; reload")
 
     async def asked_for(self, ids: Collection[str]) -> bool:
-        """Whether the configuration was read again since these master keys, by id, were found missing.
+        """Request that the configuration is read again for these missing master keys, by id; return whether it was.
 
         Waits at most `ANSWER_S`. False at once where that was in vain a moment ago.
         """
@@ -101,7 +101,7 @@ class UnreadableSecrets:
         self.counts = Counter[tuple[str, str]]()
         self._logged: dict[tuple[str, str, str], float] = {}  # table, row, column ▸ when (monotonic)
 
-    def note(self, sealed: Sealed) -> None:
+    def record(self, sealed: Sealed) -> None:
         """`sealed` was changed, moved, or names a data key that there is not."""
         self.counts[sealed.environment, sealed.table] += 1
         place, now = (sealed.table, sealed.row, sealed.column), clock.monotonic()
@@ -191,7 +191,7 @@ class DataKeys:
         return newest
 
     async def _came(self, missing: Sequence[WrappedKey]) -> bool:
-        """Whether the configuration was read again meanwhile, so that it is worth while to look again."""
+        """Return whether the configuration was read again meanwhile, so that another look is worth while."""
         came = await self.missing.asked_for({one.master_key_id for one in missing})
         if not came:
             self.missing.report(missing)
@@ -215,7 +215,7 @@ class DataKeys:
         return newest, missing
 
     def is_locked(self, sealed: Sealed) -> bool:
-        """Whether its data key is there and lacks its master key."""
+        """Return whether the value's data key is there but lacks its master key."""
         return sealed.ciphertext[KEY_ID].hex() in self.locked
 
     async def turn_to(self, keyring: Keyring) -> None:
@@ -242,11 +242,11 @@ class DataKeys:
 
     @property
     def enough(self) -> int:
-        """What all transactions that may run at once seal at most."""
+        """The most values that all transactions which may run at once seal."""
         return SEALS_A_TURN * self._transactions.writes_at_once
 
     async def allow(self, environment: str, *, seals: int = 0) -> Fence:
-        """See to it that one transaction's worth of values may be sealed in `environment`, beside those under way.
+        """Make sure that one transaction's worth of values may be sealed in `environment`, beside those under way.
 
         `seals`: where it is more than other transactions seal. Returns what such a transaction begins with. Raises
         NotYet where another node has made a key that this one cannot open: in a turn and behind a lock nobody waits for it.
@@ -307,7 +307,7 @@ class DataKeys:
         return newest
 
     async def learn(self, *sealed: Sealed) -> None:
-        """See to it that these can be opened, where another process has sealed them under a key it just made."""
+        """Make sure that these can be opened where another process has sealed them under a key it just made."""
         if not all(map(self._vault.knows, sealed)):
             await self.load()
 

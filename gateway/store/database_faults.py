@@ -38,11 +38,11 @@ class DatabaseDamage:
         self.full = False
         self._logged_at: dict[str, float] = {}
 
-    def note(self, error: BaseException) -> None:
+    def record(self, error: BaseException) -> None:
         self.seen = True
         self._log("database_damaged", error, "stop every gateway, then restore a backup")
 
-    def note_full(self, error: BaseException) -> None:
+    def record_full(self, error: BaseException) -> None:
         self.full = True
         self._log("database_full", error, "free space on the disk of the database; writes then go on by themselves")
 
@@ -108,13 +108,13 @@ def raised_as_unavailable(damage: DatabaseDamage | None = None) -> Iterator[None
             raise InvalidRequest("invalid_body", "A text holds the character U+0000: leave it out.") from error
         if _is_damage(error):
             if damage is not None:
-                damage.note(error)
+                damage.record(error)
             raise Unavailable("store_unavailable", DAMAGED) from error
         cause = cause_of(error)
         if cause is None:
             raise
         if cause == DISK_FULL and damage is not None:
-            damage.note_full(error)
+            damage.record_full(error)
         raise unavailable(cause) from error
 
 

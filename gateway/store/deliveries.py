@@ -17,7 +17,7 @@ from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connection import ConnectionRef, Sealed
 from gateway.records.event import Content, Delivery, DeliveryOutcome, DeliveryState
 from gateway.store.audit.audit_trail import AuditTrail
-from gateway.store.changes import note_change
+from gateway.store.changes import record_change
 from gateway.store.data_keys import DataKeys
 from gateway.store.outbox import TRIED_FOR
 from gateway.store.tables import deliveries, outbox, webhooks_seen
@@ -57,7 +57,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Of one environment: how much waits, and since when its oldest does."""
+    """The backlog of one environment: how much waits, and since when its oldest does."""
 
     environment: str
     pending: int
@@ -73,7 +73,7 @@ class DeliveryStore:
         self._keys = keys
 
     async def work(self, now: datetime) -> Work:
-        """What there is to do, read without a lock."""
+        """Return the work that there is to do, read without a lock."""
         table = deliveries.c
         async with self._transactions.read() as db:
             if (await db.execute(_FIRST)).scalar() is None:  # as it is nearly always
@@ -236,9 +236,9 @@ class EventLog:
             returned = changed.returning(table.integration_id, table.connection_id)
             rows = (await db.execute(returned)).all()
             if rows:  # other processes look for work when something has changed
-                await self._trail.note(db, replace(entry, detail={"deliveries": len(rows)}))
+                await self._trail.record(db, replace(entry, detail={"deliveries": len(rows)}))
                 first = rows[0]
-                await note_change(
+                await record_change(
                     db, ConnectionRef(wanted.environment, first.integration_id, first.connection_id or ""), now
                 )
             return len(rows)

@@ -1,4 +1,4 @@
-"""Connections that need something soon: whose end is in sight, or whose refresh token dies of disuse."""
+"""Connections that need something soon: whose end is in sight, or whose refresh token expires unused."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.records.connection import Connection, Lifespan, RefreshFailure
 from gateway.records.event import Event
 from gateway.records.states import ENDED
-from gateway.store.changes import note_change
+from gateway.store.changes import record_change
 from gateway.store.connection_rows import connection_of, life_columns, sealed_in
 from gateway.store.data_keys import DataKeys
 from gateway.store.history import BEFORE, note_end
@@ -28,8 +28,11 @@ AT_ONCE: Final = 25  # in one transaction, which others wait for
 
 @dataclass(frozen=True, slots=True)
 class ConnectionCount:
-    """Of one environment and state. `ending`: how many end within so many days, and nothing prevents that. `overdue_since`: the
-    time at which the one was due that has waited longest to be kept alive by a refresh; None where none is due."""
+    """The connections of one environment and state, counted.
+
+    `ending`: how many end within so many days, and nothing prevents that. `overdue_since`: the time at which the one
+    was due that has waited longest to be kept alive by a refresh; None where none is due.
+    """
 
     environment: str
     state: str
@@ -69,7 +72,7 @@ class ExpiringStore:
             ids = list((await db.execute(wanted.order_by(table.dies_at).limit(limit).with_for_update())).scalars())
             for one in ids:
                 await db.execute(update(connections).where(table.id == one).values(expiry_told_days=days))
-                await self._outbox.note(db, one, Event.EXPIRING, now=now)
+                await self._outbox.add_event(db, one, Event.EXPIRING, now=now)
             return len(ids)
 
         async with self._transactions.read() as db:  # most often there is none, and no write need wait for its turn
@@ -117,7 +120,7 @@ class ExpiringStore:
             await self._transactions.write(lambda db: db.execute(mine.values(end_settled=True)))
 
     async def end(self, rows: Sequence[Connection], failure: RefreshFailure) -> list[Connection]:
-        """Note `failure` of those that are as they were seen, that nobody is refreshing and that have not ended yet; which."""
+        """Record `failure` of those that are as they were seen, that nobody is refreshing and that have not ended yet; which."""
         done: list[Connection] = []
         for begin in range(0, len(rows), AT_ONCE):
             some = rows[begin : begin + AT_ONCE]
@@ -139,7 +142,7 @@ class ExpiringStore:
             await note_end(db, self._outbox, found, failure)
             done.append(row)
         for row in done:
-            await note_change(db, row.ref, now)
+            await record_change(db, row.ref, now)
         return done
 
 
@@ -149,7 +152,7 @@ def _unsettled(now: datetime) -> tuple[Any, ...]:
     return (table.end_settled.is_(None), table.expires_at.is_not(None), table.expires_at <= now)
 
 
-# ── Which connections are to be refreshed soon lest their refresh token dies of disuse: found by index, in batches.
+# ── Finds by index, in batches, the connections to refresh soon, before their refresh token expires unused.
 
 
 class KeepAliveStore:

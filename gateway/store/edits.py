@@ -1,4 +1,4 @@
-"""What is changed of a connection without a new credential: metadata, tags, its end user, where its events go."""
+"""Changes a connection without a new credential: metadata, tags, its end user, where its events go."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connection import Connection, ConnectionRef, EndUser
 from gateway.store.audit.audit_trail import AuditTrail
-from gateway.store.changes import note_change
+from gateway.store.changes import record_change
 from gateway.store.connection_rows import at, end_user_columns, index_tags, stored
 from gateway.store.tables import connections
 from gateway.store.transactions import Transactions
 
 
 class UnknownConnection(Exception):
-    """One of those named is not there, so none was changed."""
+    """A connection that was named is not there, so none was changed."""
 
     def __init__(self, ref: ConnectionRef) -> None:
         super().__init__(ref.connection_id)
@@ -70,7 +70,7 @@ class EditStore:
             written = await _written(db, ref, columns, now)
             now_of = written.end_user.id if written.end_user else None
             if fields:
-                await self._trail.note(db, entry, end_user_id=now_of)
+                await self._trail.record(db, entry, end_user_id=now_of)
             if held.end_user_id != now_of:
                 await self._trail.let_go(db, ref, held.end_user_id)
             return written
@@ -107,7 +107,7 @@ class EditStore:
 
 
 async def _held(db: AsyncConnection, ref: ConnectionRef) -> Any:
-    """What an edit must know of the row, which is locked until the transaction ends."""
+    """Return the columns that an edit must know of the row, which is locked until the transaction ends."""
     asked = select(connections.c.id, connections.c.metadata, connections.c.end_user_id).where(at(ref)).with_for_update()
     row = (await db.execute(asked)).one_or_none()
     if row is None:
@@ -118,5 +118,5 @@ async def _held(db: AsyncConnection, ref: ConnectionRef) -> Any:
 async def _written(db: AsyncConnection, ref: ConnectionRef, columns: Mapping[str, Any], now: datetime) -> Connection:
     await db.execute(update(connections).where(at(ref)).values(columns))
     row = await stored(db, ref)
-    await note_change(db, ref, now)
+    await record_change(db, ref, now)
     return row

@@ -63,7 +63,7 @@ class SigningKeyStore:
         entry = AuditEntry.of(AuditAction.EVENT_KEY_ROTATED, environment, now)
 
         async def write(db: AsyncConnection) -> None:
-            await self._trail.note(db, entry)
+            await self._trail.record(db, entry)
             mine = table.environment == environment
             numbers = select(table.number).where(mine).order_by(table.number.desc()).with_for_update()
             last = (await db.execute(numbers)).scalars().first() or 0

@@ -160,7 +160,7 @@ class Failover:
                 await self._transactions.write(lambda db: db.execute(ours))
 
     async def unchanged(self) -> bool:
-        """Whether what was read until now is not older than what this process knows."""
+        """Return whether what was read until now is not older than what this process knows."""
         if self.sql is None:
             return not self.pending
         async with self._transactions.read() as db:

@@ -12,7 +12,7 @@ from gateway.http.scope_challenge import MOST_SCOPES
 from gateway.records.connection import Connection, ConnectionRef, RefreshFailure, RefusedScopes
 from gateway.records.event import Event, of_change
 from gateway.records.states import ENDED, REJECTED, Change, Happening, State, after, of_failure
-from gateway.store.changes import note_change
+from gateway.store.changes import record_change
 from gateway.store.connection_rows import NO_FAILURE, at, failure_columns, refused_scopes_json, stored
 from gateway.store.outbox import Outbox
 from gateway.store.tables import connection_history, connections
@@ -27,7 +27,7 @@ CHANGED: Final = update(connections).where(connections.c.id == bindparam("row_id
 """Sets the columns that are among its parameters; put together once, since every refresh needs it."""
 
 
-async def note_happening(
+async def record_happening(
     db: AsyncConnection,
     outbox: Outbox | None,
     row: Any,
@@ -58,7 +58,7 @@ async def note_happening(
     again = happening is Happening.AUTHORIZED and before is not None
     event = Event.RECONNECTED if again else of_change(before, state)
     if event is not None and outbox is not None:
-        await outbox.note(db, row.id, event, now=now, reason=reason, detail=detail)
+        await outbox.add_event(db, row.id, event, now=now, reason=reason, detail=detail)
     return written
 
 
@@ -66,7 +66,7 @@ async def note_end(db: AsyncConnection, outbox: Outbox | None, row: Any, failure
     """Write that the connection `row` (`BEFORE`) has ended for good, in the caller's transaction, which holds it."""
     values = failure_columns(failure) | {"keep_alive_at": None, "end_settled": True, "updated_at": failure.at}
     why = {"reason": failure.code, "detail": failure.message}
-    await note_happening(db, outbox, row, Happening.REFUSED, values, now=failure.at, **why)
+    await record_happening(db, outbox, row, Happening.REFUSED, values, now=failure.at, **why)
 
 
 async def _add(db: AsyncConnection, row_id: int, change: Change) -> None:
@@ -122,7 +122,7 @@ class RejectionStore:
         self._transactions = transactions
         self._outbox = outbox
 
-    async def note(self, seen: Connection, failure: RefreshFailure) -> Connection | None:
+    async def record(self, seen: Connection, failure: RefreshFailure) -> Connection | None:
         """The row with `failure`, which is of code `REJECTED`; None where it has another grant or failure than `seen`, or
         has ended."""
         happening = of_failure(failure.code, final=failure.final)
@@ -133,9 +133,9 @@ class RejectionStore:
                 return None
             values = failure_columns(failure) | {"updated_at": failure.at}
             why = {"reason": failure.code, "detail": failure.message}
-            await note_happening(db, self._outbox, row, happening, values, now=failure.at, **why)
+            await record_happening(db, self._outbox, row, happening, values, now=failure.at, **why)
             written = await stored(db, seen.ref)
-            await note_change(db, seen.ref, failure.at, ends=True)
+            await record_change(db, seen.ref, failure.at, ends=True)
             return written
 
         return await self._transactions.write(write)
@@ -148,14 +148,14 @@ class RejectionStore:
             if row is None or row.failure_code != REJECTED:
                 return None
             values = NO_FAILURE | {"updated_at": now}
-            await note_happening(db, self._outbox, row, Happening.ACCEPTED, values, now=now, reason=ACCEPTED)
+            await record_happening(db, self._outbox, row, Happening.ACCEPTED, values, now=now, reason=ACCEPTED)
             written = await stored(db, seen.ref)
-            await note_change(db, seen.ref, now, ends=True)
+            await record_change(db, seen.ref, now, ends=True)
             return written
 
         return await self._transactions.write(write)
 
-    async def note_scopes(self, seen: Connection, refused: RefusedScopes) -> Connection | None:
+    async def record_scopes(self, seen: Connection, refused: RefusedScopes) -> Connection | None:
         """The row with `refused`, whose scopes are added to those that it has; None where it has another grant than `seen`."""
 
         async def write(db: AsyncConnection) -> Connection | None:
@@ -166,19 +166,19 @@ class RejectionStore:
             values = {"refused_scopes": refused_scopes_json(replace(refused, scopes=tuple(both)[:MOST_SCOPES]))}
             await db.execute(update(connections).where(at(seen.ref)).values(updated_at=refused.at, **values))
             written = await stored(db, seen.ref)
-            await note_change(db, seen.ref, refused.at)
+            await record_change(db, seen.ref, refused.at)
             return written
 
         return await self._transactions.write(write)
 
     async def forget_scopes(self, ref: ConnectionRef, *, now: datetime) -> None:
-        """Undo `note_scopes`, if it was called for that connection."""
+        """Undo `record_scopes`, if it was called for that connection."""
 
         async def write(db: AsyncConnection) -> None:
             noted = at(ref), connections.c.refused_scopes.is_not(None)
             done = await db.execute(update(connections).where(*noted).values(refused_scopes=None, updated_at=now))
             if done.rowcount:
-                await note_change(db, ref, now)
+                await record_change(db, ref, now)
 
         await self._transactions.write(write)
 

@@ -47,7 +47,7 @@ class Credential:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What others left of a refresh: replies, the newest attempt first, each by its calls' order; or a credential."""
+    """The remains of others' refreshes: replies, the newest attempt first, each by its calls' order; or a credential."""
 
     replies: tuple[Recorded, ...] = ()
     credential: Credential | None = None
@@ -68,7 +68,7 @@ class RefreshJournal:
         return None if self.marker is None else await self.marker.name() or None
 
     async def recorded(self, row: Connection) -> bool:
-        """Whether there is a readable reply for the credential that `row` has still. Does not wait."""
+        """Return whether there is a readable reply for the credential that `row` has still. Does not wait."""
         if self.folder is None:
             return False
         for one in await asyncio.to_thread(open_records, self.folder):
@@ -100,7 +100,10 @@ class RefreshJournal:
         )
 
     async def left(self, row: Connection) -> Left:
-        """What others got for the credential that `row` has still. Waits for a living process that is still asking."""
+        """Return what others got for the credential that `row` has still.
+
+        Waits for a living process that is still asking.
+        """
         if self.folder is None:
             return Left()
         until = clock.monotonic() + WAIT_S
@@ -168,7 +171,7 @@ class RefreshJournal:
     async def _useless(
         self, dead: list[Path], current: Current, holding: Container[str]
     ) -> tuple[list[Path], list[Connection]]:
-        """Of the files of dead processes: those that are no longer needed, and the connections whose replies the others hold."""
+        """Return the files of dead processes that are not needed, and the connections whose replies the other files hold."""
         useless, settled = list[Path](), dict[ConnectionRef, Connection]()
         for path in dead:
             needed = slot_file_process(path) in holding
@@ -232,7 +235,7 @@ class RefreshJournal:
 
 
 def place_of(row: Connection, column: str) -> Any:
-    """What a value of `column` about the credential that is to replace that of `row` is bound to."""
+    """Return the place that a value of `column` is bound to, for the credential that is to replace that of `row`."""
     return {"table": TABLE, "row": row.uid, "column": column, "version": row.version + 1}
 
 

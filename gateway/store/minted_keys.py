@@ -15,7 +15,7 @@ from gateway.records.access import KeyLimits, KeyTerms, MintedKey
 from gateway.records.audit import AuditAction, AuditActor, AuditEntry
 from gateway.records.connection import ConnectionRef
 from gateway.store.audit.audit_trail import AuditTrail
-from gateway.store.changes import note_change
+from gateway.store.changes import record_change
 from gateway.store.tables import keys
 from gateway.store.transactions import Transactions
 
@@ -82,8 +82,8 @@ class KeyStore:
             stored = (await db.execute(select(keys).where(keys.c.digest == new.digest))).mappings().one()
             if new.replaces is not None:  # what the old one minted belongs to the new one from now on
                 await db.execute(update(keys).where(keys.c.parent_id == new.replaces).values(parent_id=stored["id"]))
-            await self._trail.note(db, dataclasses.replace(entry, key_id=stored["id"]))
-            await note_change(db, changed_key(new.environment, new.digest), now)
+            await self._trail.record(db, dataclasses.replace(entry, key_id=stored["id"]))
+            await record_change(db, changed_key(new.environment, new.digest), now)
             return _key(stored)
 
         return await self._transactions.write(write)
@@ -108,14 +108,14 @@ class KeyStore:
                 await db.execute(update(keys).where(keys.c.id.in_(ended)).values(revoked_at=now))
                 for number, digest in ended.items():
                     with_it = {} if number == key_id else {"with_key": key_id}
-                    await self._trail.note(db, dataclasses.replace(entry, key_id=number, detail=with_it))
-                    await note_change(db, changed_key(environment, digest), now)
+                    await self._trail.record(db, dataclasses.replace(entry, key_id=number, detail=with_it))
+                    await record_change(db, changed_key(environment, digest), now)
             return list(ended.values())
 
         return await self._transactions.write(write)
 
     async def touch(self, digests: Sequence[str], *, now: datetime) -> None:
-        """Note that they were used, and record of each for which that is the first time."""
+        """Record that they were used, and record of each for which that is the first time."""
         entry = AuditEntry.of(AuditAction.KEY_FIRST_USED, "", now)
         for at in range(0, len(digests), MOST_AT_ONCE):
             some = keys.c.digest.in_(digests[at : at + MOST_AT_ONCE])
@@ -127,7 +127,7 @@ class KeyStore:
         for key in (await db.execute(first)).all():
             by = AuditActor("key", key_id=key.id, name=key.name, address=entry.actor.address)
             first_use = dataclasses.replace(entry, environment=key.environment, key_id=key.id, actor=by)
-            await self._trail.note(db, first_use)
+            await self._trail.record(db, first_use)
         await db.execute(used)
 
     async def ancestors(self, key: MintedKey) -> tuple[int, ...]:
@@ -190,7 +190,7 @@ class KeyStore:
         until = new.replaced_ends_at or now
         if old["expires_at"] is None or until < old["expires_at"]:
             await db.execute(update(keys).where(keys.c.id == new.replaces).values(expires_at=until))
-            await note_change(db, changed_key(new.environment, old["digest"]), now)
+            await record_change(db, changed_key(new.environment, old["digest"]), now)
 
 
 _STORED: Final = (
@@ -213,7 +213,7 @@ def changed_key(environment: str, digest: str) -> ConnectionRef:
 
 
 def _as_detail(new: NewMintedKey) -> dict[str, Any]:
-    """What a record of its creation says of it: its policy, and nothing of the key itself."""
+    """Return the detail of a record of the key's creation: its policy, and nothing of the key itself."""
     members = {
         "kind": new.kind,
         "name": new.name,

@@ -35,7 +35,7 @@ async def open_store(
     pool = pool or PoolConfig()
     backend = await _connected(url, keyring, busy_s, pool)
     unreadable = UnreadableSecrets()
-    vault = Vault(unreadable.note)
+    vault = Vault(unreadable.record)
     keys = DataKeys(backend.transactions, keyring, vault)
     failover = Failover(backend.transactions, backend.watch)
     try:

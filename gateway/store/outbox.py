@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.records.connection import ConnectionRef
 from gateway.records.event import AUTHORIZED, FAILURES, NO_REFRESH_TOKEN, OPERATIONS, DeliveryState, Event
 from gateway.records.trace import CAUSE, cause_in_hand
-from gateway.store.changes import note_change
+from gateway.store.changes import record_change
 from gateway.store.tables import connections, deliveries, outbox
 from gateway.store.transactions import Transactions
 
@@ -45,7 +45,7 @@ class Outbox:
         """An override takes the place of all that the environment names."""
         return (override,) if override else self.targets_of(environment)
 
-    async def note(
+    async def add_event(
         self,
         db: AsyncConnection,
         row_id: int,
@@ -86,7 +86,7 @@ class Outbox:
         async def write(db: AsyncConnection) -> None:
             details = {"reason": reason, "detail": detail, "override": override}
             await self.add(db, ref, provider, event, facts, now=now, **details)
-            await note_change(db, ref, now)
+            await record_change(db, ref, now)
 
         if self.targets(ref.environment, override):
             await self._transactions.write(write)

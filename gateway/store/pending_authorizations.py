@@ -84,7 +84,7 @@ class SessionStore:
         return None if row is None else await self._session(dict(row))
 
     async def ended(self, digest: str, environment: str) -> bool:
-        """Whether there was one that has expired or was deleted, as is known for an hour (`flow_results`)."""
+        """Return whether there was a session that has expired or was deleted, as is known for an hour (`flow_results`)."""
         its = (connect_sessions.c.digest == digest, connect_sessions.c.environment == environment)
         condition = (flow_results.c.session_digest == digest, flow_results.c.environment == environment)
         either = select(exists().where(*its) | exists().where(*condition))
@@ -92,7 +92,7 @@ class SessionStore:
             return bool((await db.execute(either)).scalar())
 
     async def delete(self, digest: str) -> bool:
-        """Whether there was such a session."""
+        """Delete the session; return whether there was one."""
         return await self._transactions.write(lambda db: end(db, connect_sessions.c.digest == digest)) == 1
 
     async def keep_for_browser(self, digest: str, browser_digest: str) -> bool:
@@ -159,7 +159,7 @@ async def count_connection(db: AsyncConnection, terms: SessionTerms, *, replaces
 
 
 def _serves(browser_digest: str) -> ColumnElement[bool]:
-    """Whether a session serves this browser, or none yet."""
+    """Return the condition that a session serves this browser, or none yet."""
     its = connect_sessions.c.browser_digest
     return or_(its.is_(None), its == browser_digest)
 
@@ -236,7 +236,10 @@ class FlowStore:
     async def unreturned(self, environment: str, integration_id: str, *, expires_after: datetime) -> int:
         """How many began whose browser has not come back, of those that expire or expired after that moment."""
         its = (flows.c.environment == environment, flows.c.integration_id == integration_id)
-        left = (flows.c.browser_digest != "", flows.c.expires_at > expires_after)  # "": waits for the end user to confirm
+        left = (
+            flows.c.browser_digest != "",
+            flows.c.expires_at > expires_after,
+        )  # "": waits for the end user to confirm
         async with self._transactions.read() as db:
             return (await db.execute(select(func.count()).select_from(flows).where(*its, *left))).scalar_one()
 
@@ -294,7 +297,7 @@ class FlowResults:
         return (await self._found(of_it.order_by(flow_results.c.id.desc()).limit(MOST)))[::-1]
 
     async def of_flow(self, flow_digest: str) -> Outcome | None:
-        """What came of the authorization whose `state` has this digest."""
+        """Return the outcome of the authorization whose `state` has this digest."""
         found = await self._found(select(flow_results).where(flow_results.c.flow_digest == flow_digest).limit(1))
         return found[0] if found else None
 

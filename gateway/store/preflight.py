@@ -48,8 +48,19 @@ def ending_with_token(store: "StoreConfig") -> Sequence[tuple[str, str, int, str
     return [(row[0], row[1], row[2], str(row[3])[:16]) for row in rows]
 
 
+def place_of(store: "StoreConfig") -> str:
+    """The database as an operator knows it, without a password. Raises StoreRefused."""
+    if store.url.startswith(POSTGRES):
+        from gateway.store.postgres.postgres_connection import place_of as place_on_server
+
+        return place_on_server(store.url)
+    from gateway.store.sqlite.file_preflight import sqlite_path
+
+    return str(sqlite_path(store.url))
+
+
 def usable(url: str) -> None:
-    """Whether it names a database at all, without looking there. Raises StoreRefused."""
+    """Check that the URL names a database at all, without looking there. Raises StoreRefused."""
     if not url.startswith(POSTGRES):
         from gateway.store.sqlite.file_preflight import sqlite_path
 

@@ -1,4 +1,4 @@
-"""What is refused in a database before it is opened, whichever it is; known without SQLAlchemy."""
+"""Refuses databases before they are opened, whichever they are; known without SQLAlchemy."""
 
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
@@ -46,7 +46,7 @@ class StoreDamaged(StoreRefused):
 
 
 def damages(error: BaseException | None) -> bool:
-    """Whether `error` of SQLite says that the file is damaged: no later try will go better."""
+    """Return whether `error` of SQLite says that the file is damaged: no later try will go better."""
     code = getattr(error, "sqlite_errorcode", None)
     return isinstance(code, int) and code & 0xFF in DAMAGE
 

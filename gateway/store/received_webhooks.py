@@ -23,7 +23,7 @@ MOST: Final = 1000  # of the connections that one webhook is for
 
 
 class WebhookStore:
-    """One transaction takes a webhook: it is remembered and queued, or neither."""
+    """Stores webhooks in one transaction each: it is remembered and queued, or neither."""
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys, outbox: Outbox) -> None:
         self._transactions = transactions

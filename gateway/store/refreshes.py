@@ -1,4 +1,4 @@
-"""What a refresh writes: lease, intent before the call, and what came of it, each fenced (ADR 5, ADR 20).
+"""Writes of a refresh: lease, intent before the call, and its outcome, each fenced (ADR 5, ADR 20).
 
 Owner and version are the fence: the owner names one attempt, the version the credential it set out to replace. A process that
 lost the lease to another, or comes when the credential is another by now, changes nothing.
@@ -34,7 +34,7 @@ from gateway.records.audit import AuditAction, AuditEntry
 from gateway.records.connection import Connection, ConnectionRef, Lease, Lifespan, RefreshFailure
 from gateway.records.states import REJECTED, Happening, State, of_failure
 from gateway.store.audit.audit_trail import AuditTrail
-from gateway.store.changes import OwnChanges, execute_last, note_change
+from gateway.store.changes import OwnChanges, execute_last, record_change
 from gateway.store.connection_rows import (
     AT,
     NO_FAILURE,
@@ -53,7 +53,7 @@ from gateway.store.connection_rows import (
 )
 from gateway.store.data_keys import STILL_NEWEST
 from gateway.store.failover import Failover
-from gateway.store.history import BEFORE, note_happening
+from gateway.store.history import BEFORE, record_happening
 from gateway.store.outbox import Outbox
 from gateway.store.tables import UtcTime, audit_pending, changes, connections
 from gateway.store.transactions import OneStatement
@@ -169,7 +169,7 @@ class LeaseStatements:
         """Set the end of a lease. It does not matter whether it has run out meanwhile."""
 
     def value(self, delta: timedelta) -> timedelta | datetime:
-        """What to give for a parameter that means now + `delta`."""
+        """Return the value of a parameter that means now + `delta`."""
         return delta if self._by_database else clock.now() + delta
 
     def _at(self, name: str) -> ColumnElement[Any]:
@@ -246,8 +246,8 @@ class RefreshStore:
                 row = (await db.execute(REFRESHED, {**mine, "row_uid": uid, **changed(uid)})).mappings().one_or_none()
                 if row is not None:
                     saved = connection_of(row)
-                    await self._trail.note_refresh(db, entry, news=False)
-                    return saved, await note_change(db, ref, now, ends=True)
+                    await self._trail.record_refresh(db, entry, news=False)
+                    return saved, await record_change(db, ref, now, ends=True)
             held = (await db.execute(HELD, mine)).one_or_none()
             if held is None or (uid is not None and held.uid != uid):
                 return None
@@ -260,7 +260,7 @@ class RefreshStore:
             return None
         saved, change_id = done
         if change_id is not None:
-            self._own.note(change_id, saved.mark)
+            self._own.record(change_id, saved.mark)
         return saved
 
     async def _save_with_state(
@@ -277,11 +277,11 @@ class RefreshStore:
         if held.failure_code == REJECTED:  # only a call shows whether the API takes the new one
             happening, reason = Happening.REPLACED, held.state_reason
             columns = {name: value for name, value in columns.items() if name not in NO_FAILURE}
-        written = await note_happening(db, self._outbox, held, happening, columns, now=now, reason=reason)
+        written = await record_happening(db, self._outbox, held, happening, columns, now=now, reason=reason)
         saved = connection_of({**held._mapping, **written})
         entry_of = replace(entry, detail={"now": saved.state.value, "before": held.state})
-        await self._trail.note_refresh(db, entry_of, news="state" in written)
-        await note_change(db, ref, now, ends=True)
+        await self._trail.record_refresh(db, entry_of, news="state" in written)
+        await record_change(db, ref, now, ends=True)
         return saved
 
     async def record_failure(
@@ -322,12 +322,12 @@ class RefreshStore:
                 again = max(again, failure.retry_at) if failure.retry_at is not None else None
             values = changed | {"updated_at": failure.at, "keep_alive_at": again}
             why = {"reason": failure.code, "detail": failure.message}
-            moved = await note_happening(db, self._outbox, row, what, values, now=failure.at, **why)
+            moved = await record_happening(db, self._outbox, row, what, values, now=failure.at, **why)
             written = await stored(db, ref)
             detail = {"reason": failure.code, "now": written.state.value, "before": row.state}
             failed = replace(entry, outcome="failed", detail=detail)
-            await self._trail.note_refresh(db, failed, news="state" in moved)
-            await note_change(db, ref, failure.at, ends=True)
+            await self._trail.record_refresh(db, failed, news="state" in moved)
+            await record_change(db, ref, failure.at, ends=True)
             return written
 
         return await self._transactions.write(write)

@@ -35,7 +35,7 @@ LOOK_AGAIN_S: Final = 0.05
 
 
 async def kept_for_answers(transactions: Transactions, unused: Collection[str]) -> frozenset[str]:
-    """Of these, those of environments with refreshes that began before the newest key, once it was waited for them a while.
+    """Return the `unused` keys whose environments have refreshes from before the newest key, after a wait for them.
 
     Their replies are in a refresh journal, in no table. A process that is killed leaves them there for the next one.
     """
@@ -54,7 +54,7 @@ async def kept_for_answers(transactions: Transactions, unused: Collection[str]) 
         await asyncio.sleep(LOOK_AGAIN_S)
 
 
-# ── How many values each key seals: the proof that one of them is needed no more.
+# ── How many values each key seals: the proof that a key is not needed any more.
 
 PAGE: Final = 2000  # rows at a time: no statement lasts, and no snapshot is held, however large the table
 
@@ -214,7 +214,7 @@ class Rotation:
                 changed = {"master_key_id": again.master_key_id, "wrapped": again.wrapped}
                 await db.execute(update(data_keys).where(*as_seen).values(changed))
             if only is None:
-                await self._trail.note(db, replace(entry, detail={"wrapped": len(others)}))
+                await self._trail.record(db, replace(entry, detail={"wrapped": len(others)}))
             return len(others)
 
         return await self._write(write)
@@ -256,7 +256,7 @@ class Rotation:
         detail = {**counts, "left": rotated.left, "first_key": self._keys.keyring.first_id}
         outcome = "ok" if not rotated.left and not rotated.damaged else "failed"
         entry = AuditEntry.of(AuditAction.ENCRYPTION_KEYS_ROTATED, outcome=outcome, detail=detail)
-        await self._write(lambda db: self._trail.note(db, entry))
+        await self._write(lambda db: self._trail.record(db, entry))
         return rotated
 
     async def verify(self, step: Step) -> list[str]:

@@ -93,7 +93,7 @@ class Store:
         self.pruned_at: dict[str, datetime] = {}  # by what was pruned: when this process last did it
 
     def open(self, sealed: Sealed | None) -> Mapping[str, Any]:
-        """What was sealed; nothing where there is nothing.
+        """Open what was sealed; nothing where there is nothing.
 
         Raises Unavailable where its key is not in the keyring, and CredentialUnreadable where it was changed since.
         """
@@ -105,7 +105,7 @@ class Store:
             raise unreadable(sealed) from fault
         except UnknownKey as fault:
             if not self.data_keys.is_locked(sealed):
-                self.unreadable.note(sealed)
+                self.unreadable.record(sealed)
                 raise unreadable(sealed) from fault
             raise Unavailable(
                 "store_unavailable", f"A stored secret cannot be opened. {fault}", retry_after_s=60
@@ -142,7 +142,7 @@ class Store:
 
     @property
     def rotation(self) -> "Rotation":
-        """What seals everything again; loaded when it is requested, since a gateway that serves does not need it."""
+        """The rotation, which seals everything again; loaded on request, since a gateway that serves does not need it."""
         from gateway.store.rotation import Rotation
 
         return Rotation(self.transactions, self.vault, self.data_keys, self.trail)

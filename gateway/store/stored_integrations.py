@@ -15,7 +15,7 @@ from gateway.records.connection import ConnectionRef, Sealed
 from gateway.records.integration import Integration, Made
 from gateway.secret import Secret
 from gateway.store.audit.audit_trail import AuditTrail
-from gateway.store.changes import note_change
+from gateway.store.changes import record_change
 from gateway.store.data_keys import DataKeys
 from gateway.store.tables import connections, integrations
 from gateway.store.transactions import Transactions, insert_if_absent
@@ -37,7 +37,10 @@ class IntegrationStore:
         self._keys = keys
 
     async def all(self) -> list[Integration]:
-        """Of every environment, oldest first. One that no key of the keyring opens is left out and logged."""
+        """Return the integrations of every environment, oldest first.
+
+        One that no key of the keyring opens is left out and logged.
+        """
         there = select(integrations).where(integrations.c.ending_at.is_(None)).order_by(integrations.c.created_at)
         return await self._readable(there)
 
@@ -70,7 +73,7 @@ class IntegrationStore:
             row = {**self._columns(stored, made), "uid": made.uid, "created_at": now}
             if not await insert_if_absent(db, integrations, row, key=["environment", "integration_id"]):
                 return False
-            await self._trail.note(db, entry)
+            await self._trail.record(db, entry)
             await _note(db, new.environment, new.integration_id, now=now)
             return True
 
@@ -97,14 +100,14 @@ class IntegrationStore:
             changed = update(integrations).where(as_read).values(self._columns(stored, made))
             if (await db.execute(changed)).rowcount == 0:
                 return False
-            await self._trail.note(db, entry)
+            await self._trail.record(db, entry)
             for key in dict.fromkeys((before.integration_id, after.integration_id)):
                 await _note(db, after.environment, key, now=now)
             return True
 
         return stored if await self._write(after.environment, write) else None
 
-    async def note_read(self, integration: Integration, *, now: datetime) -> None:
+    async def record_read(self, integration: Integration, *, now: datetime) -> None:
         """Record that its client secret is about to leave. Raises Unavailable: then it must not."""
         await self._trail.write(_entry(AuditAction.CLIENT_SECRET_READ, integration, now))
 
@@ -121,14 +124,14 @@ class IntegrationStore:
         async def write(db: AsyncConnection) -> bool:
             if (await db.execute(update(integrations).where(its).values(ending_at=now))).rowcount == 0:
                 return False
-            await self._trail.note(db, entry)
+            await self._trail.record(db, entry)
             await _note(db, integration.environment, integration.integration_id, now=now)
             return True
 
         return await self._transactions.write(write)
 
     async def end(self, integration: Integration) -> bool:
-        """Whether the row could go: not while a connection is left."""
+        """Delete the row unless a connection is left; return whether it could go."""
         assert integration.made is not None
         left = _connections_of(integration.environment, integration.integration_id).exists()
         gone = delete(integrations).where(
@@ -201,7 +204,7 @@ def _opened(secrets: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _place(environment: str, made: Made) -> dict[str, Any]:
-    """What its secrets are bound to: the row, not the key, which may be renamed."""
+    """Return the place that the integration's secrets are bound to: the row, not the key, which may be renamed."""
     return {
         "environment": environment,
         "table": "integrations",
@@ -216,7 +219,7 @@ def _at(environment: str, integration_id: str) -> ColumnElement[bool]:
 
 
 async def _barred(db: AsyncConnection, before: Integration, after: Integration) -> bool:
-    """Whether a rename is refused: connections are addressed by the key."""
+    """Return whether a rename is refused: connections are addressed by the key."""
     taken = select(integrations.c.uid).where(_at(after.environment, after.integration_id))
     used = _connections_of(before.environment, before.integration_id)
     return (await db.execute(taken)).first() is not None or (await db.execute(used)).first() is not None
@@ -229,4 +232,4 @@ def _connections_of(environment: str, integration_id: str) -> Any:
 
 async def _note(db: AsyncConnection, environment: str, integration_id: str, *, now: datetime) -> None:
     """In the log of changes, under no connection's id: no connection has an empty one."""
-    await note_change(db, ConnectionRef(environment, integration_id, ""), now)
+    await record_change(db, ConnectionRef(environment, integration_id, ""), now)

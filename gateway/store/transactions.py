@@ -95,7 +95,10 @@ def caused(work: Work[T], by: str | None) -> Work[T]:
 
 
 class Overtaken(Exception):
-    """What was made sure of before a transaction no longer holds in it. Nothing was written; it is made sure of again."""
+    """A check before a transaction no longer holds in it.
+
+    Nothing was written; the check is made again. Nothing was written; it is made sure of again.
+    """
 
 
 class NotYet(Unavailable):
@@ -133,7 +136,7 @@ class Waits:
     accesses: dict[Access, int] = field(default_factory=lambda: {"read": 0, "write": 0})
     seconds: dict[Access, float] = field(default_factory=lambda: {"read": 0.0, "write": 0.0})
 
-    def note(self, access: Access, waited_s: float) -> None:
+    def record(self, access: Access, waited_s: float) -> None:
         self.accesses[access] += 1
         self.seconds[access] += waited_s
 
@@ -199,7 +202,7 @@ class Transactions:
         asked_at = clock.monotonic()
         with raised_as_unavailable(self.damage):
             async with self._engines.reader.connect() as db:
-                self.waits.note("read", clock.monotonic() - asked_at)
+                self.waits.record("read", clock.monotonic() - asked_at)
                 yield db
 
     async def close(self) -> None:
@@ -224,7 +227,7 @@ class Transactions:
         except TimeoutError:
             raise unavailable(CROWDED) from None
         finally:
-            self.waits.note("write", clock.monotonic() - asked_at)
+            self.waits.record("write", clock.monotonic() - asked_at)
         try:
             return await self._alone(work, before, at_once)
         finally:

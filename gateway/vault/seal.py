@@ -72,7 +72,7 @@ class WrappedKey:
 
 
 def instance(key_id: str) -> str:
-    """What ``/health`` shows of the first master key, by which `gateway doctor` knows its own gateway from another.
+    """Return the mark of the first master key in ``/health``, by which `gateway doctor` knows its own gateway.
 
     It comes from the key's id, which is a hash already: it says nothing of the key.
     """
@@ -89,11 +89,11 @@ class Keyring:
         self._keys = {_key_id(key): AESGCM(key) for key in decoded}
         self.first_id = _key_id(decoded[0])
         self.weaknesses = {number: why for number, key in enumerate(decoded) if (why := weakness(key)) is not None}
-        """By place in the list, counted from 0: why that key is no random one."""
+        """By place in the list, counted from 0: why that key is not a random one."""
 
     @property
     def ids(self) -> list[str]:
-        """Of every key, in the order in which they were given, each once."""
+        """The ids of all keys, in the order in which they were given, each once."""
         return list(self._keys)
 
     def __repr__(self) -> str:
@@ -131,7 +131,7 @@ class Keyring:
 
 
 def weakness(key: bytes) -> str | None:
-    """What shows that somebody made `key` up, without showing it; None where it may well be random."""
+    """Return what shows that somebody made `key` up, without showing it; None where it may well be random."""
     steps = {(after - before) % 256 for before, after in pairwise(key)}
     if len(steps) == 1:
         return "is one byte repeated" if steps == {0} else "counts up or down"
@@ -222,7 +222,7 @@ class Vault:
         return self._sealing.get(environment)
 
     def knows(self, sealed: Sealed) -> bool:
-        """Whether the data key that `sealed` names is in memory. False: another process has made a new one."""
+        """Return whether the data key that `sealed` names is in memory. False: another process has made a new one."""
         return _stored(sealed)[KEY_ID].hex() in self._by_id
 
     def seal_json(
@@ -233,7 +233,7 @@ class Vault:
         return self._seal(plain, Sealed(b"", environment, table, row, column, version))
 
     def open_json(self, sealed: Sealed) -> dict[str, Any]:
-        """What was sealed. Raises VaultError if a byte was changed or it lies where it was not sealed for."""
+        """Open what was sealed. Raises VaultError if a byte was changed or it lies where it was not sealed for."""
         opened: dict[str, Any] = json.loads(self._open(sealed))
         return opened
 
@@ -272,12 +272,12 @@ class Vault:
 
 
 def _stored(sealed: Sealed) -> bytes:
-    """Its bytes. SQLite keeps a value of any type in any column; what is no bytes is no ciphertext, as nothing is none."""
+    """Its bytes. SQLite keeps a value of any type in any column; what is not bytes is not a ciphertext, nor is nothing."""
     return sealed.ciphertext if isinstance(sealed.ciphertext, bytes | memoryview) else b""
 
 
 def _binding(key: DataKey, place: Sealed) -> bytes:
-    """What a ciphertext is bound to besides its key: its own place."""
+    """Return what a ciphertext is bound to besides its key: its own place."""
     where = (place.environment, place.table, place.row, place.column, place.version)
     return associated_data("value", key.id, *where)
 
@@ -286,7 +286,10 @@ def _binding(key: DataKey, place: Sealed) -> bytes:
 
 
 class Tokens:
-    """One kind of them, distinguished from others by `purpose`. Nothing is stored: any node with the same keys opens them.
+    """Tokens of one kind, distinguished from others by `purpose`.
+
+    Nothing is stored: any node with the same keys opens them. The keys are derived (RFC 5869) from the master keys; as
+    with those the first seals, every one opens.
 
     The keys are derived (RFC 5869) from the master keys; as with those the first seals, every one opens.
     """
@@ -308,7 +311,7 @@ class Tokens:
         return self._fernet.encrypt(text.encode()).decode("ascii").rstrip("=")
 
     def open(self, token: str) -> str:
-        """What was sealed. Raises VaultError for what another purpose, another gateway or nobody has sealed."""
+        """Open what was sealed. Raises VaultError for what another purpose, another gateway or nobody has sealed."""
         from cryptography.fernet import InvalidToken
 
         try:

@@ -4,6 +4,7 @@ import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from typing import Any
 
@@ -11,9 +12,11 @@ import aiohttp
 
 from gateway.config.model import ConsoleConfig
 from gateway.records.console import ConsoleRole
+from gateway.records.operation import Operation
 from gateway.store.console_sessions import new_link
 from tests.fakes.gateways import RunningGateway
 
+ONE = "/dev/connection?integration=tracker&id=c1"  # the page of connection c1
 _FORM = re.compile(r'name="form" value="([0-9a-f]{64})"')
 
 
@@ -68,3 +71,10 @@ async def at_console(
         async with http.post(f"{running.url}/console/sign-in", data={"link": token.reveal()}) as answer:
             assert answer.status == 200, await answer.text()
         yield AtConsole(running, http)
+
+
+def operation(number: int, **fields: Any) -> Operation:
+    """Return a call that went well `number` seconds ago, changed by `fields`."""
+    at = datetime.now(UTC) - timedelta(seconds=number)
+    plain = Operation("call", at, f"r{number}", "dev", "tracker", "c1", "GET", path=f"/items/{number}", status=200)
+    return plain._replace(**fields)

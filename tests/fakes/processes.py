@@ -120,7 +120,7 @@ class Serving:
         return found
 
     def entries(self, event: str) -> list[dict[str, Any]]:
-        """Those of that name so far."""
+        """Return the log entries of that event so far."""
         return [entry for entry in self.log if entry["event"] == event]
 
     async def ended(self) -> int:

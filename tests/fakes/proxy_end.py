@@ -24,7 +24,7 @@ from gateway.egress.guard import Guard
 from gateway.egress.limits import EgressLimits
 from gateway.errors import GatewayError, NotFound
 from gateway.http.origin import Address
-from gateway.middleware.cors import cors
+from gateway.middleware.answer_shape import cors
 from gateway.middleware.facts import CALLER, ENVIRONMENT, REQUEST_ID, TIMING
 from gateway.middleware.upstream import credentials, upstream
 from gateway.middleware.wanted_answer import decompress
@@ -182,7 +182,7 @@ def application(
         live=live,
         links=NoLinks(),
         egress_limits=egress_limits or EgressLimits(),
-        call_queue=SimpleNamespace(note=lambda _: None),
+        call_queue=SimpleNamespace(record=lambda _: None),
         tracing=None,
         current=SimpleNamespace(generation=generation),
     )

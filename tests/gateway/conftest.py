@@ -1,7 +1,8 @@
-"""What the end of PROXY runs on in its tests: a host's runner, and ours on either loop."""
+"""The runners of proxied calls in tests: a host's, and ours on either loop."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 import pytest
 import uvloop
@@ -10,17 +11,23 @@ from tests.fakes import proxy_end
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
+ON_EACH_RUNNER: Final = frozenset(
+    f"test_{name}.py"
+    for name in ("handler", "attempts", "passed_answer", "caller_body", "upgrade_tunnel", "forward_isolation")
+)
+"""The tests of `gateway/proxy` that run three times, since runners differ in how they read, cancel and close."""
+
 
 @pytest.fixture(autouse=True)
 def _a_hosts_runner_again() -> Iterator[None]:
-    """Whatever a test of `forward` ran on, the next one elsewhere is not told."""
+    """Let the tests that follow begin on a host's runner again."""
     yield
     proxy_end.on_our_runner = False
 
 
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> Mapping[str, LoopFactory]:
-    """Each test of `forward` runs three times: the runners differ in how they read, cancel and close."""
-    if not item.path.name.startswith("test_forward"):
+    """Return the runners and loops of a test: three for those of `ON_EACH_RUNNER`."""
+    if item.path.parent.name != "proxy" or item.path.name not in ON_EACH_RUNNER:
         return {"asyncio": asyncio.new_event_loop}
     return {
         "host": with_runner(asyncio.new_event_loop, ours=False),

@@ -36,7 +36,7 @@ BODY: Final = 1 << 20
 NAME: Final = 1024  # a value whose length is checked before
 
 LIMITS: Final[Mapping[str, int]] = {
-    # Part of a module's name ▸ characters that may reach its patterns. The longest part that fits counts.
+    # Module or package ▸ the longest text that reaches its patterns, in characters. The longest name that fits counts.
     "gateway.access": FIELD,  # rules are matched with a request's path
     "gateway.api": FIELD,
     "gateway.api.shapes": BODY,  # a tag key and an address are checked here before anything else is

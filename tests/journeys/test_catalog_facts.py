@@ -1,7 +1,7 @@
 """A hundred entries, drawn by a seed, do what the facts they were made from say: the address a user is sent to, the token
 request, and the proxied request are looked at as a provider would see them.
 
-The facts are a trimmed copy (`tools/facts_sample.py`), since the whole file is no part of the repository. With CATALOG_FACTS
+The facts are a trimmed copy (`tools/facts_sample.py`), since the whole file is not part of the repository. With CATALOG_FACTS
 set to the path of that file, others are drawn from all of it: CATALOG_FACTS_COUNT of them, by CATALOG_FACTS_SEED. What is
 expected is worked out here from the facts and, where people knew better, from tools/corrections, without the gateway.
 """

@@ -4,9 +4,8 @@ import pytest
 from aiohttp import web
 
 from gateway.errors import GatewayError, InvalidRequest, Issue, TooManyRequests, Unauthorized, Unavailable
+from gateway.middleware.answer_shape import error_shape, request_id
 from gateway.middleware.chain import Chain
-from gateway.middleware.error_shape import error_shape
-from gateway.middleware.request_id import request_id
 from tests.fakes.raw import dial, exchange, parsed
 from tests.middleware.conftest import Serve
 

@@ -3,10 +3,9 @@
 import pytest
 from aiohttp import web
 
+from gateway.middleware.answer_shape import error_shape, named, request_id
 from gateway.middleware.chain import Chain
-from gateway.middleware.error_shape import error_shape
 from gateway.middleware.facts import REQUEST_ID
-from gateway.middleware.request_id import named, request_id
 from tests.fakes.raw import exchange, parsed
 from tests.middleware.conftest import Serve
 

@@ -1,4 +1,4 @@
-"""Where a proxied call goes: the rendered base URL, or an override that somebody named."""
+"""Where a proxied call goes, and with what credential."""
 
 from typing import Any
 
@@ -6,12 +6,15 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 from aiohttp.web_urldispatcher import UrlMappingMatchInfo
+from multidict import CIMultiDict
 
+from gateway.connections.opened import Placement
 from gateway.errors import InvalidRequest
 from gateway.http.origin import Address, parse_address
 from gateway.http.proxy_options import ProxyOptions
 from gateway.middleware.facts import ASKED, CONNECTION, UPSTREAM
-from gateway.middleware.upstream import upstream
+from gateway.middleware.upstream import place, upstream
+from gateway.records.proxied_call import UpstreamRequest
 from tests.fakes.proxy_end import opened_at
 
 
@@ -57,3 +60,39 @@ async def test_other_schemes_hosts_and_ports_are_refused_with_what_is_allowed(ov
         await learned("/proxy/a", override=parse_address(override), allowed_origins=["https://allowed.example.com:443"])
     assert refusal.value.code == "base_url_override_not_allowed"
     assert "http://127.0.0.1:8000, https://allowed.example.com:443" in refusal.value.message
+
+
+# ── The credential is laid over whatever the caller put in its place, and goes nowhere else.
+
+
+def placed(placement: Placement, *sent: tuple[str, str], target: str = "/x", has_body: bool = False) -> UpstreamRequest:
+    request = UpstreamRequest("GET", "http", "127.0.0.1", 8000, target, CIMultiDict(sent))
+    place(opened_at(8000, "", placement), request, has_body=has_body)
+    return request
+
+
+def test_a_slot_replaces_every_spelling() -> None:
+    request = placed(Placement(slots=(("x-api-key", "s"),)), ("X-Api-Key", "1"), ("X_API_KEY", "2"), ("X-Other", "3"))
+    assert list(request.headers.items()) == [("X-Other", "3"), ("x-api-key", "s")]
+
+
+def test_a_default_stands_in_and_a_content_type_needs_a_body() -> None:
+    placement = Placement(defaults=(("Accept", "application/json"), ("Content-Type", "application/json")))
+    assert dict(placed(placement).headers) == {"Accept": "application/json"}
+    assert dict(placed(placement, ("accept", "*/*"), has_body=True).headers) == {
+        "accept": "*/*",
+        "Content-Type": "application/json",
+    }
+
+
+def test_a_query_without_slots_is_not_touched() -> None:
+    assert placed(Placement(), target="/x?&&a=%zz").target == "/x?&&a=%zz"
+    assert placed(Placement(query_slots=(("key", "s%20"),)), target="/x?KEY=1&k%65y=2").target == "/x?KEY=1&key=s%20"
+
+
+@pytest.mark.parametrize(("scheme", "host", "port"), [("https", "127.0.0.1", 8000), ("http", "127.0.0.1", 8001)])
+def test_a_credential_is_asked_once_more_where_it_goes(scheme: str, host: str, port: int) -> None:
+    request = UpstreamRequest("GET", scheme, host, port, "/x")
+    with pytest.raises(InvalidRequest, match="does not travel"):
+        place(opened_at(8000), request, has_body=False)
+    assert "Authorization" not in request.headers

@@ -25,7 +25,7 @@ VARIABLES = '    secret_keys: ["${file:secret_key}"]\n    variables: {REGION: eu
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def report(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, Any]]:
-    """What every call gave."""
+    """The result of every call, by its name."""
     sdk = installed(PACKAGE, VERSION)
     state = tmp_path_factory.mktemp("demo")
     declared = _CONFIGURATION.replace('    secret_keys: ["${file:secret_key}"]\n', VARIABLES)

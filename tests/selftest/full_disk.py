@@ -96,7 +96,8 @@ async def full_disk(folder: Path) -> Seen:
         f"{failed} of {len(calls)} calls failed; writes {refused} within {slowest:.1f} s; /ready {full}; "
         f"healed in {healed_s:.1f} s, /ready {free}"
     )
-    fine = (failed, refused, healed, full, free) == (0, 503, 201, "full", None) and slowest < REFUSED_S + 1 and healed_s < HEALED_S
+    states = (failed, refused, healed, full, free) == (0, 503, 201, "full", None)
+    fine = states and slowest < REFUSED_S + 1 and healed_s < HEALED_S
     return Seen(disk.kind, result, failed, fine)
 
 

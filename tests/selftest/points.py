@@ -72,7 +72,7 @@ def arm() -> None:
     put(RefreshStore, "lease_refresh", before="before the claim", after="after the intent")
     put(Attempt, "ask", after="answer in memory")
     put(protocol, "commit", before="before the commit")
-    put(refreshes, "note_change", before="inside the commit")
+    put(refreshes, "record_change", before="inside the commit")
     put(RefreshStore, "save_refreshed", after="after the commit")
 
 

@@ -59,7 +59,7 @@ def with_proof(name: str, entry: Entry, fact: Facts | None, correction: Facts) -
 
 
 def _request(fact: Facts) -> Entry:
-    """`method` and `data`, where it is not a plain GET. Raises ValueError for a body that is no JSON object."""
+    """`method` and `data`, where it is not a plain GET. Raises ValueError for a body that is not a JSON object."""
     if fact["method"] == "GET":
         return {}
     text = str(fact.get("body") or "null")

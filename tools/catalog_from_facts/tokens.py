@@ -14,7 +14,7 @@ def with_lifetimes(name: str, entry: Entry, facts: Mapping[str, Any]) -> Entry:
     if "same_as" in fact:
         fact = facts[fact["same_as"]]
     refresh = fact.get("refresh", {})
-    known = {key: refresh[key] for key in _FIELDS if isinstance(refresh.get(key), int)}  # a third of a day is no day
+    known = {key: refresh[key] for key in _FIELDS if isinstance(refresh.get(key), int)}  # a third of a day is not a day
     if not known or entry["auth_mode"] != "OAUTH2":
         return entry
     return {**entry, "refresh": {**known, **entry.get("refresh", {})}}

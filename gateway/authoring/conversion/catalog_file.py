@@ -99,7 +99,7 @@ def converted(path: Path, words: KnownWords, shipped: Mapping[str, Mapping[str, 
     names = [name for name in entries if not name.startswith(".")]  # those only hold what others refer to
     if not any(isinstance(entries[name], Mapping) for name in names):
         raise NotACatalog(
-            CatalogFault(document.where(), "is no file of entries: it holds `name:` lines with an entry below each")
+            CatalogFault(document.where(), "is not a file of entries: it holds `name:` lines with an entry below each")
         )
     return [_converted(name, entries, path, document, words, shipped) for name in names]
 
@@ -121,7 +121,7 @@ def _converted(
     shipped: Mapping[str, Mapping[str, Any]],
 ) -> Converted:
     if not isinstance(entries[name], Mapping):
-        return Converted(name, None, (ConversionReport("refused", "", document.where(name), "is no entry"),))
+        return Converted(name, None, (ConversionReport("refused", "", document.where(name), "is not an entry"),))
     whole = expanded(name, entries)
     converting = Converting(words.scripts or ())
     notes = converting.notes

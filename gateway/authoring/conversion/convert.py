@@ -28,7 +28,7 @@ _JS_GROUP: Final = re.compile(r"\(\?<(?![=!])")
 def converted_form(given: Any, place: Place, notes: Notes) -> dict[str, Any]:
     """The settings of a form by name."""
     if not isinstance(given, Mapping):
-        notes.lost(place, "is no form: a form is names with their fields")
+        notes.lost(place, "is not a form: a form is names with their fields")
         return {}
     return {str(name): _converted_setting(field, (*place, name), notes) for name, field in given.items()}
 
@@ -67,7 +67,7 @@ def _pattern(out: dict[str, Any], pattern: str, at: Place, notes: Notes) -> None
     try:
         re.compile(python)
     except (re.error, OverflowError, RecursionError) as wrong:
-        notes.lost(at, f"is no regular expression that we can read: {wrong}")
+        notes.lost(at, f"is not a regular expression that we can read: {wrong}")
         return
     out["pattern"] = python
 
@@ -142,7 +142,7 @@ def _format(out: dict[str, Any], name: str, wanted: str, notes: Notes) -> None:
     notes.changed(("connection_config", bare), f"is {_A[wanted]} in an address, so it has 'format: {wanted}' now")
     for key in ("example", "default_value"):
         if key in setting and wanted == "uri" and not re.match(r"https?://", str(setting[key])):
-            notes.lost(("connection_config", bare, key), "is no whole address")
+            notes.lost(("connection_config", bare, key), "is not a whole address")
             del setting[key]
 
 
@@ -280,7 +280,7 @@ class Converting:
         if is_web_address(as_text(value)):
             self.out[key] = as_text(value)
         else:
-            self.notes.lost((key,), "is no address of a page")
+            self.notes.lost((key,), "is not an address of a page")
 
     def _script(self, key: str, name: str) -> None:
         ours = SCRIPT_ALIASES.get(name, name)
@@ -297,7 +297,7 @@ class Converting:
 
     def _on_proxy(self, value: Any, _: Mapping[str, Any]) -> None:
         if not isinstance(value, Mapping):
-            self.notes.lost(("proxy",), "is no list of `key: value` lines")
+            self.notes.lost(("proxy",), "is not a list of `key: value` lines")
             return
         self.out["proxy"] = proxy(value, self.notes, self._eithers, self._alternatives)
         if isinstance(more := value.get("connection_config"), Mapping):

@@ -38,7 +38,7 @@ from gateway.catalog.template_places import Place
 from gateway.catalog.value import flat_values
 from gateway.records.provider_call import scrubbed
 
-# ── What a rehearsal knows in its middle, and which of the entry's words the next request is held against.
+# ── What a rehearsal knows in its middle, and which of the entry's words the next request is compared with.
 
 TOKEN_ROLES: Final = ("token_url", "refresh_url", "installation_token_url")
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def rehearse(name: str, given: tuple[str, ...], file: Path | None, as_json: bool) -> None:
     """Try the entry NAME: connect, call, refresh, page, and verification and revocation where it has them.
 
-    The sandbox plays the provider at the entry's own paths; what arrives there is held against what the entry says. Exit 1
+    The sandbox plays the provider at the entry's own paths; what arrives there is compared with what the entry says. Exit 1
     where something differs, with the entry's line. The real provider is not called.
     """
     from gateway.authoring.rehearsal.play import rehearse as run

@@ -62,12 +62,12 @@ def delete(
             print(f"gateway: integration '{integration}' has no connections", file=sys.stderr)
             return 0
         if not yes:
-            _ask(len(refs), integration, name, keep_tokens=keep_tokens)
+            _confirm(len(refs), integration, name, keep_tokens=keep_tokens)
         record = Record(report)
         try:
 
             async def one(ref: "ConnectionRef") -> None:
-                record.note(ref, await runtime.deleter.delete(ref, at_provider=not keep_tokens))
+                record.add(ref, await runtime.deleter.delete(ref, at_provider=not keep_tokens))
 
             await each(refs, one, "deleting")
         finally:
@@ -98,7 +98,7 @@ class Record:
             self._csv.writeheader()
             self._out.flush()
 
-    def note(self, ref: "ConnectionRef", deleted: "Deleted | None") -> None:
+    def add(self, ref: "ConnectionRef", deleted: "Deleted | None") -> None:
         """Add a row for each token, or one for a connection that has none or was not there."""
         place = {"environment": ref.environment, "integration": ref.integration_id, "connection_id": ref.connection_id}
         if deleted is None:
@@ -139,7 +139,7 @@ def _cell(value: Any) -> str:
     return {True: "yes", False: "no", None: ""}.get(value, str(value)) if isinstance(value, bool | None) else str(value)
 
 
-def _ask(count: int, integration: str, environment: str, *, keep_tokens: bool) -> None:
+def _confirm(count: int, integration: str, environment: str, *, keep_tokens: bool) -> None:
     """Raises Abort for a no, and UsageError where nobody is there to ask."""
     what = f"{counted(count, 'connection')} of '{integration}' in '{environment}'"
     end = "leave their tokens alive" if keep_tokens else "end their tokens at the provider"

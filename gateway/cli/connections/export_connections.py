@@ -66,7 +66,7 @@ def export(
             await check_integration(runtime, name, one)
         with _appearing_whole(target) as out:
             counts = await _written(runtime, out, name, only, passphrase)
-        _tell(target, counts, plain=plain, as_json=as_json)
+        _print_counts(target, counts, plain=plain, as_json=as_json)
         return 0
 
     run(file, work, as_json=as_json)
@@ -111,7 +111,7 @@ async def _connections(runtime: "Runtime", environment: str, only: tuple[str, ..
 
     async def recorded() -> None:
         """Before they are written: a credential that cannot be recorded does not leave."""
-        await runtime.store.connections.note_read(some, AuditAction.CONNECTION_EXPORTED, now=clock.now())
+        await runtime.store.connections.record_read(some, AuditAction.CONNECTION_EXPORTED, now=clock.now())
 
     async for one in pages(runtime, environment, integration_ids=only):
         some.append(one)
@@ -145,7 +145,7 @@ def _appearing_whole(target: Path) -> Iterator[IO[bytes]]:
         half.unlink(missing_ok=True)
 
 
-def _tell(target: Path, counts: "Counts", *, plain: bool, as_json: bool) -> None:
+def _print_counts(target: Path, counts: "Counts", *, plain: bool, as_json: bool) -> None:
     if as_json:
         report = {"file": str(target), "integrations": counts.integrations, "connections": counts.connections}
         print(json.dumps({"ok": True, **report, "sealed": not plain}))

@@ -224,7 +224,7 @@ def preview_from(
             runtime, peer, ImportOptions(environment=environment_of(runtime, None)), as_json=as_json
         )
 
-    run(file, work, as_json=as_json)
+    run(file, work, as_json=as_json, begins=True)
     raise AssertionError("run ends the command")
 
 
@@ -344,7 +344,7 @@ def import_connections(
             await feed.into(intake)
         return print_result(intake, as_json=as_json)
 
-    run(file, work, as_json=as_json)
+    run(file, work, as_json=as_json, begins=True)
 
 
 def _check(source: str | None, address: str | None, preview: bool, test_refresh: bool, dry_run: bool) -> None:

@@ -39,7 +39,7 @@ async def the_one(
     if len(found) == 1:
         return found[0]
     if found:
-        _tell_several(connection_id, [one.ref.integration_id for one in found])
+        _print_several(connection_id, [one.ref.integration_id for one in found])
     else:
         some = await runtime.store.connections.list(environment, ListFilter(integration_ids=of, limit=COMPARED))
         near = did_you_mean(connection_id, dict.fromkeys(one.ref.connection_id for one in some))
@@ -50,7 +50,7 @@ async def the_one(
     return None
 
 
-def _tell_several(connection_id: str, integrations: list[str]) -> None:
+def _print_several(connection_id: str, integrations: list[str]) -> None:
     print(
         f"gateway: several integrations have a connection '{connection_id}'; name the one that is meant:",
         file=sys.stderr,

@@ -70,15 +70,15 @@ class DemoFolder:
         """Where the gateway listens, or did when it ran last; for those who look for it."""
         return self.path / "address"
 
-    def tell_address(self, url: str) -> None:
-        self._tell("address", url)
+    def write_address(self, url: str) -> None:
+        self._write("address", url)
 
-    def tell_ports(self, port: int, sandbox_port: int) -> None:
+    def write_ports(self, port: int, sandbox_port: int) -> None:
         """Write the ports to where the configuration reads them, in the gateway and in every command."""
-        self._tell("port", str(port))
-        self._tell("sandbox_port", str(sandbox_port))
+        self._write("port", str(port))
+        self._write("sandbox_port", str(sandbox_port))
 
-    def _tell(self, name: str, text: str) -> None:
+    def _write(self, name: str, text: str) -> None:
         fresh = self.path / f".{name}.new"
         fresh.write_text(f"{text}\n")
         fresh.replace(self.path / name)
@@ -130,7 +130,7 @@ class DemoFolder:
         _write_if_missing(self.path / "secret_key", mint().reveal() + "\n")
         _write_if_missing(self.client_secret, secrets.token_urlsafe(32) + "\n")
         for name, usual in (("port", USUAL_PORT), ("sandbox_port", USUAL_SANDBOX_PORT)):
-            _write_if_missing(self.path / name, f"{usual}\n")  # until the start knows them: see `tell_ports`
+            _write_if_missing(self.path / name, f"{usual}\n")  # until the start knows them: see `write_ports`
         _write_if_missing(self.configuration, _CONFIGURATION)
 
 

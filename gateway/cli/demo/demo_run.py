@@ -121,7 +121,7 @@ async def _both(folder: DemoFolder, port: int, sandbox_port: int) -> AsyncIterat
             origin = await sandbox.ready()
             folder.point_catalog_at(origin)
         sandbox_listens = int(origin.rpartition(":")[2])
-        folder.tell_ports(own_port, sandbox_listens)
+        folder.write_ports(own_port, sandbox_listens)
         environ = {PORT_VARIABLE: str(own_port), SANDBOX_PORT_VARIABLE: str(sandbox_listens)}
         arguments = ("serve", "-c", str(folder.configuration))
         log = folder.path / "gateway.log"
@@ -132,7 +132,7 @@ async def _both(folder: DemoFolder, port: int, sandbox_port: int) -> AsyncIterat
                 f"the gateway listens on {listens} instead of {url}; "
                 f"let server.port in {folder.configuration} be ${{file:port}}, and choose it with --port"
             )
-        folder.tell_address(url)
+        folder.write_address(url)
         yield url, sandbox, gateway
 
 

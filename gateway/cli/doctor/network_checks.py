@@ -76,7 +76,7 @@ class Origin:
 
 
 async def outbound(patient: Patient) -> AsyncIterator[DoctorFinding]:
-    """Send one request without a credential, ``HEAD /``, to each origin that is no template; to all at the same time."""
+    """Send one request without a credential, ``HEAD /``, to each origin that is not a template; to all at the same time."""
     asked: dict[str, asyncio.Task[str | EgressError]] = {}
     async with asyncio.TaskGroup() as group:
         for one in patient.integrations:
@@ -193,7 +193,7 @@ async def reach(patient: Patient) -> AsyncIterator[DoctorFinding]:
     """
     server = patient.config.server
     local = local_url(server.host, server.port)
-    here, there = await asyncio.gather(_ask(patient, local), _ask(patient, server.public_url))
+    here, there = await asyncio.gather(_health(patient, local), _health(patient, server.public_url))
     if here.another:
         yield DoctorFinding(
             "fail",
@@ -239,7 +239,7 @@ def _of_public(patient: Patient, here: HealthAnswer, there: HealthAnswer) -> Doc
     )
 
 
-async def _ask(patient: Patient, base: str) -> HealthAnswer:
+async def _health(patient: Patient, base: str) -> HealthAnswer:
     """Never raises."""
     began = clock.now()
     try:

@@ -117,10 +117,10 @@ def create(file: Path, environment: str | None, as_json: bool, **asked: object) 
         env = environment_of(runtime, environment)
         wish = _wish(asked)
         text, key = await runtime.issuer.create(wish, env, "gateway keys create")
-        _tell(text, key, runtime, list(strangers(runtime, env, wish.limits)), as_json=as_json)
+        _print_key(text, key, runtime, list(strangers(runtime, env, wish.limits)), as_json=as_json)
         return 0
 
-    run(file, work, as_json=as_json)
+    run(file, work, as_json=as_json, begins=True)
 
 
 def _wish(asked: dict[str, object]) -> "RequestedKey":
@@ -146,7 +146,7 @@ def _wish(asked: dict[str, object]) -> "RequestedKey":
     )
 
 
-def _tell(text: "Secret", key: "MintedKey", runtime: "Runtime", warnings: list[str], *, as_json: bool) -> None:
+def _print_key(text: "Secret", key: "MintedKey", runtime: "Runtime", warnings: list[str], *, as_json: bool) -> None:
     from gateway.api.keys import as_json as shown
     from gateway.api.keys import secret_part
 

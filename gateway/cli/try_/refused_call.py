@@ -54,7 +54,7 @@ def check_ours(answer: Stream, target: Target) -> None:
 
 def _stranger(status: str, target: Target) -> TrialFailed:
     return TrialFailed(
-        f"what answers at {target.url} is no gateway: its answer ({status}) has no Gateway-Request-Id",
+        f"what answers at {target.url} is not a gateway: its answer ({status}) has no Gateway-Request-Id",
         "give the gateway's own address with --url, or look at the server in front of it: is the gateway behind it away?",
     )
 

@@ -66,7 +66,7 @@ def call_of(url: str, wish: TriedCall, named: Named) -> SentCall:
     target = proxied(url, named.path, pairs).removeprefix(f"{url}/proxy")
     method = (wish.method or ("GET" if body is None else "POST")).upper()
     if not METHOD.fullmatch(method):
-        raise click.BadParameter(f"'{method}' is no method", param_hint="-X")
+        raise click.BadParameter(f"'{method}' is not a method", param_hint="-X")
     return SentCall(url, method, target, named.integration, named.connection, fields, body)
 
 

@@ -33,7 +33,7 @@ class TypedBody:
 
     @property
     def json(self) -> Any:
-        """Raises ValueError for what is no JSON."""
+        """Raises ValueError for what is not JSON."""
         return json.loads(self.content)
 
     @property

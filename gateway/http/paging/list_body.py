@@ -95,7 +95,7 @@ def _names(way: Way) -> Iterator[str]:
 
 
 def _is_blocked(document: PageDocument, name: str) -> bool:
-    """Whether a step on the way to `name` is neither an object nor null nor absent."""
+    """Return whether a step on the way to `name` is neither an object nor null nor absent."""
     steps = name.split(".")
     parents = [".".join(steps[:count]) for count in range(1, len(steps))]
     return any(
@@ -106,7 +106,7 @@ def _is_blocked(document: PageDocument, name: str) -> bool:
 
 
 def _variable(way: Way) -> str | None:
-    """Of a GraphQL request, the one that moves from page to page."""
+    """Return the variable of a GraphQL request that moves from page to page."""
     names = [name for name in _moving(way) if name.startswith(_VARIABLES)]
     return names[0].removeprefix(_VARIABLES) if names else None
 

@@ -74,11 +74,11 @@ def place_of(url: str) -> Place:
     text = quote(url.strip(), safe=_KEPT).partition("#")[0]
     found = ABSOLUTE.match(text)
     if found is None:
-        raise ValueError("it is no http or https address")
+        raise ValueError("it is not an http or https address")
     scheme = found["scheme"].lower()
     authority = parse_authority(scheme, found["authority"])
     if authority is None:
-        raise ValueError("its host is no ASCII name or IP address, with a port at most")
+        raise ValueError("its host is not an ASCII name or an IP address, with or without a port")
     rest = text[found.end() :]
     target = rest if rest.startswith("/") else f"/{rest}"
     if "\\" in target or has_dot_segment(target.partition("?")[0]):
@@ -87,7 +87,7 @@ def place_of(url: str) -> Place:
 
 
 def resolve(reference: str, page: Place) -> Place:
-    """What `reference` in `page` means. Raises ValueError that says what is wrong with it.
+    """Return the address that `reference` in `page` means. Raises ValueError that says what is wrong with it.
 
     Two things are corrected that providers behind another server get wrong: the http address of a page that we reach by
     https stays https, and a path that is the end of the page's own path, since the provider does not know that it is
@@ -128,7 +128,7 @@ class Circle:
         self._power = self._left = 1
 
     def closed(self, key: str) -> bool:
-        """Whether this page has been seen; reported after at most three rounds, at once if it is the one before."""
+        """Return whether this page has been seen; reported after at most three rounds, at once if it is the one before."""
         if key == self._kept:
             return True
         self._left -= 1
@@ -228,7 +228,9 @@ def _records(document: PageDocument, way: Way) -> tuple[Records, Way]:
             return only, replace(way, response_path=only.path) if len(only) else way
     arrays = ", ".join(sorted(document.arrays())[:20])
     where = (
-        f"has no array at '{path}'" if path else "is no array, and it does not show which of its members is the list"
+        f"has no array at '{path}'"
+        if path
+        else "is not an array, and it does not show which of its members is the list"
     )
     raise UpstreamFailed(
         "page_unreadable",
@@ -267,7 +269,7 @@ def _next(document: PageDocument, headers: Fields, way: Way, page: Place, count:
 
 
 def _more(document: PageDocument, way: Way) -> bool | None:
-    """What the flag says; None where there is none."""
+    """Return the flag's value; None where there is none."""
     if way.has_more_path_in_response is None:
         return None
     value = document.value(way.has_more_path_in_response)

@@ -1,4 +1,4 @@
-"""One page of JSON, taken apart where it is needed: its records as the bytes they came in, and single values beside them.
+"""A page of JSON, taken apart where needed: its records as the bytes they came in, and single values beside them.
 
 Nothing of it is built as objects, so numbers keep every digit, and names that come twice stay twice.
 """
@@ -44,7 +44,7 @@ class Records:
 
     @property
     def digest(self) -> str:
-        """Of all of them as they stand in the page."""
+        """The digest of all records as they stand in the page."""
         hashing = hashlib.blake2b(digest_size=16)
         if self.bounds:
             for start in range(self.bounds[0], self.bounds[-1], _PIECE_CHARS):
@@ -64,7 +64,7 @@ _FROM: Final = json.JSONDecoder(parse_int=str, parse_float=str)  # numbers as th
 
 
 class Odd(Enum):
-    """What a path may lead to besides a scalar."""
+    """The values besides scalars that a path may lead to."""
 
     MISSING = "nothing"
     CONTAINER = "an array or an object"
@@ -78,7 +78,7 @@ Into = Callable[[int], int]
 
 
 class PageDocument:
-    """`content` is the whole page, decoded. Raises UpstreamFailed ``page_unreadable`` for what is no UTF-8."""
+    """`content` is the whole page, decoded. Raises UpstreamFailed ``page_unreadable`` for what is not UTF-8."""
 
     def __init__(self, content: bytes | bytearray) -> None:
         _check_utf8(content)
@@ -185,7 +185,7 @@ class PageDocument:
 
     @property
     def is_empty_object(self) -> bool:
-        """Whether it is ``{}``: how some write an answer all of whose members are empty."""
+        """Whether the page is ``{}``: how some write an answer all of whose members are empty."""
         return re.fullmatch(r"\s*\{\s*\}\s*", self._text[self._start : self._start + 64], re.ASCII) is not None
 
     def _through(self, path: str, into: Into) -> None:
@@ -197,7 +197,7 @@ class PageDocument:
         except NotJson as fault:
             raise UpstreamFailed(
                 "page_unreadable",
-                f"The provider's answer is no JSON from byte {fault.at} on, so no records can be taken from it.",
+                f"The provider's answer is not JSON from byte {fault.at} on, so no records can be taken from it.",
             ) from fault
 
     def _walk(self, pos: int, path: str | None, into: Into) -> int:

@@ -1,4 +1,4 @@
-"""What ``Gateway-Paginate`` says: an item of RFC 8941 §3.3 with parameters, ``all; type=cursor; response_path="a.b"``.
+"""Reads ``Gateway-Paginate``: an item of RFC 8941 §3.3 with parameters, ``all; type=cursor; response_path="a.b"``.
 
 More than that RFC allows is read: a value need not be quoted as long as it holds no blank, quote, comma or semicolon.
 """
@@ -64,7 +64,7 @@ def _params(text: str, pos: int) -> dict[str, str | None]:
 
 def _limit(value: str | None) -> int:
     if value is None or not _COUNT.fullmatch(value):
-        raise ValueError("has a limit that is no number of records from 1")
+        raise ValueError("has a limit that is not a number of records from 1")
     return int(value)
 
 
@@ -75,7 +75,7 @@ def _flag(name: str, value: str | None) -> bool:
 
 
 def _yes(name: str, value: str | None) -> str:
-    """Of a flag that is a field of a catalog entry, too."""
+    """Return a flag that is a field of a catalog entry, too, as text."""
     return "true" if _flag(name, value) else "false"
 
 

@@ -39,7 +39,7 @@ def written(position: Position, request_digest: str) -> str:
 
 
 def read(text: str, request_digest: str) -> Position:
-    """What `written` wrote. Raises ValueError that says what is wrong, to stand behind the header's name."""
+    """Read what `written` wrote. Raises ValueError that says what is wrong, to stand behind the header's name."""
     position = json.loads(text)
     if position.get("v") != VERSION or not position["way"].keys() <= _KNOWN:
         raise ValueError("was made by another version of the gateway; begin again")
@@ -52,7 +52,7 @@ def aim(upstream: UpstreamRequest, position: Position, allowed_origins: Collecti
     """Let `upstream` ask for the page at `position`, as far as its address says so: what goes into a body, `list_body` puts
     there. `first_path`: of the caller's request, below the base address.
 
-    Raises OffLimits, and ValueError for what is no address.
+    Raises OffLimits, and ValueError for what is not an address.
     """
     way = position.way
     if way.in_body:

@@ -25,7 +25,7 @@ MOST_FAULTS: Final = 100
 
 
 def first_hash(store_id: str) -> str:
-    """What stands before record 1 of this store."""
+    """Return the hash that stands before record 1 of this store."""
     return hashlib.sha256(_START + store_id.encode()).hexdigest()
 
 
@@ -55,7 +55,7 @@ class Checkpoint:
         return Checkpoint(self.store, self.sequence, self.hash, self.at, public_text(key), signature)
 
     def proven_by(self, public_keys: Iterable[str]) -> bool:
-        """Whether one of these keys has signed it; the one that it names itself counts only if it is among them."""
+        """Return whether one of these keys has signed the checkpoint; its own key counts only if it is among them."""
         for text in public_keys:
             try:
                 key = Ed25519PublicKey.from_public_bytes(base64.b64decode(text, validate=True))
@@ -81,10 +81,10 @@ class Checkpoint:
         try:
             sequence = members["sequence"]
             if not isinstance(sequence, int) or isinstance(sequence, bool):
-                raise ValueError("not a checkpoint: 'sequence' is no whole number")
+                raise ValueError("not a checkpoint: 'sequence' is not a whole number")
             texts = [members[name] for name in ("store", "hash", "at", "public_key", "signature")]
             if not all(isinstance(one, str) for one in texts):
-                raise ValueError("not a checkpoint: a member is no text")
+                raise ValueError("not a checkpoint: a member is not text")
             store, digest, at, public_key, signature = texts
             return cls(store, sequence, digest, datetime.fromisoformat(at), public_key, signature)
         except (KeyError, TypeError) as fault:
@@ -219,7 +219,9 @@ class ChainCheck:
                     f"record {record.sequence} is filed under something else than its content says: a column was edited",
                 )
         except ValueError:
-            self._fault(record.sequence, "edited", f"record {record.sequence} is no record of the audit: it was edited")
+            self._fault(
+                record.sequence, "edited", f"record {record.sequence} is not a record of the audit: it was edited"
+            )
         self._sequence, self._hash = record.sequence, record.hash
         verdict.last, verdict.last_hash = record.sequence, record.hash
 

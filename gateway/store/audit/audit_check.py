@@ -10,7 +10,8 @@ from gateway.store.audit.audit_records import AuditRecords
 async def verified(
     records: AuditRecords, given: Sequence[Checkpoint], public_keys: Sequence[str], *, own: bool = True
 ) -> Verdict:
-    """What is wrong with the chain of this store. `given`: checkpoints that left it; `public_keys`: that may have signed them.
+    """Verify the chain of this store; return its faults. `given`: checkpoints that left it; `public_keys`: that may
+    have signed them.
 
     `own`: also go by the checkpoints that the store itself has kept. Seals nothing: what has no place yet is counted.
     """

@@ -187,7 +187,7 @@ class AuditRecords:
         await db.execute(update(audit_state).values(values))
         key = Ed25519PrivateKey.from_private_bytes(seed)
         detail = {"public": public_text(key)}
-        await self._trail.note(db, replace(entry, detail=detail))
+        await self._trail.record(db, replace(entry, detail=detail))
         return key
 
     # ── Reading.
@@ -263,7 +263,7 @@ class AuditRecords:
             await db.execute(delete(audit_checkpoints).where(audit_checkpoints.c.sequence == made.sequence))
             await _keep(db, made, starts=True)
             detail = {"to_sequence": made.sequence, "to_hash": made.hash, "before": before.isoformat()}
-            await self._trail.note(db, replace(entry, detail=detail))
+            await self._trail.record(db, replace(entry, detail=detail))
             return made
 
         start = await self._transactions.write(begin)
@@ -273,7 +273,7 @@ class AuditRecords:
         return await self._remove(start.sequence)
 
     async def oldest_before(self, when: datetime) -> bool:
-        """Whether the first record is older than that."""
+        """Return whether the first record is older than `when`."""
         first = select(audit_records.c.at).order_by(audit_records.c.sequence).limit(1)
         async with self._transactions.read() as db:
             at = (await db.execute(first)).scalar()
@@ -297,7 +297,7 @@ class AuditRecords:
 
     # ── Which configuration was recorded last.
 
-    async def note_configuration(self, digest: str, entry: AuditEntry) -> bool:
+    async def record_configuration(self, digest: str, entry: AuditEntry) -> bool:
         """Write `entry` unless this digest was the last one: of several processes that load a file, one does."""
 
         async def work(db: AsyncConnection) -> bool:
@@ -305,7 +305,7 @@ class AuditRecords:
             if state.configuration_digest == digest:
                 return False
             await db.execute(update(audit_state).values(configuration_digest=digest))
-            await self._trail.note(db, entry)
+            await self._trail.record(db, entry)
             return True
 
         async with self._transactions.read() as db:
@@ -316,7 +316,9 @@ class AuditRecords:
 
 
 def _columns(body: str) -> AuditColumns:
-    """Of what somebody wrote into `audit_pending` by hand, too: it gets a place, where `verify` reports it, and stops nothing."""
+    """Return the columns of a body, even one that was written into `audit_pending` by hand: it gets a place, where
+    `verify` reports it, and stops nothing.
+    """
     try:
         return columns_of(body)
     except ValueError:

@@ -38,7 +38,7 @@ class AuditTrail:
         self.all_refreshes = False
         self.noted = asyncio.Event()
 
-    async def note(self, db: AsyncConnection, entry: AuditEntry, *, end_user_id: str | None = None) -> None:
+    async def record(self, db: AsyncConnection, entry: AuditEntry, *, end_user_id: str | None = None) -> None:
         """Write `entry` in the caller's transaction. `end_user_id`: on whose behalf; it is stored as a keyed digest."""
         if end_user_id:
             entry = replace(entry, end_user=await self._digest(db, entry.environment, end_user_id))
@@ -52,17 +52,17 @@ class AuditTrail:
         self.noted.set()
         return entry
 
-    async def note_refresh(self, db: AsyncConnection, entry: AuditEntry, *, news: bool) -> None:
+    async def record_refresh(self, db: AsyncConnection, entry: AuditEntry, *, news: bool) -> None:
         """As `note`, unless only news are recorded and this is none."""
         if news or self.all_refreshes:
-            await self.note(db, entry)
+            await self.record(db, entry)
 
     async def write(self, *entries: AuditEntry, end_user_ids: tuple[str | None, ...] = ()) -> None:
         """The same in a transaction of its own: for what changes nothing else in the store. Raises Unavailable."""
 
         async def work(db: AsyncConnection) -> None:
             for number, entry in enumerate(entries):
-                await self.note(db, entry, end_user_id=end_user_ids[number] if end_user_ids else None)
+                await self.record(db, entry, end_user_id=end_user_ids[number] if end_user_ids else None)
 
         if entries:
             await self._transactions.write(work)
@@ -87,7 +87,7 @@ class AuditTrail:
             if digest is None:
                 return False
             await db.execute(delete(audit_persons).where(*mine))
-            await self.note(db, replace(entry, end_user=digest))
+            await self.record(db, replace(entry, end_user=digest))
             return True
 
         return await self._transactions.write(work)

@@ -1,4 +1,4 @@
-"""What both databases offer: add, find, prune, within bounds of age and size."""
+"""The interface of the call log in both databases: add, find, prune, within bounds of age and size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -88,7 +88,7 @@ def _add(rows: dict[tuple[Any, ...], list[Any]], key: tuple[Any, ...], sums: lis
 
 
 def by_slot(mark: Callable[[int], str]) -> str:
-    """Of the calls of an environment since a slot."""
+    """Return the query for the calls of an environment since a slot."""
     return (
         f"SELECT slot, {', '.join(SUMS)} FROM {TABLE}"
         f" WHERE environment = {mark(1)} AND slot >= {mark(2)} AND kind = {ALL_CALLS} ORDER BY slot"
@@ -110,7 +110,7 @@ def slot_of(at: datetime) -> int:
 
 
 def traffic(slots: Iterable[Sequence[Any]], places: Iterable[Sequence[Any]]) -> Traffic:
-    """What `by_slot` and `by_place` found."""
+    """Return the traffic in the rows that `by_slot` and `by_place` found."""
     return Traffic(
         [
             SlotTotal(

@@ -266,7 +266,7 @@ def _operation(row: Any) -> StoredOperation:
 
 
 def _conditions(wanted: OperationFilter, since: datetime) -> tuple[str, dict[str, Any]]:
-    """What stands behind WHERE, the order included, and its parameters."""
+    """Return the text behind WHERE, the order included, and its parameters."""
     where = ["environment = :environment", "at >= :since", "id BETWEEN :low_id AND :high_id"]
     values: dict[str, Any] = {"environment": wanted.environment, "since": since}
     for name, condition, value in (

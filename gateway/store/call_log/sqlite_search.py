@@ -114,7 +114,7 @@ def _in_segment(
 
 
 def _fewer(db: sqlite3.Connection, segment: _Segment, subjects: Sequence[int]) -> bool:
-    """Whether fewer rows have one of these subjects than `segment.counted`."""
+    """Return whether fewer rows have one of these subjects than `segment.counted`."""
     rows = f"SELECT 1 FROM calls_{segment.id} WHERE subject IN ({', '.join('?' * len(subjects))}) LIMIT ?"
     return bool(
         db.execute(f"SELECT count(*) < ? FROM ({rows})", (segment.counted, *subjects, segment.counted)).fetchone()[0]

@@ -1,4 +1,4 @@
-"""What Alembic runs around the revisions; it is handed the connection (see `upgrade`)."""
+"""Runs the revisions for Alembic, on the connection that it is handed (see `upgrade`)."""
 
 from alembic import context
 

@@ -1,4 +1,7 @@
-"""One connection to PostgreSQL, ready for use, or a cause in words. Needs neither SQLAlchemy nor a loop of its own."""
+"""Opens a connection to PostgreSQL, ready for use, or says in words why not.
+
+Needs neither SQLAlchemy nor a loop of its own.
+"""
 
 import socket
 import ssl
@@ -10,7 +13,7 @@ import asyncpg
 from gateway.store.postgres.sqlstates import postgres_cause
 from gateway.text import unconnected
 
-# A peer that is gone without a word is noticed by these, in seconds: the first probe, the next ones, and data unanswered.
+# A peer that vanishes is noticed by these, in seconds: the first probe, the next ones, and data unanswered.
 PROBES: Final = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 3), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 10_000))
 # Whatever the server's defaults are: no statement and no forgotten transaction lasts, and what was committed is on the disk.
 # A connection that only reads waits for no standby, which it otherwise would where it notifies.

@@ -57,7 +57,7 @@ def ask(url: str, statement: str, *, connect_s: float) -> Sequence[Any]:
 
 
 async def examine(url: str, keyring: Keyring, *, connect_s: float) -> str | None:
-    """See that the database is ours to open: empty, or a gateway's of a known version under a known key.
+    """Check that the database is ours to open: empty, or a gateway's of a known version under a known key.
 
     Waits at most `connect_s` for a connection and as long for each answer. Returns the schema's revision, None where there
     is none. Raises StoreRefused.

@@ -53,7 +53,7 @@ def sqlite_path(url: str) -> Path:
 
 
 def look(path: Path, keyring: Keyring, *, instead: str = ANOTHER) -> str | None:
-    """See that `path` is ours to open: absent or empty, or a gateway's database of a known version under a known key.
+    """Check that `path` is ours to open: absent or empty, or a gateway's database of a known version under a known key.
 
     Reads only, so that a refused start leaves every byte as it was. Returns the schema's revision, None where there is none.
     `instead`: what helps where it is no such file. Raises StoreRefused. Blocks.
@@ -146,7 +146,7 @@ def _sealed_under(db: sqlite3.Connection, keys: Sequence[WrappedKey]) -> int | N
 
 
 def _stamp(path: Path) -> tuple[tuple[int, int] | None, bool]:
-    """What shows that another process wrote the file, or began to, between two moments."""
+    """Return a stamp that changes when another process writes the file, or begins to."""
     try:
         state = path.stat()
     except OSError:
@@ -155,7 +155,7 @@ def _stamp(path: Path) -> tuple[tuple[int, int] | None, bool]:
 
 
 def _wal(path: Path) -> bool:
-    """Whether there is a WAL with anything in it: one left by a crash, or that of a process at work."""
+    """Return whether there is a WAL with anything in it: one left by a crash, or that of a process at work."""
     try:
         return path.with_name(path.name + "-wal").stat().st_size > 0
     except OSError:
@@ -163,7 +163,7 @@ def _wal(path: Path) -> bool:
 
 
 def _look_at_file(path: Path) -> None:
-    """What is known without opening it: to close it would drop the locks that this process's own connections hold.
+    """Refuse what can be refused without opening the file: closing it would drop the locks of this process's connections.
 
     (POSIX, fcntl(2): a process's locks on a file end when it closes any descriptor of it.)
     """

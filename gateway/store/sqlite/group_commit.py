@@ -105,7 +105,7 @@ class GroupCommit(Transactions):
             taken.append(self._waiting.popleft())
         now = asyncio.get_running_loop().time()
         for one in taken:
-            self.waits.note("write", now - one.asked_at)
+            self.waits.record("write", now - one.asked_at)
         return taken
 
     async def _by_itself(self, one: WaitingWrite) -> None:
@@ -119,7 +119,7 @@ class GroupCommit(Transactions):
             one.ended(made)
 
     async def _together(self, some: Sequence[WaitingWrite]) -> None:
-        """See to it that each of them has its outcome or waits again."""
+        """Make sure that each of them has its outcome or waits again."""
         ended: dict[WaitingWrite, object] = {}
         again: list[WaitingWrite] = []
         failed: frozenset[WaitingWrite] = frozenset()
@@ -190,7 +190,7 @@ class GroupCommit(Transactions):
 
 
 async def _prepared(one: WaitingWrite, ended: dict[WaitingWrite, object]) -> Work[Any] | None:
-    """What is to run in the transaction, once what comes before it is done; None where that failed."""
+    """Return the work to run in the transaction, once what comes before it is done; None where that failed."""
     try:
         fence = await one.before() if one.before is not None else None
     except (Exception, asyncio.CancelledError) as fault:  # noqa: BLE001 (its own caller's)
@@ -212,7 +212,7 @@ async def _shared(db: AsyncConnection) -> AsyncIterator[OneTripConnection]:
 
 
 async def _part(db: AsyncConnection, driver: OneTripConnection, work: Work[Any], damage: DatabaseDamage) -> object:
-    """What `work` returns."""
+    """Run `work` in a savepoint and return its result."""
     driver.ahead(f"SAVEPOINT {PART}")
     with raised_as_unavailable(damage):
         made: object = await work(db)

@@ -50,7 +50,7 @@ def sqlite_engines(path: Path, *, busy_s: float) -> Engines:
 
 
 def sqlite_watcher(path: Path, *, busy_s: float) -> tuple[AsyncEngine, CloseLeft]:
-    """One connection that is always the same, since data_version compares with itself only; and `Engines.close_left`."""
+    """Return a pool of one connection, since data_version compares with itself only; and `Engines.close_left`."""
     pragmas = (f"busy_timeout = {int(busy_s * 1000)}", "query_only = ON")
     return _engine(path, connections=1, wait_s=busy_s, pragmas=pragmas, autocommit=True)
 

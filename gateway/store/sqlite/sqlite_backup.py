@@ -45,7 +45,7 @@ def back_up(source: Path, target: Path, keyring: Keyring, *, over: bool, step: S
     if target.exists() and not over:
         raise StoreRefused(f"{target} exists already: name another file, or replace it with --force.")
     if not target.parent.is_dir():
-        raise StoreRefused(f"{target.parent} is no folder: make it first, or name a file in another one.")
+        raise StoreRefused(f"{target.parent} is not a folder: make it first, or name a file in another one.")
     with faults_of_file(target):
         if target.exists() and source.exists() and target.samefile(source):
             raise StoreRefused(f"{target} is the database itself: name another file.")
@@ -80,7 +80,7 @@ def _record(source: Path, entry: AuditEntry) -> bool:
 
 
 def note(db: sqlite3.Connection, entry: AuditEntry) -> None:
-    """What `AuditTrail.note` does, without SQLAlchemy."""
+    """Write an audit entry as `AuditTrail.record` does, without SQLAlchemy."""
     db.execute("INSERT INTO audit_pending (body) VALUES (?)", (entry.body(),))
 
 
@@ -126,13 +126,13 @@ def _mark(path: Path, at: datetime) -> None:
 
 
 def backed_up_at(db: sqlite3.Connection) -> datetime | None:
-    """The moment whose state a copy holds; None for what is no copy of ours."""
+    """The moment whose state a copy holds; None for what is not a copy of ours."""
     seconds = db.execute("PRAGMA user_version").fetchone()[0] % UNSIGNED
     return datetime.fromtimestamp(seconds, UTC) if seconds else None
 
 
 def check(path: Path, keyring: Keyring, *, called: Path | None = None) -> None:
-    """See that a copy is sound, of a known schema, and opens under `keyring`. Raises StoreRefused, naming it `called`."""
+    """Check that a copy is sound, of a known schema, and opens under `keyring`. Raises StoreRefused, naming it `called`."""
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as db:
         found = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if found != "ok":

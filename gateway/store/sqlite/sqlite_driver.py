@@ -21,7 +21,7 @@ CHUNK_ROWS: Final = 64  # of the driver's own cursors, which are not used here
 
 
 class OneTripCursor:
-    """What SQLAlchemy asks of a cursor. After a statement all its rows are here, and SQLite has closed it."""
+    """The cursor that SQLAlchemy asks for. After a statement all its rows are here, and SQLite has closed it."""
 
     __slots__ = ("_connection", "_rows", "arraysize", "description", "lastrowid", "rowcount")
 
@@ -80,7 +80,7 @@ class OneTripConnection(aiosqlite.Connection):
         self._last = not self.shared
 
     async def trip(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
-        """What `work` returns, from the connection's thread."""
+        """Run `work` in the connection's thread and return its result."""
         ahead, self._ahead = self._ahead, []
         last, self._last = self._last, False
         try:
@@ -103,7 +103,7 @@ class OneTripConnection(aiosqlite.Connection):
             self._cut = False
 
     def _nothing_comes(self) -> None:
-        """What was to go along with a next statement has none."""
+        """Drop what was to go along with a next statement: none comes."""
         self._ahead.clear()
         self._last = False
 

@@ -133,7 +133,7 @@ def _alone(path: Path) -> Iterator[int | None]:
 def _merge(
     fresh: Path, path: Path, held: int | None, keyring: Keyring, *, exactly: bool
 ) -> tuple[int | None, int, int]:
-    """What the replaced database knows better: how many were taken over, and are back, and gone."""
+    """Merge what the replaced database knows better; return how many were taken over, and are back, and gone."""
     if held is None:
         return None, 0, 0
     seen = path.with_name(f".{path.name}.replaced")

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.access.body_rules import parse_body_rule
+from gateway.access.body_rules import parse_body_rule, read_body
 from gateway.access.key_policy import Breach, Policy, SentRequest, ToolFilter, parse
-from gateway.access.sent_body import read_body
 from gateway.records.access import KeyLimits
 
 JSON = [("Content-Type", "application/json")]

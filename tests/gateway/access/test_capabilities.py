@@ -165,7 +165,7 @@ async def test_revoked_it_leads_nowhere_at_once(gateway: Keyed) -> None:
 async def test_no_log_and_no_error_tells_it(gateway: Keyed) -> None:
     token = (await capability(gateway))["secret"]
     notes: list[Any] = []
-    gateway.running.runtime.call_queue.note = notes.append  # type: ignore[method-assign]
+    gateway.running.runtime.call_queue.record = notes.append  # type: ignore[method-assign]
     answers = [
         await gateway.raw(get(token)),
         await gateway.raw(get(token)),

@@ -1,8 +1,24 @@
-"""Who counts as one client."""
+"""Who counts as one client; its invalid keys are throttled, and its refusals logged a few times."""
+
+from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
-from gateway.access.client_window import client_network
+from gateway import clock
+from gateway.access.client_window import (
+    MOST_CLIENTS,
+    MOST_INVALID_KEYS,
+    MOST_LINES,
+    WINDOW_S,
+    InvalidKeys,
+    RefusalLog,
+    client_network,
+)
+from gateway.access.key_forms import mint
+from gateway.errors import Unauthorized
+from tests.fakes.clock import Clock
+from tests.fakes.gateways import SECRET_KEY, RunningGateway
 
 
 @pytest.mark.parametrize(
@@ -20,3 +36,139 @@ from gateway.access.client_window import client_network
 )
 def test_an_ipv6_client_is_its_network(address: str | None, client: str) -> None:
     assert client_network(address) == client
+
+
+# ── Invalid keys: many from one address are throttled, valid ones pass; what a key or an address in the wrong place is told.
+
+WRONG = {"Authorization": "Bearer sk-test-of-nobody-at-all"}
+
+
+async def asked(running: RunningGateway, headers: dict[str, str], path: str = "/connections") -> tuple[int, Any, Any]:
+    async with running.http.get(running.url + path, headers=headers) as answer:
+        return answer.status, (await answer.json()).get("error"), answer.headers
+
+
+async def throttled(running: RunningGateway) -> None:
+    for _ in range(MOST_INVALID_KEYS):
+        assert (await asked(running, WRONG))[0] == 401
+
+
+async def test_many_invalid_keys_from_one_address_are_throttled(
+    running: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = clock.monotonic() + 1000
+    monkeypatch.setattr("gateway.clock.monotonic", lambda: at)
+    await throttled(running)
+    with capture_logs() as logs:
+        status, error, headers = await asked(running, WRONG)
+        assert (status, error["code"], headers["Retry-After"]) == (429, "too_many_request", "60")
+        assert error["message"].startswith("Invalid key, ")
+        assert (await asked(running, {}, f"/c/{mint('capability').reveal()}/x"))[0] == 429
+    lines = [line for line in logs if line["event"] == "invalid_keys_throttled"]
+    assert [(line["client"], line["log_level"]) for line in lines] == [("127.0.0.1", "warning")]
+    later = at + WINDOW_S
+    monkeypatch.setattr("gateway.clock.monotonic", lambda: later)
+    assert (await asked(running, WRONG))[0] == 401
+
+
+async def test_a_valid_key_from_a_throttled_address_passes(running: RunningGateway) -> None:
+    await throttled(running)
+    assert (await asked(running, WRONG))[0] == 429
+    assert (await asked(running, running.headers))[0] == 200
+    body = await running.json("POST", "/environment/api-keys", json={"display_name": "k", "scopes": ["environment:*"]})
+    minted = {"Authorization": f"Bearer {body['data']['secret']}"}
+    assert (await asked(running, minted))[0] == 200
+    running.runtime.minted.missed()
+    assert (await asked(running, minted))[0] == 200, "looked up in the store first"
+
+
+async def test_a_missing_key_is_not_a_wrong_one(running: RunningGateway) -> None:
+    for _ in range(MOST_INVALID_KEYS + 1):
+        assert (await asked(running, {}))[0] == 401
+
+
+async def test_invalid_keys_are_counted(running: RunningGateway) -> None:
+    await asked(running, WRONG)
+    await asked(running, running.headers)
+    counted = {key[0]: number for key, number in running.runtime.metrics.page.read()}
+    assert counted["gateway_invalid_keys_total"] == [1.0]
+
+
+def test_the_table_of_clients_is_bounded_and_those_beyond_count_together() -> None:
+    keys, fault = InvalidKeys(lambda: None), Unauthorized("unknown_account", "No.")
+    for n in range(MOST_CLIENTS):
+        assert keys.answer(fault, f"client {n}", "r") is fault
+    answers = [keys.answer(fault, f"late {n}", "r").status for n in range(MOST_INVALID_KEYS + 1)]
+    assert answers == [*[401] * MOST_INVALID_KEYS, 429]
+    assert keys.answer(fault, "client 1", "r") is fault, "one that was counted before counts for itself"
+
+
+async def test_refusals_of_a_key_name_the_scheme(running: RunningGateway) -> None:
+    assert (await asked(running, {}))[2]["WWW-Authenticate"] == 'Bearer realm="gateway"'
+    challenge = (await asked(running, WRONG))[2]["WWW-Authenticate"]
+    assert challenge == 'Bearer realm="gateway", error="invalid_token"'
+    wish = {"display_name": "k", "scopes": ["environment:proxy"]}
+    body = await running.json("POST", "/environment/api-keys", json=wish, expect=200)
+    minted = {"Authorization": f"Bearer {body['data']['secret']}"}
+    status, _, headers = await asked(running, minted)
+    assert status == 403
+    assert headers["WWW-Authenticate"] == (
+        'Bearer realm="gateway", error="insufficient_scope", scope="environment:connections:list"'
+    )
+    limited = {"display_name": "l", "scopes": ["environment:*"], "limits": {"integrations": ["tracker"]}}
+    body = await running.json("POST", "/environment/api-keys", json=limited, expect=200)
+    minted = {"Authorization": f"Bearer {body['data']['secret']}"}
+    status, _, headers = await asked(running, minted, "/environment-variables")
+    assert (status, headers["WWW-Authenticate"]) == (403, 'Bearer realm="gateway"')
+
+
+async def test_a_capability_address_that_is_sent_as_a_key_is_called_one(running: RunningGateway) -> None:
+    wish = {"display_name": "c", "kind": "capability", "scopes": ["environment:proxy"]}
+    wish |= {"limits": {"connections": ["tracker/u1"]}}
+    body = await running.json("POST", "/environment/api-keys", json=wish, expect=200)
+    address = body["data"]["base_url"]
+    for text in (address, address.rpartition("/")[2], mint("capability").reveal()):
+        status, error, _ = await asked(running, {"Authorization": f"Bearer {text}"})
+        assert (status, error["code"]) == (401, "unknown_account")
+        assert error["message"].startswith("This is a capability address, not a secret key. Use it as the base URL")
+    assert (await asked(running, {}, f"/c/{address.rpartition('/')[2]}/x"))[0] == 404, "as the message says"
+
+
+async def test_a_key_in_a_capability_s_place_is_called_one(running: RunningGateway) -> None:
+    status, error, _ = await asked(running, {}, f"/c/{mint().reveal()}/x")
+    assert status == 401
+    assert error["message"].startswith("This is a secret key, not a capability address.")
+    assert SECRET_KEY not in str(error)
+
+
+# ── Refusals that anybody can cause are logged a few times a minute for each client, then once more.
+
+LATE = "192.0.2.1"
+
+
+def lines(refusals: RefusalLog, times: int, client: str, subject: str = "") -> list[str]:
+    with capture_logs() as logged:
+        for _ in range(times):
+            refusals.info("refused", client, subject, reason="no signature")
+    return [line["event"] for line in logged]
+
+
+def test_each_client_and_subject_has_its_lines_and_one_that_says_so(clock: Clock) -> None:
+    refusals = RefusalLog()
+    full = [*["refused"] * MOST_LINES, "refusals_not_logged"]
+    assert lines(refusals, 50, LATE, "dev/a") == full
+    assert lines(refusals, 50, LATE, "dev/b") == full
+    assert lines(refusals, 50, "2001:db8::1") == full
+    assert lines(refusals, 1, "2001:db8::2") == [], "one /64 is one client"
+    clock.ahead_s += WINDOW_S
+    assert lines(refusals, 1, LATE, "dev/a") == ["refused"]
+
+
+@pytest.mark.usefixtures("clock")
+def test_the_table_is_bounded_and_clients_beyond_count_together() -> None:
+    refusals = RefusalLog()
+    with capture_logs():
+        for number in range(MOST_CLIENTS):
+            refusals.info("refused", f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
+    found = [line for number in range(50) for line in lines(refusals, 1, f"192.0.2.{number}")]
+    assert found == [*["refused"] * MOST_LINES, "refusals_not_logged"]

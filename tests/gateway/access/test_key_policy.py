@@ -1,4 +1,4 @@
-"""Rules: what a pattern takes in, and which paths are not held against any because they can be read in two ways."""
+"""Rules: what a pattern takes in, and which paths are matched with none because they can be read in two ways."""
 
 import re
 import time

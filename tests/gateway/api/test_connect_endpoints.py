@@ -67,7 +67,11 @@ async def test_a_misspelt_integration_is_refused_with_the_nearest(running: Runni
     body = (await running.json("POST", "/connect/sessions", json=wish, expect=400))["error"]
     assert body["message"].endswith("has no integration 'traker'. Did you mean 'tracker'?")
     assert [one["path"] for one in body["errors"]] == [["allowed_integrations", "0"], ["allowed_integrations", "1"]]
-    limited = {"display_name": "n", "scopes": ["environment:connect_sessions:write"], "limits": {"integrations": ["other"]}}
+    limited = {
+        "display_name": "n",
+        "scopes": ["environment:connect_sessions:write"],
+        "limits": {"integrations": ["other"]},
+    }
     key = (await running.json("POST", "/environment/api-keys", json=limited, expect=200))["data"]["secret"]
     status, refused = await call(running, "POST", "/connect/sessions", key, json=wish)
     assert (status, "Did you mean" in str(refused)) == (400, False), "it is out of the key's reach"

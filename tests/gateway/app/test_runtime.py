@@ -25,7 +25,7 @@ from gateway.egress.egress_errors import TurnedAway
 from gateway.egress.limits import FAILURES, ConcurrencySettings
 from gateway.events.webhook_keys import FetchedKeys
 from gateway.generation import Current, Generation
-from gateway.middleware.request_id import HEADER
+from gateway.middleware.answer_shape import REQUEST_ID_FIELD
 from gateway.observe.metrics_text import total
 from gateway.records.connecting import Outcome
 from gateway.records.connection import ConnectionRef
@@ -374,7 +374,7 @@ async def test_counters_go_on(telling: RunningGateway, tracker: Tracker) -> None
 async def test_records_that_wait_to_be_written_are_written(telling: RunningGateway, tracker: Tracker) -> None:
     await telling.imported(tracker.grant())
     async with telling.proxied("c1") as answer:
-        request_id = answer.headers[HEADER]
+        request_id = answer.headers[REQUEST_ID_FIELD]
     await reloaded(telling)
     store = telling.runtime.store.call_log
     written = None

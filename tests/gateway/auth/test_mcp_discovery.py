@@ -55,5 +55,5 @@ def test_an_optional_endpoint_that_is_no_address_counts_as_absent(odd: str) -> N
 
 @pytest.mark.parametrize("odd", ODD)
 def test_an_issuer_that_is_no_address_is_refused(odd: str) -> None:
-    with pytest.raises(TokenRefused, match="an authorization server that is no address"):
+    with pytest.raises(TokenRefused, match="an authorization server that is not an address"):
         found(SERVER + odd)

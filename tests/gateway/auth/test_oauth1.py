@@ -99,7 +99,7 @@ def test_rsa_signs_with_the_apps_key() -> None:
     made = signature_of(theirs, "GET", "https://a.example/x", "", protocol)
     message = base_string("GET", "https://a.example/x", list(protocol.items())).encode()
     key.public_key().verify(base64.b64decode(made), message, padding.PKCS1v15(), hashes.SHA1())
-    with pytest.raises(InvalidRequest, match="no RSA key"):
+    with pytest.raises(InvalidRequest, match="not an RSA key"):
         signature_of(OAuth1Keys("c", Secret("nonsense"), method="RSA-SHA1"), "GET", "https://a.example/", "", {})
 
 

@@ -45,7 +45,7 @@ def test_sources_are_those_of_all_groups(tmp_path: Path) -> None:
     assert found.shown("acme", "")["sources"] == ["allauth", "grant", "https://docs.example.com/oauth"]
 
 
-def test_the_older_word_reviewed_loads_and_is_shown_as_unconfirmed(tmp_path: Path) -> None:
+def test_the_older_level_reviewed_loads_and_is_shown_as_unconfirmed(tmp_path: Path) -> None:
     plain = BASE[: BASE.index("evidence:")] + "provenance: reviewed\nsources: [me]\n"
     found = catalog(tmp_path, acme=plain)
     assert found.shown("acme", "")["provenance"] == "unconfirmed"

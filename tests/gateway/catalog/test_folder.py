@@ -136,7 +136,7 @@ CASES = [
     (PLAIN.replace("${apiKey}", "${env.HOME}"), "7: proxy.headers.x-api-key: '${env.HOME}': there is no 'env'"),
     (
         PLAIN.replace("${apiKey}", "${now+1:fortnight}"),
-        "7: proxy.headers.x-api-key: '${now+1:fortnight}': 'fortnight' is no unit",
+        "7: proxy.headers.x-api-key: '${now+1:fortnight}': 'fortnight' is not a unit",
     ),
     (
         PLAIN.replace("${apiKey}", "${hmacSha1Hex(${apiKey})}"),
@@ -160,7 +160,7 @@ CASES = [
     (PLAIN + FORM + "    optoinal: true\n", "11: unknown key 'optoinal'; did you mean 'optional'?"),
     (PLAIN + "connection_config: {'a b': {}}\n", "9: 'a b' cannot name a setting"),
     (PLAIN + "connection_configuration: [a, a]\n", "9: 'a' is given twice"),
-    (PLAIN + "  retry: {error_code: [often]}\n", "9: 'often' is no status; write 429, 5xx or 500-502"),
+    (PLAIN + "  retry: {error_code: [often]}\n", "9: 'often' is not a status; write 429, 5xx or 500-502"),
     # what is not YAML
     ("display_name: [a\n", "1: not YAML: did not find expected"),
     ("categories: [${X}]\n", "1: not YAML: quote ${…} inside [ ] and { }"),

@@ -20,7 +20,7 @@ OAUTH = "sources: [provider-docs]\n" + dedent(TRACKER)
             "11: sunset on 2026-08-31: v1 ends (source: a page); use v2 or v3",
         ),
         (dedent(MAIL), "1: names no sources, so nobody knows how far to trust it"),
-        (SOURCED.replace("[email]", "[e-mail]"), "2: 'e-mail' is no category of the vocabulary in docs/catalog.md"),
+        (SOURCED.replace("[email]", "[e-mail]"), "2: 'e-mail' is not a category of the vocabulary in docs/catalog.md"),
         (SOURCED.replace("https://api", "http://api"), "6: is plain http, which only networks in egress.allow may use"),
         (SOURCED.replace("https://docs", "http://docs"), "3: is plain http; name the page's https address"),
         (SOURCED.replace("${apiKey}", "x"), "5: puts the key nowhere; give proxy.headers or proxy.query an entry"),
@@ -43,7 +43,10 @@ OAUTH = "sources: [provider-docs]\n" + dedent(TRACKER)
             "6: does not come out right with the example of 'h', which must be one DNS label",
         ),
         (SOURCED + "connection_config: {s: {}}\n", "11: setting 's' has no description, so the end user must guess"),
-        (SOURCED + "connection_config: {s: {secret: true}}\n", "11: setting 's' has no description, so the end user must guess"),
+        (
+            SOURCED + "connection_config: {s: {secret: true}}\n",
+            "11: setting 's' has no description, so the end user must guess",
+        ),
         (
             OAUTH + "  paginate: {type: cursor, cursor_name_in_request: c}\n",
             "15: paging by cursor cannot work without cursor_path_in_response",
@@ -66,7 +69,7 @@ OAUTH = "sources: [provider-docs]\n" + dedent(TRACKER)
         ),
         (
             SOURCED.replace("[/me]}", "[/me], expect: {a..b: true}}"),
-            "9: 'a..b' is no dotted path, such as user.id",
+            "9: 'a..b' is not a dotted path, such as user.id",
         ),
         (
             SOURCED.replace("[/me]}", "[/me], method: HEAD, expect: {ok: true}}"),

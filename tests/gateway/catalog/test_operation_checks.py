@@ -21,13 +21,13 @@ def test_a_sound_file_is_without_fault(tmp_path: Path) -> None:
     ("old", "new", "result"),
     [
         ("get_mail\t", "list_mails\t", "mail.tsv:9: there are two operations 'list_mails'"),
-        ("get_mail\t", "read\t", "mail.tsv:9: 'read' is no id"),
-        ("get_mail\t", "getMail\t", "mail.tsv:9: 'getMail' is no id"),
+        ("get_mail\t", "read\t", "mail.tsv:9: 'read' is not an id"),
+        ("get_mail\t", "getMail\t", "mail.tsv:9: 'getMail' is not an id"),
         ("get_mail\tGET\t/mails/{mailId}", "get_mail\tGET\t/mails", "mail.tsv:9: there are two operations GET /mails"),
-        ("/mails/{mailId}\tread", "/mails/{mailId\tread", "mail.tsv:9: '/mails/{mailId' is no path template"),
-        ("/mails/{mailId}\tread", "/mails//x\tread", "mail.tsv:9: '/mails//x' is no path template"),
+        ("/mails/{mailId}\tread", "/mails/{mailId\tread", "mail.tsv:9: '/mails/{mailId' is not a path template"),
+        ("/mails/{mailId}\tread", "/mails//x\tread", "mail.tsv:9: '/mails//x' is not a path template"),
         ("/mails/{mailId}\tread", "/../x\tread", "mail.tsv:9: '/../x' has a '.' or '..' segment"),
-        ("https://up", "http://up", "mail.tsv:12: 'http://up.example.com/mails' is no path template"),
+        ("https://up", "http://up", "mail.tsv:12: 'http://up.example.com/mails' is not a path template"),
         ("\tGET\t/mails/{mailId}", "\tget\t/mails/{mailId}", "mail.tsv:9: the method 'get' is none of"),
         ("\tGET\t/mails/{mailId}", "\tquery\tmail", "mail.tsv:9: is a query, and the file says no graphql_endpoint"),
         ("{mailId}\tread", "{mailId}\twrite", "mail.tsv:9: a GET is of risk read, not write"),
@@ -55,7 +55,7 @@ def test_a_file_needs_an_entry_and_what_it_refers_to(tmp_path: Path) -> None:
     found = said(at)
     assert any("nobody.tsv:1: the catalog has no entry 'nobody'" in one for one in found)
     assert any("mail.tsv:1: same_as names 'gone'" in one for one in found)
-    assert any("notes.md: is no file of operations" in one for one in found)
+    assert any("notes.md: is not a file of operations" in one for one in found)
 
 
 def test_more_starters_than_a_list_has_room_for_are_a_fault(tmp_path: Path) -> None:

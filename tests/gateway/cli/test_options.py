@@ -25,6 +25,9 @@ def after_a_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = DemoFolder(tmp_path / ".gateway")
     with folder.locked():
         folder.point_catalog_at("http://127.0.0.1:3004")
+    assert (
+        ran("keys", "create", "first", "-c", str(folder.configuration)).exit_code == 0
+    )  # as the demo's gateway makes the store
     (tmp_path / "gateway.yaml").symlink_to(resources.file("gateway.yaml"))
     return tmp_path
 

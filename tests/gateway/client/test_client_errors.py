@@ -79,5 +79,5 @@ def test_several_addresses_are_not_reported_as_tuples() -> None:
 @pytest.mark.parametrize("url", ["localhost:3003", "127.0.0.1:3003", "", "http://", "http://gw:99999", "ftp://gw"])
 def test_an_address_that_is_none_is_refused_at_once(url: str) -> None:
     for kind in (Client, AsyncClient):
-        with pytest.raises(ValueError, match="is no address of a gateway; write it with http:// or https://"):
+        with pytest.raises(ValueError, match="is not an address of a gateway; write it with http:// or https://"):
             kind(url, "k" * 16)

@@ -221,7 +221,7 @@ async def test_a_cut_on_the_way_is_gone_on_from_and_no_record_comes_twice(
         seen = [record["n"] async for record in pages]
     assert seen == list(range(1, 25))
     assert pages.complete
-    assert 1 <= len(waits) <= len(after)  # a connection that dies before it answers is replaced without a word
+    assert 1 <= len(waits) <= len(after)  # a connection that dies before it answers is replaced silently
 
 
 async def test_a_cut_within_a_page_does_not_give_its_records_again(tmp_path: Path, waits: list[float]) -> None:

@@ -291,7 +291,7 @@ def test_a_value_that_lost_its_colon_is_not_shown_as_a_key(tmp_path: Path) -> No
     )
     assert (
         message
-        == "gateway.yaml:3: environments.dev.integrations.a: has a key that is no single word; is the ':' after it missing?"
+        == "gateway.yaml:3: environments.dev.integrations.a: has a key that is not a single word; is the ':' after it missing?"
     )
 
 

@@ -31,7 +31,7 @@ BAD = {
     "postgresql://u:p4ss@h/d?sslmod=require": "not known here: sslmod",
     "postgresql://u:p4ss@h/d?sslmode=verify_full": "none of disable, allow",
     "postgresql://u:p4ss@h/d?sslmode": "name=value",
-    "postgresql://u:p4ss@h/d?port=x": "a port that is no number",
+    "postgresql://u:p4ss@h/d?port=x": "a port that is not a number",
     "postgresql://u:p4 ss@h/d": "without spaces",
     "mysql://u:p4ss@h/d": "must be sqlite:///gateway.db or postgresql://",
 }

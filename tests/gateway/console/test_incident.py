@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from gateway.records.audit import AuditFilter, UseCount, UseKey
-from tests.fakes.console import at_console, form_in
+from tests.fakes.console import at_console, form_in, operation
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
-from tests.gateway.console.test_views import operation
 
 
 @pytest.fixture

@@ -70,11 +70,20 @@ async def flushed(running: RunningGateway) -> None:
 
 async def test_an_expired_client_secret(running: RunningGateway, tracker: Tracker) -> None:
     tracker.answer = web.json_response({"error": "invalid_client", "error_description": "secret expired"}, status=401)
-    await running.imported(tracker.grant())
+    grant = {**tracker.grant(), "expires_at": "2020-01-01T00:00:00Z"}
+    grant.pop("expires_in", None)
+    await running.imported(grant)
     await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true")
+    for _ in range(2):
+        async with running.proxied("c1") as answer:
+            assert answer.status == 424
     await flushed(running)
     async with at_console(running) as console:
         await one_click(console, "client secret has expired", "Make a new secret in the provider's console", "tracker")
+        first = await console.page("/dev")
+        assert "reconnect_needed" in first
+        assert "took the access back" not in first
+        assert "let the end user connect again" not in first.lower()
 
 
 async def test_a_revoked_grant(running: RunningGateway, tracker: Tracker) -> None:

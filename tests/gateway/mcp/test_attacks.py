@@ -353,7 +353,7 @@ async def test_an_agent_that_leaves_ends_its_call(door: Agents) -> None:
         return web.Response()
 
     key = await door.key(READ)
-    door.running.runtime.call_queue.note = noted.put_nowait  # type: ignore[method-assign]
+    door.running.runtime.call_queue.record = noted.put_nowait  # type: ignore[method-assign]
     door.provider.answering = silent
     call = asyncio.create_task(door.call(key, "get_issue", {"issue": "1"}))
     async with asyncio.timeout(PATIENCE_S):

@@ -284,7 +284,7 @@ async def test_rate_and_budget_are_counted_as_for_a_proxied_call(door: Agents) -
 
 async def test_a_call_is_recorded_with_key_connection_and_rule(door: Agents) -> None:
     noted: list[ExchangeRecord] = []
-    door.running.runtime.call_queue.note = noted.append  # type: ignore[method-assign]
+    door.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
     key = await door.key(*RULES)
     noted.clear()
     await door.call(key, "search_issues", {"query": {"secret": "x"}})
@@ -359,7 +359,7 @@ async def test_a_plugin_below_a_prefix_has_the_door_as_well(door: Agents, aiohtt
 
 async def test_the_trace_of_a_message_goes_on(door: Agents) -> None:
     noted: list[ExchangeRecord] = []
-    door.running.runtime.call_queue.note = noted.append  # type: ignore[method-assign]
+    door.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
     key = await door.key(*RULES)
     noted.clear()
     trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

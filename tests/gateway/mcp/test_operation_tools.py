@@ -141,7 +141,7 @@ async def test_operations_are_tools_with_typed_arguments(door: Agents, tmp_path:
 
 async def test_a_call_is_the_operation_and_is_recorded_with_it(door: Agents, tmp_path: Path) -> None:
     noted: list[ExchangeRecord] = []
-    door.running.runtime.call_queue.note = noted.append  # type: ignore[method-assign]
+    door.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
     operations(tmp_path)
     key = await door.key("operations lane read")
     await door.call(key, "list_items", {"query": {"state": "open"}})

@@ -82,8 +82,8 @@ async def written(log: CallQueue, kept: Kept) -> None:
 
 async def test_every_exchange_is_a_line_and_those_of_a_connection_are_stored(lines: list[dict[str, Any]]) -> None:
     log, kept = CallQueue(), Kept()
-    log.note(exchange(1))
-    log.note(exchange(2, connection_id=""))
+    log.record(exchange(1))
+    log.record(exchange(2, connection_id=""))
     await written(log, kept)
     assert kept.ids == ["1"]
     assert [line["request_id"] for line in lines] == ["1", "2"]
@@ -91,7 +91,7 @@ async def test_every_exchange_is_a_line_and_those_of_a_connection_are_stored(lin
 
 async def test_a_line_leaves_out_what_is_unknown(lines: list[dict[str, Any]]) -> None:
     log, kept = CallQueue(), Kept()
-    log.note(exchange(connection_id=""))
+    log.record(exchange(connection_id=""))
     await log.close()
     assert lines == [
         {
@@ -114,7 +114,7 @@ async def test_a_line_leaves_out_what_is_unknown(lines: list[dict[str, Any]]) ->
 async def test_batches_have_a_limit_and_keep_the_order() -> None:
     log, kept = CallQueue(), Kept()
     for number in range(BATCH + WHOLE):
-        log.note(exchange(number))
+        log.record(exchange(number))
     await written(log, kept)
     await log.close()
     assert [len(batch) for batch in kept.batches] == [BATCH, WHOLE]
@@ -124,7 +124,7 @@ async def test_batches_have_a_limit_and_keep_the_order() -> None:
 async def test_a_few_rows_beyond_a_whole_number_wait_for_the_next_time() -> None:
     log, kept = CallQueue(), Kept()
     for number in range(2 * WHOLE + 3):
-        log.note(exchange(number))
+        log.record(exchange(number))
     await written(log, kept)
     assert [len(batch) for batch in kept.batches] == [2 * WHOLE]
     await written(log, kept)
@@ -137,11 +137,11 @@ async def test_what_comes_while_rows_are_written_waits_for_the_next_time() -> No
     class Busy(Kept):
         async def add_many(self, exchanges: Sequence[ExchangeRecord]) -> None:
             assert len(self.batches) < 3, "it has no end"
-            log.note(exchange(9))
+            log.record(exchange(9))
             await super().add_many(exchanges)
 
     log, kept = CallQueue(), Busy()
-    log.note(exchange(1))
+    log.record(exchange(1))
     await written(log, kept)
     assert kept.ids == ["1"]
     await written(log, kept)
@@ -157,7 +157,7 @@ async def test_lines_are_written_between_other_work(lines: list[dict[str, Any]])
             await asyncio.sleep(0)
 
     for number in range(3 * LINES):
-        log.note(exchange(number, connection_id=""))
+        log.record(exchange(number, connection_id=""))
     async with asyncio.timeout(PATIENCE_S):
         await asyncio.gather(log.close(), other())
     assert {LINES, 2 * LINES} <= set(seen)
@@ -167,7 +167,7 @@ async def test_lines_are_written_between_other_work(lines: list[dict[str, Any]])
 async def test_a_full_queue_drops_and_counts(lines: list[dict[str, Any]]) -> None:
     log = CallQueue(bound=2)
     for number in range(5):
-        log.note(exchange(number, connection_id=""))
+        log.record(exchange(number, connection_id=""))
     await log.close()
     assert [line["request_id"] for line in lines] == ["0", "1"]
     assert log.dropped == 3
@@ -177,7 +177,7 @@ async def test_a_full_queue_drops_and_counts(lines: list[dict[str, Any]]) -> Non
 async def test_what_the_store_could_not_take_is_written_later(trouble: Exception) -> None:
     log, kept = CallQueue(), Kept()
     kept.down = trouble
-    log.note(exchange(1))
+    log.record(exchange(1))
     task = asyncio.create_task(log.write_to(kept, every_s=0))
     async with asyncio.timeout(PATIENCE_S):
         await kept.asked.wait()
@@ -194,10 +194,10 @@ async def test_what_the_store_could_not_take_is_written_later(trouble: Exception
 async def test_closing_writes_what_is_left_and_survives_a_store_that_is_gone() -> None:
     log, kept = CallQueue(), Kept()
     await written_once_empty(log, kept)
-    log.note(exchange(1))
+    log.record(exchange(1))
     await log.close()
     assert kept.ids == ["1"]
-    log.note(exchange(2))
+    log.record(exchange(2))
     kept.down = Unavailable("store_unavailable", "x", retry_after_s=1)
     await log.close()
     assert kept.ids == ["1"]
@@ -207,10 +207,10 @@ async def test_closing_while_a_batch_is_on_its_way_stores_nothing_twice() -> Non
     log, kept = CallQueue(), Kept()
     kept.free = asyncio.Event()
     task = asyncio.create_task(log.write_to(kept, every_s=0))
-    log.note(exchange(1))
+    log.record(exchange(1))
     async with asyncio.timeout(PATIENCE_S):
         await kept.asked.wait()
-    log.note(exchange(2))
+    log.record(exchange(2))
     closing = asyncio.create_task(log.close())
     await asyncio.sleep(0)
     kept.free.set()
@@ -242,7 +242,7 @@ async def test_the_end_waits_for_a_batch_on_its_way_and_writes_none_twice(lines:
 
     log, kept = CallQueue(), Slow()
     for number in range(3):
-        log.note(exchange(number))
+        log.record(exchange(number))
     writing = asyncio.create_task(log.write_to(kept, every_s=0))
     async with asyncio.timeout(PATIENCE_S):
         await kept.asked.wait()
@@ -345,9 +345,9 @@ def test_the_docs_list_the_members_of_a_line() -> None:
 async def test_without_a_store_for_them_rows_are_not_even_queued(lines: list[dict[str, Any]]) -> None:
     log, kept = CallQueue(stored=False), Kept()
     writing = asyncio.create_task(log.write_to(kept, every_s=0))
-    log.note(exchange(1))
+    log.record(exchange(1))
     log.stored = True
-    log.note(exchange(2))
+    log.record(exchange(2))
     await asyncio.wait_for(kept.asked.wait(), PATIENCE_S)
     writing.cancel()
     await log.close()
@@ -383,14 +383,14 @@ async def test_what_could_not_be_stored_is_counted_with_what_comes_later(monkeyp
     writing = asyncio.create_task(queue.write_to(Kept(), 3600, uses=uses))
     await asyncio.sleep(0)
     for _ in range(3):  # the queue drops two of the records, and no count
-        queue.note(sent(key_id=7))
+        queue.record(sent(key_id=7))
     uses.away = True
     await queue.flush()
     now += timedelta(seconds=2)
     await queue.flush()
-    queue.note(sent(key_id=7, status=502))
-    queue.note(sent(key_id=None))
-    queue.note(sent(key_id=7, attempts=0))  # nothing was sent
+    queue.record(sent(key_id=7, status=502))
+    queue.record(sent(key_id=None))
+    queue.record(sent(key_id=7, attempts=0))  # nothing was sent
     uses.away = False
     await queue.flush()
     assert [(one.hour.hour, one.use.key_id, one.calls, one.failed) for one in uses.got] == [
@@ -407,11 +407,11 @@ async def test_a_full_queue_still_takes_failures_and_other_operations(monkeypatc
     monkeypatch.setattr(call_queue, "MORE_FAILURES", 3)
     log, kept = CallQueue(bound=2), Kept()
     for number in range(4):
-        log.note(exchange(number))
-    log.note(exchange(4)._replace(status=502))
-    log.note(exchange(5)._replace(status=502, error_code="upstream_timeout"))
-    log.note_operation(Operation("refresh", datetime.now(UTC), "6", "dev"))
-    log.note(exchange(7)._replace(status=403))  # there is an end to that too
+        log.record(exchange(number))
+    log.record(exchange(4)._replace(status=502))
+    log.record(exchange(5)._replace(status=502, error_code="upstream_timeout"))
+    log.record_operation(Operation("refresh", datetime.now(UTC), "6", "dev"))
+    log.record(exchange(7)._replace(status=403))  # there is an end to that too
     writing = asyncio.create_task(log.write_to(kept, 3600))
     await asyncio.sleep(0)
     await log.flush()
@@ -437,7 +437,7 @@ async def test_at_twelve_thousand_calls_a_second_the_log_stays_within_its_bounds
             if number % 100 == 0:
                 one = one._replace(status=502, error_code="upstream_timeout")
                 failed.append(one.request_id)
-            queue.note(one)
+            queue.record(one)
         most = max(most, queue.waiting)
         if not 2 <= second < 7:
             await queue.flush()

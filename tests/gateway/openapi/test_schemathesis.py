@@ -1,4 +1,4 @@
-"""Whatever the description allows, and much that it does not, is answered as the description says, and never with a 5xx.
+"""Valid and invalid requests get the answers that the OpenAPI document describes, and never a 5xx.
 
 `make fuzz` sends many times as many (EXAMPLES).
 """

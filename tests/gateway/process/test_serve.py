@@ -118,7 +118,7 @@ async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
     async with serve(tmp_path) as gateway:
         await gateway.ready()
         gateway.process.send_signal(signal.SIGTERM)
-        while await gateway.ask("/ready") != 503:  # the first one has been heard
+        while await gateway.ask("/ready") != 503:  # the first signal has been taken
             pass
         gateway.process.send_signal(signal.SIGINT)
         assert (await gateway.ended())[0] == -signal.SIGINT

@@ -94,7 +94,7 @@ def test_more_sockets_than_there_is_use_for_are_refused(
 ) -> None:
     _, first = two
     hand_over(monkeypatch, first, count="2")
-    with pytest.raises(StartRefused, match="LISTEN_FDS hands over 2 sockets"), sockets.listening(server()):
+    with pytest.raises(StartRefused, match="LISTEN_FDS passes 2 sockets"), sockets.listening(server()):
         pass
     os.close(first + 1)
 

@@ -1,4 +1,4 @@
-"""`gateway serve` in a terminal: SIGHUP reloads there too, and closing the terminal is no wish to reload."""
+"""`gateway serve` in a terminal: SIGHUP reloads there too, and closing the terminal is not a wish to reload."""
 
 import asyncio
 import os

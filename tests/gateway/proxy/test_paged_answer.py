@@ -255,7 +255,7 @@ async def test_the_paged_call_is_one_record_of_the_log(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(3)) as list_:
         noted: list[Any] = []
         log = list_.gateway.runtime.call_queue
-        note, log.note = log.note, lambda exchange: (noted.append(exchange), note(exchange))[1]  # type: ignore[method-assign]
+        note, log.record = log.record, lambda exchange: (noted.append(exchange), note(exchange))[1]  # type: ignore[method-assign]
         answer = await list_.call()
         assert answer.trailer["pages"] == 3
     assert [(exchange.path, exchange.status, exchange.error_code) for exchange in noted] == [("/list", 200, None)]

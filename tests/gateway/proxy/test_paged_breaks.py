@@ -264,7 +264,7 @@ async def test_a_caller_who_reads_nothing_for_too_long_is_cut_off(tmp_path: Path
 
     async with paged(tmp_path, page) as list_:
         list_.gateway.runtime.generation.egress.timeouts = replace(Timeouts(), idle_s=1.0)
-        list_.gateway.runtime.call_queue.note = lambda exchange: (noted.append(exchange), done.set())  # type: ignore[method-assign,assign,return-value]
+        list_.gateway.runtime.call_queue.record = lambda exchange: (noted.append(exchange), done.set())  # type: ignore[method-assign,assign,return-value]
         async with list_.gateway.proxied("c1", "/list", headers={"Gateway-Paginate": "all"}):
             async with asyncio.timeout(PATIENCE_S):
                 await done.wait()
@@ -401,6 +401,6 @@ async def test_the_log_names_what_broke_it_off(tmp_path: Path) -> None:
     noted: list[Any] = []
     async with paged(tmp_path, failing(2, refusal(500))) as list_:
         log = list_.gateway.runtime.call_queue
-        note, log.note = log.note, lambda exchange: (noted.append(exchange), note(exchange))[1]  # type: ignore[method-assign]
+        note, log.record = log.record, lambda exchange: (noted.append(exchange), note(exchange))[1]  # type: ignore[method-assign]
         await list_.call()
     assert [(exchange.status, exchange.error_code) for exchange in noted] == [(200, "page_failed")]

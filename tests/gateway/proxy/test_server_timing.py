@@ -159,7 +159,7 @@ async def test_the_record_of_a_call_has_the_same_split(
 ) -> None:
     await running.imported(tracker.grant())
     noted = []
-    monkeypatch.setattr(running.runtime.call_queue, "note", noted.append)
+    monkeypatch.setattr(running.runtime.call_queue, "record", noted.append)
     result = await timing(running)
     await running.json("GET", "/connections", expect=200)
     call, listed = noted

@@ -18,7 +18,7 @@ TAKING = sorted(
     {
         ("POST" if method == "*" else method, re.sub(r"{(\w+)(?::.+)?}", lambda at: PLACES.get(at[1], "c1"), path))
         for method, path, _ in ROUTES
-        if method in {"*", "POST", "PUT", "PATCH", "DELETE"} and not path.startswith("/proxy")  # test_forward_uploads
+        if method in {"*", "POST", "PUT", "PATCH", "DELETE"} and not path.startswith("/proxy")  # test_caller_body
     }
 )
 FORM = "application/x-www-form-urlencoded"

@@ -17,7 +17,7 @@ from gateway import clock
 from gateway.records.connection import ConnectionRef
 from gateway.records.states import State
 from gateway.store import Store, open_store
-from gateway.store.changes import note_change
+from gateway.store.changes import record_change
 from gateway.store.tables import connections
 from gateway.vault import Keyring
 from tests.fakes.failover import Cluster
@@ -193,7 +193,7 @@ async def test_a_row_that_is_older_than_in_memory_is_noticed_without_a_failover(
 
     async def put_back(db: AsyncConnection) -> None:
         await db.execute(update(connections).values(former))
-        await note_change(db, REF, clock.now())
+        await record_change(db, REF, clock.now())
 
     await store.transactions.write(put_back)
     async with asyncio.timeout(PATIENCE_S):

@@ -8,9 +8,8 @@ import uvloop
 from aiohttp import web
 
 from gateway.errors import Unauthorized
+from gateway.middleware.answer_shape import error_shape, request_id
 from gateway.middleware.chain import Chain
-from gateway.middleware.error_shape import error_shape
-from gateway.middleware.request_id import request_id
 from gateway.middleware.request_message import no_early_continue, send_continue, strict
 from gateway.process.sockets import BACKLOG
 from gateway.server import GatewayRunner, runner
@@ -50,11 +49,11 @@ class Shown:
         self.entered.set()
 
     async def show(self, request: web.Request) -> web.Response:
-        self.note(request)
+        self.record(request)
         return web.Response(text=request.raw_path)
 
     async def echo(self, request: web.Request) -> web.Response:
-        self.note(request)
+        self.record(request)
         await send_continue(request)
         return web.Response(body=await request.content.read())
 
@@ -62,7 +61,7 @@ class Shown:
         raise Unauthorized("unknown_account", "No.")
 
     async def wait(self, request: web.Request) -> web.Response:
-        self.note(request)
+        self.record(request)
         try:
             await self.release.wait()
         except asyncio.CancelledError:
@@ -72,7 +71,7 @@ class Shown:
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
         """Two pieces; between them `release` is awaited."""
-        self.note(request)
+        self.record(request)
         response = web.StreamResponse()
         await response.prepare(request)
         await response.write(b"first")

@@ -126,7 +126,7 @@ class Spoken:
         declared = door.running.headers["Authorization"].removeprefix("Bearer ")
         self.names = {CAPABILITY: capability, SCOPELESS: scopeless, KEY: key, DECLARED: declared}
         self.noted: list[ExchangeRecord] = []
-        door.running.runtime.call_queue.note = self.noted.append  # type: ignore[method-assign]
+        door.running.runtime.call_queue.record = self.noted.append  # type: ignore[method-assign]
 
     async def open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         port = int(self.door.running.url.rpartition(":")[2])

@@ -193,7 +193,7 @@ async def test_an_answer_is_the_same_either_way(tmp_path: Path, says: bytes, met
 async def test_records_are_the_same_either_way(tmp_path: Path) -> None:
     async with raw_provider() as provider, before(provider, tmp_path) as running:
         notes: list[Any] = []
-        running.runtime.call_queue.note = notes.append  # type: ignore[method-assign]
+        running.runtime.call_queue.record = notes.append  # type: ignore[method-assign]
         async with dial(port_of(running)) as client:
             response = [await client.ask(get(b"/proxy/a/b?secret=1", b"X-Request-Id: mine\r\n")) for _ in range(2)]
         assert running.fast_path.taken == 1
@@ -254,7 +254,7 @@ async def test_a_kept_connection_that_was_dead_is_replaced_once(tmp_path: Path) 
         head, _ = await read_message(reader)
         provider.heads.append(head)
         writer.write(OK)
-        await read_message(reader)  # the next one is read, and the connection closed without a word
+        await read_message(reader)  # the next one is read, and the connection closed silently
 
     async with raw_provider(one_each) as provider, before(provider, tmp_path) as running:
         await warm(running)
@@ -299,7 +299,7 @@ async def test_a_body_that_breaks_off_never_ends_cleanly(tmp_path: Path) -> None
     async with raw_provider(torn) as provider, before(provider, tmp_path) as running:
         notes: list[Any] = []
         await warm(running)
-        running.runtime.call_queue.note = notes.append  # type: ignore[method-assign]
+        running.runtime.call_queue.record = notes.append  # type: ignore[method-assign]
         async with dial(port_of(running)) as client:
             await client.send(get())
             head = await client.head()
@@ -326,7 +326,7 @@ async def test_a_caller_who_leaves_frees_the_provider(tmp_path: Path) -> None:
     async with raw_provider(endless) as provider, before(provider, tmp_path) as running:
         await warm(running)
         notes: list[Any] = []
-        running.runtime.call_queue.note = notes.append  # type: ignore[method-assign]
+        running.runtime.call_queue.record = notes.append  # type: ignore[method-assign]
         async with dial(port_of(running)) as client:
             await client.send(get())
             await began.wait()

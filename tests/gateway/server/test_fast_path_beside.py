@@ -56,7 +56,7 @@ async def test_what_the_chain_takes_over_has_begun_on_the_fast_path(tmp_path: Pa
     async with raw_provider(refusing) as provider, before(provider, tmp_path) as running:
         await warm(running)
         notes = []
-        running.runtime.call_queue.note = notes.append  # type: ignore[method-assign]
+        running.runtime.call_queue.record = notes.append  # type: ignore[method-assign]
         async with dial(port_of(running)) as client:
             await client.ask(get(b"/proxy/warm"))
             answer = await client.ask(get())

@@ -163,12 +163,12 @@ async def side(folder: Path, *, fast_path: bool) -> AsyncIterator[Side]:
 def noted_in(running: RunningGateway, records: list[ExchangeRecord]) -> Any:
     """Every record goes there too."""
     context, log = pytest.MonkeyPatch.context(), running.runtime.call_queue
-    note = log.note
+    note = log.record
 
     class Patched:
         def __enter__(self) -> None:
             self.patch = context.__enter__()
-            self.patch.setattr(log, "note", lambda record: (records.append(record), note(record)))
+            self.patch.setattr(log, "record", lambda record: (records.append(record), note(record)))
 
         def __exit__(self, *fault: object) -> None:
             context.__exit__(*fault)

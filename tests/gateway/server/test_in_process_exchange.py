@@ -119,7 +119,7 @@ async def test_a_call_ends_and_is_recorded_as_through_the_chain(tmp_path: Path, 
             key = await door.key(*RULES)
             taken = await on_fast_path(door, key) if fast else 0
             noted: list[ExchangeRecord] = []
-            door.running.runtime.call_queue.note = noted.append  # type: ignore[method-assign]
+            door.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
             door.provider.answering = answering
             results = [
                 await door.call(key, "get_issue", {"issue": "A-1"}),
@@ -154,7 +154,7 @@ def as_noted(record: ExchangeRecord) -> tuple[object, ...]:
 async def test_it_counts_as_one_call_with_the_requests_own_name(door: Agents) -> None:
     key = await door.key(*RULES)
     noted: list[ExchangeRecord] = []
-    door.running.runtime.call_queue.note = noted.append  # type: ignore[method-assign]
+    door.running.runtime.call_queue.record = noted.append  # type: ignore[method-assign]
     taken = await on_fast_path(door, key)
     noted.clear()
     await door.call(key, "get_issue", {"issue": "A-1"})
@@ -238,7 +238,7 @@ async def test_an_agent_that_leaves_as_the_chain_is_to_go_on_is_recorded(
 
     async def nothing(_: int) -> None: ...
 
-    monkeypatch.setattr(door.running.runtime.call_queue, "note", noted.append)
+    monkeypatch.setattr(door.running.runtime.call_queue, "record", noted.append)
     monkeypatch.setattr(InProcessClient, "overtake", leaving)
     monkeypatch.setattr(ProviderAnswer, "close", closing)
     door.provider.answering = rejected

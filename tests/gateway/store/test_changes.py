@@ -133,7 +133,7 @@ def test_an_id_is_requested_as_long_as_its_transaction_can_still_commit(monkeypa
 def test_where_nobody_follows_the_log_little_is_remembered() -> None:
     own = OwnChanges()
     for change_id in range(MOST + 5):
-        own.note(change_id, (1, NOW))
+        own.record(change_id, (1, NOW))
     assert len(own) == MOST
 
 

@@ -50,7 +50,7 @@ async def test_a_change_that_is_rolled_back_tells_nothing(telling: Store, monkey
         raise RuntimeError("the last write of the transaction")
 
     with monkeypatch.context() as patch:
-        patch.setattr("gateway.store.connection_store.note_change", stumble)
+        patch.setattr("gateway.store.connection_store.record_change", stumble)
         with pytest.raises(RuntimeError):
             await telling.connections.put(new(), now=NOW)
     assert await listed(telling) == []

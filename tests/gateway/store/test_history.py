@@ -18,11 +18,11 @@ LATER = NOW + timedelta(hours=1)
 async def test_it_is_noted_made_final_and_withdrawn(store: Store) -> None:
     seen, _ = await store.connections.put(new(), now=NOW)
     for failure, state in ((DOUBT, State.DEGRADED), (END, State.NEEDS_REAUTH)):
-        row = await store.rejections.note(seen, failure)
+        row = await store.rejections.record(seen, failure)
         assert row is not None
         assert (row.state, row.state_reason, row.failure) == (state, REJECTED, failure)
         assert row.mark != seen.mark, "other nodes see it"
-    assert await store.rejections.note(seen, END) is None, "another node was quicker"
+    assert await store.rejections.record(seen, END) is None, "another node was quicker"
     row = await store.rejections.withdraw(seen, now=LATER)
     assert row is not None
     assert (row.state, row.state_reason, row.failure) == (State.ACTIVE, "accepted", None)
@@ -34,11 +34,11 @@ async def test_it_is_noted_made_final_and_withdrawn(store: Store) -> None:
 async def test_nothing_is_noted_of_another_grant_or_over_another_failure(store: Store) -> None:
     seen, _ = await store.connections.put(new(), now=NOW)
     again, _ = await store.connections.put(new(), now=LATER)
-    assert await store.rejections.note(seen, DOUBT) is None
+    assert await store.rejections.record(seen, DOUBT) is None
     gone = RefreshFailure("invalid_grant", "gone", True, LATER, 1)
     assert await store.refreshes.lease_refresh(REF, owner="a", ttl=timedelta(seconds=30))
     assert await store.refreshes.record_failure(REF, owner="a", version=again.version, failure=gone)
-    assert await store.rejections.note(again, DOUBT) is None
+    assert await store.rejections.record(again, DOUBT) is None
     assert await store.rejections.withdraw(again, now=LATER) is None
     row = await store.connections.get(REF)
     assert row is not None
@@ -48,7 +48,7 @@ async def test_nothing_is_noted_of_another_grant_or_over_another_failure(store: 
 @pytest.mark.parametrize("failure", [DOUBT, END])
 async def test_a_renewal_replaces_the_token_and_not_the_verdict(store: Store, failure: RefreshFailure) -> None:
     seen, _ = await store.connections.put(new(), now=NOW)
-    noted = await store.rejections.note(seen, failure)
+    noted = await store.rejections.record(seen, failure)
     assert noted is not None
     assert await store.refreshes.lease_refresh(REF, owner="a", ttl=timedelta(seconds=30))
     credential = {"type": "OAUTH2", "access_token": "newer"}

@@ -94,7 +94,7 @@ async def test_those_that_lack_scopes_are_listed(running: RunningGateway, tracke
     store = running.runtime.store
     for row in await store.connections.list("dev", ListFilter()):
         if row.ref.connection_id != "well":
-            await store.rejections.note_scopes(row, RefusedScopes(("admin",), datetime.now(UTC), "/x"))
+            await store.rejections.record_scopes(row, RefusedScopes(("admin",), datetime.now(UTC), "/x"))
     found = json.loads((await connections(examined, "list", "--missing-scopes", "--json")).stdout)
     assert [one["connection_id"] for one in found["connections"]] == ["c3", "c2", "c1"]
     some = await connections(examined, "list", "--missing-scopes", "--limit", "2")

@@ -100,7 +100,7 @@ def test_an_integration_that_is_not_there_is_reported_with_the_nearest(file: Pat
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["create", "x", "--scope", "environment:proxie"], "is no scope"),
+        (["create", "x", "--scope", "environment:proxie"], "is not a scope"),
         (["create", "x", "--allow", "/v1"], "has no path"),
         (["create", "x", "--capability"], "one connection"),
         (["create", "x", "--expires", "soon"], "30d"),
@@ -109,6 +109,7 @@ def test_an_integration_that_is_not_there_is_reported_with_the_nearest(file: Pat
     ],
 )
 def test_what_is_wrong_is_reported_in_a_line(file: Path, arguments: list[str], words: str) -> None:
+    assert keys(file, "create", "first").exit_code == 0
     result = keys(file, *arguments)
     assert result.exit_code != 0
     assert words in result.stderr

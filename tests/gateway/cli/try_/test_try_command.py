@@ -171,7 +171,7 @@ async def test_the_demos_folder_is_found_and_its_address_of_today(
     demo = DemoFolder(tmp_path / "elsewhere" / ".gateway")
     with demo.locked():
         (demo.path / "secret_key").write_text(f"{SECRET_KEY}\n")
-        demo.tell_address(there.gateway.url)
+        demo.write_address(there.gateway.url)
     monkeypatch.chdir(tmp_path / "elsewhere")
     result = await tried("tracker", "c1", "/x", "--snippet", "curl")
     assert result.exit_code == 0, result.output
@@ -187,7 +187,7 @@ async def test_without_a_running_gateway_it_says_how_to_start_one(
     assert "demo" in result.stderr
     demo = DemoFolder(tmp_path / ".gateway")
     with demo.locked():
-        demo.tell_address(f"http://127.0.0.1:{unused_tcp_port}")
+        demo.write_address(f"http://127.0.0.1:{unused_tcp_port}")
     result = await tried("--json")
     assert result.exit_code == 1
     assert f"no gateway answers at http://127.0.0.1:{unused_tcp_port}" in result.stderr
@@ -218,7 +218,7 @@ async def test_what_is_no_gateway_is_called_so(tried: Try, words: tuple[str, ...
         address = f"http://127.0.0.1:{server.port}"
         result = await tried(*words, "--url", address, "--key", "k" * 16)
     assert result.exit_code == 1
-    assert f"what answers at {address} is no gateway" in result.stderr
+    assert f"what answers at {address} is not a gateway" in result.stderr
     assert "--url" in result.stderr
     assert "html" not in result.output
 
@@ -226,4 +226,4 @@ async def test_what_is_no_gateway_is_called_so(tried: Try, words: tuple[str, ...
 @pytest.mark.parametrize("url", ["127.0.0.1:3003", "http://127.0.0.1:99999", "ftp://gw"])
 async def test_an_address_that_is_none_is_reported(tried: Try, url: str) -> None:
     result = await tried("--url", url, "--key", "k" * 16)
-    assert (result.exit_code, f"'{url}' is no address of a gateway" in result.stderr) == (1, True)
+    assert (result.exit_code, f"'{url}' is not an address of a gateway" in result.stderr) == (1, True)

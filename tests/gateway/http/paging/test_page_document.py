@@ -117,7 +117,7 @@ def test_the_arrays_of_a_page_are_named() -> None:
 )
 def test_what_is_no_json_is_refused_wherever_it_breaks(page: bytes) -> None:
     for path in ("", "a"):
-        with pytest.raises(UpstreamFailed, match="no JSON from byte") as refused:
+        with pytest.raises(UpstreamFailed, match="not JSON from byte") as refused:
             PageDocument(page).records(path)
         assert refused.value.code == "page_unreadable"
 

@@ -91,7 +91,7 @@ async def test_filters(store: Store) -> None:
 
 async def test_a_change_and_its_record_are_committed_together(store: Store) -> None:
     async def work(db: Any) -> None:
-        await store.trail.note(db, entry())
+        await store.trail.record(db, entry())
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -118,7 +118,7 @@ async def test_a_transaction_that_began_earlier_and_commits_later_is_not_skipped
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow(db: Any) -> None:
-        await store.trail.note(db, entry(1))
+        await store.trail.record(db, entry(1))
         begun.set()
         await go_on.wait()
 
@@ -397,9 +397,9 @@ async def test_a_second_process_and_the_next_start_find_the_same_person(opener: 
 async def test_a_configuration_is_recorded_once_by_all_that_load_it(opener: Opener, store: Store) -> None:
     other = await opener()
     made = AuditEntry.of(AuditAction.CONFIGURATION_LOADED, at=NOW)
-    noted = await asyncio.gather(*(node.audit.note_configuration("d1", made) for node in (store, other, store)))
+    noted = await asyncio.gather(*(node.audit.record_configuration("d1", made) for node in (store, other, store)))
     assert sorted(noted) == [False, False, True]
-    assert await store.audit.note_configuration("d2", made)
+    assert await store.audit.record_configuration("d2", made)
 
 
 async def test_secrets_in_details_are_masked_and_long_ones_cut(store: Store) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.errors import Unavailable
 from gateway.records.connection import ConnectionRef
 from gateway.store import ChangesMissed, LogPosition, Store
-from gateway.store.changes import note_change
+from gateway.store.changes import record_change
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.postgres import PostgresServer
 from tests.gateway.store.conftest import NOW, REF, Opener, new
@@ -29,7 +29,7 @@ async def test_a_rolled_back_change_wakes_nobody_and_is_in_no_log(opener: Opener
     before = await there.changes.version()
 
     async def half(db: AsyncConnection) -> None:
-        await note_change(db, REF, NOW)
+        await record_change(db, REF, NOW)
         raise ValueError("in the middle")
 
     with pytest.raises(ValueError, match="in the middle"):
@@ -59,7 +59,7 @@ class SlowCommit:
         await self._task
 
     async def _write(self, db: AsyncConnection) -> None:
-        await note_change(db, self._ref, NOW)
+        await record_change(db, self._ref, NOW)
         self._appended.set()
         await self.go_on.wait()
 

@@ -113,7 +113,7 @@ async def test_nothing_is_overwritten_unasked_and_nothing_half_made_is_left(
         await backed_up(path, copy, key=os.urandom(32), over=True)
     with pytest.raises(StoreRefused, match="the database itself"):
         await backed_up(path, path, over=True)
-    with pytest.raises(StoreRefused, match="is no folder: make it first"):
+    with pytest.raises(StoreRefused, match="is not a folder: make it first"):
         await backed_up(path, copy.parent / "absent" / "backup.db")
     assert copy.read_text() == "mine"
     assert (await backed_up(path, copy, over=True)).connections == 0

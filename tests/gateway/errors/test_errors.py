@@ -30,7 +30,7 @@ PLAYS: dict[str, Play] = {}
 # The code ▸ where it is met: in a trailer behind a status of 200, with a provider of its own making, or of agent sessions.
 ELSEWHERE = {
     "ambiguous_connections": "tests/gateway/api/test_agent_sessions.py",
-    "busy": "tests/gateway/proxy/test_forward_retries.py",
+    "busy": "tests/gateway/proxy/test_attempts.py",
     "invalid_webhook_signature": "tests/gateway/events/test_receive.py",
     "next_page_refused": "tests/gateway/proxy/test_paged_breaks.py",
     "not_offered": "tests/gateway/api/test_agent_sessions.py",

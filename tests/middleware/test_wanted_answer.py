@@ -1,10 +1,16 @@
-"""What can be asked in Gateway-Paginate and Gateway-Paginate-From, and what is told of a slip."""
+"""What can be asked in Gateway-Paginate and Gateway-Paginate-From, what is reported of a slip, and whether codings are undone."""
 
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 
+from gateway.http.proxy_options import ProxyOptions
+from gateway.middleware.facts import ASKED, CONNECTION, DECODER
+from gateway.middleware.wanted_answer import decompress
 from tests.fakes.lists import CURSOR, PagedReply, imported, paged, pages_of
+from tests.fakes.proxy_end import opened_at
 
 
 def issues(result: PagedReply) -> list[tuple[str, ...]]:
@@ -156,3 +162,28 @@ async def test_a_cursor_cannot_lead_where_the_credential_may_not_travel_any_more
         here = tokens.seal(written(Position(link, f"{list_.lists.url}/v1/x?page=2"), digest))
         assert (await list_.call(since=here)).trailer["complete"]
         assert list_.lists.seen == ["/v1/x?page=2"]
+
+
+# ── Whether an answer's codings are to be undone: the caller's word, else the entry's.
+
+
+@pytest.mark.parametrize(
+    ("header", "entry", "decoded"),
+    [
+        (None, None, False),
+        (None, False, False),
+        (None, True, True),
+        (True, None, True),
+        (True, False, True),
+        (False, True, False),
+    ],
+)
+async def test_the_header_wins_over_the_entry(header: bool | None, entry: bool | None, decoded: bool) -> None:
+    request = make_mocked_request("GET", "/proxy/x")
+    request[CONNECTION] = opened_at(8000, decompress=entry)
+    request[ASKED] = ProxyOptions("tracker", "u1", decompress=header)
+
+    async def end(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=201 if DECODER in request else 200)
+
+    assert (await decompress(request, end)).status == (201 if decoded else 200)

@@ -83,7 +83,7 @@ async def test_what_is_idempotent_is_tried_again(method: str, first: bytes, wait
         first = first.removesuffix(b"busy")
     result = await tried(first, first, OK.removesuffix(b"ok") if method == "HEAD" else OK, method=method)
     status, attempts, seen = result.summary
-    assert (status, seen - int(attempts)) in {(200, 0), (200, 1)}  # a dead kept connection is replaced without a word
+    assert (status, seen - int(attempts)) in {(200, 0), (200, 1)}  # a dead kept connection is replaced silently
     assert attempts == "3"
     assert len(waits) == 2
     assert set(result.provider.heads) == {result.provider.heads[0]}

@@ -155,7 +155,7 @@ async def main():
     store = await open_store(sys.argv[1], Keyring([bytes.fromhex(sys.argv[2])]), environments=())
     now = datetime.fromisoformat(sys.argv[3])
     (pending,) = await store.pending.of_session("d1", now=now)
-    connections.note_change = killed  # the last statement before the commit
+    connections.record_change = killed  # the last statement before the commit
     await store.pending.complete(pending, now=now, check=lambda there: None)
 
 asyncio.run(main())

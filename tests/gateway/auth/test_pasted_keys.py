@@ -1,0 +1,54 @@
+"""Keys as people paste them: folded PEM, JWK and secrets of an HMAC."""
+
+import json
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from gateway.auth.pasted_keys import BadKey, check_identity, hmac_secret, pem, signing_key
+
+KEY = ec.generate_private_key(ec.SECP256R1())
+PEM = KEY.private_bytes(
+    serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+).decode()
+
+
+@pytest.mark.parametrize(
+    "folded",
+    [PEM.replace("\n", "\\n"), PEM.replace("\n", " "), PEM.replace("\n", ""), PEM.replace("\n", "\r\n"), f"\n\n {PEM}"],
+)
+def test_a_pem_block_is_folded_again_whatever_a_form_made_of_it(folded: str) -> None:
+    assert pem(folded) == PEM
+    assert signing_key(folded, "ES256").as_dict(private=True)["kty"] == "EC"
+
+
+def test_the_headers_of_an_old_encrypted_key_keep_their_lines() -> None:
+    old = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nAAAA\n-----END RSA PRIVATE KEY-----\n"
+    assert pem(old) == old
+
+
+def test_a_jwk_signs_too() -> None:
+    jwk = signing_key(PEM, "ES256").as_dict(private=True)
+    assert signing_key(json.dumps(jwk), "ES256").as_dict(private=True)["d"] == jwk["d"]
+
+
+@pytest.mark.parametrize(("text", "alg"), [("nonsense", "RS256"), (PEM, "RS256"), ("{}", "ES256"), (PEM, "none")])
+def test_another_key_is_refused_without_its_text(text: str, alg: str) -> None:
+    with pytest.raises(BadKey) as refused:
+        signing_key(text, alg)
+    assert text not in str(refused.value)
+
+
+def test_the_secret_of_an_hmac_is_text_hex_or_base64() -> None:
+    assert hmac_secret("abc", None) == b"abc"
+    assert hmac_secret(" 616263 ", "hex") == b"abc"
+    assert hmac_secret("-_-_", "base64") == hmac_secret("+/+/", "base64") == b"\xfb\xff\xbf"
+    assert hmac_secret("YQ", "base64") == b"a"  # without its padding
+    with pytest.raises(ValueError, match="not base64"):
+        hmac_secret("a b!", "base64")
+
+
+def test_a_certificate_that_cannot_be_read_is_named() -> None:
+    with pytest.raises(BadKey, match="client certificate cannot be read"):
+        check_identity("", PEM)

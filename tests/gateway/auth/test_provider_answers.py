@@ -1,0 +1,73 @@
+"""A provider's own words are made fit to show, and the answer to a sign-in is judged."""
+
+import base64
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from gateway.auth.provider_answers import accepted_answer, jwt_ends_at, said, short, token_at
+from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
+from gateway.records.provider_call import Reply
+
+
+def reply(body: Any, status: int = 400, **headers: str) -> Reply:
+    text = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return Reply(status, {"content-type": "application/json", **headers}, text, datetime(2026, 1, 1, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"error": "invalid_grant", "error_description": "Token expired."}, "invalid_grant: Token expired"),
+        ({"error": {"Message": "no access"}}, "no access"),
+        ({"errors": [{"detail": "first"}, {"detail": "second"}]}, "first"),
+        ({"error": "same", "message": "same"}, "same"),
+        ({"data": {"result": {"msg": "deep"}}}, "deep"),
+        (["only text"], "only text"),
+        ({"unknown": "member"}, ""),
+        (b"  plain\n text ", "plain text"),
+        (b"<html>down</html>", ""),
+        (b"", ""),
+    ],
+)
+def test_the_usual_members_say_what_was_wrong(body: Any, words: str) -> None:
+    assert said(reply(body)) == words
+
+
+def test_words_are_bounded_and_on_one_line() -> None:
+    assert short("a\x00b\nc\u2028 .") == "a b c"
+    assert len(short("x" * 1000)) == 500
+
+
+def test_only_a_json_object_with_2xx_is_accepted() -> None:
+    assert accepted_answer(reply({"token": "t"}, 200)) == {"token": "t"}
+    with pytest.raises(TokenRefused, match="it answered 401: wrong password"):
+        accepted_answer(reply({"message": "wrong password"}, 401))
+    for status in (408, 429, 500, 503, 199):
+        with pytest.raises(TokenUnavailable, match=f"answered {status}"):
+            accepted_answer(reply({}, status))
+    with pytest.raises(TokenUnavailable, match="not a JSON object"):
+        accepted_answer(reply([1], 200))
+
+
+def test_the_token_lies_at_the_first_path_that_has_one() -> None:
+    answer = {"data": {"token": "t1"}, "token": ""}
+    assert token_at(answer, ("token", "data.token")) == "t1"
+    with pytest.raises(TokenRefused, match="its answer holds no token: locked"):
+        token_at({"message": "locked"}, ("token",))
+    with pytest.raises(TokenUnavailable, match="characters that no token may have"):
+        token_at({"token": "a\nb"}, ("token",))
+
+
+def jwt(**claims: Any) -> str:
+    parts = (base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in ({}, claims))
+    return ".".join((*parts, "signature"))
+
+
+def test_the_end_of_a_jwt_is_its_exp() -> None:
+    assert jwt_ends_at(jwt(exp=1_767_225_600)) == datetime(2026, 1, 1, tzinfo=UTC)
+    assert jwt_ends_at(jwt(exp=1e15)) is None
+    assert jwt_ends_at(jwt(sub="ada")) is None
+    assert jwt_ends_at("opaque") is None

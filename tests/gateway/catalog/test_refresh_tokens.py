@@ -1,0 +1,36 @@
+"""The scope that brings a refresh token, and the advice where none came."""
+
+from typing import Any
+
+from gateway.catalog.refresh_tokens import refresh_scope, what_brings_one
+from tests.fakes.providers import provider
+
+
+def test_the_entry_names_the_scope_or_has_it_among_its_defaults() -> None:
+    assert refresh_scope(provider(refresh={"requires_scope": "offline"})) == "offline"
+    assert refresh_scope(provider(default_scopes=["read", "offline_access"])) == "offline_access"
+    assert refresh_scope(provider(default_scopes=["read"])) is None
+
+
+def advice(asked: tuple[str, ...] = (), **entry: Any) -> str:
+    return what_brings_one(provider(**entry), asked)
+
+
+def test_the_advice_goes_from_the_scope_to_consent_to_the_app() -> None:
+    offline = {"default_scopes": ["offline_access"]}
+    assert "Add the scope 'offline_access'" in advice(**offline)
+    assert "also need prompt=consent" in advice(("offline_access",), **offline)
+    asks = {**offline, "authorization_params": {"prompt": "consent"}}
+    assert "check at Tracker that this app may use refresh tokens" in advice(("offline_access",), **asks)
+
+
+def test_a_scope_that_is_only_available_is_advised_too() -> None:
+    assert "Add the scope 'offline_access'" in advice(available_scopes=["read", "offline_access"])
+
+
+def test_access_type_offline_counts_as_requested() -> None:
+    assert "asks for access_type=offline" in advice(authorization_params={"access_type": "offline"})
+
+
+def test_without_any_knowledge_the_documentation_is_named() -> None:
+    assert advice().startswith("See Tracker's documentation (https://docs.example.com)")

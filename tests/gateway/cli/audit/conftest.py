@@ -1,0 +1,21 @@
+"""A gateway with one imported connection that was read once, and ``gateway audit`` beside it."""
+
+import pytest
+
+from tests.fakes.commands import Said, said
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+from tests.gateway.cli.examined import Examined
+
+
+async def audit(of: Examined, *words: str) -> Said:
+    return await said("audit", *words, "-c", str(of.file))
+
+
+@pytest.fixture
+async def filled(running: RunningGateway, tracker: Tracker, examined: Examined) -> Examined:
+    """The files of a gateway with one imported connection, read once."""
+    examined.write()
+    await running.imported(tracker.grant(), end_user={"id": "anna"})
+    await running.json("GET", "/connections/c1?provider_config_key=tracker", expect=200)
+    return examined

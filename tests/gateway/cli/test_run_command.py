@@ -1,0 +1,77 @@
+"""Commands on the store of a gateway that does not run: on PostgreSQL as on SQLite, and where there is none."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.cli.command import run_command
+
+KEY = "JiURJZyxq9u8wNGbojb4XRaHcZEAUy+EK5yLz55SrSM="
+NEW_KEY = "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="
+
+# What each prints at the end of a run on a store that holds a key and nothing else; the arguments that it needs.
+ON_THE_STORE = {
+    "keys status": (),
+    "keys rotate": (),
+    "console": (),
+    "audit show": (),
+    "audit export": (),
+    "audit key": (),
+    "audit verify": (),
+}
+ON_THE_RUNTIME = {
+    "keys list": (),
+    "connections list": (),
+    "events list": (),
+    "logs": (),
+    "audit uses": ("--key", "1"),
+    "incident": ("--key", "1"),
+}
+READING = {**ON_THE_STORE, **ON_THE_RUNTIME}
+
+
+def written(folder: Path, url: str, *keys: str) -> str:
+    file = folder / "gateway.yaml"
+    environments = {"dev": {"secret_keys": ["sk-test-0123456789abcdef"], "integrations": {}}}
+    store = {"url": url, "encryption_keys": list(keys)}
+    file.write_text(json.dumps({"store": store, "console": {"enabled": True}, "environments": environments}))
+    return str(file)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """That of an empty store."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'gateway.db'}"
+    found: str = request.getfixturevalue("empty_database")
+    return found
+
+
+@pytest.mark.heavy
+def test_every_command_runs_on_postgresql(empty_database: str, tmp_path: Path) -> None:
+    url = empty_database
+    file = written(tmp_path, url, KEY)
+    made = run_command("keys", "create", "agent", "-c", file)
+    assert made.exit_code == 0, made.stderr
+    file = written(tmp_path, url, NEW_KEY, KEY)
+    for command, more in READING.items():
+        done = run_command(*command.split(" "), *more, "-c", file)
+        assert done.exit_code == 0, (command, done.stdout, done.stderr)
+        assert "Traceback" not in done.stderr
+        assert "never awaited" not in done.stderr
+    rotated = run_command("keys", "status", "-c", written(tmp_path, url, NEW_KEY))
+    assert rotated.exit_code == 0, rotated.stderr
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("command", ["keys status", "connections list"])
+def test_a_command_that_finds_no_store_makes_none(url: str, tmp_path: Path, command: str) -> None:
+    file = written(tmp_path, url, KEY)
+    before = sorted(tmp_path.iterdir())
+    for _ in range(2):  # nothing was written by the first
+        done = run_command(*command.split(" "), "-c", file)
+        assert done.exit_code == 1
+        assert "holds nothing of a gateway" in done.stderr
+        assert "gateway serve" in done.stderr
+    assert sorted(tmp_path.iterdir()) == before

@@ -1,0 +1,48 @@
+"""The audit trail and the use of keys, as the console shows them."""
+
+from gateway.records.audit import AuditFilter
+from tests.fakes.console import ONE, at_console, form_in
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+
+
+async def test_what_is_done_at_the_console_is_in_the_audit_by_name(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    async with at_console(running, name="ada") as console:
+        where = {"form": form_in(await console.page(ONE)), "integration": "tracker", "id": "c1"}
+        await console.send("/dev/connection/link", where)
+        await console.send("/dev/integration/connect", {"form": where["form"], "key": "tracker"})
+        await console.send("/dev/connection/delete", {**where, "typed": "c1"})
+        await running.runtime.audit_keeper.once()
+        links = (await console.data("/dev/audit.json?action=connect_link.created"))["records"]
+        assert {(one["connection_id"], one["actor"]["name"]) for one in links} == {("c1", "ada"), (None, "ada")}
+        assert all(len(one["detail"]["session"]) == 16 for one in links)
+        data = await console.data("/dev/audit.json?action=connection.deleted")
+        (one,) = data["records"]
+        assert (one["actor"]["kind"], one["actor"]["name"], one["actor"]["command"]) == ("operator", "ada", "console")
+        assert (one["connection_id"], one["address"]) == ("c1", "127.0.0.1")
+        assert "connection.deleted" in await console.page("/dev/audit")
+        form = where["form"]
+        await console.send("/dev/key/mint", {"form": form, "name": "mine", "kind": "key"})
+        await console.send("/dev/key/revoke", {"form": form, "id": "1"})
+        await running.runtime.audit_keeper.once()
+        for action in ("key.created", "key.revoked"):
+            (one,) = (await console.data(f"/dev/audit.json?action={action}"))["records"]
+            assert (one["actor"]["kind"], one["actor"]["name"], one["actor"]["command"]) == (
+                "operator",
+                "ada",
+                "console",
+            )
+    (signed_in,) = await running.runtime.store.audit.find(AuditFilter(action="operator.signed_in"))
+    assert signed_in.as_json()["detail"] == {"role": "operator"}
+
+
+async def test_what_a_key_did_is_counted(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    for _ in range(3):
+        async with running.proxied("c1") as answer:
+            await answer.read()
+    await running.runtime.call_queue.flush()
+    async with at_console(running) as console:
+        uses = (await console.data("/dev/audit.json"))["uses"]
+        assert (uses["calls"], uses["data"][0]["connection_id"]) == (3, "c1")

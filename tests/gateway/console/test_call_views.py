@@ -1,0 +1,41 @@
+"""Calls: the list with its filters, and one call with all that happened under it."""
+
+import pytest
+
+from tests.fakes.console import at_console, operation
+from tests.fakes.gateways import RunningGateway
+
+
+async def test_one_call_with_all_that_happened_under_it(running: RunningGateway) -> None:
+    log = running.runtime.store.call_log
+    await log.add_many(
+        [
+            operation(
+                2, kind="refresh", request_id="r1", path="", method="", token_ms=None, error_code="invalid_grant"
+            ),
+            operation(1, gateway_ms=0.5, token_ms=20.0, upstream_ms=80.0, rule="GET /items/*", key_id=3),
+            operation(3),
+        ]
+    )
+    async with at_console(running) as console:
+        calls = (await console.data("/dev/calls.json?request=r1&kind=call"))["operations"]
+        one = await console.data(f"/dev/call.json?id={calls[0]['id']}")
+        assert one["operation"]["path"] == "/items/1"
+        assert [other["kind"] for other in one["others"]] == ["refresh"]
+        assert [(part["name"], part["ms"]) for part in one["where"]["parts"]] == [
+            ("gateway", 0.5),
+            ("token", 20.0),
+            ("provider", 80.0),
+        ]
+        assert "Gateway-Dry-Run: true" in one["curl"]
+        page = await console.page(f"/dev/call?id={calls[0]['id']}")
+        assert "GET /items/*" in page
+        for path in ("/dev/call?id=0", "/dev/call?id=x", "/dev/call?id=99999999999"):
+            await console.page(path, expect=404)
+
+
+@pytest.mark.parametrize("query", ["since=x", "status=9xx", "key=x", "before=-1", "kind=dance", "text=x"])
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_wrong_filter_is_named(shared: RunningGateway, query: str) -> None:
+    async with at_console(shared) as console:
+        assert f"'{query.partition('=')[0]}' " in await console.page(f"/dev/calls?{query}", expect=400)

@@ -1,0 +1,65 @@
+"""Connections: the list, one with its history, and what is done to it."""
+
+from datetime import UTC, datetime
+
+from gateway.records.connection import RefusedScopes
+from gateway.store import ListFilter
+from tests.fakes.console import ONE, at_console, form_in
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+
+
+async def test_a_connection_with_its_story_and_its_acts(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant(), end_user={"id": "u1", "display_name": "Ada <b>"})
+    async with at_console(running) as console:
+        page = await console.page(ONE)
+        assert "active: authorized" in page
+        form = form_in(page)
+        where = {"form": form, "integration": "tracker", "id": "c1"}
+        before = await console.data(ONE.replace("?", ".json?"))
+        await console.send("/dev/connection/refresh", where)
+        after = await console.data(ONE.replace("?", ".json?"))
+        assert after["connection"]["last_refreshed_at"] > before["connection"]["last_refreshed_at"]
+        shown = await console.send("/dev/connection/link", where)
+        assert "/connect?session_token=" in shown
+        kept = await console.send("/dev/connection/delete", {**where, "typed": "c2"}, expect=400)
+        assert "type the connection's id" in kept
+        done = await console.send("/dev/connection/delete", {**where, "typed": "c1"})
+        assert "is gone here" in done
+        await console.page(ONE, expect=404)
+
+
+async def test_connections_are_found_and_paged(running: RunningGateway, tracker: Tracker) -> None:
+    for n in range(53):
+        await running.imported(tracker.grant(), f"c{n}")
+    async with at_console(running) as console:
+        first = await console.data("/dev/connections.json")
+        assert (len(first["connections"]), first["connections"][0]["connection_id"]) == (50, "c52")
+        rest = await console.data(f"/dev/connections.json?cursor={first['following']}")
+        assert [one["connection_id"] for one in rest["connections"]] == ["c2", "c1", "c0"]
+        assert (await console.data("/dev/connections.json?trouble=1"))["connections"] == []
+        found = await console.data("/dev/connections.json?search=C51")
+        assert [one["connection_id"] for one in found["connections"]] == ["c51"]
+
+
+async def test_a_connection_that_the_provider_ended_is_in_trouble(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported({**tracker.grant(), "refresh_token": "unknown"})
+    async with at_console(running) as console:
+        where = {"form": form_in(await console.page(ONE)), "integration": "tracker", "id": "c1"}
+        failed = await console.send("/dev/connection/refresh", where)
+        assert "The refresh failed" in failed
+        data = await console.data("/dev.json")
+        assert [(one["connection_id"], one["state"]) for one in data["trouble"]] == [("c1", "needs_reauth")]
+        assert "The end user connects again" in await console.page(ONE)
+
+
+async def test_connections_that_lack_scopes_are_found(running: RunningGateway, tracker: Tracker) -> None:
+    for name in ("c1", "c2"):
+        await running.imported(tracker.grant(), name)
+    store = running.runtime.store
+    row = (await store.connections.list("dev", ListFilter(connection_id="c2")))[0]
+    await store.rejections.record_scopes(row, RefusedScopes(("admin",), datetime.now(UTC), "/x"))
+    async with at_console(running) as console:
+        found = await console.data("/dev/connections.json?scopes=1")
+        assert [one["connection_id"] for one in found["connections"]] == ["c2"]
+        assert "admin" in await console.page("/dev/connection?integration=tracker&id=c2")

@@ -1,0 +1,35 @@
+"""A logged call is repeated as a dry run: nothing is sent, no token is shown."""
+
+from tests.fakes.console import at_console, form_in, operation
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+
+
+async def test_a_call_is_repeated_as_a_dry_run(running: RunningGateway, tracker: Tracker) -> None:
+    grant = tracker.grant()
+    await running.imported(grant)
+    wish = {"display_name": "agent", "limits": {"rules": ["GET /items/*"]}}
+    made = (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"]
+    log = running.runtime.store.call_log
+    refused = operation(2, method="DELETE", key_id=made["id"], status=403, error_code="forbidden", rule="rules")
+    gone = operation(3, connection_id="gone")
+    await log.add_many([operation(1, key_id=made["id"]), refused, gone, operation(4, kind="refresh", path="")])
+    sent = tracker.calls["api"]
+    async with at_console(running) as console:
+        found = {one["request_id"]: one["id"] for one in (await console.data("/dev/calls.json"))["operations"]}
+        page = await console.page(f"/dev/call?id={found['r1']}")
+        form = form_in(page)
+
+        async def dry(name: str, expect: int = 200) -> str:
+            return await console.send("/dev/call/dry-run", {"form": form, "id": str(found[name])}, expect=expect)
+
+        passes = await dry("r1")
+        assert f"GET {tracker.url}/items/1" in passes
+        assert "Bearer ***" in passes
+        assert "Its key allows it" in passes
+        assert grant["access_token"] not in passes
+        assert "Its key refuses it" in await dry("r2")
+        assert "no connection 'gone'" in await dry("r3")
+        assert "Only a call" in await dry("r4", expect=400)
+        assert "do not allow" in await console.page(f"/dev/call?id={found['r2']}")
+    assert tracker.calls["api"] == sent

@@ -1,0 +1,49 @@
+"""Integrations: the list, and one with its findings and a test connection."""
+
+from tests.fakes.console import at_console, form_in, operation
+from tests.fakes.gateways import RunningGateway
+from tests.fakes.tracker import Tracker
+
+
+async def test_an_integration_that_cannot_work_says_why(running: RunningGateway) -> None:
+    async with at_console(running) as console:
+        (one,) = (await console.data("/dev/integrations.json"))["integrations"]
+        assert (one["key"], one["has_client_secret"], one["faults"]) == ("tracker", True, [])
+        secret = running.runtime.generation.integrations.get("dev", "tracker").client_secret
+        assert secret is not None
+        assert secret.reveal() not in await console.page("/dev/integrations")
+
+
+async def test_an_integration_has_a_page_with_what_looks_wrong_and_a_test(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    await running.imported(tracker.grant())
+    await running.runtime.store.call_log.add_many([operation(1, status=429), operation(2)])
+    async with at_console(running) as console:
+        data = await console.data("/dev/integration.json?key=tracker")
+        assert [one["ok"] for one in data["findings"]] == [True] * len(data["findings"])
+        assert (data["calls"], data["failures"][0]["reason"]) == (2, "429")
+        assert [one["connection_id"] for one in data["connections"]] == ["c1"]
+        page = await console.page("/dev/integration?key=tracker")
+        assert f"{running.url}/oauth/callback" in page
+        made = await console.send("/dev/integration/connect", {"form": form_in(page), "key": "tracker", "user": "me"})
+        assert "/connect?session_token=" in made
+        await console.page("/dev/integration?key=no", expect=404)
+
+
+async def test_authorizations_that_never_return_point_to_the_callback_address(
+    running: RunningGateway, tracker: Tracker
+) -> None:
+    begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}"
+    for _ in range(3):  # a provider shows its error instead of sending the browser back
+        async with running.http.get(begin, allow_redirects=False) as answer:
+            assert answer.headers["Location"].startswith(f"{tracker.url}/authorize")
+    async with at_console(running) as console:
+        found = (await console.data("/dev/integration.json?key=tracker"))["findings"][-1]
+        assert (found["ok"], found["what"]) == (False, "In the last hour 3 authorizations began, and 0 returned.")
+        assert f"compare the callback address registered there: {running.url}/oauth/callback" in found["do"]
+        async with running.http.get(begin) as answer:
+            assert answer.status == 200
+        found = (await console.data("/dev/integration.json?key=tracker"))["findings"][-1]
+        assert (found["ok"], found["do"]) == (True, "")
+        assert found["what"] == "In the last hour 4 authorizations began, and 1 returned."

@@ -1,0 +1,41 @@
+"""The first page: what needs a person now, and the calls of a day."""
+
+from tests.fakes.console import at_console, operation
+from tests.fakes.gateways import RunningGateway
+
+
+async def test_an_idle_gateway_needs_nobody(running: RunningGateway) -> None:
+    async with at_console(running) as console:
+        page = await console.page("/dev")
+        assert "Nothing needs you" in page
+        data = await console.data("/dev.json")
+        assert (data["failures"], data["trouble"], data["dead"], data["traffic"]) == ([], [], [], None)
+
+
+async def test_now_groups_failures_and_leads_to_each(running: RunningGateway) -> None:
+    log = running.runtime.store.call_log
+    refused = [operation(n, status=403, error_code="forbidden", key_id=7, rule="rules") for n in range(3)]
+    down = [operation(n, status=502, error_code="upstream_unreachable") for n in range(10, 15)]
+    await log.add_many([*refused, *down, operation(20, upstream_ms=5.0, gateway_ms=0.2), operation(21, status=404)])
+    async with at_console(running) as console:
+        data = await console.data("/dev.json")
+        found = [(one["count"], one["kind"], one["reason"]) for one in data["failures"]]
+        assert found == [(5, "call", "upstream_unreachable"), (3, "call", "forbidden"), (1, "call", "404")]
+        assert data["traffic"]["calls"] == 10
+        assert data["traffic"]["failed_percent"] == 90.0
+        page = await console.page("/dev")
+        assert "code=upstream_unreachable" in page
+        listed = await console.data("/dev/calls.json?kind=call&integration=tracker&code=forbidden&since=24h")
+        assert len(listed["operations"]) == 3
+        assert (await console.data("/dev/calls.json?status=404&failed=1&since=24h"))["operations"][0]["status"] == 404
+
+
+async def test_a_day_is_drawn_from_its_sums(running: RunningGateway) -> None:
+    rows = [operation(n * 60, gateway_ms=1.0, token_ms=2.0, upstream_ms=40.0) for n in range(200)]
+    await running.runtime.store.call_log.add_many(rows)
+    async with at_console(running) as console:
+        traffic = (await console.data("/dev.json"))["traffic"]
+        assert (traffic["calls"], traffic["failed"], traffic["provider_ms"]) == (200, 0, {"p50": 50, "p95": 50})
+        assert traffic["milliseconds"] == {"gateway": 1.0, "token": 2.0, "provider": 40.0}
+        assert sum(int(bar["text"].split(": ")[1].split(",")[0]) for bar in traffic["chart"]["bars"]) == 200
+        assert len(await console.page("/dev")) <= 40_000

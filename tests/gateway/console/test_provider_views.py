@@ -1,0 +1,18 @@
+"""Providers by what went wrong with them."""
+
+from tests.fakes.console import at_console, operation
+from tests.fakes.gateways import RunningGateway
+
+
+async def test_providers_are_seen_by_what_went_wrong_with_them(running: RunningGateway) -> None:
+    log = running.runtime.store.call_log
+    rows = [operation(n, gateway_ms=0.2, token_ms=0.0, upstream_ms=40.0) for n in range(10)]
+    rows += [operation(11, status=429), operation(12, status=502, error_code="upstream_unreachable")]
+    rows += [operation(13, kind="refresh", error_code="invalid_grant", status=0)]
+    await log.add_many(rows)
+    async with at_console(running) as console:
+        (one,) = (await console.data("/dev/providers.json"))["providers"]
+        assert (one["integrations"], one["calls"], one["failed"], one["p95_ms"]) == (["tracker"], 12, 3, 50)
+        assert one["errors"] == {"throttled": 1, "unreachable": 1, "refresh failed": 1}
+        assert one["last_success"] is not None
+        assert "throttled 1" in await console.page("/dev/providers")

@@ -1,0 +1,19 @@
+"""Mistakes in copying a client's id and secret, by their shape."""
+
+from gateway.integrations.client_mistakes import client_mistakes
+from gateway.records.integration import Integration
+from gateway.secret import Secret
+
+
+def test_mistakes_in_copying_a_client_are_found_by_their_shape() -> None:
+    def given(client_id: str | None, client_secret: str | None = None) -> list[str]:
+        secret = None if client_secret is None else Secret(client_secret)
+        one = Integration(
+            environment="dev", integration_id="x", provider="jira", client_id=client_id, client_secret=secret
+        )
+        return [f"{key} {trouble}" for key, trouble in client_mistakes(one)]
+
+    assert given("abc-1", "s3cr3t-value") == []
+    assert given("'abc'", "•••• 1234") == ["client_id has quotes around it", "client_secret holds a space or a newline"]
+    assert given("same", "same") == ["client_secret is the same as client_id"]
+    assert given(None) == []

@@ -1,0 +1,54 @@
+"""Integrations by environment and key: a declared one hides one that was made through the API."""
+
+import pytest
+
+from gateway.errors import NotFound
+from gateway.integrations.registry import Integrations, ManagedIntegrations
+from gateway.records.integration import Integration
+
+
+def one(key: str, provider: str = "jira", environment: str = "dev") -> Integration:
+    return Integration(environment=environment, integration_id=key, provider=provider)
+
+
+def test_a_declared_integration_hides_a_made_one_of_the_same_key() -> None:
+    managed = ManagedIntegrations([one("jira", "made"), one("slack", "slack")])
+    both = Integrations([one("jira", "declared")], managed)
+    assert both.get("dev", "jira").provider == "declared"
+    assert [(each.integration_id, each.provider) for each in both.of("dev")] == [
+        ("jira", "declared"),
+        ("slack", "slack"),
+    ]
+    assert both.providers() == ["declared", "slack"]
+    assert both.of("prod") == []
+
+
+def test_what_is_made_later_is_found_by_every_generation() -> None:
+    managed = ManagedIntegrations()
+    both = Integrations([], managed)
+    assert managed.put("dev", "jira", one("jira")) is True
+    assert managed.put("dev", "jira", one("jira")) is False  # nothing changed
+    assert both.has("dev", "jira")
+    assert managed.put("dev", "jira", None) is True
+    assert managed.put("dev", "jira", None) is False
+    assert not both.has("dev", "jira")
+
+
+def test_learning_replaces_all_and_each_write_is_counted() -> None:
+    managed = ManagedIntegrations([one("jira")])
+    managed.learn([one("slack")])
+    assert [key for key, _ in managed.items()] == [("dev", "slack")]
+    managed.put("dev", "slack", None)
+    assert managed.changes == 2
+
+
+def test_an_unknown_key_is_answered_with_the_nearest() -> None:
+    found = Integrations([one("github")], ManagedIntegrations())
+    with pytest.raises(NotFound, match="Did you mean 'github'") as refused:
+        found.get("dev", "githb")
+    assert (refused.value.code, refused.value.payload) == (
+        "unknown_provider_config",
+        {"provider_config_key": "githb"},
+    )
+    with pytest.raises(NotFound, match="GET /integrations lists"):
+        found.get("prod", "github")

@@ -1,0 +1,43 @@
+"""Whether two rules' paths have a path in common."""
+
+import pytest
+
+from gateway.mcp.path_overlap import may_overlap, overlap
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "common"),
+    [
+        ("/a/b", "/a/b", True),
+        ("/a/b", "/a/c", False),
+        ("/a/*", "/a/b", True),
+        ("/a/*", "/a/b/c", False),  # * is within one segment
+        ("/a/**", "/a/b/c", True),
+        ("/**/c", "/a/b/c", True),
+        ("/**/c", "/a/b/d", False),
+        ("/a/{id}", "/*/b", True),
+        ("/a*c", "/*b*", True),
+        ("/a*", "/b*", False),
+        ("/a/{id}/x", "/a/{name}/y", False),
+        ("/search*", "/search", True),
+    ],
+)
+def test_two_paths_overlap_where_one_request_fits_both(one: str, other: str, common: bool) -> None:
+    for left, right in ((one, other), (other, one)):
+        assert overlap(left, right) is common
+        assert may_overlap(left, right) is common
+
+
+@pytest.mark.parametrize("run", ["*", "**"])
+def test_paths_that_take_too_long_to_compare_count_as_overlapping(run: str) -> None:
+    def common(length: int) -> bool:
+        path = "/" + f"{run}a" * length
+        return overlap(f"{path}b", f"{path}c")
+
+    assert not common(20)  # they differ at their end
+    assert common(300)
+
+
+def test_segments_are_compared_one_by_one_without_double_stars() -> None:
+    assert not may_overlap("/a/b", "/a/b/c")
+    assert may_overlap("/" + "/".join(["{x}"] * 100), "/" + "/".join(["y"] * 100))

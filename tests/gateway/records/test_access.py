@@ -1,0 +1,46 @@
+"""Limits of a key as JSON, and when a key ends."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from gateway.records.access import KeyLimits, MintedKey
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_limits_show_what_is_given_and_of_snapshots_their_numbers() -> None:
+    limits = KeyLimits(
+        integrations=("jira",), rules=("operations jira read",), operations={"operations jira read": "7:AA"}
+    )
+    assert limits.as_json() == {
+        "integrations": ["jira"],
+        "rules": ["operations jira read"],
+        "operations": {"operations jira read": 7},
+    }
+    assert KeyLimits().as_json() == {}
+
+
+def test_limits_are_of_resources_or_of_requests() -> None:
+    assert KeyLimits(tags={"team": "a"}).of_resources
+    assert not KeyLimits(tags={"team": "a"}).of_requests
+    assert KeyLimits(hosts=("api.example.com",)).of_requests
+    assert not KeyLimits().of_resources
+
+
+def test_a_key_lives_until_it_is_revoked_or_ends() -> None:
+    key = MintedKey(
+        digest="d",
+        environment="dev",
+        kind="key",
+        name="k",
+        last_four="abcd",
+        scopes=(),
+        created_by="x",
+        id=1,
+        created_at=NOW,
+    )
+    assert key.alive(NOW + timedelta(days=3650))
+    ending = replace(key, expires_at=NOW)
+    assert ending.alive(NOW - timedelta(seconds=1))
+    assert not ending.alive(NOW)
+    assert not replace(key, revoked_at=NOW).alive(NOW)

@@ -1,0 +1,33 @@
+"""Which change of state is an event for the application."""
+
+import pytest
+
+from gateway.records.event import Event, of_change
+from gateway.records.states import State
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "event"),
+    [
+        (None, State.ACTIVE, Event.CREATED),
+        (State.ACTIVE, State.ACTIVE, None),
+        (State.ACTIVE, State.DEGRADED, Event.DEGRADED),
+        (State.DEGRADED, State.ACTIVE, Event.RECOVERED),
+        (State.ACTIVE, State.NEEDS_REAUTH, Event.NEEDS_REAUTH),
+        (State.DEGRADED, State.NEEDS_REAUTH, Event.NEEDS_REAUTH),
+        (State.NEEDS_REAUTH, State.ACTIVE, Event.RECOVERED),
+    ],
+)
+def test_a_step_between_working_failing_and_waiting_for_a_person_is_an_event(
+    before: State | None, after: State, event: Event | None
+) -> None:
+    assert of_change(before, after) == event
+
+
+def test_steps_between_states_that_need_a_person_are_no_event() -> None:
+    waiting = [state for state in State if state not in (State.ACTIVE, State.DEGRADED)]
+    assert len(waiting) > 1
+    for before in waiting:
+        for after in waiting:
+            assert of_change(before, after) is None
+        assert of_change(State.ACTIVE, before) is Event.NEEDS_REAUTH

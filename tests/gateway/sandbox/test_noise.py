@@ -1,0 +1,38 @@
+"""The sandbox's large bodies: the same bytes however they are cut, and under each coding."""
+
+import hashlib
+import zlib
+
+import pytest
+
+from gateway.sandbox.noise import BLOCK, CODINGS, coded, digest, pieces
+
+
+def test_a_range_is_the_part_of_the_whole() -> None:
+    whole = b"".join(pieces(0, 3 * BLOCK))
+    assert len(whole) == 3 * BLOCK
+    assert whole[:8] == bytes(8)
+    assert whole[BLOCK : BLOCK + 8] == (1).to_bytes(8, "big")
+    for start, end in ((0, 0), (5, 17), (BLOCK - 1, BLOCK + 1), (100, 3 * BLOCK)):
+        assert b"".join(pieces(start, end)) == whole[start:end]
+    assert digest(1000) == hashlib.sha256(whole[:1000]).hexdigest()
+
+
+def test_zeros_are_nothing_else() -> None:
+    assert b"".join(pieces(0, BLOCK + 10, zeros=True)) == bytes(BLOCK + 10)
+
+
+@pytest.mark.parametrize("coding", sorted(CODINGS))
+def test_every_coding_gives_the_bytes_back(coding: str) -> None:
+    import brotli
+    import zstandard
+
+    plain = b"".join(pieces(0, 100_000))
+    sent = b"".join(coded(pieces(0, 100_000), coding))
+    undo = {
+        "gzip": lambda: zlib.decompress(sent, 31),
+        "deflate": lambda: zlib.decompress(sent),
+        "br": lambda: brotli.decompress(sent),
+        "zstd": lambda: zstandard.ZstdDecompressor().decompressobj().decompress(sent),
+    }
+    assert undo[coding]() == plain
