@@ -92,6 +92,12 @@ def alarms(runtime: Runtime) -> list[dict[str, str]]:
     offset_s = clock.offset.seconds
     if abs(offset_s) > CLOCK_OFF_S:
         alarm(f"The clock of this machine is {offset_s:+.0f} s off the database's.", "Let it follow NTP.")
+    ahead_s = clock.provider_dates.seconds
+    if ahead_s:
+        alarm(
+            f"The clock of this gateway is {-ahead_s:+.0f} s off those of the providers that answered last.",
+            "Let this machine, or that of the database, follow NTP.",
+        )
     if runtime.call_queue.dropped:
         alarm(
             f"{runtime.call_queue.dropped:,} rows of the call log were dropped since the start.",

@@ -6,6 +6,7 @@ import re
 from collections import namedtuple
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from html import unescape
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from aiohttp import web
 
 from gateway import clock
-from gateway.clock import Offset
+from gateway.clock import Offset, ProviderDates
 from gateway.console import now_view
 from gateway.errors import Unavailable
 from gateway.records.operation import OperationFilter
@@ -134,6 +135,16 @@ async def test_a_clock_that_is_off(running: RunningGateway, monkeypatch: pytest.
     async with at_console(running) as console:
         monkeypatch.setattr(clock, "offset", off)
         await one_click(console, "+42 s off the database's", "Let it follow NTP")
+
+
+async def test_a_clock_that_providers_contradict(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    dates, now = ProviderDates(), datetime.now(UTC)
+    for _ in range(3):
+        dates.answered(now, now, format_datetime(now - timedelta(seconds=900), usegmt=True))
+    async with at_console(running) as console:
+        assert "off those of the providers" not in await console.page("/dev")
+        monkeypatch.setattr(clock, "provider_dates", dates)
+        await one_click(console, "+900 s off those of the providers that answered last", "follow NTP")
 
 
 async def test_a_wrong_redirect_address(running: RunningGateway, tracker: Tracker) -> None:
