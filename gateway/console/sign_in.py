@@ -106,7 +106,7 @@ async def _with_headers(request: web.Request, session: ConsoleSession, token: Se
     return SignedIn(session, _form_value(fresh), fresh)
 
 
-async def acting(request: web.Request) -> tuple[SignedIn, dict[str, str]]:
+async def posted_by_operator(request: web.Request) -> tuple[SignedIn, dict[str, str]]:
     """Who sends this form, and its fields. Raises Forbidden for a viewer, and for a form that is none of ours."""
     who = await signed_in(request)
     check_own_form(request, console_url(request))
@@ -123,12 +123,14 @@ async def page_or_session(request: web.Request) -> web.StreamResponse:
     check_enabled(request)
     if request.method == hdrs.METH_POST:
         check_own_form(request, console_url(request))
-        return await _begin(request, Secret((await posted(request, FORM_BYTES)).get("link", "")[:LONGEST_LINK]))
+        return await _sign_in_by_link(
+            request, Secret((await posted(request, FORM_BYTES)).get("link", "")[:LONGEST_LINK])
+        )
     link = request.query.get("link", "")[:LONGEST_LINK]
     return render(request, None, _sign_in_view(request, link))
 
 
-async def _begin(request: web.Request, link: Secret) -> web.StreamResponse:
+async def _sign_in_by_link(request: web.Request, link: Secret) -> web.StreamResponse:
     runtime, config = request.app[RUNTIME], generation_of(request).config.console
     token, now = Secret(secrets.token_urlsafe(32)), clock.now()
     ends_at = now + timedelta(hours=config.session_hours)
@@ -141,7 +143,7 @@ async def _begin(request: web.Request, link: Secret) -> web.StreamResponse:
         return render(request, None, _sign_in_view(request, fault=fault), status=403)
     log.info("console_signed_in", name=session.name, role=session.role, address=request.remote)
     answer = see_other(console_path(request))
-    seat(request, answer, token, ends_at - now)
+    set_session_cookie(request, answer, token, ends_at - now)
     return answer
 
 
@@ -158,7 +160,7 @@ async def to_identity_provider(request: web.Request) -> web.StreamResponse:
     except GatewayError as fault:
         return refused(request, fault)
     answer = see_other(address)
-    _seat_begun(request, answer, begun.cookie, SIGN_IN_S)
+    _set_flow_cookie(request, answer, begun.cookie, SIGN_IN_S)
     return answer
 
 
@@ -191,7 +193,7 @@ async def from_identity_provider(request: web.Request) -> web.StreamResponse:
                 "console_sign_in_refused", request.remote, reason=fault.reason, address=request.remote, **fault.found
             )
         answer = refused(request, fault)
-    _seat_begun(request, answer, Secret(""), 0)
+    _set_flow_cookie(request, answer, Secret(""), 0)
     return answer
 
 
@@ -201,7 +203,7 @@ async def _session_of(request: web.Request, name: str, role: ConsoleRole) -> web
     await request.app[RUNTIME].store.console_sessions.begin(digest(token.reveal()), session, by="oidc", now=now)
     log.info("console_signed_in", name=name, role=role, address=request.remote, by="oidc")
     answer = see_other(console_path(request))
-    seat(request, answer, token, session.expires_at - now)
+    set_session_cookie(request, answer, token, session.expires_at - now)
     return answer
 
 
@@ -209,7 +211,7 @@ def _begun_name(request: web.Request) -> str:
     return f"{cookie_name(request)}-begun"
 
 
-def _seat_begun(request: web.Request, answer: web.StreamResponse, cookie: Secret, life_s: int) -> None:
+def _set_flow_cookie(request: web.Request, answer: web.StreamResponse, cookie: Secret, life_s: int) -> None:
     name = _begun_name(request)
     secure = name.startswith("__Host-")
     answer.set_cookie(name, cookie.reveal(), max_age=life_s, path="/", secure=secure, httponly=True, samesite="Lax")
@@ -222,7 +224,7 @@ async def sign_out(request: web.Request) -> web.StreamResponse:
     if token := _token(request):
         await request.app[RUNTIME].store.console_sessions.end(digest(token.reveal()))
     answer = see_other(console_path(request, "sign-in"))
-    seat(request, answer, Secret(""), timedelta(0))
+    set_session_cookie(request, answer, Secret(""), timedelta(0))
     return answer
 
 
@@ -244,7 +246,7 @@ def _sign_in_view(request: web.Request, link: str = "", fault: str | None = None
     return View("sign_in.html", {**data, "oidc": console_path(request, "sign-in", "oidc") if oidc else None})
 
 
-def seat(request: web.Request, answer: web.StreamResponse, token: Secret, life: timedelta) -> None:
+def set_session_cookie(request: web.Request, answer: web.StreamResponse, token: Secret, life: timedelta) -> None:
     """Let this browser hold the token for so long; an empty one is forgotten."""
     name = cookie_name(request)
     answer.set_cookie(

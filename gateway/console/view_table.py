@@ -20,7 +20,7 @@ from gateway.console import (
     provider_views,
 )
 from gateway.console.console_page import SignedIn, View, as_json, console_path, render
-from gateway.console.sign_in import acting, refused, seat, signed_in
+from gateway.console.sign_in import posted_by_operator, refused, set_session_cookie, signed_in
 from gateway.errors import GatewayError, NotFound
 from gateway.pages.frame import see_other
 from gateway.records.audit import AuditActor
@@ -70,7 +70,7 @@ async def view(request: web.Request) -> web.StreamResponse:
     try:
         who = await signed_in(request)
         if not tail:
-            return _seated(request, who, see_other(console_path(request, _first_environment(request))))
+            return _with_session(request, who, see_other(console_path(request, _first_environment(request))))
         environment, section = _place(request, tail.removesuffix(JSON))
         found = await VIEWS[section](request, environment)
     except GatewayError as fault:
@@ -78,19 +78,19 @@ async def view(request: web.Request) -> web.StreamResponse:
             raise
         return refused(request, fault)
     answer = as_json(found.data) if wants_json else render(request, who, found, environment=environment)
-    return _seated(request, who, answer)
+    return _with_session(request, who, answer)
 
 
-def _seated(request: web.Request, who: SignedIn, answer: web.StreamResponse) -> web.StreamResponse:
+def _with_session(request: web.Request, who: SignedIn, answer: web.StreamResponse) -> web.StreamResponse:
     if who.fresh is not None:
-        seat(request, answer, who.fresh, who.session.expires_at - clock.now())
+        set_session_cookie(request, answer, who.fresh, who.session.expires_at - clock.now())
     return answer
 
 
 async def act(request: web.Request) -> web.StreamResponse:
     """POST /console/{environment}/…: one act, then 303 to where its result is seen."""
     try:
-        who, fields = await acting(request)
+        who, fields = await posted_by_operator(request)
         environment, _, what = request.match_info["tail"].partition("/")
         _check_environment(request, environment)
         if what not in ACTS:

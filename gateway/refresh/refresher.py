@@ -75,8 +75,8 @@ class RefreshQueue:
         self._next_behind = 0.0
         self._closed = False
 
-    async def take(self, ref: ConnectionRef, *, urgent: bool, ends_at: float = 0.0) -> None:
-        """Return when it is this connection's turn; `give_back` ends it. Raises CancelledError where it will not come."""
+    async def acquire(self, ref: ConnectionRef, *, urgent: bool, ends_at: float = 0.0) -> None:
+        """Return when it is this connection's turn; `release` ends it. Raises CancelledError where it will not come."""
         if self._closed and not urgent:
             raise asyncio.CancelledError
         line = self._lines.setdefault(ref[:2], Line())
@@ -86,18 +86,18 @@ class RefreshQueue:
         try:
             await turn.come
         except BaseException:
-            self.give_back(ref)
+            self.release(ref)
             raise
 
-    def urge(self, ref: ConnectionRef) -> None:
-        """Somebody waits for it by now."""
+    def prioritize(self, ref: ConnectionRef) -> None:
+        """Move a background refresh ahead: a call waits for it now."""
         line = self._lines.get(ref[:2])
         turn = line.behind.pop(ref, None) if line is not None else None
         if line is not None and turn is not None:
             line.urgent[ref] = turn
             self._admit(line)
 
-    def give_back(self, ref: ConnectionRef) -> None:
+    def release(self, ref: ConnectionRef) -> None:
         line = self._lines.get(ref[:2])
         if line is None:
             return
@@ -172,7 +172,7 @@ class Refresher:
     ) -> None:
         self.metrics = metrics
         self._protocol = RefreshProtocol(store, current, dialogues, metrics, note)
-        self._turns = RefreshQueue()
+        self._queue = RefreshQueue()
         self._running: dict[ConnectionRef, asyncio.Task[Connection]] = {}
         self._traces: dict[ConnectionRef, RefreshTrace] = {}
         self._recent: OrderedDict[ConnectionRef, tuple[float, Connection]] = OrderedDict()
@@ -210,7 +210,7 @@ class Refresher:
             task.add_done_callback(lambda done: self._ended(connection.ref, done))
         else:
             if urgent:
-                self._turns.urge(connection.ref)
+                self._queue.prioritize(connection.ref)
             self._traces[connection.ref].joined(trace_in_hand.get())
         return task
 
@@ -229,7 +229,7 @@ class Refresher:
 
     async def close(self, within_s: float = 30) -> None:
         """Let what is under way finish: an answer that arrives now may hold the only refresh token there is."""
-        self._turns.close()
+        self._queue.close()
         if self._running:
             await asyncio.wait(list(self._running.values()), timeout=within_s)
 
@@ -255,8 +255,8 @@ class Refresher:
     async def _refresh(self, seen: Connection, force: bool, urgent: bool, trace: RefreshTrace) -> Connection:
         refresh_in_hand.set(trace)
         left_s = (seen.expires_at - clock.now()).total_seconds() if seen.expires_at is not None else 0.0
-        await self._turns.take(seen.ref, urgent=urgent, ends_at=clock.monotonic() + left_s)
+        await self._queue.acquire(seen.ref, urgent=urgent, ends_at=clock.monotonic() + left_s)
         try:
             return await self._protocol.refresh(seen, force=force)
         finally:
-            self._turns.give_back(seen.ref)
+            self._queue.release(seen.ref)

@@ -22,14 +22,14 @@ class Crowd:
         self.go = asyncio.Event()
 
     async def renew(self, one: ConnectionRef, *, urgent: bool = False) -> None:
-        await self.turns.take(one, urgent=urgent)
+        await self.turns.acquire(one, urgent=urgent)
         self.order.append(one)
         self.now += 1
         self.most = max(self.most, self.now)
         await asyncio.sleep(0)
         await self.go.wait()
         self.now -= 1
-        self.turns.give_back(one)
+        self.turns.release(one)
 
     def start(self, numbers: range, *, urgent: bool = False) -> "list[asyncio.Task[None]]":
         return [asyncio.create_task(self.renew(ref(number), urgent=urgent)) for number in numbers]
@@ -54,7 +54,7 @@ async def test_who_is_waited_for_goes_ahead_of_the_crowd() -> None:
     waiting = asyncio.create_task(crowd.renew(ref(1000), urgent=True))
     await settled()
     assert crowd.order == [ref(0), ref(1), ref(1000)]
-    crowd.turns.urge(ref(77))  # and so does one of the crowd as soon as somebody asks for it
+    crowd.turns.prioritize(ref(77))  # and so does one of the crowd as soon as somebody asks for it
     await settled()
     assert crowd.order[-1] == ref(77)
     crowd.go.set()
@@ -89,11 +89,11 @@ def test_they_hurry_where_that_keeps_tokens_from_ending_in_the_queue(
 async def test_a_slow_provider_holds_up_its_own_only() -> None:
     turns = RefreshQueue(urgent=2, pace_s=0)
     for number in range(2):
-        await turns.take(ref(number), urgent=True)
-    third = asyncio.create_task(turns.take(ref(3), urgent=True))
-    await turns.take(ref(1, "other"), urgent=True)
+        await turns.acquire(ref(number), urgent=True)
+    third = asyncio.create_task(turns.acquire(ref(3), urgent=True))
+    await turns.acquire(ref(1, "other"), urgent=True)
     assert not third.done()
-    turns.give_back(ref(0))
+    turns.release(ref(0))
     await third
 
 
@@ -106,13 +106,13 @@ async def test_a_stop_sends_home_whose_turn_has_not_come() -> None:
     outcomes = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [type(None), asyncio.CancelledError, asyncio.CancelledError]
     with pytest.raises(asyncio.CancelledError):
-        await crowd.turns.take(ref(7), urgent=False)
-    await crowd.turns.take(ref(8), urgent=True)  # somebody waits for it, and the drain waits for them
+        await crowd.turns.acquire(ref(7), urgent=False)
+    await crowd.turns.acquire(ref(8), urgent=True)  # somebody waits for it, and the drain waits for them
 
 
 @pytest.mark.parametrize("urgent", [True, False])
 async def test_a_line_that_is_empty_is_forgotten(urgent: bool) -> None:
     turns = RefreshQueue(pace_s=0)
-    await turns.take(ref(1), urgent=urgent)
-    turns.give_back(ref(1))
+    await turns.acquire(ref(1), urgent=urgent)
+    turns.release(ref(1))
     assert turns.idle
