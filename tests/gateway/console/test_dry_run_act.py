@@ -30,6 +30,6 @@ async def test_a_call_is_repeated_as_a_dry_run(running: RunningGateway, tracker:
         assert grant["access_token"] not in passes
         assert "Its key refuses it" in await dry("r2")
         assert "no connection 'gone'" in await dry("r3")
-        assert "Only a call" in await dry("r4", expect=400)
+        assert "Only a proxied call" in await dry("r4", expect=400)
         assert "do not allow" in await console.page(f"/dev/call?id={found['r2']}")
     assert tracker.calls["api"] == sent
