@@ -3,11 +3,10 @@
 import re
 import sys
 import traceback
+from collections.abc import MutableMapping
 from functools import lru_cache
 from types import TracebackType
 from typing import Any, Final
-
-import structlog
 
 from gateway.secret import MASK
 
@@ -41,7 +40,9 @@ SECRET_TEXT: Final = re.compile(
 )
 
 LONGEST_NAME: Final = 256
-Event = structlog.typing.EventDict
+Event = MutableMapping[
+    str, Any
+]  # structlog's, which is not loaded for it: gateway.yaml is read before anything heavy is
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 

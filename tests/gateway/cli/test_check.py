@@ -184,9 +184,12 @@ def test_json_tells_faults_apart_by_file_and_line(file: Path) -> None:
     assert result.exit_code == 1
     report = json.loads(result.stdout)
     assert report["ok"] is False
-    assert {"where": f"{file}:1", "file": str(file), "line": 1, "message": "live.ttl_s: must be a number"} in report[
-        "faults"
-    ]
+    assert {
+        "where": f"{file}:1",
+        "file": str(file),
+        "line": 1,
+        "message": "live.ttl_s: must be a number of seconds",
+    } in report["faults"]
 
 
 def test_json_sums_up_a_configuration_in_order(file: Path) -> None:

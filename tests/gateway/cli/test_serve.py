@@ -121,7 +121,9 @@ def test_faults_come_as_one_line_of_json(file: Path) -> None:
     assert result.exit_code == 1
     assert json.loads(result.stdout) == {
         "ok": False,
-        "faults": [{"where": f"{file}:6", "message": "live.ttl_s: must be a number", "file": str(file), "line": 6}],
+        "faults": [
+            {"where": f"{file}:6", "message": "live.ttl_s: must be a number of seconds", "file": str(file), "line": 6}
+        ],
     }
 
 

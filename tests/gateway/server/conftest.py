@@ -44,7 +44,7 @@ class Shown:
         ):
             self.app.router.add_route("*", path, OPEN(handler), expect_handler=no_early_continue)
 
-    def note(self, request: web.Request) -> None:
+    def record(self, request: web.Request) -> None:
         self.heads.append((request.method, request.raw_path, request._message.raw_headers))
         self.entered.set()
 
