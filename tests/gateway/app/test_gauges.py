@@ -76,7 +76,7 @@ async def test_refreshes_are_counted_by_outcome(
     assert await called(running, "c2") == 424
     tracker.answer = web.Response(status=503)
     assert await called(running, "c3") == 503
-    monkeypatch.setattr(RefreshQueue, "take", None)
+    monkeypatch.setattr(RefreshQueue, "acquire", None)
     assert await called(running, "c4") == 500
     assert numbers(running, "gateway_token_refreshes_total") == {
         ("dev", "tracker", outcome): 1 for outcome in ("renewed", "refused", "unavailable", "failed")

@@ -106,7 +106,7 @@ async def test_a_refresh_in_the_queue_keeps_its_turn(telling: RunningGateway, tr
     await telling.imported(tracker.grant())
     runtime, row = telling.runtime, await telling.runtime.store.connections.get(C1)
     assert row is not None
-    queue = runtime.refresher._turns
+    queue = runtime.refresher._queue
     queue._next_behind = clock.monotonic() + 3600  # nobody waits for it, so it waits for its turn
     task = runtime.refresher.start(row)
     await asyncio.sleep(0)
