@@ -20,7 +20,7 @@ from urllib.parse import unquote_plus
 from gateway.errors import InvalidRequest
 from gateway.http.graphql_document import GraphqlOperation, UnplainDocument, operation_of
 from gateway.http.headers import plain
-from gateway.http.strict_json import parse
+from gateway.http.strict_json import nested_deeper, parse
 
 WITH: Final = " with "
 Kind = Literal["tools", "query", "mutation"]
@@ -151,7 +151,7 @@ def read_body(fields: Iterable[tuple[str, str]], query: str, raw: bytes) -> Sent
             value = parse(raw)
         except InvalidRequest as wrong:
             fault = f"has a body that cannot be read in one way: {wrong.message.rstrip('.')}"
-    if fault is None and _nests_deeper(value, DEEPEST):
+    if fault is None and nested_deeper(value, DEEPEST):
         fault = f"has a body that nests deeper than {DEEPEST} levels"
     if fault is None and not isinstance(value, dict):
         what = "a batch" if isinstance(value, list) else "no object"
@@ -181,20 +181,6 @@ def _unplain_message(head: Mapping[str, Sequence[str]], raw: bytes) -> str | Non
     if raw.startswith(b"\xef\xbb\xbf"):
         return "has a body that begins with a byte order mark"
     return None
-
-
-def _nests_deeper(value: Any, levels: int) -> bool:
-    layer = [value]
-    for _ in range(levels + 1):
-        layer = [
-            inner
-            for outer in layer
-            if isinstance(outer, (dict, list))
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-        ]
-        if not layer:
-            return False
-    return True
 
 
 def _folded(name: str) -> str:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Final, NoReturn
 
+from gateway.http.strict_json import nested_deeper
 from gateway.off_loop import INLINE_BYTES
 
 MODERN: Final = "2026-07-28"
@@ -274,21 +275,6 @@ def _no_number(text: str) -> NoReturn:
 
 def _finite(text: str) -> float:
     return number if isfinite(number := float(text)) else _no_number(text)
-
-
-def nested_deeper(value: Any, levels: int) -> bool:
-    """Return whether arrays and objects nest more than `levels` deep."""
-    layer = [value]
-    for _ in range(levels + 1):
-        layer = [
-            inner
-            for outer in layer
-            if isinstance(outer, (dict, list))
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-        ]
-        if not layer:
-            return False
-    return True
 
 
 # ── Answers.
