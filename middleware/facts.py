@@ -22,9 +22,9 @@ ENVIRONMENT = web.RequestKey("environment", Environment)  # bearer_key, capabili
 CAPABILITY = web.RequestKey("capability", Capability)  # capability; absent: called by headers
 READ_BODY = web.RequestKey(
     "read_body", bytes
-)  # policy; absent: no rule looked into the body, which is still to be read
-TOOL = web.RequestKey("tool", str)  # the agent door; policy, of a call to an MCP server. Absent: it calls no tool
-LISTED_TOOLS = web.RequestKey("listed_tools", ToolFilter)  # policy; which tools of the answer's list are shown
+)  # key_rules; absent: no rule looked into the body, which is still to be read
+TOOL = web.RequestKey("tool", str)  # the agent door; key_rules, of a call to an MCP server. Absent: it calls no tool
+LISTED_TOOLS = web.RequestKey("listed_tools", ToolFilter)  # key_rules; which tools of the answer's list are shown
 RULE = web.RequestKey("rule", str)  # policy; error_shape, where one refuses. Absent: the key has no rules
 PACE = web.RequestKey("pace", KeyPace)  # pace; absent: the key has no rate
 CONNECT_SESSION = web.RequestKey("connect_session", ConnectSession)  # session_token

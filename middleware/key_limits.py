@@ -1,4 +1,4 @@
-"""Enforces what the key may do: come here at all (scope), how fast (pace), and send this request (policy)."""
+"""Enforces what the key may do: come here at all (scope), how fast (pace), and send this request (key_rules)."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -127,7 +127,7 @@ _TOO_LARGE: Final = f"A rule of this key looks into the body, which may then hav
 
 
 @web.middleware
-async def policy(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def key_rules(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Raises Forbidden, also where a budget is spent."""
     caller = request[CALLER]
     if caller.access is not None:

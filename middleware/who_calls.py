@@ -14,8 +14,7 @@ from gateway.errors import Unauthorized
 from gateway.middleware.chain import Handler
 from gateway.middleware.facts import CALLER, CAPABILITY, CONNECT_SESSION, ENVIRONMENT, REQUEST_ID
 from gateway.records.access import Capability, Environment, Kind
-from gateway.records.audit import AuditActor
-from gateway.records.audit import acting as acting_now
+from gateway.records.audit import AuditActor, acting
 from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import Secret, digest
 
@@ -141,13 +140,13 @@ def masked(path: str) -> str:
 
 
 @web.middleware
-async def acting(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set `gateway.records.audit.acting` for as long as the request is handled. To stand behind what learns who calls."""
-    token = acting_now.set(_actor(request))
+async def audit_actor(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Set `gateway.records.audit.acting` while the request is handled. Stands behind the links that identify the caller."""
+    token = acting.set(_actor(request))
     try:
         return await handler(request)
     finally:
-        acting_now.reset(token)  # the next request on this connection may be another's
+        acting.reset(token)  # the next request on this connection may be another's
 
 
 def _actor(request: web.Request) -> AuditActor:

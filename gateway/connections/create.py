@@ -75,8 +75,8 @@ def _warning(context: Context, held: Mapping[str, Any]) -> str | None:
 log = structlog.get_logger(__name__)
 
 
-class Wanted(TypedDict, total=False):
-    """The input of `Creator.prepare` besides the integration and its credential."""
+class ConnectionInput(TypedDict, total=False):
+    """Optional arguments of `Creator.prepare`, besides the integration and its credential."""
 
     connection_id: str | None
     config: Mapping[str, Any] | None
@@ -112,12 +112,12 @@ class Creator:
         return provider
 
     async def create(
-        self, integration: Integration, held: Mapping[str, Any], **what: Unpack[Wanted]
+        self, integration: Integration, held: Mapping[str, Any], **options: Unpack[ConnectionInput]
     ) -> tuple[Connection, bool]:
         """The stored connection, and whether it is new. Takes and raises what `prepare` does; then nothing is stored and an
         older connection stays as it was.
         """
-        return await self.store(await self.prepare(integration, held, **what))
+        return await self.store(await self.prepare(integration, held, **options))
 
     async def store(self, row: NewConnection, terms: SessionTerms | None = None) -> tuple[Connection, bool]:
         """The stored connection, and whether it is new. `terms`: of the connect session that makes it. Raises Forbidden

@@ -42,4 +42,4 @@ class WriteBatch:
             try:
                 depart()
             except Exception:
-                log.exception("departure_failed")  # the others are not to wait for an answer that never comes
+                log.exception("request_write_failed")  # the others are not to wait for an answer that never comes

@@ -332,7 +332,7 @@ class Deliverer:
         cause: str | None = None,
     ) -> None:
         if pace.record(answer, clock.monotonic()):
-            log.info("webhook_target_back", environment=delivery.environment, target=_kind(delivery.target))
+            log.info("webhook_target_recovered", environment=delivery.environment, target=_kind(delivery.target))
             await self._store.deliveries.hurry((delivery.environment, delivery.target), clock.now())
         await self._settle(delivery, outcome(delivery, answer, clock.now()), took_ms, cause)
 

@@ -13,7 +13,7 @@ from gateway.middleware.facts import CALLER, CAPABILITY, ENVIRONMENT
 from gateway.middleware.key_limits import needs, scope
 from gateway.middleware.request_message import json_only
 from gateway.middleware.surfaces import SENT
-from gateway.middleware.who_calls import acting
+from gateway.middleware.who_calls import audit_actor
 from gateway.proxy import forward
 from gateway.runtime import generation_of
 
@@ -58,4 +58,4 @@ def _speaks_mcp(request: web.Request) -> bool:
 
 
 _TO_PROVIDER: Final = Chain(*SENT)(forward)
-_TO_DOOR: Final = Chain(acting, scope, json_only)(answer)
+_TO_DOOR: Final = Chain(audit_actor, scope, json_only)(answer)

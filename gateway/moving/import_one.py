@@ -123,7 +123,7 @@ class ImportOptions:
 
 
 class ConnectionImporter:
-    """Imports connections one by one; `land` never raises for a faulty connection."""
+    """Imports connections one by one; `import_one` never raises for a faulty connection."""
 
     def __init__(self, runtime: Runtime, wish: ImportOptions) -> None:
         self._runtime = runtime
@@ -139,13 +139,13 @@ class ConnectionImporter:
         """Return the outcome that its address alone decides, so that its credential need not be fetched; else None."""
         if self._wish.on_conflict == "replace" or await self._runtime.store.connections.get(ref) is None:
             return None
-        return self._there(ref)
+        return self._conflict(ref)
 
-    async def land(self, moved: Moved) -> ImportOutcome:
+    async def import_one(self, moved: Moved) -> ImportOutcome:
         """The outcome of its import; in a dry run, the outcome that it would have."""
         ref = self.ref(moved.integration_id, moved.connection_id or str(uuid.uuid4()))
         try:
-            return await self._landed(moved, ref)
+            return await self._checked_and_stored(moved, ref)
         except Hidden:
             detail = "the source shows no credential; its key needs the scope environment:connections:read_credentials"
             return _outcome(ref, ImportResult.REFUSED, "credentials_hidden", detail)
@@ -154,7 +154,7 @@ class ConnectionImporter:
             place = f"line {moved.line}: " if moved.line else ""
             return _outcome(ref, result, fault.code, f"{place}{fault.message}")
 
-    async def _landed(self, moved: Moved, ref: ConnectionRef) -> ImportOutcome:
+    async def _checked_and_stored(self, moved: Moved, ref: ConnectionRef) -> ImportOutcome:
         there_is = self._runtime.generation.integrations.find(ref.environment, ref.integration_id)
         integration = there_is or self.planned.get(ref.integration_id)
         if integration is None:
@@ -170,24 +170,26 @@ class ConnectionImporter:
             complete(provider, config, ("connection_config",))
         there = await self._runtime.store.connections.get(ref)
         if there is not None and self._wish.on_conflict != "replace":
-            return self._there(ref)
+            return self._conflict(ref)
         result = ImportResult.IMPORTED if there is None else ImportResult.REPLACED
         if self._wish.dry_run:
             return _outcome(ref, result, notes=notes)
         account = Account()
         if not moved.own or self._wish.verify:
-            held, config, account = await self._proven(moved, integration, provider, mode, held, config)
+            held, config, account = await self._with_token_and_settings(
+                moved, integration, provider, mode, held, config
+            )
         context = Context(provider, integration, config, moved.metadata)
         new = _new(moved, ref, mode, held, context, account)
         over = self._wish.on_conflict == "replace"
         stored = await self._runtime.store.connections.arrive(new, moved.past, over=over, now=clock.now())
         if stored is None:
-            return self._there(ref)
+            return self._conflict(ref)
         connection, created = stored
         self._runtime.live.replace(connection)
         return _outcome(ref, ImportResult.IMPORTED if created else ImportResult.REPLACED, notes=notes)
 
-    async def _proven(
+    async def _with_token_and_settings(
         self,
         moved: Moved,
         integration: Integration,
@@ -209,7 +211,7 @@ class ConnectionImporter:
         await creator.check(mode, held, replace(context, config=config), verified=self._wish.verify)
         return held, config, account
 
-    def _there(self, ref: ConnectionRef) -> ImportOutcome:
+    def _conflict(self, ref: ConnectionRef) -> ImportOutcome:
         if self._wish.on_conflict == "skip":
             return _outcome(ref, ImportResult.SKIPPED, "already_there")
         detail = "a connection of that id is here already; --on-conflict skip or replace decides"

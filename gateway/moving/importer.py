@@ -107,7 +107,7 @@ class Importer:
     total: int = 0
 
     def __post_init__(self) -> None:
-        self._landing = ConnectionImporter(self.runtime, self.wish)
+        self._one_by_one = ConnectionImporter(self.runtime, self.wish)
         self._pace = WorkPace(self.refresh_rate)
 
     async def from_peer(self, peer: Peer, only: Sequence[str] = ()) -> None:
@@ -119,14 +119,14 @@ class Importer:
         self.total = len(listed)
 
         async def one(found: PeerConnection) -> None:
-            settled = await self._landing.settled(self._landing.ref(found.integration_id, found.connection_id))
+            settled = await self._one_by_one.settled(self._one_by_one.ref(found.integration_id, found.connection_id))
             if settled is not None:
                 return self._record(settled)
             try:
                 moved = await peer.connection(found)
             except Unusable as fault:
                 return self._record(self._here(fault.outcome))
-            await self._land(moved)
+            await self._import_one(moved)
             return None
 
         await bounded(listed, one, at_once=self.at_once)
@@ -136,7 +136,7 @@ class Importer:
 
         async def one(item: Found) -> None:
             if isinstance(item, Moved):
-                await self._land(item)
+                await self._import_one(item)
             elif isinstance(item, PeerIntegration):
                 await self._integration(item)
             else:
@@ -161,10 +161,10 @@ class Importer:
         if made.made or made.fault:
             self.made.append(made)
         if made.planned is not None:
-            self._landing.planned[key] = made.planned
+            self._one_by_one.planned[key] = made.planned
 
-    async def _land(self, moved: Moved) -> None:
-        outcome = await self._landing.land(moved)
+    async def _import_one(self, moved: Moved) -> None:
+        outcome = await self._one_by_one.import_one(moved)
         if (
             self.test_refresh
             and outcome.result in (ImportResult.IMPORTED, ImportResult.REPLACED)

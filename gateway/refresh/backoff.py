@@ -76,7 +76,7 @@ GONE: Final = GRANT_GONE | {ROTATION_LOST}
 MAYBE_GONE: Final = GONE | {REFUSED}
 
 
-def failure(
+def refresh_failure(
     fault: TokenRefused | TokenUnavailable,
     before: RefreshFailure | None,
     now: datetime,
@@ -89,7 +89,7 @@ def failure(
     A refused client (``invalid_client`` …) is final for the caller, but the operator may correct it without the end user,
     so it has a `retry_at` too; and so has a refusal of unknown meaning, which is final where it repeats. `lost_at`: when this
     refresh token was sent before and its reply was lost; a provider that refuses it now has most likely replaced it then.
-    `since`: when the failure `before` was noted for the first time in a row.
+    `since`: when the failure `before` was recorded for the first time in a row.
     """
     unknown = isinstance(fault, TokenUnavailable) and fault.refused_with is not None
     code = fault.code if isinstance(fault, TokenRefused) else REFUSED if unknown else "token_endpoint_unavailable"
@@ -171,36 +171,36 @@ def failed_over() -> Unavailable:
 
 def may_try(connection: Connection, now: datetime) -> bool:
     """Return whether the token endpoint may be asked again."""
-    noted = connection.failure
-    return noted is None or noted.code == REJECTED or (noted.retry_at is not None and now >= noted.retry_at)
+    failure = connection.failure
+    return failure is None or failure.code == REJECTED or (failure.retry_at is not None and now >= failure.retry_at)
 
 
-def refusal(connection: Connection, noted: RefreshFailure, now: datetime) -> GatewayError:
+def refusal(connection: Connection, failure: RefreshFailure, now: datetime) -> GatewayError:
     """The error for a connection without a usable token."""
-    if noted.code == NOT_REFRESHABLE:
+    if failure.code == NOT_REFRESHABLE:
         return no_way_to_refresh(connection)
     if connection.state is State.INCOMPLETE:
-        return InvalidRequest("unresolved_setting", noted.message)
+        return InvalidRequest("unresolved_setting", failure.message)
     ref = connection.ref
     payload = {
         "provider_config_key": ref.integration_id,
         "connection_id": ref.connection_id,
-        "reason": noted.code,
-        "provider_message": noted.message,
-        "failed_at": noted.at.isoformat(timespec="milliseconds"),
+        "reason": failure.code,
+        "provider_message": failure.message,
+        "failed_at": failure.at.isoformat(timespec="milliseconds"),
     }
-    retry_at = noted.retry_at or ask_again_at(noted, now)
+    retry_at = failure.retry_at or ask_again_at(failure, now)
     wait_s = max(1, round((retry_at - now).total_seconds()))
     payload["retry_at"] = retry_at.isoformat(timespec="milliseconds")
-    if noted.final:
+    if failure.final:
         return ReconnectNeeded(
             "reconnect_needed",
-            f"The provider refuses to refresh connection '{ref.connection_id}' ({noted.code}). "
+            f"The provider refuses to refresh connection '{ref.connection_id}' ({failure.code}). "
             + (
                 refusals.sentence(refusals.RECONNECT)
-                if noted.code in MAYBE_GONE
+                if failure.code in MAYBE_GONE
                 else refusals.sentence(f"{refusals.RECONNECT}, or import the new password or key under the same id")
-                if noted.code in TYPED_IN
+                if failure.code in TYPED_IN
                 else f"Check client_id, client_secret and scopes of integration '{ref.integration_id}'; if they are "
                 f"right, {refusals.RECONNECT}."
             ),
@@ -209,16 +209,16 @@ def refusal(connection: Connection, noted: RefreshFailure, now: datetime) -> Gat
         )
     return Unavailable(
         "token_endpoint_unavailable",
-        f"The token of connection '{ref.connection_id}' has expired and cannot be refreshed now: {sentence(noted.message)} "
+        f"The token of connection '{ref.connection_id}' has expired and cannot be refreshed now: {sentence(failure.message)} "
         f"Try again in {wait_s} s.",
         payload=payload,
         retry_after_s=wait_s,
     )
 
 
-def ask_again_at(noted: RefreshFailure, now: datetime) -> datetime:
+def ask_again_at(failure: RefreshFailure, now: datetime) -> datetime:
     """When it makes sense to ask us again: the provider is not asked, but the end user may have come back by then."""
-    return now + min(max(FIRST, (now - noted.at) / 2), LONGEST)
+    return now + min(max(FIRST, (now - failure.at) / 2), LONGEST)
 
 
 def no_way_to_refresh(connection: Connection) -> ReconnectNeeded:

@@ -246,9 +246,9 @@ class RefreshProtocol:
         claimed or read (monotonic)."""
         row, waits, waited = seen, again(LOOK_AGAIN_S), False
         while True:
-            noted, now = row.failure, clock.now()
-            if noted is not None and not backoff.may_try(row, now) and (not force or noted != seen.failure):
-                raise backoff.refusal(row, noted, now)  # refused before; with force only if just now, by another
+            failure, now = row.failure, clock.now()
+            if failure is not None and not backoff.may_try(row, now) and (not force or failure != seen.failure):
+                raise backoff.refusal(row, failure, now)  # refused before; with force only if just now, by another
             intent = token_digest(self._store, row)
             facts = await self.standing.facts(row)
             step, asked_at = next_step(facts), clock.monotonic()
@@ -284,7 +284,7 @@ class RefreshProtocol:
         if step is RefreshStep.REPORT_LOST and row.intent is not None and row.lease is not None:
             # In the name of the holder, which stays: its machine may still have the reply, and go on with it.
             lost = backoff.lost(row, row.intent.at, now)
-            await self._noted(row, row.lease.owner, lost, now, still_open=True)
+            await self._record_failure(row, row.lease.owner, lost, now, still_open=True)
 
     async def _refreshed(self, row: Connection, owner: str, claimed_at: float) -> Connection | None:
         """Store the outcome of the call; None where this node was fenced off. Raises the error for the caller."""
@@ -331,15 +331,15 @@ class RefreshProtocol:
         lost_at = (
             row.intent.at if row.intent is not None and row.intent.digest == token_digest(self._store, row) else None
         )
-        noted = backoff.failure(fault, row.failure, now, lost_at=lost_at, since=row.state_since)
+        failure = backoff.refresh_failure(fault, row.failure, now, lost_at=lost_at, since=row.state_since)
         held = self._store.open(row.credential)
         known = tuple(text for name, text in held.items() if name.endswith("_token") and isinstance(text, str))
-        noted = replace(noted, message=scrubbed(noted.message, known))  # it goes into logs, events and answers
-        settled = noted.code == backoff.ROTATION_LOST  # it was sent again, and refused
+        failure = replace(failure, message=scrubbed(failure.message, known))  # it goes into logs, events and answers
+        settled = failure.code == backoff.ROTATION_LOST  # it was sent again, and refused
         maybe_done = not settled and isinstance(fault, TokenUnavailable) and (fault.maybe_done or lost_at is not None)
         keep_lease = isinstance(fault, TokenUnavailable) and fault.maybe_journalled
         try:
-            await self._noted(row, owner, noted, now, still_open=maybe_done, keep_lease=keep_lease)
+            await self._record_failure(row, owner, failure, now, still_open=maybe_done, keep_lease=keep_lease)
         except GatewayError as refusal:
             if keep_lease:  # other machines wait for this one, which finishes from its journal
                 with suppress(GatewayError):
@@ -347,7 +347,7 @@ class RefreshProtocol:
             raise refusal from fault
         return None
 
-    async def _noted(
+    async def _record_failure(
         self,
         row: Connection,
         owner: str,
@@ -412,12 +412,12 @@ class RefreshProtocol:
             await self._store.refreshes.record_failure(seen.ref, owner=owner, version=seen.version, failure=ended(now))
 
     async def _unfinished(self, row: Connection, owner: str, fault: GatewayError) -> None:
-        noted = RefreshFailure(fault.code, fault.message, False, clock.now(), 1, clock.now() + backoff.FIRST)
+        failure = RefreshFailure(fault.code, fault.message, False, clock.now(), 1, clock.now() + backoff.FIRST)
         await self._store.refreshes.record_failure(
             row.ref,
             owner=owner,
             version=row.version,
-            failure=noted,
+            failure=failure,
             still_open=row.intent is not None,
             former=row.lease,
             happening=Happening.UNFINISHED,

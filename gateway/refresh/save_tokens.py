@@ -128,7 +128,7 @@ async def commit(store: Store, row: Connection, owner: str, pair: Pair) -> Conne
                 uid=row.uid,
             )
         except Exception as fault:  # noqa: BLE001 (whatever it was, the pair must not be lost to it)
-            log.error("rotated_token_unsaved", **who(row.ref), detail=str(fault))
+            log.error("token_save_failed", **who(row.ref), detail=str(fault))
             await asyncio.sleep(next(waits))
 
 
@@ -151,7 +151,7 @@ async def rescue(store: Store, row: Connection, pair: Pair) -> Connection | None
                 if saved is not None:
                     return saved
         except (GatewayError, VaultError) as fault:  # it is the only pair there is
-            log.error("rotated_token_unsaved", **who(row.ref), detail=str(fault))
+            log.error("token_save_failed", **who(row.ref), detail=str(fault))
         await clock.sleep(next(waits))
 
 

@@ -62,20 +62,20 @@ from gateway.store.transactions import OneStatement
 #
 # Owner and version are the fence of `refreshes`; their parameters are `seen_version` and `owner`, beside `place`'s.
 
-_WRITTEN: Final = ("version", "credential", "expires_at", "updated_at", "last_refreshed_at", "rotates")
-SAVED: Final[dict[str, Any]] = {
-    **dict.fromkeys(_WRITTEN),
+_REPLACED_COLUMNS: Final = ("version", "credential", "expires_at", "updated_at", "last_refreshed_at", "rotates")
+SAVED_COLUMNS: Final[dict[str, Any]] = {
+    **dict.fromkeys(_REPLACED_COLUMNS),
     **(NO_FAILURE | NO_LEASE | NO_INTENT | NO_PREVIOUS),
     **life_columns(Lifespan()),
 }
 """Every column that a save sets."""
-_MINE: Final = and_(
+_FENCED: Final = and_(
     AT, connections.c.version == bindparam("seen_version"), connections.c.lease_owner == bindparam("owner")
 )
-REFRESHED: Final = (
+SAVE_WITHOUT_STATE_CHANGE: Final = (
     update(connections)
     .where(
-        _MINE,
+        _FENCED,
         connections.c.uid == bindparam("row_uid"),
         connections.c.state == State.ACTIVE.value,
         connections.c.state_since.is_not(None),
@@ -84,30 +84,36 @@ REFRESHED: Final = (
 )
 """For what changes no state, and so is no news: the row is written and read in one."""
 _TO: Final = "to_"  # before the name of a column that is set: SQLAlchemy keeps the bare names for itself
-_REFRESHED: Final = REFRESHED.where(STILL_NEWEST).values({name: bindparam(_TO + name) for name in SAVED}).cte("renewed")
-_NOTED: Final = (
+_SAVE_ROW: Final = (
+    SAVE_WITHOUT_STATE_CHANGE.where(STILL_NEWEST)
+    .values({name: bindparam(_TO + name) for name in SAVED_COLUMNS})
+    .cte("renewed")
+)
+_INSERT_CHANGE: Final = (
     insert(changes)
     .from_select(
         ["at", "environment", "integration_id", "connection_id"],
         select(
             bindparam("noted_at", type_=UtcTime),
-            _REFRESHED.c.environment,
-            _REFRESHED.c.integration_id,
-            _REFRESHED.c.connection_id,
+            _SAVE_ROW.c.environment,
+            _SAVE_ROW.c.integration_id,
+            _SAVE_ROW.c.connection_id,
         ),
     )
     .returning(changes.c.id)
     .cte("noted")
 )
-REFRESHED_AND_NOTED: Final = select(_REFRESHED, _NOTED.c.id.label("change_id")).join_from(_REFRESHED, _NOTED, true())
+SAVE_REFRESH: Final = select(_SAVE_ROW, _INSERT_CHANGE.c.id.label("change_id")).join_from(
+    _SAVE_ROW, _INSERT_CHANGE, true()
+)
 """The whole transaction of a refresh on PostgreSQL: fence of the data key, row, entry in the change log."""
-_RECORDED: Final = (
+_INSERT_AUDIT: Final = (
     insert(audit_pending)
-    .from_select(["body"], select(bindparam("audit_body", type_=Text)).select_from(_REFRESHED))
+    .from_select(["body"], select(bindparam("audit_body", type_=Text)).select_from(_SAVE_ROW))
     .returning(audit_pending.c.id)
     .cte("recorded")
 )
-REFRESHED_AND_RECORDED: Final = REFRESHED_AND_NOTED.add_cte(_RECORDED)
+SAVE_REFRESH_AND_AUDIT: Final = SAVE_REFRESH.add_cte(_INSERT_AUDIT)
 """The same with a record of the audit trail."""
 
 
@@ -116,17 +122,17 @@ def _refresh_statement(
 ) -> OneStatement[tuple[Connection, int | None] | None]:
     """A refresh in one statement. Its result: the row, and the id of its entry in the change log."""
     values = {**place_and_key, **{_TO + name: value for name, value in columns.items()}, "noted_at": now}
-    statement = REFRESHED_AND_NOTED
+    statement = SAVE_REFRESH
     if entry is not None:
-        statement, values = REFRESHED_AND_RECORDED, {**values, "audit_body": entry.body()}
+        statement, values = SAVE_REFRESH_AND_AUDIT, {**values, "audit_body": entry.body()}
     return OneStatement(statement, values, lambda row: (connection_of(row), row["change_id"]), notifies=True)
 
 
-HELD: Final = select(connections).where(_MINE).with_for_update()
-HELD_BEFORE: Final = (
-    select(*BEFORE, connections.c.keep_alive_at, connections.c.lease_until).where(_MINE).with_for_update()
+SELECT_LEASED: Final = select(connections).where(_FENCED).with_for_update()
+SELECT_LEASED_WITH_STATE: Final = (
+    select(*BEFORE, connections.c.keep_alive_at, connections.c.lease_until).where(_FENCED).with_for_update()
 )
-UNSETTLED: Final = (
+SELECT_OPEN_INTENTS: Final = (
     select(connections)
     .where(connections.c.lease_until.is_not(None), connections.c.intent_digest.is_not(None))
     .order_by(connections.c.lease_until)
@@ -226,7 +232,7 @@ class RefreshStore:
         new, entry = version + 1, _recorded(ref, now)
 
         def changed(uid: str) -> dict[str, Any]:
-            columns = dict(SAVED) | life_columns(life)
+            columns = dict(SAVED_COLUMNS) | life_columns(life)
             columns |= {"version": new, "expires_at": expires_at, "updated_at": now, "last_refreshed_at": now}
             columns["rotates"] = rotates
             columns["credential"] = self._rows.seal(credential, ref, uid, "credential", new)
@@ -243,12 +249,16 @@ class RefreshStore:
 
         async def write(db: AsyncConnection) -> tuple[Connection, int | None] | None:
             if uid is not None:
-                row = (await db.execute(REFRESHED, {**mine, "row_uid": uid, **changed(uid)})).mappings().one_or_none()
+                row = (
+                    (await db.execute(SAVE_WITHOUT_STATE_CHANGE, {**mine, "row_uid": uid, **changed(uid)}))
+                    .mappings()
+                    .one_or_none()
+                )
                 if row is not None:
                     saved = connection_of(row)
                     await self._trail.record_refresh(db, entry, news=False)
                     return saved, await record_change(db, ref, now, ends=True)
-            held = (await db.execute(HELD, mine)).one_or_none()
+            held = (await db.execute(SELECT_LEASED, mine)).one_or_none()
             if held is None or (uid is not None and held.uid != uid):
                 return None
             return await self._save_with_state(db, ref, held, changed(held.uid), now, entry), None
@@ -312,7 +322,7 @@ class RefreshStore:
 
         async def write(db: AsyncConnection) -> Connection | None:
             mine = {**place(ref), "seen_version": version, "owner": owner}
-            row = (await db.execute(HELD_BEFORE, mine)).one_or_none()
+            row = (await db.execute(SELECT_LEASED_WITH_STATE, mine)).one_or_none()
             if row is None:
                 return None
             if former is not None and former.owner == owner and row.lease_until != former.until:
@@ -335,7 +345,7 @@ class RefreshStore:
     async def unsettled(self, *, most: int) -> list[Connection]:
         """Connections with an open intent under a lease, at most so many: those whose lease ends or ended first."""
         async with self._transactions.read() as db:
-            rows = (await db.execute(UNSETTLED, {"most": most})).mappings().all()
+            rows = (await db.execute(SELECT_OPEN_INTENTS, {"most": most})).mappings().all()
         return await self._rows.records(rows)
 
     async def forget_previous(self, now: datetime) -> None:
@@ -411,10 +421,10 @@ class RefreshStore:
         nobody = {**place(ConnectionRef("", "", "")), "seen_version": 0, "owner": "", "row_uid": ""}
         if self._transactions.takes_one_statement:
             entry = self._trail.if_each(_recorded(ConnectionRef("", "", ""), clock.now()))
-            refresh = _refresh_statement(nobody | {"of": "", "sealing_key": ""}, SAVED, clock.now(), entry)
+            refresh = _refresh_statement(nobody | {"of": "", "sealing_key": ""}, SAVED_COLUMNS, clock.now(), entry)
             await db.execute(refresh.statement, refresh.parameters)
         else:
-            await db.execute(REFRESHED, nobody | SAVED)
+            await db.execute(SAVE_WITHOUT_STATE_CHANGE, nobody | SAVED_COLUMNS)
 
     async def extend_lease(self, ref: ConnectionRef, *, owner: str, ttl: timedelta) -> bool:
         """Hold the lease for `ttl` from now on, also if it has run out meanwhile. False: it is another's by now."""

@@ -110,7 +110,7 @@ async def test_one_that_fails_holds_nobody_up(crowd: WriteBatch) -> None:
     with structlog.testing.capture_logs() as logs:
         await turn()
     assert seen == ["b"]
-    assert [entry["event"] for entry in logs] == ["departure_failed"]
+    assert [entry["event"] for entry in logs] == ["request_write_failed"]
 
 
 async def test_a_request_leaves_at_the_end_of_the_turn(

@@ -81,12 +81,12 @@ def test_an_outage_in_between_begins_the_count_again_and_never_shortens_the_wait
     unknown, outage = TokenUnavailable("no", refused_with=400), TokenUnavailable("down")
     noted: RefreshFailure | None = None
     for _ in range(4):
-        noted = backoff.failure(unknown, noted, NOW, since=NOW - timedelta(days=1))
+        noted = backoff.refresh_failure(unknown, noted, NOW, since=NOW - timedelta(days=1))
     assert noted is not None
     assert (noted.attempts, noted.final) == (4, False)
-    between = backoff.failure(outage, noted, NOW, since=NOW - timedelta(days=1))
+    between = backoff.refresh_failure(outage, noted, NOW, since=NOW - timedelta(days=1))
     assert (between.attempts, between.final) == (1, False)
-    after = backoff.failure(unknown, between, NOW, since=NOW - timedelta(days=1))
+    after = backoff.refresh_failure(unknown, between, NOW, since=NOW - timedelta(days=1))
     assert (after.attempts, after.final) == (1, False)
     assert noted.retry_at is not None
     assert between.retry_at is not None
@@ -139,5 +139,7 @@ async def test_an_outage_never_needs_the_end_user(
 def test_a_refusal_without_a_reason_after_an_exchange_whose_answer_was_lost_is_a_lost_rotation() -> None:
     unknown = TokenUnavailable("no", refused_with=400)
     before = RefreshFailure(backoff.REFUSED, "no", False, NOW, 4, NOW)
-    noted = backoff.failure(unknown, before, NOW, lost_at=NOW - timedelta(hours=1), since=NOW - timedelta(hours=1))
+    noted = backoff.refresh_failure(
+        unknown, before, NOW, lost_at=NOW - timedelta(hours=1), since=NOW - timedelta(hours=1)
+    )
     assert (noted.code, noted.final, noted.retry_at) == (backoff.ROTATION_LOST, True, None)
