@@ -1,4 +1,4 @@
-"""What is dear to read is read in parts, and arrives whole all the same."""
+"""Large messages are read in parts, and arrive complete."""
 
 import asyncio
 from pathlib import Path

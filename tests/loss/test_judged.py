@@ -1,4 +1,4 @@
-"""The table of `make loss`: a loss that nothing excuses, or of which nobody is told, is seen."""
+"""The table of `make loss`: a loss that nothing excuses, or that is not reported, is found."""
 
 from collections import Counter
 from random import Random

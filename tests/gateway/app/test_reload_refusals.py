@@ -1,4 +1,4 @@
-"""What a reload does not take: a file with faults, as a whole; and, told one by one, what needs a restart."""
+"""A reload refuses a file with faults as a whole, and lists each setting that needs a restart."""
 
 from collections.abc import Iterator
 from typing import Any

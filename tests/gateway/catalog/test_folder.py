@@ -1,4 +1,4 @@
-"""What is wrong with an entry is told with the line it stands in, all at once, and never as a crash."""
+"""Faults of an entry are reported with their lines, all at once, and never crash the loader."""
 
 from pathlib import Path
 from textwrap import dedent

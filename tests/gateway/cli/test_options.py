@@ -1,4 +1,4 @@
-"""What is told when no configuration is named."""
+"""The error message of commands when no configuration file is given."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a program hears when the gateway is not where it was looked for."""
+"""The errors of the client when the gateway cannot be reached."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,4 +1,4 @@
-"""What is told of a connection: its state in lists, its history, the likely causes and what helps."""
+"""The diagnosis of a connection: its state in lists, its history, likely causes and how to fix them."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a customer's application is told of its connections, once for each change."""
+"""The body of connection events: one event for each change of state."""
 
 from collections import Counter
 from typing import Any

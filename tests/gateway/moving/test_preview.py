@@ -1,4 +1,4 @@
-"""What moving would take, told beforehand."""
+"""The preview of an import: what would be imported, before anything is stored."""
 
 import asyncio
 import json

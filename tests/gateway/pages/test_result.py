@@ -1,4 +1,4 @@
-"""What has come of it stays to be seen: pages can be loaded again, show no ids, and lead back to the application."""
+"""Result pages can be loaded again, show no ids, and link back to the application."""
 
 from html import unescape
 from typing import Any

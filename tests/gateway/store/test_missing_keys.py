@@ -1,4 +1,4 @@
-"""Who misses a master key has the configuration read again, once for all who miss it and ever more rarely."""
+"""A missing master key makes the gateway read its configuration again: once for all requests, then with growing pauses."""
 
 import asyncio
 import os

@@ -182,7 +182,7 @@ async def test_token_based_authentication_signs_with_the_account_as_realm(far: F
 
 
 class Aws:
-    """Checks Signature Version 4 over the request as it arrived, and lends keys for a role (STS)."""
+    """Checks Signature Version 4 over the request as it arrived, and issues temporary keys for a role (STS)."""
 
     def __init__(self, far: Far) -> None:
         self.keys = {"AKIDEXAMPLE": ("secret/1", None)}

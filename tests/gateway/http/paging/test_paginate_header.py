@@ -1,4 +1,4 @@
-"""What can be said in Gateway-Paginate, and how a slip is told."""
+"""The values of Gateway-Paginate, and the errors for wrong ones."""
 
 import pytest
 
