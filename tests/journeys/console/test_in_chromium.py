@@ -142,6 +142,8 @@ async def test_every_view_is_whole_and_axe_finds_nothing(busy: RunningGateway, b
         assert len(await answer.body()) <= 40_000, name
         assert await violations(page) == [], name
         assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+        cut = "[...document.querySelectorAll('.wide')].filter(one => one.scrollWidth > one.clientWidth).length"
+        assert look != "phone" or await page.evaluate(cut) == 0, f"{name}: a table is cut at the right"
         if SHOTS:
             await shot(page, Path(SHOTS) / f"console-{name}-{look}.webp")
     assert said == []
