@@ -1,4 +1,4 @@
-"""What every gateway of a test process starts with is made once, and what is not requested is left out."""
+"""The parts that every gateway of a test process needs at its start are made once; parts that no test requests are left out."""
 
 import os
 import ssl

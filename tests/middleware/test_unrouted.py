@@ -1,4 +1,4 @@
-"""What never comes to a handler is in the log and in the metrics all the same."""
+"""Requests that reach no handler are in the log and in the metrics too."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Who acts is known while a request is handled, and not in the next one on the same connection."""
+"""The audit actor is set while a request is handled, and not for the next request on the same connection."""
 
 import aiohttp
 

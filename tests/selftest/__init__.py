@@ -1,1 +1,1 @@
-"""What a killed process loses: `make selftest` kills one at every step of a refresh and tells."""
+"""`make selftest` kills a process at every step of a refresh and reports what was lost."""

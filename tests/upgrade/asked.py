@@ -1,4 +1,4 @@
-"""What is asked of a deployment, by the script that records the answers and by the test that compares them."""
+"""The requests to a deployment, for the script that records the answers and the test that compares them."""
 
 import json
 import re

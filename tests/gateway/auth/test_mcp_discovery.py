@@ -1,4 +1,4 @@
-"""What a hostile MCP server says of itself: what cannot be called is refused before anything is made of it."""
+"""Metadata of a hostile MCP server: addresses that must not be called are refused before they are used."""
 
 import json
 from datetime import UTC, datetime

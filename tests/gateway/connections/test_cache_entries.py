@@ -1,4 +1,4 @@
-"""What is kept in memory comes due once, at the time that counts by now, and is not searched for meanwhile."""
+"""A cache entry comes due once, at its newest due time, without a search of all entries."""
 
 import pickle
 import tracemalloc

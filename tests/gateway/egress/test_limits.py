@@ -1,4 +1,4 @@
-"""What stands before each provider: places, the breaker, the budget for retries."""
+"""The limits of each provider: concurrency, circuit breaker, retry budget."""
 
 import asyncio
 from contextlib import suppress

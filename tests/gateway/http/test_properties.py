@@ -1,4 +1,4 @@
-"""What holds of any header, path and link: filtering twice is filtering once, and what leads through us leads back."""
+"""Properties of all headers, paths and links: filtering is idempotent, and a rewritten link leads back to its original."""
 
 from collections import Counter
 

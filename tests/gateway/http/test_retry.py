@@ -1,4 +1,4 @@
-"""What may be sent again, and when: the rules alone."""
+"""The retry rules: which requests may be retried, and when."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime

@@ -1,4 +1,4 @@
-"""What is sent again, how often, after which wait; and what is sent once, whatever happens."""
+"""Which requests are retried, how often and after which delay; and which are sent only once."""
 
 import asyncio
 from collections.abc import Iterator

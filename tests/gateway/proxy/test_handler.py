@@ -1,4 +1,4 @@
-"""What goes through /proxy unchanged, and what does not go through at all: raw bytes on both sides."""
+"""Requests and answers that /proxy passes on unchanged, and those that it refuses: raw bytes on both sides."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What is stored of a flow: the JSON that version 0.2.0 wrote is read, and written again."""
+"""The stored JSON of a connect flow: JSON that version 0.2.0 wrote is read, and written the same."""
 
 from typing import Any
 

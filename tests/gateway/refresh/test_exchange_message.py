@@ -1,4 +1,4 @@
-"""What goes over the channel arrives as it was sent."""
+"""Messages of the token exchange are decoded to what was encoded."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Who renews when many tokens end at once: those that somebody waits for, at once; the others few and paced."""
+"""When many tokens expire at once, those that a request waits for are refreshed at once, the others few at a time."""
 
 import asyncio
 

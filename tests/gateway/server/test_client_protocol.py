@@ -1,4 +1,4 @@
-"""What reaches a handler is the message that was sent: its bytes, and nothing of its neighbours."""
+"""A handler gets exactly the bytes of its request, and nothing of the requests before and after it."""
 
 import gzip
 

@@ -1,4 +1,4 @@
-"""What the fast path owes to its surroundings: metrics, time, reloads, and an end without a lost request."""
+"""The fast path with metrics, timeouts, reloads and a shutdown that loses no request."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is bounded on the fast path stays bounded where the chain takes over: memory, silence, and the time for all of it."""
+"""Limits on memory, idle time and total time hold on the fast path and in the chain."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a fresh proxied request must not do, and what each wrong one is told."""
+"""Work that a proxied request must not do on the hot path, and the error for each faulty request."""
 
 import asyncio
 import io

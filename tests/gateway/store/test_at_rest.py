@@ -1,4 +1,4 @@
-"""What lies on the disk: no secret in the clear, and after a kill nothing that was acknowledged is missing."""
+"""The files on the disk hold no secret in the clear; after a kill, no acknowledged write is missing."""
 
 import asyncio
 import contextlib

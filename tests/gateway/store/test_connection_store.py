@@ -1,4 +1,4 @@
-"""What is put comes back, sealed; versions and leases decide who may write next."""
+"""Connections are stored sealed and read back; versions and leases decide who may write next."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""What is asked at every renewal and at every look for changes is found by an index, however many connections there are."""
+"""The queries of each refresh and of the change feed use an index, however many connections there are."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a caller keeps for us comes back as it was, or not at all."""
+"""Sealed tokens that a caller keeps are opened unchanged, or refused."""
 
 import base64
 

@@ -1,4 +1,4 @@
-"""What both call logs promise: what is added is found as it was, by each filter, newest first, within bounds."""
+"""Both call logs return records as they were added, by each filter, newest first, within limits."""
 
 import random
 from dataclasses import replace

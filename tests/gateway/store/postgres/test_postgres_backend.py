@@ -1,4 +1,4 @@
-"""What another node changes is heard at once, and nothing is missed: not out of turn, not while nobody listened."""
+"""Changes by another node arrive at once, and none is missed: neither out of order nor while the listener was away."""
 
 import asyncio
 from typing import Self
