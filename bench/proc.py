@@ -39,7 +39,7 @@ def rss_mib(pids: list[int]) -> float:
 
 
 def forget_peak(pids: list[int]) -> None:
-    """The highest mark of resident memory starts again (proc(5), clear_refs)."""
+    """Reset the peak of resident memory (proc(5), clear_refs)."""
     for pid in pids:
         (PROC / str(pid) / "clear_refs").write_text("5")
 

@@ -1,4 +1,4 @@
-"""Who we are, for authorization servers that take the address of this document for a client ID (MCP authorization)."""
+"""The gateway's client metadata document; its address serves as client ID at authorization servers (MCP authorization)."""
 
 from aiohttp import hdrs, web
 

@@ -95,7 +95,7 @@ def opened_at(
 
 @dataclass
 class Rejections:
-    """`counted`: the statuses with which a provider refused a credential. Nothing comes of them."""
+    """`counted`: the statuses with which a provider refused a credential. They are only recorded."""
 
     counted: list[int] = field(default_factory=list)
     suspected: Mapping[ConnectionRef, object] = field(default_factory=dict)

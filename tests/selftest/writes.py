@@ -56,7 +56,7 @@ class Writer:
             assert answer.status in (200, 201), await answer.text()
 
     def missing(self, found: dict[str, int]) -> list[str]:
-        """Which acknowledged writes are not there."""
+        """Return the acknowledged writes that are missing."""
         gone = []
         for connection_id, value in self.sure.items():
             allowed = {value}

@@ -23,7 +23,7 @@ SCOPES: Final = ["scope-a", "scope-b"]
 
 
 def integration_of(provider: Provider, samples: Samples, local: str) -> dict[str, Any]:
-    """Its keys in gateway.yaml, as an operator who registered an app would have them. `local`: an address for app_link."""
+    """The integration's keys in gateway.yaml, as for an operator who registered an app. `local`: an address for app_link."""
     mode = AUTH_MODES.get(provider.auth_mode)
     asked = {*mode.integration} if mode else set()
     keys = {

@@ -342,7 +342,7 @@ async def test_no_key_takes_the_place_of_one_that_it_comes_from(gateway: Keyed) 
     assert (await gateway.key("itself", key=grandchild["secret"], replaces=grandchild["id"]))["id"]
 
 
-async def test_who_is_revoked_takes_along_what_it_minted(gateway: Keyed) -> None:
+async def test_revoking_a_key_revokes_the_keys_that_it_minted(gateway: Keyed) -> None:
     parent = await gateway.key("parent")
     child = await gateway.key("child", key=parent["secret"])
     grandchild = await gateway.key("grandchild", key=child["secret"])

@@ -43,7 +43,7 @@ async def test_a_wrong_key_is_refused_in_the_providers_words_without_the_key(far
     assert len(await connections(gateway)) == 1
 
 
-async def test_a_refused_key_leaves_the_connection_that_was_there_as_it_was(far: Far, start: Any) -> None:
+async def test_a_refused_key_keeps_the_stored_connection(far: Far, start: Any) -> None:
     guard(far)
     gateway = await start(auth_mode="API_KEY", proxy={**HEADERS, "verification": {"endpoints": ["/me"]}})
     await imported(gateway, credentials=KEY)
