@@ -98,7 +98,7 @@ async def list_keys(request: web.Request) -> web.Response:
 
 @needs("environment:api_keys:delete", limits=True)
 async def revoke_key(request: web.Request) -> web.Response:
-    """By the body, as published clients send it, or by the address."""
+    """Revoke the key that the body names, as published clients send it, or the address."""
     query_of(request, ())
     named = request.match_info.get("key_id")
     key_id = (await read_json(request, GoneKeyBody)).key_id if named is None else _id(named)

@@ -49,7 +49,7 @@ class Rows(Protocol):
     """Where connections are kept (`connections.cache`)."""
 
     async def known(self, ref: ConnectionRef) -> Connection:
-        """The row as it is in memory or, where it is not, in the store. Raises NotFound."""
+        """Return the row from memory or, if it is not there, from the store. Raises NotFound."""
 
     def replace(self, connection: Connection) -> None:
         """Take over a row that was just written."""

@@ -36,7 +36,7 @@ class KeyLimits:
         return {**self._given(), **({"operations": counts} if counts else {})}
 
     def as_stored(self) -> dict[str, Any]:
-        """The same with the snapshots themselves; `from_json` reads it."""
+        """Return the limits with whole snapshots, as they are stored; `from_json` reads them."""
         return {**self._given(), **({"operations": dict(self.operations)} if self.operations else {})}
 
     def _given(self) -> dict[str, Any]:

@@ -236,7 +236,7 @@ class FastExchange:
     # ── the answer's head ───────────────────────────────────────────────────────────────────────────────────────────
 
     def sink_for(self, head: AnswerHead) -> "FastExchange | None":
-        """This exchange, if the answer is to be passed on as it is."""
+        """Return this exchange if it can pass the answer on itself, else None: the chain does."""
         status, plan = head.status, self._plan
         if status >= 400:
             if may_lead_to_more(status, retries=plan.options.retries > 0):

@@ -53,6 +53,6 @@ def descriptor_limit() -> int | None:
 
 
 def descriptors_needed(config: Config) -> int:
-    """Return the descriptors of one worker when a provider is slow: one for each client's call, one once it is sent."""
+    """Return how many descriptors one worker needs while a provider is slow: one for the caller, one for the provider."""
     limits, pool = config.egress.limits, config.store.pool
     return 2 * limits.outstanding + limits.waiting + pool.readers + pool.writers + OWN_FILES

@@ -44,7 +44,7 @@ PLAIN: Final = (
 
 
 def new_to_json(new: NewConnection) -> dict[str, Any]:
-    """Everything of it but its address."""
+    """Return the new connection as JSON, without the ids that locate it."""
     return {
         **{name: _plain(getattr(new, name)) for name in PLAIN},
         "expires_at": _text(new.expires_at),

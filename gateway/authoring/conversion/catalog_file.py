@@ -1,4 +1,4 @@
-"""A file of many entries ▸ entries that load, and files of ours, and everything that was lost."""
+"""Converts a catalog file of many entries into entry files that load, and lists everything that was lost."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -25,7 +25,7 @@ class RehearsalRefused(Exception):
 
 
 class Gateway:
-    """Its API, as a customer calls it."""
+    """The API of the rehearsed gateway, as a customer calls it."""
 
     def __init__(self, http: ClientSession, url: str, key: str) -> None:
         self.http = http

@@ -53,12 +53,12 @@ class AuditTrail:
         return entry
 
     async def record_refresh(self, db: AsyncConnection, entry: AuditEntry, *, news: bool) -> None:
-        """As `note`, unless only news are recorded and this is none."""
+        """Record a refresh; one that changed no state (`news` false) only if all refreshes are recorded."""
         if news or self.all_refreshes:
             await self.record(db, entry)
 
     async def write(self, *entries: AuditEntry, end_user_ids: tuple[str | None, ...] = ()) -> None:
-        """The same in a transaction of its own: for what changes nothing else in the store. Raises Unavailable."""
+        """Record entries in a transaction of their own, for actions that change nothing else in the store. Raises Unavailable."""
 
         async def work(db: AsyncConnection) -> None:
             for number, entry in enumerate(entries):
