@@ -203,7 +203,7 @@ class FastExchange:
         self._client.resume_upload()
 
     def _break_body(self) -> None:
-        """The body is framed wrongly: the provider must not take what came of it for all."""
+        """The caller's body is framed wrongly: the provider must not take the part that arrived for the whole."""
         if self._lingers:
             self._end_lingering()
         else:

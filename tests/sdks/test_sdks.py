@@ -43,7 +43,7 @@ class There:
     vendors: Mapping[str, Vendor]
 
     async def capability(self, integration: str) -> str:
-        """A token for its connection."""
+        """Return a capability for the connection of `integration`."""
         body = {"display_name": "sdks", "kind": "capability", "limits": {"connections": [f"{integration}/u1"]}}
         answer = await self.gateway.json("POST", "/environment/api-keys", json=body, expect=200)
         return str(answer["data"]["secret"])

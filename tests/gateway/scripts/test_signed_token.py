@@ -1,4 +1,4 @@
-"""Public keys in all the shapes they come in, and those that are not taken."""
+"""Public keys in each accepted format, and formats that are refused."""
 
 import base64
 import json

@@ -86,7 +86,7 @@ def test_line_by_line_is_as_field_by_field(start: str, lines: list[str], method:
 
 
 def without_date(result: tuple[bytes, bool]) -> tuple[list[bytes], bool]:
-    """One of ours has the second of its making."""
+    """Leave out the `Date` field, which has the time at which the head was made."""
     lines, whole = result
     return [line for line in lines.split(b"\r\n") if not line.startswith(b"Date: ") or b"GMT" not in line], whole
 
