@@ -1,5 +1,6 @@
 """Writes one record an exchange, also for what no route takes: who, where to, how it went."""
 
+from contextlib import suppress
 from typing import Final
 
 from aiohttp import web
@@ -7,6 +8,8 @@ from aiohttp.typedefs import Middleware as AiohttpMiddleware
 from multidict import istr
 
 from gateway import clock
+from gateway.errors import InvalidRequest
+from gateway.http import proxy_options
 from gateway.http.passed_head import ATTEMPTS, SERVER_TIMING, server_timing
 from gateway.middleware.answer_shape import MARK, error_shape
 from gateway.middleware.chain import Handler, Middleware
@@ -112,9 +115,13 @@ def _refused_path(request: web.Request, timing: Timing) -> str:
     return target.partition("/proxy")[2] or "/"
 
 
-def _asked_for(request: web.Request) -> ConnectionRef | None:
+def _asked_for(request: web.Request, timing: Timing) -> ConnectionRef | None:
     """The connection that was named, where it could not be opened: a log is searched for it all the more."""
     wish = request.get(ASKED)
+    if wish is None and timing.proxied:  # refused before its options were read
+        called_by = request.get(CAPABILITY)
+        with suppress(InvalidRequest):
+            wish = proxy_options.read(request.headers, called_by.ref[1:] if called_by is not None else None)
     return None if wish is None else ConnectionRef(request[ENVIRONMENT].name, wish.integration_id, wish.connection_id)
 
 
@@ -141,7 +148,7 @@ def _note(
     if environment is None and error in UNREMARKABLE and path.endswith(PROBES):
         return
     ref = None if opened is None else opened.connection.ref
-    named = ref or _asked_for(request)
+    named = ref or _asked_for(request, timing)
     now = clock.monotonic()
     gateway_ms, token_ms, upstream_ms = _split_ms(timing, now) if timing.proxied else (None, None, None)
     request.app[RUNTIME].call_queue.record(

@@ -8,7 +8,7 @@ from gateway.middleware.key_limits import key_rules, pace, scope
 from gateway.middleware.request_message import invite_body, json_only, strict
 from gateway.middleware.upstream import credentials, upstream
 from gateway.middleware.wanted_answer import decompress, paginate, shape
-from gateway.middleware.which_connection import connection
+from gateway.middleware.which_connection import connection, proxied
 from gateway.middleware.who_calls import audit_actor, bearer_key, capability, session_or_key, session_token
 
 # No key is needed: end users' browsers, load balancers, and providers' webhooks, which prove themselves by signature.
@@ -30,7 +30,10 @@ SHOWN = Chain(*CALLED, session_or_key, audit_actor, scope, pace, json_only)
 CONNECTING = Chain(*CALLED, session_token, audit_actor, json_only)
 
 # The customer's requests on their way to a provider.
-SENT = (scope, pace, connection, upstream, paginate, key_rules, credentials, decompress, shape, dry_run, invite_body)
+SENT = (
+    *(proxied, scope, pace, connection, upstream, paginate),
+    *(key_rules, credentials, decompress, shape, dry_run, invite_body),
+)
 PROXY = Chain(*CALLED, bearer_key, *SENT)
 
 # The same by an address that names key and connection, for clients that know no headers of ours.

@@ -15,13 +15,18 @@ from gateway.runtime import RUNTIME, Runtime
 
 
 @web.middleware
+async def proxied(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Mark the request as one to a provider, so that the call log keeps it also where the key's scope or rate refuses it."""
+    request[TIMING].proxied = True
+    return await handler(request)
+
+
+@web.middleware
 async def connection(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Set ASKED and CONNECTION. Raises InvalidRequest for bad headers, and what `ConnectionCache.opened` raises.
 
     A fresh connection is found in memory, without giving up the loop.
     """
-    timing = request[TIMING]
-    timing.proxied = True
     called_by = request.get(CAPABILITY)
     wish = proxy_options.read(request.headers, called_by.ref[1:] if called_by is not None else None)
     ref = ConnectionRef(request[ENVIRONMENT].name, wish.integration_id, wish.connection_id)
@@ -30,7 +35,7 @@ async def connection(request: web.Request, handler: Handler) -> web.StreamRespon
     check_reach(caller, ref)
     opened = runtime.live.peek(ref)
     if opened is None or not caller.policy.fits(opened.connection.tags):
-        opened = await _opened(runtime, caller, ref, timing, pollable=called_by is None)
+        opened = await _opened(runtime, caller, ref, request[TIMING], pollable=called_by is None)
     request[CONNECTION] = opened
     return await handler(request)
 

@@ -15,7 +15,7 @@
     asked_query                   the parameters of a page's address
     audit_view                    who did what, and which key used which connection how often
     integration_views             integrations: their settings, what looks wrong, a link to test one
-    charts                        figures as inline SVG
+    charts, authorization_sums    figures as inline SVG; authorizations of the last hour, by what came of them
 
 A view makes one dictionary of plain values; the page is made of that dictionary and of nothing else, so that page and JSON
 cannot differ. Always true: no page shows a credential; a form that acts is refused unless an operator sent it from here; an

@@ -55,11 +55,7 @@ class SignedIn:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The content of a page: `data` holds plain values only, and is the page's JSON. `live`: a part that changes by itself.
-
-    `data` holds plain values only, and is the page's JSON. `data` holds plain values only, and is the page's JSON.
-    `live`: a part that changes by itself.
-    """
+    """The content of a page. `data` holds plain values only, and is the page's JSON. `live`: a part that changes by itself."""
 
     template: str
     data: Mapping[str, Any]
@@ -152,6 +148,7 @@ def since(moment: str | None) -> str:
 ASSETS: Final = {
     "console.css": ("console", "text/css"),
     "htmx.min.js": ("console", "text/javascript"),
+    "console.js": ("console", "text/javascript"),
     "icon.svg": ("connect", "image/svg+xml"),
 }
 

@@ -13,15 +13,16 @@ GOES_ON: Final = (timedelta(minutes=10), timedelta(hours=1))
 
 
 class FailureCause(NamedTuple):
-    """`do` begins with a verb."""
+    """`do` and `look` begin with a verb. `look`: at one of a list, where the page of one would repeat itself."""
 
     why: str
     do: str
+    look: str = ""
 
 
 _GONE: Final = FailureCause(
     "The end user, or an administrator, took the access back, or the refresh token has ended.",
-    "Let the end user connect again: open a connection of this list, and make a link.",
+    "Let the end user connect again: the connection's page makes the link.",
 )
 _REFUSED_CLIENT: Final = FailureCause(
     "The provider refuses the app itself: its client secret has expired, was replaced, or is wrong.",
@@ -34,7 +35,8 @@ _DOWN: Final = FailureCause(
 )
 _RULES: Final = FailureCause(
     "A key requested what its scopes, connections or rules do not allow: a mistake, or a key in wrong hands.",
-    "Open a call of this list: it names key and rule. Revoke the key if nobody knows this use; else mint one with that rule.",
+    "Revoke the key if nobody knows this use; else mint one with a rule for it.",
+    "Open a call of this list: it names the key.",
 )
 
 _BY_REASON: Final = {
@@ -61,18 +63,21 @@ _BY_REASON: Final = {
     "forbidden": _RULES,
     "too_many_request": FailureCause(
         "A key sends more than its rate or budget allows.",
-        "Open a call of this list for the key; mint one with a higher rate, or revoke it if nobody knows this use.",
+        "Mint a key with a higher rate, or revoke it if nobody knows this use.",
+        "Open a call of this list: it names the key.",
     ),
     "unknown_connection": FailureCause(
         "The application names connections that are not there.", "Check the ids it sends, or let the end user connect."
     ),
     "token_request_failed": FailureCause(
         "The provider refused to exchange the code of an authorization.",
-        "Open one of this list: it has the provider's words. Compare client ID, secret and callback address with its console.",
+        "Compare client ID, secret and callback address with the provider's console.",
+        "Open one of this list: it has the provider's words.",
     ),
     "authorization_refused": FailureCause(
         "The provider, or the end user on its page, refused the authorization.",
-        "Open one of this list: it has the provider's words. A redirect_uri that does not match is registered wrongly there.",
+        "A redirect_uri that does not match is registered wrongly at the provider.",
+        "Open one of this list: it has the provider's words.",
     ),
     "invalid_state": FailureCause(
         "Browsers came back with an authorization that this gateway has not begun, or that is older than its time.",
@@ -90,7 +95,8 @@ _BY_REASON: Final = {
         "A stored credential was changed or damaged.", "Find out what changed the database, and restore a backup."
     ),
     "store_unavailable": FailureCause(
-        "The gateway's database is away, or its disk is full.", "Check that it runs, and the disk's free space."
+        "The gateway's database could not be used: it was away, its file was gone, or its disk was full.",
+        "See the cause in the gateway's log, in the message of one of these answers.",
     ),
     "busy": FailureCause(
         "The gateway refused calls itself: the provider has not answered the last ones, or too many were outstanding.",
@@ -106,7 +112,7 @@ _BY_REASON: Final = {
     ),
     "401": FailureCause(
         "The provider rejects the credential: revoked, replaced or blocked there.",
-        "Open a connection of this list and refresh its token; if that fails, let the end user connect again.",
+        "Refresh the token on the connection's page; if that fails, let the end user connect again.",
     ),
     "403": FailureCause(
         "The provider forbids the call: a permission or scope is missing.",
@@ -115,14 +121,16 @@ _BY_REASON: Final = {
     "404": FailureCause("The provider has nothing at these paths.", "Check the paths that the application sends."),
     "429": FailureCause(
         "The provider limits the rate: too many calls.",
-        "Send less, or spread it: Retries honours the provider's Retry-After.",
+        "Send less, or spread it; a call with the header Retries waits as long as the provider's Retry-After says.",
     ),
 }
 _CLIENT: Final = FailureCause(
-    "The provider refuses these requests as they are.", "Open a call of this list for its path."
+    "The provider refuses these requests as they are.",
+    "Compare method, path and body with its documentation.",
+    "Open a call of this list for its path.",
 )
 _SERVER: Final = FailureCause("The provider answers with errors of its own.", "Look at its status page.")
-_OTHER: Final = FailureCause("", "Open one of this list.")
+_OTHER: Final = FailureCause("", "", "Open one of this list.")
 
 
 def cause_of(kind: str, reason: str) -> FailureCause:
@@ -134,7 +142,8 @@ def cause_of(kind: str, reason: str) -> FailureCause:
     if kind == "refresh":
         return FailureCause(
             "The provider's token endpoint refuses to refresh.",
-            "Open one of this list: it has the provider's words. Compare client ID and secret with its console.",
+            "Compare client ID and secret with the provider's console.",
+            "Open one of this list: it has the provider's words.",
         )
     if reason.startswith("4") and reason.isdigit():
         return _CLIENT
@@ -147,14 +156,14 @@ def failures(places: Iterable[PlaceTotal], now: datetime) -> list[dict[str, Any]
     refused = {one.integration_id for one in there if one.kind == "refresh" and _cause(one) is _REFUSED_CLIENT}
     groups = [one for one in there if one.reason]
     groups.sort(key=lambda one: (sum(now - one.last_at > age for age in GOES_ON), -one.calls))
-    return [_group(one, client_refused=one.integration_id in refused) for one in groups]
+    return [_group(one, now, client_refused=one.integration_id in refused) for one in groups]
 
 
 def _cause(one: PlaceTotal) -> FailureCause:
     return cause_of(one.kind, one.reason)
 
 
-def _group(one: PlaceTotal, *, client_refused: bool) -> dict[str, Any]:
+def _group(one: PlaceTotal, now: datetime, *, client_refused: bool) -> dict[str, Any]:
     """`client_refused`: the provider refuses the integration's app, so its connections need no end user."""
     cause = _REFUSED_CLIENT if client_refused and one.reason == "reconnect_needed" else _cause(one)
     return {
@@ -165,5 +174,6 @@ def _group(one: PlaceTotal, *, client_refused: bool) -> dict[str, Any]:
         "count": one.calls,
         "newest_at": stamp(one.last_at),
         "why": cause.why,
-        "do": cause.do,
+        "do": " ".join(filter(None, (cause.look, cause.do))),
+        "goes_on": now - one.last_at <= GOES_ON[0],
     }

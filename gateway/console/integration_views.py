@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any, Final
 
 from aiohttp import web
@@ -11,12 +10,12 @@ from gateway import clock
 from gateway.access.caller import Caller
 from gateway.api import connect_endpoints
 from gateway.api.request_body import checked
-from gateway.authorization.results import LIFETIME
 from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.evidence import in_words
 from gateway.catalog.hosts import open_secret_addresses
 from gateway.catalog.refresh_tokens import refresh_scope, what_brings_one
 from gateway.console.asked_query import asked, asked_number
+from gateway.console.authorization_sums import AuthorizationSum, authorization_sums, what_helps
 from gateway.console.connection_views import record_link, summary
 from gateway.console.console_page import WITHIN, SignedIn, View, console_path
 from gateway.console.failure_causes import failures
@@ -27,11 +26,9 @@ from gateway.records.access import Environment
 from gateway.records.integration import Integration
 from gateway.runtime import RUNTIME, generation_of
 from gateway.store import ListFilter
-from gateway.text import counted
 
 LISTED: Final = 50
 ROWS: Final = 10
-AUTHORIZING_WITHIN: Final = timedelta(hours=1)
 TEST_USER: Final = "console-test"
 
 TRUST: Final = {
@@ -66,7 +63,7 @@ def _shown(generation: Generation, one: Integration) -> dict[str, Any]:
         "client_id": one.client_id,
         "has_client_secret": bool(one.client_secret),
         "scopes": list(one.scopes or ()),
-        "trust": TRUST.get(provider.trust() or "", "not known") if provider else None,
+        "trust": TRUST.get(provider.trust() or "", "no source named") if provider else None,
         "evidence": in_words(provider.evidence) if provider else [],
         "faults": [],
         "logo": f"{generation.config.console_url}/console/logos/{one.provider}.svg" if provider else None,
@@ -88,20 +85,18 @@ async def integration(request: web.Request, environment: str) -> View:
     runtime, generation = request.app[RUNTIME], generation_of(request)
     one = _found(generation, environment, request.query.get("key", ""))
     key = one.integration_id
-    began_after = clock.now() - AUTHORIZING_WITHIN
-    newest, trouble, day, away, returned = await asyncio.gather(
+    newest, trouble, day, sums = await asyncio.gather(
         runtime.store.connections.list(environment, ListFilter(integration_ids=(key,), limit=ROWS + 1)),
         runtime.store.connections.list(environment, ListFilter(integration_ids=(key,), in_trouble=True, limit=ROWS)),
         runtime.store.call_log.totals(environment, clock.now() - WITHIN),
-        runtime.store.flows.unreturned(environment, key, expires_after=began_after + LIFETIME),
-        runtime.store.flow_results.returned(environment, key, since=began_after),
+        authorization_sums(runtime, environment),
     )
     places = [each for each in day.places if each.integration_id == key]
     data = {
         "title": key,
         "callback_url": generation.config.callback_url,
         "integration": _shown(generation, one),
-        "findings": [*_findings(generation, one), *_authorizations(generation, one, away + returned, returned)],
+        "findings": [*_findings(generation, one), *_authorizations(generation, one, sums.get(key))],
         "calls": sum(each.calls for each in places if each.kind == "call"),
         "failures": failures(places, clock.now())[:ROWS],
         "trouble": [summary(each) for each in trouble],
@@ -143,15 +138,14 @@ def _findings(generation: Generation, one: Integration) -> Iterator[dict[str, An
         yield {"ok": True, "what": what, "do": ""}
 
 
-def _authorizations(generation: Generation, one: Integration, begun: int, returned: int) -> Iterator[dict[str, Any]]:
-    """Return what came of the authorizations of the last hour. A wrong callback address is shown by the provider alone."""
-    if not begun:
-        return
-    provider = generation.catalog.get(one.provider)
-    name = provider.display_name if provider else one.provider
-    do = f"If {name} shows an error, compare the callback address registered there: {generation.config.callback_url}"
-    what = f"In the last hour {counted(begun, 'authorization')} began, and {returned:,} returned."
-    yield {"ok": returned > 0, "what": what, "do": "" if returned else do}
+def _authorizations(
+    generation: Generation, one: Integration, hour: AuthorizationSum | None
+) -> Iterator[dict[str, Any]]:
+    """Return what came of the authorizations of the last hour."""
+    if hour is not None:
+        ok = hour.succeeded > 0 and not hour.too_few
+        do = "" if ok else what_helps(generation, one.integration_id, one.environment)
+        yield {"ok": ok, "what": hour.sentence(), "do": do}
 
 
 async def connect(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:

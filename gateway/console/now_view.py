@@ -11,6 +11,7 @@ from aiohttp import web
 
 from gateway import clock
 from gateway.api.connection_json import stamp
+from gateway.console.authorization_sums import authorization_sums, what_helps
 from gateway.console.charts import Bar, areas, bars
 from gateway.console.connection_views import summary
 from gateway.console.console_page import WITHIN, Live, View, console_path
@@ -37,11 +38,12 @@ async def now(request: web.Request, environment: str) -> View:
     runtime, at = request.app[RUNTIME], clock.now()
     store = runtime.store
     wrong = alarms(runtime)
-    trouble, ending, dead, backlog, found = await asyncio.gather(
+    trouble, ending, dead, backlog, sums, found = await asyncio.gather(
         store.connections.list(environment, ListFilter(in_trouble=True, limit=ROWS + 1)),
         store.connections.list(environment, ListFilter(dies_before=at + ENDING_WITHIN, limit=ROWS + 1)),
         store.event_log.list(EventFilter(environment=environment, state=DeliveryState.DEAD, limit=ROWS + 1)),
         store.deliveries.backlog(),
+        authorization_sums(runtime, environment),
         _day(runtime, environment, at, wrong),
     )
     waiting = [one for one in backlog if one.environment == environment]
@@ -51,6 +53,15 @@ async def now(request: web.Request, environment: str) -> View:
         "as_of": at.isoformat(timespec="seconds"),
         "alarms": wrong,
         "left_alone": sorted(gate.name for gate in runtime.egress_limits if not gate.breaker.closed),
+        "unauthorized": [
+            {
+                "integration": one.integration_id,
+                "what": one.sentence(),
+                "do": what_helps(runtime.generation, one.integration_id, environment),
+            }
+            for one in sums.values()
+            if one.too_few
+        ],
         "trouble": [summary(one) for one in trouble[:ROWS]],
         "more_trouble": len(trouble) > ROWS,
         "ending": [summary(one) for one in ending[:ROWS] if one.life.dies_at is not None and one.life.dies_at > at],
@@ -91,12 +102,22 @@ def alarms(runtime: Runtime) -> list[dict[str, str]]:
         )
     offset_s = clock.offset.seconds
     if abs(offset_s) > CLOCK_OFF_S:
-        alarm(f"The clock of this machine is {offset_s:+.0f} s off the database's.", "Let it follow NTP.")
+        alarm(f"The clock of this machine is {_off(-offset_s)} the database's.", "Let it follow NTP.")
     ahead_s = clock.provider_dates.seconds
     if ahead_s:
         alarm(
-            f"The clock of this gateway is {-ahead_s:+.0f} s off those of the providers that answered last.",
+            f"The clock of this gateway is {_off(-ahead_s)} those of the providers that answered last.",
             "Let this machine, or that of the database, follow NTP.",
+        )
+    if runtime.store.full:
+        alarm(
+            "The database's disk is full: calls with a fresh token go on, and whatever must be stored is refused.",
+            "Free space on it; writes then go on by themselves.",
+        )
+    if runtime.call_queue.unwritable is not None:
+        alarm(
+            f"The call log is not written: {runtime.call_queue.unwritable}.",
+            "Calls go on. The figures and failures below are older than that.",
         )
     if runtime.call_queue.dropped:
         alarm(
@@ -106,8 +127,15 @@ def alarms(runtime: Runtime) -> list[dict[str, str]]:
     for folder in _folders(runtime):
         usage = shutil.disk_usage(folder)
         if usage.free < FULL_BYTES or usage.free < FULL_SHARE * usage.total:
-            alarm(f"The disk of {folder} has {usage.free >> 20:,} MiB left.", "Free some, or lower call_log.max_bytes.")
+            alarm(
+                f"The disk that holds {folder} has {usage.free >> 20:,} MiB of {usage.total >> 20:,} left.",
+                "Free some, or lower call_log.max_bytes.",
+            )
     return found
+
+
+def _off(ahead_s: float) -> str:
+    return f"{abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'}"
 
 
 def _folders(runtime: Runtime) -> list[Path]:

@@ -16,9 +16,9 @@ import structlog
 from aiohttp import hdrs, web
 
 from gateway import clock
+from gateway.api.health import shared
 from gateway.config.model import ConsoleConfig
 from gateway.console.console_page import SignedIn, View, check_enabled, console_path, console_url, render
-from gateway.console.failure_causes import cause_of
 from gateway.console.oidc import (
     SIGN_IN_S,
     Begun,
@@ -40,6 +40,8 @@ from gateway.secret import Secret, digest
 LONGEST_LINK: Final = 128
 FORM_FIELD: Final = "form"
 FORM_BYTES: Final = 64 << 10
+
+_START_IT: Final = "Start PostgreSQL, or restore the way to it: the gateway then goes on by itself."
 
 log = structlog.get_logger(__name__)
 
@@ -236,7 +238,7 @@ def refused(request: web.Request, fault: GatewayError) -> web.Response:
         return answer
     titles = {404: "There is no such page", 503: "The console cannot answer now"}
     data = {"title": titles.get(fault.status, "Nothing was done"), "message": fault.message, "code": fault.code}
-    data["do"] = cause_of("call", fault.code).do if fault.code == "store_unavailable" else ""
+    data["do"] = _START_IT if fault.code == "store_unavailable" and shared(request.app[RUNTIME]) else ""
     return render(request, None, View("refused.html", data), status=fault.status)
 
 

@@ -77,7 +77,7 @@ class CallQueue:
         self.stored = stored
         self.sample = 1.0
         self._refused_at: dict[tuple[str, str, str], float] = {}
-        self._unwritable = False
+        self.unwritable: str | None = None
         self._using: dict[tuple[str, str, str, int], list[int]] = {}
         self._hour = self._this_hour()
         self._uses = {self._hour: self._using}  # those of hours that are over wait to be stored, too
@@ -153,7 +153,7 @@ class CallQueue:
                 uses_at = clock.monotonic() + USES_EVERY_S
             try:
                 await self._write_rows()
-                self._unwritable = False
+                self.unwritable = None
             except GatewayError as fault:
                 self._unwritten(fault.message, None)
             except Exception as fault:  # noqa: BLE001 (the next time may do better)
@@ -226,9 +226,9 @@ class CallQueue:
 
     def _unwritten(self, why: str, fault: Exception | None) -> None:
         """Once, until it can be written again. What could not be written stays queued."""
-        if not self._unwritable:
+        if self.unwritable is None:
             log.warning("call_log_unwritable", detail=why, effect="calls go on and are not logged", exc_info=fault)
-        self._unwritable = True
+        self.unwritable = why
 
     async def _write_lines(self) -> None:
         due = len(self._lines)

@@ -27,6 +27,10 @@ LOG_AGAIN_S: Final = 60.0
 log = structlog.get_logger(__name__)
 
 
+class FileGone(OSError):
+    """The database's file was removed or replaced while it was open: what is written now would vanish with it."""
+
+
 class DatabaseDamage:
     """What one process has seen of its database, for ``/ready`` and, once a minute, for the log.
 
@@ -80,11 +84,13 @@ def cause_of(error: BaseException) -> str | None:
     inner: BaseException | None = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(inner, sqlite3.Error) and (cause := sqlite_cause(inner)):
         return cause
-    if isinstance(error, OSError) and error.args and isinstance(error.args[0], str):
-        return error.args[0]
+    if isinstance(error, FileGone):
+        return str(error)
+    if isinstance(error, OSError):
+        return f"it cannot be reached ({error.strerror or error})"
     if isinstance(error, DBAPIError) and _sqlstate(error):
         return None
-    return "it does not answer" if isinstance(error, DBAPIError | sqlite3.Error | OSError) else None
+    return "it does not answer" if isinstance(error, DBAPIError | sqlite3.Error) else None
 
 
 def _sqlstate(error: DBAPIError) -> str | None:

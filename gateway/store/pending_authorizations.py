@@ -233,15 +233,17 @@ class FlowStore:
         row = await self._transactions.write(take)
         return None if row is None else await self._flow(row)
 
-    async def unreturned(self, environment: str, integration_id: str, *, expires_after: datetime) -> int:
-        """How many began whose browser has not come back, of those that expire or expired after that moment."""
-        its = (flows.c.environment == environment, flows.c.integration_id == integration_id)
+    async def unreturned(self, environment: str, *, expires_after: datetime) -> dict[str, int]:
+        """How many began whose browser has not come back, by integration, of those that expire or expired after that moment."""
         left = (
-            flows.c.browser_digest != "",
+            flows.c.environment == environment,
+            flows.c.browser_digest != "",  # "": waits for the end user to confirm
             flows.c.expires_at > expires_after,
-        )  # "": waits for the end user to confirm
+        )
+        by = flows.c.integration_id
         async with self._transactions.read() as db:
-            return (await db.execute(select(func.count()).select_from(flows).where(*its, *left))).scalar_one()
+            rows = (await db.execute(select(by, func.count()).where(*left).group_by(by))).all()
+        return {row[0]: row[1] for row in rows}
 
     async def prune(self, now: datetime) -> None:
         """One that expired stays an hour, in which it is used no more and `unreturned` counts it."""
@@ -301,12 +303,18 @@ class FlowResults:
         found = await self._found(select(flow_results).where(flow_results.c.flow_digest == flow_digest).limit(1))
         return found[0] if found else None
 
-    async def returned(self, environment: str, integration_id: str, *, since: datetime) -> int:
-        """How many authorizations of an integration came to an end since then, well or not."""
-        its = (flow_results.c.environment == environment, flow_results.c.integration_id == integration_id)
-        back = (flow_results.c.flow_digest.is_not(None), flow_results.c.at >= since)
+    async def returned(self, environment: str, *, since: datetime) -> dict[str, tuple[int, int]]:
+        """How many authorizations succeeded and failed since then, by integration."""
+        back = (
+            flow_results.c.environment == environment,
+            flow_results.c.flow_digest.is_not(None),
+            flow_results.c.at >= since,
+        )
+        by = flow_results.c.integration_id
+        counts = (func.count() - func.count(flow_results.c.error_type), func.count(flow_results.c.error_type))
         async with self._transactions.read() as db:
-            return (await db.execute(select(func.count()).select_from(flow_results).where(*its, *back))).scalar_one()
+            rows = (await db.execute(select(by, *counts).where(*back).group_by(by))).all()
+        return {row[0]: (row[1], row[2]) for row in rows}
 
     async def prune(self, now: datetime) -> None:
         of_it = select(connect_sessions.c.digest).where(connect_sessions.c.digest == flow_results.c.session_digest)

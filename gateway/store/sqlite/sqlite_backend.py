@@ -19,7 +19,7 @@ from gateway import clock
 from gateway.journal.place import journal_beside
 from gateway.store.backend import ONLY, Backend
 from gateway.store.call_log.sqlite_call_log import SqliteCallLog, call_log_beside
-from gateway.store.database_faults import cause_of, raised_as_unavailable
+from gateway.store.database_faults import FileGone, cause_of, raised_as_unavailable
 from gateway.store.preflight_checks import StoreRefused
 from gateway.store.sqlite.file_preflight import look, sqlite_path
 from gateway.store.sqlite.group_commit import GroupCommit
@@ -129,10 +129,6 @@ def _in_wal_mode(db: sqlite3.Connection, *, last_try: bool) -> bool:
     return True
 
 
-class FileGone(OSError):
-    """The database's file was removed or replaced while it was open: what is written now would vanish with it."""
-
-
 def still_there(path: Path) -> Callable[[], None]:
     """A check, some microseconds long, that `path` still names the file it names now. The check raises FileGone."""
     opened = path.stat()
@@ -141,7 +137,7 @@ def still_there(path: Path) -> Callable[[], None]:
         try:
             found = path.stat()
         except OSError as fault:
-            raise FileGone(f"{path} was removed; put it back and restart the gateway") from fault
+            raise FileGone(f"{path} was removed or moved; put it back") from fault
         if (found.st_dev, found.st_ino) != (opened.st_dev, opened.st_ino):
             raise FileGone(f"{path} was replaced by another file; restart the gateway")
 

@@ -40,10 +40,16 @@ async def test_authorizations_that_never_return_point_to_the_callback_address(
             assert answer.headers["Location"].startswith(f"{tracker.url}/authorize")
     async with at_console(running) as console:
         found = (await console.data("/dev/integration.json?key=tracker"))["findings"][-1]
-        assert (found["ok"], found["what"]) == (False, "In the last hour 3 authorizations began, and 0 returned.")
+        began = "In the last hour 3 authorizations began: 0 succeeded, 0 failed, and 3 did not return."
+        assert (found["ok"], found["what"]) == (False, began)
+        first = await console.page("/dev")
+        assert "Authorizations that do not succeed" in first
+        assert began in first
         assert f"compare the callback address registered there: {running.url}/oauth/callback" in found["do"]
-        async with running.http.get(begin) as answer:
-            assert answer.status == 200
+        for _ in range(4):
+            async with running.http.get(begin) as answer:
+                assert answer.status == 200
         found = (await console.data("/dev/integration.json?key=tracker"))["findings"][-1]
         assert (found["ok"], found["do"]) == (True, "")
-        assert found["what"] == "In the last hour 4 authorizations began, and 1 returned."
+        assert found["what"] == "In the last hour 7 authorizations began: 4 succeeded, 0 failed, and 3 did not return."
+        assert "Authorizations that do not succeed" not in await console.page("/dev")

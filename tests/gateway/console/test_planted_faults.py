@@ -15,9 +15,9 @@ from aiohttp import web
 
 from gateway import clock
 from gateway.clock import Offset, ProviderDates
-from gateway.console import now_view
+from gateway.console import now_view, sign_in
 from gateway.errors import Unavailable
-from gateway.records.operation import OperationFilter
+from gateway.records.operation import Operation, OperationFilter
 from gateway.store.console_sessions import ConsoleSessionStore
 from tests.fakes.closed_port import closed_port
 from tests.fakes.console import AtConsole, at_console
@@ -134,7 +134,7 @@ async def test_a_clock_that_is_off(running: RunningGateway, monkeypatch: pytest.
     off.measured(now, now, now + timedelta(seconds=42))
     async with at_console(running) as console:
         monkeypatch.setattr(clock, "offset", off)
-        await one_click(console, "+42 s off the database's", "Let it follow NTP")
+        await one_click(console, "42 s behind the database's", "Let it follow NTP")
 
 
 async def test_a_clock_that_providers_contradict(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,9 +142,9 @@ async def test_a_clock_that_providers_contradict(running: RunningGateway, monkey
     for _ in range(3):
         dates.answered(now, now, format_datetime(now - timedelta(seconds=900), usegmt=True))
     async with at_console(running) as console:
-        assert "off those of the providers" not in await console.page("/dev")
+        assert "those of the providers" not in await console.page("/dev")
         monkeypatch.setattr(clock, "provider_dates", dates)
-        await one_click(console, "+900 s off those of the providers that answered last", "follow NTP")
+        await one_click(console, "900 s ahead of those of the providers that answered last", "follow NTP")
 
 
 async def test_a_wrong_redirect_address(running: RunningGateway, tracker: Tracker) -> None:
@@ -189,11 +189,53 @@ async def test_a_misused_key(running: RunningGateway, tracker: Tracker) -> None:
         assert (one["key_id"], one["path"]) == (made["id"], "/admin")
 
 
+async def test_a_key_that_calls_too_often_or_without_its_scope(running: RunningGateway, tracker: Tracker) -> None:
+    await running.imported(tracker.grant())
+    eager = {"display_name": "eager", "limits": {"connections": ["tracker/c1"], "rate": 1}}
+    other = {"display_name": "other", "scopes": ["environment:logs:read"]}
+    made = [
+        (await running.json("POST", "/environment/api-keys", json=wish, expect=200))["data"] for wish in (eager, other)
+    ]
+    for one, status in ((made[0], 200), (made[0], 429), (made[1], 403)):
+        async with running.proxied("c1", headers={"Authorization": f"Bearer {one['secret']}"}) as answer:
+            assert answer.status == status
+    await flushed(running)
+    async with at_console(running) as console:
+        await one_click(console, "more than its rate or budget allows", "Mint a key with a higher rate", "tracker")
+        for one, code in ((made[0], "too_many_request"), (made[1], "forbidden")):
+            (found,) = (await console.data(f"/dev/calls.json?code={code}"))["operations"]
+            assert (found["key_id"], found["provider_config_key"], found["connection_id"]) == (
+                one["id"],
+                "tracker",
+                "c1",
+            )
+
+
+async def test_a_call_log_that_cannot_be_written(running: RunningGateway) -> None:
+    running.runtime.call_queue.unwritable = "less than 128 MiB are free"
+    async with at_console(running) as console:
+        await one_click(console, "The call log is not written: less than 128 MiB are free", "Calls go on")
+    running.runtime.call_queue.unwritable = None
+
+
+async def test_a_failure_that_does_not_go_on_is_dimmed(running: RunningGateway) -> None:
+    rows = [
+        Operation("call", datetime.now(UTC) - age, "r", "dev", "tracker", "c1", "GET", "", "/x", status)
+        for age, status in ((timedelta(0), 404), (timedelta(hours=2), 429))
+    ]
+    await running.runtime.store.call_log.add_many(rows)
+    async with at_console(running) as console:
+        page = await console.page("/dev")
+        assert page.count('<tr class="over">') == 1
+        shown = (await console.data("/dev.json"))["failures"]
+        assert [(one["reason"], one["goes_on"]) for one in shown] == [("404", True), ("429", False)]
+
+
 async def test_a_disk_that_is_nearly_full(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "total used free")  # noqa: PYI024 (as shutil's own)
     async with at_console(running) as console:
         monkeypatch.setattr(now_view.shutil, "disk_usage", lambda _: usage(100 << 30, 99 << 30, 300 << 20))
-        await one_click(console, "has 300 MiB left", "Free some")
+        await one_click(console, "has 300 MiB of 102,400 left", "Free some")
 
 
 async def test_a_store_that_is_away(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,4 +250,6 @@ async def test_a_store_that_is_away(running: RunningGateway, monkeypatch: pytest
         monkeypatch.setattr(ConsoleSessionStore, "get", away)
         page = await console.page("/dev", expect=503)
         assert "The store cannot be reached" in page
-        assert "Check that it runs, and the disk's free space" in page
+        assert "the disk" not in page
+        monkeypatch.setattr(sign_in, "shared", lambda _: True)
+        assert "Start PostgreSQL" in await console.page("/dev", expect=503)

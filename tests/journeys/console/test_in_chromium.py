@@ -14,8 +14,9 @@ import pytest
 import pytest_asyncio
 
 from gateway.console import now_view
+from gateway.errors import Unavailable
 from gateway.records.operation import Operation
-from gateway.store.console_sessions import new_link
+from gateway.store.console_sessions import ConsoleSessionStore, new_link
 from tests.fakes.closed_port import closed_port
 from tests.fakes.console import switch_on
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
@@ -171,6 +172,28 @@ async def test_everything_is_done_without_javascript(busy: RunningGateway, brows
     assert await page.locator("tbody tr").count() == 15
     await page.get_by_role("button", name="Sign out").click()
     assert "gateway console" in await page.locator("main").inner_text()
+
+
+async def test_a_live_page_says_that_it_is_old_while_the_gateway_does_not_answer(
+    busy: RunningGateway, browser: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(now_view, "LIVE_S", 1)
+    context = await browser.new_context()
+    page = await signed_in(context, busy)
+    stale = page.locator("#stale")
+    assert not await stale.is_visible()
+    await context.set_offline(True)
+    await stale.wait_for(state="visible")
+    await context.set_offline(False)
+    await stale.wait_for(state="hidden")
+
+    async def away(*_: object, **__: object) -> None:
+        raise Unavailable("store_unavailable", "The store cannot be reached: no route.", retry_after_s=5)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ConsoleSessionStore, "get", away)
+        await stale.wait_for(state="visible")
+    await stale.wait_for(state="hidden")
 
 
 def another(number: int, **fields: Any) -> Operation:
