@@ -159,6 +159,12 @@ def failures(places: Iterable[PlaceTotal], now: datetime) -> list[dict[str, Any]
     return [_group(one, now, client_refused=one.integration_id in refused) for one in groups]
 
 
+def client_refusal(places: Iterable[PlaceTotal], now: datetime) -> FailureCause | None:
+    """The provider has refused the app itself within the last hour, at a refresh."""
+    refused = (one for one in places if one.kind == "refresh" and _cause(one) is _REFUSED_CLIENT)
+    return _REFUSED_CLIENT if any(now - one.last_at <= GOES_ON[1] for one in refused) else None
+
+
 def _cause(one: PlaceTotal) -> FailureCause:
     return cause_of(one.kind, one.reason)
 

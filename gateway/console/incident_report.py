@@ -27,6 +27,7 @@ MOST_CONNECTIONS: Final = 100
 CALLS: Final = 25
 RECORDS: Final = 25
 MOST_KEYS: Final = 1000
+REFUSALS: Final = ("forbidden", "too_many_request")  # by a key's scope, rules, budget and rate
 AUDITED: Final = (  # actions in the audit trail that the holder of a stolen key takes, besides calls
     AuditAction.CREDENTIAL_READ,
     AuditAction.CLIENT_SECRET_READ,
@@ -67,17 +68,8 @@ async def report(runtime: Runtime, asked: IncidentWish, *, most: int = MOST_CONN
     """The report as JSON values. `connections` has the `most` that were used most. Raises NotFound for an unknown key."""
     keys = await _keys(runtime, asked)
     uses = await _uses(runtime, asked, keys, most)
-    found = await runtime.store.call_log.find(
-        OperationFilter(
-            asked.environment,
-            since=asked.since,
-            until=asked.until,
-            kind="call",
-            integration_id=asked.integration_id,
-            key_id=asked.key_id,
-            limit=CALLS,
-        )
-    )
+    calls, more_calls = await _calls(runtime, asked, keys, None)
+    refused, more_refused = await _calls(runtime, asked, keys, *REFUSALS)
     records = []
     for action in AUDITED:
         records += await runtime.store.audit.find(
@@ -103,11 +95,38 @@ async def report(runtime: Runtime, asked: IncidentWish, *, most: int = MOST_CONN
         "uses": uses_shown(UseFilter(asked.environment, asked.since, asked.until), uses),
         "connections": connections,
         "keys": [_key(one) for one in keys],
-        "calls": [row(one) for one in found.operations],
-        "more_calls": found.more,
+        "calls": calls,
+        "more_calls": more_calls,
+        "refused": refused,
+        "more_refused": more_refused,
         "records": [audit_shown(one) for one in records[:RECORDS]],
         "more_records": len(records) > RECORDS,
     }
+
+
+async def _calls(
+    runtime: Runtime, asked: IncidentWish, keys: list[MintedKey], *error_codes: str | None
+) -> tuple[list[dict[str, Any]], bool]:
+    """The newest calls of the keys with one of the codes, None: any; and whether there are more."""
+    ids: list[int | None] = [one.id for one in keys] or [None]
+    pages = [
+        await runtime.store.call_log.find(
+            OperationFilter(
+                asked.environment,
+                since=asked.since,
+                until=asked.until,
+                kind="call",
+                integration_id=asked.integration_id,
+                key_id=key_id,
+                error_code=error_code,
+                limit=CALLS,
+            )
+        )
+        for key_id in ids
+        for error_code in error_codes
+    ]
+    found = sorted((one for page in pages for one in page.operations), key=lambda one: -one.id)
+    return [row(one) for one in found[:CALLS]], len(found) > CALLS or any(page.more for page in pages)
 
 
 async def _keys(runtime: Runtime, asked: IncidentWish) -> list[MintedKey]:

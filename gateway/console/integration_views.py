@@ -18,7 +18,7 @@ from gateway.console.asked_query import asked, asked_number
 from gateway.console.authorization_sums import AuthorizationSum, authorization_sums, what_helps
 from gateway.console.connection_views import record_link, summary
 from gateway.console.console_page import WITHIN, SignedIn, View, console_path
-from gateway.console.failure_causes import failures
+from gateway.console.failure_causes import FailureCause, client_refusal, failures
 from gateway.errors import NotFound
 from gateway.generation import Generation
 from gateway.integrations.client_mistakes import client_mistakes, client_values
@@ -96,7 +96,10 @@ async def integration(request: web.Request, environment: str) -> View:
         "title": key,
         "callback_url": generation.config.callback_url,
         "integration": _shown(generation, one),
-        "findings": [*_findings(generation, one), *_authorizations(generation, one, sums.get(key))],
+        "findings": [
+            *_findings(generation, one, client_refusal(places, clock.now())),
+            *_authorizations(generation, one, sums.get(key)),
+        ],
         "calls": sum(each.calls for each in places if each.kind == "call"),
         "failures": failures(places, clock.now())[:ROWS],
         "trouble": [summary(each) for each in trouble],
@@ -115,8 +118,11 @@ def _found(generation: Generation, environment: str, key: str) -> Integration:
     return one
 
 
-def _findings(generation: Generation, one: Integration) -> Iterator[dict[str, Any]]:
-    """Return the findings of ``gateway doctor`` that need no network: whether each is well, and what to do if not."""
+def _findings(generation: Generation, one: Integration, refused: FailureCause | None) -> Iterator[dict[str, Any]]:
+    """Return the findings of ``gateway doctor`` that need no network: whether each is well, and what to do if not.
+
+    `refused`: the provider refuses the client.
+    """
     provider = generation.catalog.get(one.provider)
     if provider is None:
         return
@@ -124,7 +130,9 @@ def _findings(generation: Generation, one: Integration) -> Iterator[dict[str, An
     mistakes = client_mistakes(one)
     for key, trouble in mistakes:
         yield {"ok": False, "what": f"{key} {trouble}.", "do": f"Copy it again from {console}, and reload."}
-    if (given := client_values(one)) and not mistakes:
+    if refused is not None:
+        yield {"ok": False, "what": refused.why, "do": refused.do}
+    elif (given := client_values(one)) and not mistakes:
         yield {"ok": True, "what": f"{' and '.join(given)} look like what a console gives out.", "do": ""}
     scopes = one.scopes if one.scopes is not None else provider.default_scopes or ()
     needed = refresh_scope(provider)

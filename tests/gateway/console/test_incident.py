@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.records.audit import AuditFilter, UseCount, UseKey
+from gateway.records.operation import Operation
 from tests.fakes.console import at_console, form_in, operation
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
@@ -47,6 +48,26 @@ async def test_a_key_is_reported_with_what_it_minted(running: RunningGateway, st
         assert "key.created" in [one["action"] for one in found["records"]]
         page = await console.page(f"/dev/incident?key={stolen}&since=2h")
         assert "tracker/c3" in page
+
+
+async def test_what_a_key_and_those_it_minted_were_refused_is_reported(running: RunningGateway, stolen: int) -> None:
+    def call(n: int, **fields: Any) -> Operation:
+        return operation(n, connection_id="c1", **fields)
+
+    await running.runtime.store.call_log.add_many(
+        [
+            call(10, key_id=stolen, status=403, error_code="forbidden"),
+            call(11, key_id=stolen + 1, status=429, error_code="too_many_request"),
+            call(12, key_id=stolen, status=403),  # the provider's own
+            call(13, key_id=stolen + 2, status=403, error_code="forbidden"),
+        ]
+    )
+    async with at_console(running) as console:
+        found = (await console.data(f"/dev/incident.json?key={stolen}&since=2h"))["report"]
+        refused = [(one["key_id"], one["error"]) for one in found["refused"]]
+        assert sorted(refused) == [(stolen, "forbidden"), (stolen + 1, "too_many_request")]
+        assert stolen + 1 in [one["key_id"] for one in found["calls"]]
+        assert "rate or budget, the newest" in await console.page(f"/dev/incident?key={stolen}&since=2h")
 
 
 async def test_an_integration_is_reported_whoever_called(running: RunningGateway, stolen: int) -> None:

@@ -85,6 +85,9 @@ async def test_an_expired_client_secret(running: RunningGateway, tracker: Tracke
         assert "reconnect_needed" in first
         assert "took the access back" not in first
         assert "let the end user connect again" not in first.lower()
+        findings = (await console.data("/dev/integration.json?key=tracker"))["findings"]
+        assert "refuses the app itself" in next(one["what"] for one in findings if not one["ok"])
+        assert not any("look like what a console gives out" in one["what"] for one in findings)
 
 
 async def test_a_revoked_grant(running: RunningGateway, tracker: Tracker) -> None:
