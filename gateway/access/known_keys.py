@@ -291,7 +291,7 @@ def mistaken(text: str, kind: Kind) -> Unauthorized | None:
 
 
 def unknown(kind: Kind) -> Unauthorized:
-    """The same error for a key that was never minted, was revoked or has expired."""
+    """Return one error for a key that was never minted, was revoked or has expired."""
     if kind == "capability":
         message = "Invalid capability address: unknown, expired or revoked."
         fix = f"Ask the person who gave it to you for a new one: {CREATE}."

@@ -242,7 +242,7 @@ async def new_session(
 async def reconnect_session(
     runtime: Runtime, generation: Generation, caller: Caller, body: Reconnect
 ) -> tuple[str, ConnectSession]:
-    """The same for a connection that is there."""
+    """Make a connect session to authorize an existing connection again."""
     ref = ConnectionRef(caller.environment.name, body.integration_id, body.connection_id)
     check_reach(caller, ref)
     await check_tags_of(runtime, caller, ref)

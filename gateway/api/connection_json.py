@@ -172,7 +172,7 @@ async def state_and_story(runtime: Runtime, generation: Generation, row: Connect
 
 
 def _opened(runtime: Runtime, row: Connection) -> tuple[Mapping[str, Any] | None, bool]:
-    """Its credential, and whether what is stored for it opens, as far as this node has its keys."""
+    """Return the connection's credential, and whether what is stored for it opens, as far as this node has its keys."""
     try:
         held = runtime.store.open(row.credential)
         runtime.store.open(row.secret_config)

@@ -39,7 +39,7 @@ def svg(name: str, display_name: str) -> str:
 
 
 def brand_svg(icon: BrandIcon, display_name: str) -> str:
-    """The same with a brand's icon on its colour."""
+    """Return a logo: the brand's icon on its colour."""
     rgb = tuple(int(icon.colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
     ink = "#ffffff" if contrast_with_white((rgb[0], rgb[1], rgb[2])) >= LEAST_OF_ICONS else DARK
     return (

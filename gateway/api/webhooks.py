@@ -125,7 +125,7 @@ def _operation(request: web.Request, status: int, code: "Code | None", what: str
 
 
 def _refused(request: web.Request, why: str, *, known: bool = True) -> web.Response:
-    """The same answer whatever is wrong: a stranger who tries signatures or names learns nothing. The log says why, a few times a
+    """Answer alike whatever is wrong: a stranger who tries signatures or names learns nothing. The log says why, a few times a
     minute for each client and integration; all unknown ones count as one."""
     names = {"environment": "environment", "integration": "unique_key"}
     whose = {label: request.match_info[name][:64] for label, name in names.items()}

@@ -55,7 +55,7 @@ def setup(app: web.Application, config: Configured, found: Examined | None = Non
 
 
 async def _running(app: web.Application) -> AsyncIterator[None]:
-    """Everything with a connection, a file or a task behind it, for as long as the application runs."""
+    """Keep open what has a connection, a file or a task behind it, for as long as the application runs."""
     parent, page = app.get(PARENT), app.get(METRICS_PAGE)
     async with opened(app[SEATED], parent=parent, page=page, background=True) as runtime:
         app[RUNTIME] = runtime

@@ -199,7 +199,7 @@ class Context:
     of_our_own: bool = False
 
     def toward(self, *urls: str, of_our_own: bool = False) -> "Context":
-        """The same for requests to `urls`, with the integration's secrets if each of their hosts may have them.
+        """Return this context for requests to `urls`, with the integration's secrets if each of their hosts may have them.
 
         `of_our_own`: the address stands in our code, so no setting chose it.
         """
@@ -332,7 +332,7 @@ class Context:
         return OAuthClient(self.integration.client_id, secret if released else None)
 
     def client_id(self, override: Mapping[str, str] | None = None) -> str:
-        """The same client's ID alone, which is no secret."""
+        """Return the ID of that client alone, which is no secret."""
         if override and override.get("client_id"):
             return override["client_id"]
         if self.registered is not None:

@@ -32,7 +32,7 @@ def typed_values(held: Mapping[str, Any], token: str | None = None) -> dict[str,
 
 
 def token_values(held: Mapping[str, Any], token: str | None, bare: Iterable[str] = ()) -> dict[str, Secret]:
-    """The same with the token under both of its names; without one, neither is there."""
+    """Return the credential with the token under both of its names; without one, neither is there."""
     found = member_values(held, bare)
     if token:
         found["accessToken"] = found["access_token"] = Secret(token)

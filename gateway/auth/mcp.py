@@ -171,7 +171,7 @@ class McpOAuth2(OAuth2):
 
 
 class McpOAuth2Generic(McpOAuth2):
-    """The same for any MCP server: its address is what the entry's `proxy.base_url` makes of the connection's settings, and
+    """OAuth 2.0 for any MCP server: its address is what the entry's `proxy.base_url` makes of the connection's settings, and
     the server says where it authorizes (RFC 9728, RFC 8414).
     """
 

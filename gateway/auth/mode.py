@@ -129,7 +129,7 @@ class AuthMode(ABC):
         return ClientIdentity(certificate, Secret(key)) if certificate and key else None
 
     def revocable(self, held: Mapping[str, Any]) -> Sequence[RevocableToken]:
-        """Its tokens that outlive a deletion unless the provider is asked to revoke them, the longest-lived first."""
+        """Return the tokens that outlive a deletion unless the provider is asked to revoke them, the longest-lived first."""
         return ()
 
     def revocation(self, held: Mapping[str, Any], context: Context) -> TokenRevocation | None:

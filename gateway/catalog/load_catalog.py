@@ -78,7 +78,7 @@ class Providers(Mapping[str, Provider]):
 
 
 class Values(Mapping[str, Mapping[str, Any]]):
-    """The same as plain values, read each time."""
+    """The catalog's entries as plain values, parsed at each access."""
 
     def __init__(self, contents: Mapping[str, bytes]) -> None:
         self._contents = contents

@@ -37,7 +37,7 @@ _ANY: Final = "{}"
 def operation_faults(
     folder: Path, providers: Mapping[str, Provider], shipped: Path | None = None
 ) -> list[CatalogFault]:
-    """Everything that is wrong with the files in ``operations/`` of the catalog folder `folder`. `providers`: the entries
+    """Return what is wrong with the files in ``operations/`` of the catalog folder `folder`. `providers`: the entries
     there are; `shipped`: another catalog folder, whose files ``same_as`` may name too."""
     place = folder / FOLDER
     if not place.is_dir():

@@ -215,7 +215,7 @@ class Step(Shape):
     method: Literal["GET", "POST", "PUT"] = "POST"
     """The request's method."""
     params: dict[str, str] = Field(default_factory=dict)
-    """Its parameters."""
+    """Form or JSON parameters of the request."""
     body: dict[str, Any] | None = None
     """A JSON body that is more than a flat list of parameters; templates in its texts."""
     body_format: Encoding | None = None
@@ -385,7 +385,7 @@ class WebhookKeys(Shape):
     """Where the public keys are that prove webhooks. They are requested over the same guarded way out as all else."""
 
     url: str | None = None
-    """Its address. `${kid}` is the key id that the token names, `${name}` one of `secret_fields`, in the host one label."""
+    """Of the key set. `${kid}` is the key id that the token names, `${name}` one of `secret_fields`, in the host one label."""
     url_header: str | None = None
     """Header field of the webhook that names the address."""
     url_prefixes: list[str] = Field(default_factory=list)
@@ -393,7 +393,7 @@ class WebhookKeys(Shape):
     method: Literal["GET", "POST"] = "GET"
     """The request's method."""
     body: dict[str, str] | None = None
-    """Its JSON body, with the same placeholders. The answer is a key set (RFC 7517), one JWK under `key`, or PEM."""
+    """The request's JSON body, with the same placeholders. The answer is a key set (RFC 7517), one JWK under `key`, or PEM."""
 
 
 class WebhookSignature(Shape):

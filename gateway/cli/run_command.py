@@ -48,7 +48,7 @@ def _ready(file: Path, begins: bool = False) -> "Config":
 
 
 async def on_opened_store(file: Path, work: "Callable[[Store, Config], Awaitable[int]]") -> int:
-    """The same within a loop, for a command that does more; what `work` returned. Raises Faults and StartRefused."""
+    """Return what `work` returns on the opened store, for a command with a loop of its own. Raises Faults and StartRefused."""
     config = await asyncio.to_thread(_ready, file)  # looking at PostgreSQL begins a loop of its own
     import os
 

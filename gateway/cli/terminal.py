@@ -76,7 +76,7 @@ def harmless(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The same for a cell or a line, which no line end may split."""
+    """Return `text` fit for a cell or a line, which no line end may split."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 

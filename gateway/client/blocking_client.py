@@ -91,7 +91,7 @@ class Stream:
         return self._loop.iterate(aiter(self._stream))
 
     def lines(self) -> Iterator[bytes]:
-        """Without their ends; a last one without an end, too. Raises CutShort."""
+        """Yield the lines without their ends; a last one without an end, too. Raises CutShort."""
         for several in self._loop.iterate(self._stream.several_lines()):
             yield from several
 

@@ -74,7 +74,7 @@ class AsyncStream:
             yield piece
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """Without their ends; a last one without an end, too. Raises CutShort."""
+        """Yield the lines without their ends; a last one without an end, too. Raises CutShort."""
         async for several in self.several_lines():
             for line in several:
                 yield line

@@ -173,7 +173,7 @@ def _network(bare: str) -> IPv4Network | IPv6Network:
 
 
 def _url(text: str, schemes: tuple[str, ...], *, userinfo: bool = False) -> SplitResult:
-    """Its parts, after the checks that every address here shares."""
+    """Return the address's parts, after the checks that every address here shares."""
     example = f"must be an address such as {schemes[0]}://host.example"
     if not VISIBLE.fullmatch(text) or "\\" in text:
         raise ValueError(f"{example}, in ASCII and without spaces")

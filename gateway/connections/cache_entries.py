@@ -73,7 +73,7 @@ class CacheEntries:
         self.look_again(kept, ttl_s)
 
     def weigh(self, kept: Kept) -> None:
-        """Its row is another one."""
+        """Weigh an entry again whose row was replaced."""
         before, kept.size = kept.size, size_of(kept.connection)
         self.bytes_held += kept.size - before
 

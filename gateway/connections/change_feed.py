@@ -170,7 +170,7 @@ class ChangeFeed:
 
 
 async def _to_its_end(look: Coroutine[Any, Any, tuple[LogPosition, Hashable]]) -> tuple[LogPosition, Hashable]:
-    """Its outcome. Who is cancelled still waits for it: a statement that is cut off costs its connection."""
+    """Return the outcome of `look`. Who is cancelled still waits for it: a statement that is cut off costs its connection."""
     task = asyncio.create_task(look, name="follow_changes")
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:

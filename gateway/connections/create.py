@@ -45,7 +45,7 @@ def new_row(
     refreshed_at: datetime,
     account: Account,
 ) -> NewConnection:
-    """Without what only the customer knows. The two times, with `held`, decide when the grant ends."""
+    """Build a connection without what only the customer knows. The two times, with `held`, decide when the grant ends."""
     plain, secret = parted(context.provider, context.config)
     life = lifespan(context.provider, held, key="/".join(ref), granted_at=granted_at, refreshed_at=refreshed_at)
     expires_at, now = mode.expires_at(held), clock.now()

@@ -318,7 +318,7 @@ class Owner(Protocol):
         """It is free for the next request; `keep_s` is what the provider said of how long, if anything."""
 
     def met(self, connection: "ProviderConnection") -> None:
-        """Its first answer has ended."""
+        """Note that the connection's first answer has ended."""
 
     def lost(self, connection: "ProviderConnection") -> None:
         """It is closed."""

@@ -104,7 +104,7 @@ def _all_fields(selection: _Selection, fragments: Mapping[str, _Selection]) -> l
 
 
 def _tokens(text: str) -> list[str]:
-    """Its names, signs and values; of a string and of a number only that there is one: ``""`` and ``0``."""
+    """Return the document's names, signs and values; of a string and of a number only that there is one: ``""`` and ``0``."""
     if len(text) > MOST_CHARS:
         raise UnplainDocument(f"has more than {MOST_CHARS} characters; pass values as variables")
     if (odd := _UNPLAIN.search(text)) is not None:

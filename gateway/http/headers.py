@@ -287,7 +287,7 @@ def _malformed(name: str) -> MalformedAnswer:
 
 
 def decoded_fields(fields: Fields) -> Fields:
-    """The same answer's fields once its codings are undone: no digest of bytes that are gone, no strong validator."""
+    """Return an answer's fields once its codings are undone: no digest of bytes that are gone, no strong validator."""
     kept: Fields = []
     for name, value in fields:
         spelled = name.lower()

@@ -86,7 +86,7 @@ def steps(node: dict[str, Any]) -> int:
 
 
 def _inner(node: dict[str, Any]) -> list[dict[str, Any]]:
-    """Its nodes; a slice has numbers."""
+    """Return the nodes below; a slice has numbers."""
     return [] if node["type"] == "slice" else node["children"]
 
 

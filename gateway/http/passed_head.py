@@ -141,7 +141,7 @@ class PlainHead(AnswerHead):
         return True
 
     def whole(self) -> AnswerHead:
-        """The same head, taken apart."""
+        """Return the head, taken apart."""
         return parse_head(self._raw)
 
 

@@ -49,7 +49,7 @@ class Examined:
 
 
 def examined(config: Config, left_out: Collection[Place] = ()) -> Examined:
-    """Everything that is wrong with the catalog of `config` and with the integrations it declares, in one pass.
+    """Find what is wrong with the catalog of `config` and with the integrations it declares, in one pass.
 
     `left_out`: places of `config` whose fault is known already.
     """

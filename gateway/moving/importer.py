@@ -1,4 +1,4 @@
-"""Everything of one source, imported: integrations first, then connections, a few at once."""
+"""Imports all of one source: integrations first, then connections, a few at once."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -82,7 +82,7 @@ def _integration(runtime: Runtime, environment: str, key: str, one: PeerIntegrat
 
 
 def _credentials(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Without members that are null; None where nothing is left but the type."""
+    """Return the credentials without members that are null; None where nothing is left but the type."""
     held = {name: value for name, value in (given or {}).items() if value is not None}
     return held if set(held) - {"type"} else None
 

@@ -43,7 +43,10 @@ class Unreached(Exception):
 
 
 class PeerCalls:
-    """Its key goes to `base` and nowhere else: redirects are not followed. A 429 holds up all calls, not one alone."""
+    """Calls to another gateway.
+
+    The key goes to `base` and nowhere else: redirects are not followed. A 429 holds up all calls, not one alone.
+    """
 
     def __init__(self, session: aiohttp.ClientSession, base: str, key: Secret, *, plain_http: bool = False) -> None:
         """Raises SourceRefused for an address that the key should not be sent to."""

@@ -123,7 +123,7 @@ class CallQueue:
             self._store(operation)
 
     def record_refused(self, operation: Operation) -> None:
-        """The same for what strangers can send as often as they like: one a second of each integration."""
+        """Record what strangers can send as often as they like: one a second of each integration."""
         whose, now = (operation.kind, operation.environment, operation.integration_id), clock.monotonic()
         if now - self._refused_at.get(whose, -REFUSED_EVERY_S) >= REFUSED_EVERY_S:
             self._refused_at[whose] = now
@@ -266,7 +266,7 @@ def _went_well(record: ExchangeRecord | Operation) -> bool:
 
 
 def as_line(exchange: ExchangeRecord) -> str:
-    """Its line of JSON, the only place that names the members (docs/operations.md lists them).
+    """Return the call's line of JSON, the only place that names the members (docs/operations.md lists them).
 
     What is unknown, such as the connection of a request to our own API, is left out. Put together by hand: a general
     encoder would cost a twentieth of the whole exchange.

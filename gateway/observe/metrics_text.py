@@ -72,7 +72,7 @@ def _split(whose: Key, numbers: Sequence[float]) -> Iterator[str]:
 
 
 def _histogram(name: str, values: Key, numbers: Sequence[float]) -> Iterator[str]:
-    """Its buckets, sum and count; nothing where nothing was measured."""
+    """Yield the histogram's buckets, sum and count; nothing where nothing was measured."""
     *counts, sum_ms = numbers
     if not any(counts):
         return

@@ -27,8 +27,9 @@ NOT_OURS: Final = "This is not a form of ours."
 
 
 async def posted(request: web.Request, limit_bytes: int) -> dict[str, str]:
-    """Its fields; of a name that comes twice the last one. Raises InvalidRequest for what no form of ours sends, and for a
-    body that comes too slowly.
+    """Return the posted fields; of a name that comes twice the last one.
+
+    Raises InvalidRequest for what no form of ours sends, and for a body that comes too slowly.
 
     `request.content_type` and `request.post()` are not used: the time that they take to read Content-Type grows with the
     square of its length, before anything is known of the client. Our pages are UTF-8, so their forms are.
@@ -124,7 +125,7 @@ def credentials_of(provider: Provider, words: PageWords) -> Mapping[str, Setting
 
 
 def filled(fields: Iterable[Field], form: Mapping[str, str], faults: Iterable[Issue]) -> list[Field]:
-    """The same with what was typed, secrets left out, and with what is wrong beside it."""
+    """Return the fields with what was typed, secrets left out, and with what is wrong beside it."""
     filled_in: dict[tuple[str, ...], str] = {}
     for fault in faults:
         filled_in.setdefault(fault.path, fault.message)
@@ -157,7 +158,7 @@ def typed(fields: Iterable[Field], form: Mapping[str, str]) -> tuple[dict[str, s
 
 
 def _bare(field: Field, text: str) -> str:
-    """Without the prefix and suffix that stand beside the input, which people paste along."""
+    """Return the text without the prefix and suffix that stand beside the input, which people paste along."""
     if field.prefix and text.startswith(field.prefix):
         text = text[len(field.prefix) :]
     if field.suffix and text.lower().endswith(field.suffix.lower()) and len(text) > len(field.suffix):

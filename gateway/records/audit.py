@@ -17,7 +17,7 @@ MOST_TEXT: Final = 500  # characters of one text in it
 
 
 class AuditAction(StrEnum):
-    """Everything that is recorded. The value is what records, filters and exports show."""
+    """The actions that are recorded. The value is what records, filters and exports show."""
 
     meaning: str
 
@@ -141,7 +141,7 @@ class AuditEntry:
         return replace(self, actor=actor)
 
     def body(self) -> str:
-        """Its canonical form: what is stored, hashed and exported. ASCII, members sorted, no spaces, none that is empty."""
+        """The record's canonical form, as stored, hashed and exported: ASCII, members sorted, no spaces, none that is empty."""
         what = {
             "integration": self.integration_id,
             "connection": self.connection_id,

@@ -43,7 +43,7 @@ TOKEN_ENDPOINT: Final[Mapping[int, Limit]] = {400: Limit(5, MINUTES), 401: Limit
 403 is also what a firewall answers, for an hour of wrong configuration.
 """
 WITH_2XX: Final = Limit(5, MINUTES)
-"""The same for an unknown `error` in an answer of 2xx."""
+"""When an unknown `error` in answers of 2xx makes the connection ``needs_reauth``."""
 API_DEGRADED: Final[Mapping[int, Limit]] = {401: Limit(3), 403: Limit(10, HOUR)}
 """By the status of an API's answers to proxied calls, with no 2xx in between: when the connection becomes ``degraded``."""
 API_ENDED: Final[Mapping[int, Limit]] = {401: Limit(5, MINUTES), 403: Limit(20, DAY, paths=2)}

@@ -14,7 +14,7 @@ class Node(StrEnum):
 
     READY = "ready"
     CLOCK_OFF = "clock_off"
-    """Its clock differs from the database's by more than `clock.MOST_OFFSET_S`."""
+    """This node's clock differs from the database's by more than `clock.MOST_OFFSET_S`."""
     RECONCILING = "reconciling"
     """The database failed over, and not all nodes have written back what they have (`reconciled`)."""
 

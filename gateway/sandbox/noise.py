@@ -58,7 +58,7 @@ def pieces(start: int, end: int, *, zeros: bool = False) -> Iterator[bytes]:
 
 
 def coded(plain: Iterator[bytes], coding: str) -> Iterator[bytes]:
-    """The same under a content coding; a piece is empty where the coder keeps what it has so far."""
+    """Yield `plain` under a content coding; a piece is empty where the coder keeps what it has so far."""
     coder = CODINGS[coding]()
     for piece in plain:
         yield coder.compress(piece)

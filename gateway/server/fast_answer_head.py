@@ -36,7 +36,7 @@ _UNREFERRED: Final = ": ".join(REFERRER_POLICY).encode()
 def answer_head(
     head: AnswerHead, plan: FastPlan, gateway_s: float, upstream_s: float, *, last: bool, decoded: bool = False
 ) -> tuple[bytes, bool]:
-    """Its bytes, and whether the body is to be sent chunked. Raises MalformedAnswer.
+    """Return the head's bytes, and whether the body is to be sent chunked. Raises MalformedAnswer.
 
     `plan` learns its `request_id`. `gateway_s`, `upstream_s`: where the time went; `last`: the connection ends with it.
     """

@@ -107,7 +107,7 @@ def leave_out_the_unused() -> None:
 
 
 def stay_small() -> None:
-    """The same for a process that knows no database and serves nothing."""
+    """Keep modules out of a process that knows no database and serves nothing."""
     _structlog_without_rich()
     _aiohttp_without_client()
 

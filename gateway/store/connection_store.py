@@ -150,7 +150,7 @@ class ConnectionStore:
         entry: AuditEntry,
         session_digest: str | None = None,
     ) -> tuple[Connection, bool]:
-        """The same in the caller's transaction, before which `DataKeys.allow` has run. `entry`: for the audit trail, made by
+        """Write it in the caller's transaction, before which `DataKeys.allow` has run. `entry`: for the audit trail, made by
         `about` outside the transaction, where it is known who acts."""
         created = await self._claim_row(db, new, now)
         while not await self._fill_row(db, new, now):  # deleted by another node since it was seen to be there

@@ -150,7 +150,7 @@ class DeliveryStore:
         return await self._transactions.write(write)
 
     async def hurry(self, queue: TargetQueue, now: datetime) -> None:
-        """Its receiver is back: what was put off is due now."""
+        """The queue's receiver answers again: what was put off is due now."""
         table = deliveries.c
         put_off = (table.environment == queue[0], table.target == queue[1], table.due_at > now)
         await self._transactions.write(lambda db: db.execute(update(deliveries).where(*put_off).values(due_at=now)))

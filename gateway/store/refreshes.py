@@ -114,7 +114,7 @@ _INSERT_AUDIT: Final = (
     .cte("recorded")
 )
 SAVE_REFRESH_AND_AUDIT: Final = SAVE_REFRESH.add_cte(_INSERT_AUDIT)
-"""The same with a record of the audit trail."""
+"""As `SAVE_REFRESH`, with a record of the audit trail."""
 
 
 def _refresh_statement(

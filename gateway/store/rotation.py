@@ -377,7 +377,7 @@ class Rotation:
 
 
 def _rows(column: SealedColumn, keys: Sequence[Any]) -> Any:
-    """Everything that a ciphertext there is bound to, and itself."""
+    """Select each ciphertext with what it is bound to."""
     table = metadata.tables[column.table]
     version = [table.c[column.version]] if isinstance(column.version, str) else []
     shown = (table.c[column.key], table.c.environment, table.c[column.row], table.c[column.column], *version)

@@ -105,7 +105,7 @@ class Keyring:
         return self._wrapped(key_id, environment, data_key), data_key
 
     def wrap_again(self, stored: WrappedKey) -> WrappedKey:
-        """The same data key under the first master key. Raises as `unwrap` does."""
+        """Return the stored data key under the first master key. Raises as `unwrap` does."""
         return self._wrapped(stored.id, stored.environment, self.unwrap(stored))
 
     def _wrapped(self, key_id: str, environment: str, data_key: bytes) -> WrappedKey:
@@ -238,7 +238,7 @@ class Vault:
         return opened
 
     def seal_again(self, sealed: Sealed) -> Sealed:
-        """The same value at the same address, under the key that seals now. Raises VaultError, as both of the above."""
+        """Return the value, at the same address, under the key that seals now. Raises VaultError, as both of the above."""
         return self._seal(self._open(sealed), sealed)
 
     def _seal(self, plain: bytes, place: Sealed) -> Sealed:
@@ -272,7 +272,7 @@ class Vault:
 
 
 def _stored(sealed: Sealed) -> bytes:
-    """Its bytes. SQLite keeps a value of any type in any column; what is not bytes is not a ciphertext, nor is nothing."""
+    """Return the stored bytes. SQLite keeps a value of any type in any column; what is not bytes is no ciphertext."""
     return sealed.ciphertext if isinstance(sealed.ciphertext, bytes | memoryview) else b""
 
 

@@ -356,7 +356,7 @@ def test_every_pattern_costs_time_in_proportion_to_its_input() -> None:
     assert not faults, "\n".join(faults)
 
 
-def test_patterns_that_are_put_together_in_a_call_are_known() -> None:
+def test_a_pattern_built_in_the_call_of_compile_is_found() -> None:
     assert set(made_of_parts()) == MADE_OF_PARTS
 
 

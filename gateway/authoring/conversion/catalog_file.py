@@ -259,7 +259,7 @@ def _head(entry: Converted, source: str) -> Iterator[str]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Without anchors, which only people who repeat themselves want to read."""
+    """Writes no anchors, which only people who repeat themselves want to read."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True

@@ -384,7 +384,7 @@ class Converting:
             self._base_address()
 
     def _base_address(self) -> None:
-        """Without one Nango proxies nothing; ours needs one, and a token's own origin gets nothing it has not."""
+        """Without one Nango proxies nothing; ours needs one, and a token's own origin gets nothing that it has not."""
         for key in ("token_url", "authorization_url"):
             scheme, found, rest = str(self.out.get(key) or "").partition("://")
             if found:

@@ -49,7 +49,7 @@ class Arrival:
         return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
     def params(self, body_format: str | None) -> dict[str, Any]:
-        """Its parameters, read as `body_format` says; empty where they are not to be found there."""
+        """Return the request's parameters, read as `body_format` says; empty where they are not to be found there."""
         if body_format == "query" or self.method in {"GET", "HEAD"}:
             return self.query
         if body_format == "json":

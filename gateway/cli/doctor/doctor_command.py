@@ -84,7 +84,7 @@ async def _examined(file: Path, wanted: str | None, *, offline: bool) -> "tuple[
 
 
 async def _looked_at(one: "Patient", *, offline: bool) -> "list[DoctorFinding]":
-    """Everything at the same time; what reads disks or waits for the database in threads."""
+    """Run all checks at the same time; what reads disks or waits for the database in threads."""
     from gateway.cli.doctor.integration_checks import integrations
     from gateway.cli.doctor.machine_checks import database, files, journal
     from gateway.cli.doctor.network_checks import clocks, outbound, reach, running

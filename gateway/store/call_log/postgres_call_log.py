@@ -75,7 +75,7 @@ PARTITIONS: Final = text(
 
 
 class PostgresCallLog:
-    """Its table is made with the first row."""
+    """The call log on PostgreSQL; its table is made with the first row."""
 
     def __init__(self, transactions: Transactions, bounds: CallLogBounds | None = None) -> None:
         self.bounds = bounds or CallLogBounds()

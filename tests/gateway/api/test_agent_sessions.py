@@ -154,7 +154,7 @@ async def test_only_sessions_are_ended_by_their_address(door: Agents) -> None:
     assert (await door.running.json("GET", "/environment/api-keys", expect=200))["data"] == [key]
 
 
-async def test_a_session_of_a_limited_key_reaches_no_further(door: Agents) -> None:
+async def test_an_agent_session_is_limited_like_the_key_that_made_it(door: Agents) -> None:
     scopes = ["environment:agent_sessions:write", "environment:proxy"]
     narrow = await door.key("GET /base/v1/items", scopes=scopes)
     headers = {"Authorization": f"Bearer {narrow}"}

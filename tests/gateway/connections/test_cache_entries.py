@@ -59,7 +59,7 @@ def test_the_first_thing_to_be_done_counts(fields: dict[str, Any], at: float) ->
     assert kept(**fields).next_due(TTL_S) == at
 
 
-def test_each_comes_due_once_in_the_order_of_time() -> None:
+def test_due_entries_come_once_and_in_order() -> None:
     entries = CacheEntries()
     for name, at in (("late", 30.0), ("soon", 10.0), ("later", 40.0)):
         put(entries, kept(name, used_at=0.0, refresh_at=at))

@@ -42,7 +42,7 @@ def test_a_stream_that_was_not_closed_does_not_open_to_its_end(length: int) -> N
 
 
 @pytest.mark.parametrize("log2_n", [9, 21, 60])
-def test_a_header_cannot_ask_for_more_work_than_a_machine_has(log2_n: int) -> None:
+def test_a_header_with_too_costly_scrypt_settings_is_refused(log2_n: int) -> None:
     raw = sealed(b"x").getvalue().replace(b'"log2_n": 10', f'"log2_n": {log2_n}'.ljust(12).encode())
     with pytest.raises(SourceRefused, match="header"):
         list(read(io.BytesIO(raw), PASSPHRASE))

@@ -139,7 +139,7 @@ async def test_a_replacement_takes_the_place_of_who_died(count: int) -> None:
     assert [(entry["event"], entry["exit"]) for entry in logged] == [("worker_died", -signal.SIGKILL)]
 
 
-async def test_who_dies_young_is_replaced_after_a_growing_pause() -> None:
+async def test_a_worker_that_dies_young_is_replaced_after_a_growing_pause() -> None:
     async with parent() as running:
         await running.until_all()
         for _ in range(4):
@@ -151,7 +151,7 @@ async def test_who_dies_young_is_replaced_after_a_growing_pause() -> None:
     assert [entry["replaced_in_s"] for entry in logged] == [0.001, 0.002, 0.004, 0.004]
 
 
-async def test_where_nobody_is_left_and_nobody_stays_it_gives_up() -> None:
+async def test_the_parent_gives_up_when_every_worker_dies_at_its_start() -> None:
     # The pause outgrows a start, however busy the machine: then both places are vacant at once.
     async with parent("ready(); sys.exit(3)", longest_pause_s=PATIENCE_S) as running:
         code, logged = await running.ended()
@@ -160,7 +160,7 @@ async def test_where_nobody_is_left_and_nobody_stays_it_gives_up() -> None:
     assert {entry["exit"] for entry in logged[:-1]} == {3}
 
 
-async def test_as_long_as_one_serves_it_does_not_give_up() -> None:
+async def test_the_parent_goes_on_while_one_worker_serves() -> None:
     async with parent(f"if place == 0: ready(); sys.exit(3)\n{SERVE}") as running:
         await running.until_all()
         for _ in range(12):
@@ -170,7 +170,7 @@ async def test_as_long_as_one_serves_it_does_not_give_up() -> None:
     assert "workers_crash_looping" not in {entry["event"] for entry in logged}
 
 
-async def test_a_stop_while_a_place_is_vacant_does_not_wait_for_it() -> None:
+async def test_a_stop_does_not_wait_for_a_worker_that_is_due_later() -> None:
     async with parent(first_pause_s=1000, longest_pause_s=1000) as running:
         await running.until_all()
         os.kill(running.places[1], signal.SIGKILL)

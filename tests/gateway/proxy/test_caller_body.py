@@ -55,7 +55,7 @@ async def test_no_body_is_reported_as_the_caller_reported_it(
     assert framing(provider.lines()) == expected
 
 
-async def test_a_coded_upload_travels_as_it_is() -> None:
+async def test_an_upload_with_a_content_coding_is_sent_unchanged() -> None:
     coded = gzip.compress(b"plain")
     async with raw_provider() as provider, gateway_to(opened_at(provider.port)) as gateway:
         lines = (f"Content-Length: {len(coded)}", "Content-Encoding: gzip")

@@ -110,7 +110,7 @@ async def test_a_wrong_wish_is_refused_before_anything_is_sent(door: Agents, wis
 
 
 @pytest.mark.parametrize("wish", [{"Gateway_Select": "a"}, {"Gateway_Max_Bytes": "20000"}])
-async def test_of_an_answer_of_100_mb_little_is_read(door: Agents, wish: dict[str, str]) -> None:
+async def test_an_answer_of_100_mb_is_not_read_to_its_end(door: Agents, wish: dict[str, str]) -> None:
     sent = 0
 
     async def huge(request: web.Request) -> web.StreamResponse:

@@ -109,7 +109,7 @@ def test_an_id_that_is_not_there_is_missing_until_it_is_read() -> None:
     assert set(at.read([5, 9]).missing) == {7}
 
 
-def test_an_id_that_stays_away_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_change_id_is_given_up_after_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr("gateway.clock.monotonic", clock.monotonic)
     at = LogPosition(4).read([6])
