@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import hdrs
 
@@ -35,6 +35,8 @@ from gateway.off_loop import off_loop
 from gateway.proxy.collected_answer import CollectedAnswer
 from gateway.records.connection import ConnectionRef
 
+ABOUT_TOOLS: Final = ("find_tools", "describe_tool", "call_tool")
+
 
 class ToolRun:
     """Runs one ``tools/call``."""
@@ -50,43 +52,38 @@ class ToolRun:
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise RpcError(rpc.INVALID_PARAMS, "params.name must be a text, and params.arguments an object.")
         tools = self._tools.known.tools
-        many = name in ("find_tools", "describe_tool", "call_tool")
-        if many:
+        by_call_tool = name in ABOUT_TOOLS
+        if by_call_tool:
             if (result := self._of_list(name, arguments, tools)) is not None:
                 self._asked.count()
                 return result
             name, arguments = arguments["name"], arguments["arguments"]
-        tool = tools.get(name)
-        if tool is None and name != "call_api":
-            if many:
-                self._asked.count()
-                return failure(f"There is no tool '{name[:64]}'. find_tools searches those that there are.")
-            raise RpcError(rpc.INVALID_PARAMS, f"Unknown tool: {name[:64]}")
-        if self._asked.trace is not None and self._asked.trace.mcp is not None:
-            self._asked.trace.mcp.tool = name
         try:
+            tool = _tool_named(name, tools, by_call_tool=by_call_tool)
+            if self._asked.trace is not None and self._asked.trace.mcp is not None:
+                self._asked.trace.mcp.tool = name
             call = await self._call(tool, arguments)
             select = None if call.select is None else parsed(call.select)
             connection = chosen(call, await self._tools.candidates(labelled=call.connection is None))
             if tool is not None:
                 call = await self._placed(tool, call, arguments, connection)
+            call, lists = self._at_page(call, name, connection, pages=tool is not None and tool.pages)
         except (UnfitArguments, UnfitExpression) as fault:
             self._asked.count()
             return failure(str(fault))
-        first = call
-        page = NextPage(call.target)
-        if call.cursor is not None:
-            found = opened_cursor(
-                call.cursor, self._asked.seals, self._asked.caller.key_id, _page_of(first, name, connection)
-            )
-            if found is None:
-                self._asked.count()
-                return failure(
-                    "This cursor is not of this call, or has ended. Send the arguments of the first page with it."
-                )
-            page, call = found, replace(call, target=found.target)
-        lists = _Lists(page, tool is not None and tool.pages, _page_of(first, name, connection))
         return await self._called(call, Sent(call.method, call.target, connection, name), select, lists)
+
+    def _at_page(self, call: ToolCall, name: str, connection: str, *, pages: bool) -> tuple[ToolCall, "_Lists"]:
+        """Return `call` for the page that its cursor names, and where in the list that is. Raises UnfitArguments."""
+        of_page = _page_of(call, name, connection)
+        if call.cursor is None:
+            return call, _Lists(NextPage(call.target), pages, of_page)
+        page = opened_cursor(call.cursor, self._asked.seals, self._asked.caller.key_id, of_page)
+        if page is None:
+            raise UnfitArguments(
+                "This cursor is not of this call, or has ended. Send the arguments of the first page with it."
+            )
+        return replace(call, target=page.target), _Lists(page, pages, of_page)
 
     def _of_list(self, name: str, arguments: Mapping[str, Any], tools: Mapping[str, RuleTool]) -> dict[str, Any] | None:
         """The result of a tool that is about tools; None: another tool is called by it."""
@@ -223,6 +220,16 @@ class _Lists:
     page: NextPage
     pages: bool
     call: str
+
+
+def _tool_named(name: str, tools: Mapping[str, RuleTool], *, by_call_tool: bool) -> RuleTool | None:
+    """None: `call_api`. Raises UnfitArguments for an unknown tool that is named to `call_tool`, else RpcError."""
+    tool = tools.get(name)
+    if tool is None and name != "call_api":
+        if by_call_tool:
+            raise UnfitArguments(f"There is no tool '{name[:64]}'. find_tools searches those that there are.")
+        raise RpcError(rpc.INVALID_PARAMS, f"Unknown tool: {name[:64]}")
+    return tool
 
 
 def _page_of(call: ToolCall, tool: str, connection: str) -> str:
