@@ -53,6 +53,7 @@ _BY_REASON: Final = {
     "token_endpoint_unavailable": FailureCause(
         "The provider's token endpoint does not answer, limits the rate or has an error, so an expired token cannot be replaced.",
         "Look at its status page. Nothing is lost: the gateway tries again by itself.",
+        "Open a connection of this list: it says which.",
     ),
     "reconnect_needed": FailureCause(
         "The connection's credential has ended, so its calls are refused.",
@@ -85,7 +86,7 @@ _BY_REASON: Final = {
     ),
     "event_not_delivered": FailureCause(
         "The application's webhook address does not take events.",
-        "Fix what answers there, then send again what was given up, at Events.",
+        "Fix what answers there: Events names the address and its last answer. Send again there what was given up.",
     ),
     "invalid_webhook_signature": FailureCause(
         "A provider's webhook is not signed as configured, or somebody else sends them.",
