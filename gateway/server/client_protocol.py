@@ -332,13 +332,16 @@ class ClientProtocol(RequestHandler):
             if not self._held_back:
                 self._resume_transport_reading()
 
-    def landed(self, *, last: bool) -> None:
-        """The fast exchange's answer has left; `last`: it said that the connection ends."""
+    def landed(self, *, last: bool, asked: bool = False) -> None:
+        """The fast exchange's answer has left; see `FastClient`."""
         self._fast_exchange = None
         self.resume_upload()
         self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
         if last:
-            self._end_orderly()
+            if asked and not self._held:
+                self.force_close()  # nothing is unread or on its way that would reset the connection (RFC 9112 §9.6)
+            else:
+                self._end_orderly()
             return
         if self._server.draining:
             self.head_since = self._loop.time()  # its head left before the stop: a next one may be on its way

@@ -44,8 +44,11 @@ class FastClient(Protocol):
     def depart_with(self, piece: bytes, write_batch: WriteBatch) -> None:
         """Send a piece of the answer."""
 
-    def landed(self, *, last: bool) -> None:
-        """The answer has left; `last`: it said that the connection ends."""
+    def landed(self, *, last: bool, asked: bool = False) -> None:
+        """The answer has left; `last`: it said that the connection ends.
+
+        `asked`: as the request said already, which came whole, so that nothing follows it.
+        """
 
     def torn(self) -> None:
         """The answer broke off: the caller must not see a clean end."""
@@ -90,6 +93,7 @@ class FastExchange:
         "_upload",
         "_waited_s",
         "_write_batch",
+        "asked_last",
         "held_bytes",
         "last",
         "moved_at",
@@ -126,7 +130,7 @@ class FastExchange:
         self._answered_at = 0  # so much of the body had come when the answer left
         self._waited_s = 0.0  # for the caller's bytes
         self.held_bytes = 0  # we hold nothing: `pause` reads no more
-        self.last = False
+        self.last = self.asked_last = False
         self.moved_at = self._sent_at = clock.monotonic()
         self._head_at = 0.0
 
@@ -224,7 +228,7 @@ class FastExchange:
         """`came`: bytes of the body since the answer left; of one that has many more to come nothing is awaited."""
         if body.ended:
             self._lingers = False
-            self._client.landed(last=self.last)
+            self._client.landed(last=self.last, asked=self.asked_last)
         elif came + (body.left or 0) > LINGER_BYTES:
             self._end_lingering()
 
@@ -332,7 +336,7 @@ class FastExchange:
             self._client.depart_with(end, self._write_batch)
         self._finish(self._status, None)
         if not waits:
-            self._client.landed(last=self.last)
+            self._client.landed(last=self.last, asked=self.asked_last)
             return
         self._lingers = True
         self.moved_at = clock.monotonic()

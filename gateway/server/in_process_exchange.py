@@ -106,7 +106,7 @@ class InProcessClient:
             self.exchange.pause()
             self.wake()
 
-    def landed(self, *, last: bool) -> None:  # noqa: ARG002  # FastClient's
+    def landed(self, *, last: bool, asked: bool = False) -> None:  # noqa: ARG002  # FastClient's
         self.whole = not self.too_large
         self._end()
 

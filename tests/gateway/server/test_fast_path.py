@@ -18,6 +18,7 @@ import gateway
 from gateway import clock
 from gateway.runtime import RUNTIME
 from gateway.secret import digest
+from gateway.server import client_protocol
 from gateway.server import fast_path as fast_path_module
 from tests.fakes.gateways import SECRET_KEY, RunningGateway, document, write_entry
 from tests.fakes.patience import PATIENCE_S
@@ -463,6 +464,36 @@ async def test_the_last_answer_before_a_stop_says_so(tmp_path: Path) -> None:
             assert b"\r\nConnection: close\r\n" in result.head.raw
             assert result.body.data == b"ok"
             assert await client.rest() == b""
+        assert running.fast_path.taken == 1
+
+
+async def test_a_client_that_asks_for_the_end_leaves_no_connection_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It reads all of its answer, and the connection is gone before the client closes its side."""
+    monkeypatch.setattr(client_protocol, "LINGER_S", 1000.0)
+    monkeypatch.setattr(client_protocol.ClientProtocol, "look", lambda *_, **__: None)  # nothing else closes it
+    body = b"x" * 2_000_000
+
+    async def large(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            head, _ = await read_message(reader)
+            whole = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+            writer.write(OK if b"/warm" in head else whole)
+
+    async with raw_provider(large) as provider, before(provider, tmp_path) as running:
+        await warm(running)
+        server = running.runner.server if running.runner is not None else None
+        assert server is not None
+        others = set(server.connections)
+        async with dial(port_of(running)) as client:
+            await client.send(get(more=b"Connection: close\r\n"))
+            result = await client.answer()
+            assert result.body.data == body
+            assert await client.rest() == b""
+            async with asyncio.timeout(PATIENCE_S):
+                while set(server.connections) - others:
+                    await asyncio.sleep(0)
         assert running.fast_path.taken == 1
 
 
