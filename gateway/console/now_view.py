@@ -116,7 +116,7 @@ def alarms(runtime: Runtime) -> list[dict[str, str]]:
         )
     if runtime.call_queue.unwritable is not None:
         alarm(
-            f"The call log is not written: {runtime.call_queue.unwritable}.",
+            f"The call log is not written: {runtime.call_queue.unwritable.rstrip('.')}.",
             "Calls go on. The figures and failures below are older than that.",
         )
     if runtime.call_queue.dropped:

@@ -40,9 +40,8 @@ SECRET_TEXT: Final = re.compile(
 )
 
 LONGEST_NAME: Final = 256
-Event = MutableMapping[
-    str, Any
-]  # structlog's, which is not loaded for it: gateway.yaml is read before anything heavy is
+# structlog's EventDict, which is not imported for it: gateway.yaml is read before anything heavy is.
+Event = MutableMapping[str, Any]
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 
