@@ -50,13 +50,17 @@ run: venv  ## start the gateway with its built-in fake provider
 TEST_FILES = $$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 && $$4 > 4194304' | grep -q . \
   && ! grep -q ' /dev/shm [^ ]* [^ ]*noexec' /proc/mounts && echo env PYTEST_DEBUG_TEMPROOT=/dev/shm)
 
+# A test that outlasts its own time limit too (the exception of the limit can be swallowed by what it interrupts) ends its
+# process with the stacks of all threads, and fails by name; the suite goes on.
+HANGS = -o faulthandler_timeout=1000 -o faulthandler_exit_on_timeout=true
+
 # Two processes a core, since half of the tests wait for timers and processes; who has no test left takes over another's.
 test: venv-dev  ## the whole test suite
-	@$(TEST_FILES) $(BIN)/pytest -n 4 --dist worksteal
+	@$(TEST_FILES) $(BIN)/pytest -n 4 --dist worksteal $(HANGS)
 
 coverage: venv-dev  ## the whole test suite with line and branch coverage; fails below the threshold in pyproject.toml
 	@rm -rf .coverage && mkdir .coverage
-	@$(TEST_FILES) $(BIN)/coverage run -m pytest -n 4 --dist worksteal
+	@$(TEST_FILES) $(BIN)/coverage run -m pytest -n 4 --dist worksteal $(HANGS)
 	@$(BIN)/coverage combine -q && $(BIN)/coverage report
 
 crowd: venv-dev  ## 100,000 requests over 50 connections with random aborts
