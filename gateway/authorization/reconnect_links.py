@@ -68,11 +68,11 @@ class ReconnectLinks:
 
         A key of gateway.yaml gets links where its environment says so, since applications log error bodies; a minted key
         gets them with its scope. A key that is limited to tags gets none for what is missing: that may exist with other
-        tags. `key_id`: of the calling key, empty for one of gateway.yaml. `pollable`: a key, which opens our API too, and no
-        capability.
+        tags. An error that has its next step keeps it: no end user can correct an integration. `key_id`: of the calling key,
+        empty for one of gateway.yaml. `pollable`: a key, which opens our API too, and no capability.
         """
         missing = fault.code == "unknown_connection"
-        if not missing and fault.code != "reconnect_needed":
+        if not missing and (fault.code != "reconnect_needed" or "fix" in (fault.payload or {})):
             return fault
         if not policy.reaches(*ref[1:]) or (missing and policy.tags != {}):
             return fault

@@ -8,6 +8,7 @@ from gateway import clock
 from gateway.authorization.results import LIFETIME
 from gateway.generation import Generation
 from gateway.runtime import Runtime
+from gateway.store.pending_authorizations import Returned
 from gateway.text import counted
 
 SUMMED_WITHIN: Final = timedelta(hours=1)
@@ -15,13 +16,18 @@ FEWEST: Final = 3
 """Begun authorizations of which too few may have succeeded: end users change their minds, too."""
 
 
+RETURNS_WITHIN: Final = timedelta(minutes=5)
+"""An end user may be at the provider's pages for so long; until then an authorization is not counted."""
+
+
 class AuthorizationSum(NamedTuple):
-    """`unreturned`: begun ones whose browser has not come back."""
+    """`unreturned`: those whose browser has not come back in time. `recovered`: the newest of all succeeded."""
 
     integration_id: str
     succeeded: int
     failed: int
     unreturned: int
+    recovered: bool
 
     @property
     def begun(self) -> int:
@@ -29,27 +35,34 @@ class AuthorizationSum(NamedTuple):
 
     @property
     def too_few(self) -> bool:
-        """Return whether fewer than half succeeded, of enough."""
-        return self.begun >= FEWEST and 2 * self.succeeded < self.begun
+        """Return whether fewer than half succeeded, of enough, and the newest is none of these."""
+        return self.begun >= FEWEST and 2 * self.succeeded < self.begun and not self.recovered
 
     def sentence(self) -> str:
         return (
             f"In the last hour {counted(self.begun, 'authorization')} began: {self.succeeded:,} succeeded, "
-            f"{self.failed:,} failed, and {self.unreturned:,} did not return."
+            f"{self.failed:,} failed, and {self.unreturned:,} did not return "
+            f"within {RETURNS_WITHIN.total_seconds() / 60:.0f} minutes."
         )
 
 
 async def authorization_sums(runtime: Runtime, environment: str) -> dict[str, AuthorizationSum]:
     """By integration, of those with an authorization in the last hour."""
-    began_after = clock.now() - SUMMED_WITHIN
+    now = clock.now()
+    began_after = now - SUMMED_WITHIN
     unreturned, returned = await asyncio.gather(
-        runtime.store.flows.unreturned(environment, expires_after=began_after + LIFETIME),
+        runtime.store.flows.unreturned(
+            environment, expires_after=began_after + LIFETIME, expires_until=now - RETURNS_WITHIN + LIFETIME
+        ),
         runtime.store.flow_results.returned(environment, since=began_after),
     )
-    return {
-        key: AuthorizationSum(key, *returned.get(key, (0, 0)), unreturned.get(key, 0))
-        for key in sorted(unreturned.keys() | returned.keys())
-    }
+    sums = {}
+    for key in sorted(unreturned.keys() | returned.keys()):
+        back, (lost, expires_at) = returned.get(key, Returned()), unreturned.get(key, (0, None))
+        bad = [at for at in (back.failed_at, expires_at and expires_at - LIFETIME) if at is not None]
+        recovered = back.succeeded_at is not None and all(back.succeeded_at > at for at in bad)
+        sums[key] = AuthorizationSum(key, back.succeeded, back.failed, lost, recovered)
+    return sums
 
 
 def what_helps(generation: Generation, integration_id: str, environment: str) -> str:

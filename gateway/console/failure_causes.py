@@ -12,6 +12,11 @@ GOES_ON: Final = (timedelta(minutes=10), timedelta(hours=1))
 """A failure whose newest is younger stands above the others, however many these are."""
 
 
+BY_REFUSED_CLIENT: Final = frozenset({"reconnect_needed", "token_request_failed"})
+"""What calls and authorizations meet while the provider refuses the app itself."""
+OVER: Final = "It is over: a refresh has succeeded since."
+
+
 class FailureCause(NamedTuple):
     """`do` and `look` begin with a verb. `look`: at one of a list, where the page of one would repeat itself."""
 
@@ -154,25 +159,44 @@ def cause_of(kind: str, reason: str) -> FailureCause:
 def failures(places: Iterable[PlaceTotal], now: datetime) -> list[dict[str, Any]]:
     """Groups of failures with what they mean and what helps: those that go on first, of these the most frequent."""
     there = list(places)
-    refused = {one.integration_id for one in there if one.kind == "refresh" and _cause(one) is _REFUSED_CLIENT}
-    groups = [one for one in there if one.reason]
-    groups.sort(key=lambda one: (sum(now - one.last_at > age for age in GOES_ON), -one.calls))
-    return [_group(one, now, client_refused=one.integration_id in refused) for one in groups]
+    refusals = _client_refusals(there)
+    groups = [_group(one, now, refusals.get(one.integration_id)) for one in there if one.reason]
+    groups.sort(key=lambda one: (one.pop("age"), -one["count"]))
+    return groups
 
 
 def client_refusal(places: Iterable[PlaceTotal], now: datetime) -> FailureCause | None:
-    """The provider has refused the app itself within the last hour, at a refresh."""
-    refused = (one for one in places if one.kind == "refresh" and _cause(one) is _REFUSED_CLIENT)
-    return _REFUSED_CLIENT if any(now - one.last_at <= GOES_ON[1] for one in refused) else None
+    """The provider has refused the app itself within the last hour, at a refresh, and none has succeeded since."""
+    refusals = _client_refusals(list(places)).values()
+    return _REFUSED_CLIENT if any(not one.over and now - one.last_at <= GOES_ON[1] for one in refusals) else None
+
+
+class _ClientRefusal(NamedTuple):
+    """`over`: a refresh with the same app succeeded after the last refusal."""
+
+    last_at: datetime
+    over: bool
+
+
+def _client_refusals(places: Iterable[PlaceTotal]) -> dict[str, _ClientRefusal]:
+    """By integration, those whose app the provider refused at a refresh."""
+    refused, succeeded = dict[str, datetime](), dict[str, datetime]()
+    for one in places:
+        if one.kind == "refresh" and (not one.reason or _cause(one) is _REFUSED_CLIENT):
+            newest = refused if one.reason else succeeded
+            newest[one.integration_id] = max(newest.get(one.integration_id, one.last_at), one.last_at)
+    return {key: _ClientRefusal(at, key in succeeded and succeeded[key] > at) for key, at in refused.items()}
 
 
 def _cause(one: PlaceTotal) -> FailureCause:
     return cause_of(one.kind, one.reason)
 
 
-def _group(one: PlaceTotal, now: datetime, *, client_refused: bool) -> dict[str, Any]:
-    """`client_refused`: the provider refuses the integration's app, so its connections need no end user."""
-    cause = _REFUSED_CLIENT if client_refused and one.reason == "reconnect_needed" else _cause(one)
+def _group(one: PlaceTotal, now: datetime, refusal: _ClientRefusal | None) -> dict[str, Any]:
+    """`refusal`: that of the integration's app, by which its connections need no end user."""
+    cause = _REFUSED_CLIENT if refusal is not None and one.reason in BY_REFUSED_CLIENT else _cause(one)
+    over = refusal is not None and refusal.over and cause is _REFUSED_CLIENT
+    age = sum(now - one.last_at > age for age in GOES_ON)
     return {
         "kind": one.kind,
         "integration": one.integration_id,
@@ -181,6 +205,7 @@ def _group(one: PlaceTotal, now: datetime, *, client_refused: bool) -> dict[str,
         "count": one.calls,
         "newest_at": stamp(one.last_at),
         "why": cause.why,
-        "do": " ".join(filter(None, (cause.look, cause.do))),
-        "goes_on": now - one.last_at <= GOES_ON[0],
+        "do": OVER if over else " ".join(filter(None, (cause.look, cause.do))),
+        "goes_on": not over and age == 0,
+        "age": max(age, 1) if over else age,
     }

@@ -193,17 +193,16 @@ def refusal(connection: Connection, failure: RefreshFailure, now: datetime) -> G
     wait_s = max(1, round((retry_at - now).total_seconds()))
     payload["retry_at"] = retry_at.isoformat(timespec="milliseconds")
     if failure.final:
+        fix = refusals.sentence(refusals.RECONNECT)
+        if failure.code in TYPED_IN:
+            fix = refusals.sentence(f"{refusals.RECONNECT}, or import the new password or key under the same id")
+        elif failure.code not in MAYBE_GONE:
+            check = f"Check client_id, client_secret and scopes of integration '{ref.integration_id}'"
+            fix = f"{check}; if they are right, {refusals.RECONNECT}."
+            payload |= refusals.rule_and_fix("integration", f"{check}.", "the gateway's operator")
         return ReconnectNeeded(
             "reconnect_needed",
-            f"The provider refuses to refresh connection '{ref.connection_id}' ({failure.code}). "
-            + (
-                refusals.sentence(refusals.RECONNECT)
-                if failure.code in MAYBE_GONE
-                else refusals.sentence(f"{refusals.RECONNECT}, or import the new password or key under the same id")
-                if failure.code in TYPED_IN
-                else f"Check client_id, client_secret and scopes of integration '{ref.integration_id}'; if they are "
-                f"right, {refusals.RECONNECT}."
-            ),
+            f"The provider refuses to refresh connection '{ref.connection_id}' ({failure.code}). {fix}",
             payload=payload,
             retry_after_s=wait_s,
         )

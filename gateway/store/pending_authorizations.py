@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
     RowMapping,
     Select,
     and_,
+    case,
     delete,
     exists,
     false,
@@ -233,17 +234,21 @@ class FlowStore:
         row = await self._transactions.write(take)
         return None if row is None else await self._flow(row)
 
-    async def unreturned(self, environment: str, *, expires_after: datetime) -> dict[str, int]:
-        """How many began whose browser has not come back, by integration, of those that expire or expired after that moment."""
+    async def unreturned(
+        self, environment: str, *, expires_after: datetime, expires_until: datetime
+    ) -> dict[str, tuple[int, datetime]]:
+        """How many began whose browser has not come back, and when the newest of them expires, by integration, of those that
+        expire or expired between these moments."""
         left = (
             flows.c.environment == environment,
             flows.c.browser_digest != "",  # "": waits for the end user to confirm
             flows.c.expires_at > expires_after,
+            flows.c.expires_at <= expires_until,
         )
-        by = flows.c.integration_id
+        by, expires_at = flows.c.integration_id, flows.c.expires_at
         async with self._transactions.read() as db:
-            rows = (await db.execute(select(by, func.count()).where(*left).group_by(by))).all()
-        return {row[0]: row[1] for row in rows}
+            rows = (await db.execute(select(by, func.count(), func.max(expires_at)).where(*left).group_by(by))).all()
+        return {row[0]: (row[1], row[2]) for row in rows}
 
     async def prune(self, now: datetime) -> None:
         """One that expired stays an hour, in which it is used no more and `unreturned` counts it."""
@@ -269,6 +274,15 @@ def _alive(state_digest: str, now: datetime) -> Any:
 
 MOST: Final = 1000
 RESULT_COLUMNS: Final = tuple(column.name for column in flow_results.columns if column.name != "id")
+
+
+class Returned(NamedTuple):
+    """How many authorizations succeeded and failed, and when the newest of each did."""
+
+    succeeded: int = 0
+    failed: int = 0
+    succeeded_at: datetime | None = None
+    failed_at: datetime | None = None
 
 
 class FlowResults:
@@ -303,18 +317,19 @@ class FlowResults:
         found = await self._found(select(flow_results).where(flow_results.c.flow_digest == flow_digest).limit(1))
         return found[0] if found else None
 
-    async def returned(self, environment: str, *, since: datetime) -> dict[str, tuple[int, int]]:
-        """How many authorizations succeeded and failed since then, by integration."""
+    async def returned(self, environment: str, *, since: datetime) -> dict[str, Returned]:
+        """The authorizations whose browser came back since then, by integration."""
         back = (
             flow_results.c.environment == environment,
             flow_results.c.flow_digest.is_not(None),
             flow_results.c.at >= since,
         )
-        by = flow_results.c.integration_id
-        counts = (func.count() - func.count(flow_results.c.error_type), func.count(flow_results.c.error_type))
+        by, at, fault = flow_results.c.integration_id, flow_results.c.at, flow_results.c.error_type
+        counts = (func.count() - func.count(fault), func.count(fault))
+        newest = (func.max(case((fault.is_(None), at))), func.max(case((fault.is_not(None), at))))
         async with self._transactions.read() as db:
-            rows = (await db.execute(select(by, *counts).where(*back).group_by(by))).all()
-        return {row[0]: (row[1], row[2]) for row in rows}
+            rows = (await db.execute(select(by, *counts, *newest).where(*back).group_by(by))).all()
+        return {row[0]: Returned(*row[1:]) for row in rows}
 
     async def prune(self, now: datetime) -> None:
         of_it = select(connect_sessions.c.digest).where(connect_sessions.c.digest == flow_results.c.session_digest)

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from aiohttp import web
 
 from gateway import clock
 from gateway.errors import Unauthorized
@@ -71,6 +72,21 @@ async def connected(running: RunningGateway, link: str) -> None:
 async def polled(running: RunningGateway, url: str, headers: dict[str, str] | None = None) -> tuple[int, Any]:
     async with running.http.get(url, headers=headers or running.headers) as answer:
         return answer.status, await answer.json()
+
+
+async def test_where_the_provider_refuses_the_app_no_end_user_is_sent_there(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    tracker.answer = web.json_response({"error": "invalid_client"}, status=401)
+    for headers in (None, await minted(running, scopes=BOTH)):
+        status, reply = await failed(running, "c1", headers)
+        assert (status, reply["code"], reply["payload"]["reason"]) == (424, "reconnect_needed", "invalid_client")
+        assert "connect_url" not in reply["payload"]
+        assert reply["payload"]["rule"] == "integration"
+        assert reply["payload"]["changed_by"] == "the gateway's operator"
+        assert reply["payload"]["fix"] == "Check client_id, client_secret and scopes of integration 'tracker'."
 
 
 async def test_following_the_advice_makes_the_next_call_succeed(running: RunningGateway, tracker: Tracker) -> None:

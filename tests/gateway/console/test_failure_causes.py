@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from gateway.console.failure_causes import failures
+from gateway.console.failure_causes import client_refusal, failures
 from gateway.records.operation import OperationKind
 from gateway.records.traffic import PlaceTotal
 
@@ -29,3 +29,22 @@ def test_where_the_app_is_refused_no_end_user_is_to_connect_again() -> None:
     assert ours["integration"] == cause["integration"] == "jira"
     assert ours["do"] == cause["do"]
     assert theirs["do"].startswith("Open the connection")
+
+
+def test_a_refused_app_is_over_once_a_refresh_has_succeeded() -> None:
+    refused = [
+        failed("reconnect_needed", 9, 6),
+        failed("token_request_failed", 2, 4, kind="authorization"),
+        failed("invalid_client", 3, 5, kind="refresh"),
+    ]
+    before, since = (failed("", 40, minutes, kind="refresh") for minutes in (5.5, 2))
+    for places in (refused, [*refused, before], [*refused, failed("", 1, 1, kind="refresh", of="slack")]):
+        assert client_refusal(places, NOW) is not None
+        assert {one["goes_on"] for one in failures(places, NOW)} == {True}
+        assert {one["why"] for one in failures(places, NOW)} == {client_refusal(places, NOW)[0]}  # type: ignore[index]
+    other = failed("500", 1, 3)
+    shown = failures([*refused, since, other], NOW)
+    assert client_refusal([*refused, since], NOW) is None
+    assert [one["reason"] for one in shown] == ["500", "reconnect_needed", "invalid_client", "token_request_failed"]
+    assert [one["goes_on"] for one in shown] == [True, False, False, False]
+    assert {one["do"] for one in shown[1:]} == {"It is over: a refresh has succeeded since."}

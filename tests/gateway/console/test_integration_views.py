@@ -1,5 +1,7 @@
 """Integrations: the list, and one with its findings and a test connection."""
 
+from typing import Any, cast
+
 from tests.fakes.console import at_console, form_in, operation
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
@@ -32,24 +34,39 @@ async def test_an_integration_has_a_page_with_what_looks_wrong_and_a_test(
 
 
 async def test_authorizations_that_never_return_point_to_the_callback_address(
-    running: RunningGateway, tracker: Tracker
+    running: RunningGateway, tracker: Tracker, later: Any
 ) -> None:
-    begin = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}"
-    for _ in range(3):  # a provider shows its error instead of sending the browser back
-        async with running.http.get(begin, allow_redirects=False) as answer:
-            assert answer.headers["Location"].startswith(f"{tracker.url}/authorize")
+    async def begin(*, returns: bool) -> None:
+        start = f"{running.url}/oauth/connect/tracker?connect_session_token={await running.session_token()}"
+        async with running.http.get(start, allow_redirects=returns) as answer:
+            # A provider that does not know the callback address shows its error instead of sending the browser back.
+            assert answer.status == (200 if returns else 302)
+
+    for _ in range(3):
+        await begin(returns=False)
     async with at_console(running) as console:
-        found = (await console.data("/dev/integration.json?key=tracker"))["findings"][-1]
-        began = "In the last hour 3 authorizations began: 0 succeeded, 0 failed, and 3 did not return."
-        assert (found["ok"], found["what"]) == (False, began)
+
+        async def found() -> dict[str, Any]:
+            return cast(dict[str, Any], (await console.data("/dev/integration.json?key=tracker"))["findings"][-1])
+
+        assert "authorization" not in (await found())["what"], "end users may be at the provider's pages still"
+        assert "Authorizations that do not succeed" not in await console.page("/dev")
+        later(301)
+        lost = await found()
+        began = "In the last hour 3 authorizations began: 0 succeeded, 0 failed, and 3 did not return within 5 minutes."
+        assert (lost["ok"], lost["what"]) == (False, began)
         first = await console.page("/dev")
         assert "Authorizations that do not succeed" in first
         assert began in first
-        assert f"compare the callback address registered there: {running.url}/oauth/callback" in found["do"]
-        for _ in range(4):
-            async with running.http.get(begin) as answer:
-                assert answer.status == 200
-        found = (await console.data("/dev/integration.json?key=tracker"))["findings"][-1]
-        assert (found["ok"], found["do"]) == (True, "")
-        assert found["what"] == "In the last hour 7 authorizations began: 4 succeeded, 0 failed, and 3 did not return."
+        assert f"compare the callback address registered there: {running.url}/oauth/callback" in lost["do"]
+
+        await begin(returns=True)
+        lost = await found()
+        assert (lost["ok"], lost["do"]) == (True, ""), "the newest succeeded, so it is over"
+        assert lost["what"].startswith("In the last hour 4 authorizations began: 1 succeeded, 0 failed, and 3 did not")
         assert "Authorizations that do not succeed" not in await console.page("/dev")
+
+        later(1)
+        await begin(returns=False)
+        later(301)
+        assert not (await found())["ok"], "it is not: the newest did not return"

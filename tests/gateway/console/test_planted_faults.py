@@ -20,7 +20,7 @@ from gateway.errors import Unavailable
 from gateway.records.operation import Operation, OperationFilter
 from gateway.store.console_sessions import ConsoleSessionStore
 from tests.fakes.closed_port import closed_port
-from tests.fakes.console import AtConsole, at_console
+from tests.fakes.console import ONE, AtConsole, at_console
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
@@ -88,6 +88,15 @@ async def test_an_expired_client_secret(running: RunningGateway, tracker: Tracke
         findings = (await console.data("/dev/integration.json?key=tracker"))["findings"]
         assert "refuses the app itself" in next(one["what"] for one in findings if not one["ok"])
         assert not any("look like what a console gives out" in one["what"] for one in findings)
+        assert "The integration is right: let the end user connect again" in await console.page(ONE)
+        tracker.answer = None
+        await running.json("GET", "/connections/c1?provider_config_key=tracker&force_refresh=true", expect=200)
+        await flushed(running)
+        assert all(one["ok"] for one in (await console.data("/dev/integration.json?key=tracker"))["findings"])
+        shown = (await console.data("/dev.json"))["failures"]
+        assert {one["reason"] for one in shown if one["goes_on"]} == {"event_not_delivered"}
+        assert "It is over: a refresh has succeeded since." in await console.page("/dev")
+        assert "The integration is right" not in await console.page(ONE)
 
 
 async def test_a_revoked_grant(running: RunningGateway, tracker: Tracker) -> None:
