@@ -175,15 +175,19 @@ async def test_everything_is_done_without_javascript(busy: RunningGateway, brows
 
 
 async def test_a_live_page_says_that_it_is_old_while_the_gateway_does_not_answer(
-    busy: RunningGateway, browser: Any, monkeypatch: pytest.MonkeyPatch
+    running: RunningGateway, browser: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(now_view, "LIVE_S", 1)
+    switch_on(running)
     context = await browser.new_context()
-    page = await signed_in(context, busy)
-    stale = page.locator("#stale")
+    page = await signed_in(context, running)
+    stale, calm = page.locator("#stale"), page.locator(".calm")
     assert not await stale.is_visible()
+    assert await calm.is_visible()
     await context.set_offline(True)
     await stale.wait_for(state="visible")
+    assert "did not answer" in await stale.inner_text()
+    assert not await calm.is_visible()
     await context.set_offline(False)
     await stale.wait_for(state="hidden")
 
@@ -193,7 +197,10 @@ async def test_a_live_page_says_that_it_is_old_while_the_gateway_does_not_answer
     with monkeypatch.context() as patched:
         patched.setattr(ConsoleSessionStore, "get", away)
         await stale.wait_for(state="visible")
+        assert "The store cannot be reached: no route." in await stale.inner_text()
+        assert "did not answer" not in await stale.inner_text()
     await stale.wait_for(state="hidden")
+    assert await calm.is_visible()
 
 
 def another(number: int, **fields: Any) -> Operation:
