@@ -11,12 +11,13 @@ from aiohttp import hdrs, web
 
 from gateway import clock, resources
 from gateway.api import providers
+from gateway.console.alarms import alarms
 from gateway.console.lazy_console import OWN_PORT
 from gateway.errors import NotFound
 from gateway.pages.frame import File, file_answer, read_file
 from gateway.pages.templates import page
 from gateway.records.console import ConsoleSession
-from gateway.runtime import generation_of
+from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import Secret
 
 WITHIN: Final = timedelta(hours=24)
@@ -100,7 +101,7 @@ def render(
     status: int = 200,
 ) -> web.Response:
     """The page or, for htmx, its live part alone."""
-    generation = generation_of(request)
+    generation, runtime = generation_of(request), request.app[RUNTIME]
     live = view.live
     part = live is not None and request.headers.get("HX-Request") == "true"
     answer = page(
@@ -115,6 +116,8 @@ def render(
         environments=list(generation.config.environments),
         sections=SECTIONS,
         section=view.section,
+        wrong=[] if who is None or "alarms" in view.data else [one["what"] for one in alarms(runtime)],
+        logged=runtime.call_queue.stored,
         asset=lambda name: f"{console_path(request, 'assets', name)}?v={_read_asset(name).mark}",
         root=lambda *below, **query: console_path(request, *below, **query),
         here=lambda section="", /, **query: console_path(

@@ -1,16 +1,15 @@
 """Shows what needs a person now, the most urgent first, and the calls of 24 hours in figures."""
 
 import asyncio
-import shutil
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 from aiohttp import web
 
 from gateway import clock
 from gateway.api.connection_json import stamp
+from gateway.console.alarms import alarms
 from gateway.console.authorization_sums import authorization_sums, what_helps
 from gateway.console.charts import Bar, areas, bars
 from gateway.console.connection_views import summary
@@ -29,9 +28,6 @@ ENDING_WITHIN: Final = timedelta(days=7)
 SLOTS_A_BAR: Final = 2
 BARS: Final = int(WITHIN.total_seconds()) // SLOT_S // SLOTS_A_BAR
 PARTS: Final = {"gateway": "gateway_ms", "token": "token_ms", "provider": "upstream_ms"}
-FULL_BYTES: Final = 1 << 30
-FULL_SHARE: Final = 0.05
-CLOCK_OFF_S: Final = 5.0
 
 
 async def now(request: web.Request, environment: str) -> View:
@@ -81,68 +77,8 @@ async def _day(runtime: Runtime, environment: str, at: datetime, wrong: list[dic
     try:
         return await runtime.store.call_log.totals(environment, at - WITHIN)
     except Unavailable as fault:
-        wrong.append({"what": fault.message, "do": "Check its disk; calls go on and are not logged meanwhile."})
+        wrong.append({"what": fault.message, "do": "Check its disk. What happens meanwhile is not logged."})
         return Traffic()
-
-
-def alarms(runtime: Runtime) -> list[dict[str, str]]:
-    """Return what is wrong with this process or its database, each with what helps."""
-    found: list[dict[str, str]] = []
-
-    def alarm(what: str, do: str) -> None:
-        found.append({"what": what, "do": do})
-
-    away_s = runtime.live.feed.away_s
-    if away_s is not None:
-        alarm(f"The database has been away for {away_s:.0f} s.", "Check that it runs and that this machine reaches it.")
-    if not runtime.journal_writable:
-        alarm(
-            "The refresh journal cannot be written: a process that is killed now may lose a token.",
-            "Check the disk and the permissions of the folder beside the database (store.url, STATE_DIRECTORY).",
-        )
-    offset_s = clock.offset.seconds
-    if abs(offset_s) > CLOCK_OFF_S:
-        alarm(f"The clock of this machine is {_off(-offset_s)} the database's.", "Let it follow NTP.")
-    ahead_s = clock.provider_dates.seconds
-    if ahead_s:
-        alarm(
-            f"The clock of this gateway is {_off(-ahead_s)} those of the providers that answered last.",
-            "Let this machine, or that of the database, follow NTP.",
-        )
-    if runtime.store.full:
-        alarm(
-            "The database's disk is full: calls with a fresh token go on, and whatever must be stored is refused.",
-            "Free space on it; writes then go on by themselves.",
-        )
-    if runtime.call_queue.unwritable is not None:
-        alarm(
-            f"The call log is not written: {runtime.call_queue.unwritable.rstrip('.')}.",
-            "Calls go on. The figures and failures below are older than that.",
-        )
-    if runtime.call_queue.dropped:
-        alarm(
-            f"{runtime.call_queue.dropped:,} rows of the call log were dropped since the start.",
-            "The log's disk is full or too slow: check it, or sample (call_log.sample).",
-        )
-    for folder in _folders(runtime):
-        usage = shutil.disk_usage(folder)
-        if usage.free < FULL_BYTES or usage.free < FULL_SHARE * usage.total:
-            alarm(
-                f"The disk that holds {folder} has {usage.free >> 20:,} MiB of {usage.total >> 20:,} left.",
-                "Free some, or lower call_log.max_bytes.",
-            )
-    return found
-
-
-def _off(ahead_s: float) -> str:
-    return f"{abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'}"
-
-
-def _folders(runtime: Runtime) -> list[Path]:
-    """The refresh journal's, which is made with its first entry, or else the one around it: with SQLite the database's."""
-    folder = runtime.store.journal.folder
-    there = [] if folder is None else [one for one in (folder, folder.parent) if one.exists()]
-    return there[:1]
 
 
 def traffic(found: Traffic, at: datetime) -> dict[str, Any] | None:

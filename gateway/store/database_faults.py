@@ -65,9 +65,10 @@ class DatabaseDamage:
 
 
 def unavailable(cause: str) -> Unavailable:
+    help_needed = "Its operator must free space. " if cause == DISK_FULL else ""
     return Unavailable(
         "store_unavailable",
-        f"The gateway's database cannot be used now: {cause}. Try again in {RETRY_AFTER_S} seconds.",
+        f"The gateway's database cannot be used now: {cause}. {help_needed}Try again in {RETRY_AFTER_S} seconds.",
         payload={"retry_at": (clock.now() + timedelta(seconds=RETRY_AFTER_S)).isoformat(timespec="milliseconds")},
         retry_after_s=RETRY_AFTER_S,
     )

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from gateway import clock
 from gateway.clock import Offset, ProviderDates
-from gateway.console import now_view, sign_in
+from gateway.console import alarms, sign_in
 from gateway.errors import Unavailable
 from gateway.records.operation import Operation, OperationFilter
 from gateway.store.console_sessions import ConsoleSessionStore
@@ -26,6 +26,7 @@ from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 
 LINK = re.compile(r"<main.*</main>", re.DOTALL)
+MARKUP = re.compile(r"<[^>]*>")
 HREF = re.compile(r'href="([^"]+)"')
 
 
@@ -226,7 +227,7 @@ async def test_a_key_that_calls_too_often_or_without_its_scope(running: RunningG
 async def test_a_call_log_that_cannot_be_written(running: RunningGateway) -> None:
     running.runtime.call_queue.unwritable = "less than 128 MiB are free"
     async with at_console(running) as console:
-        await one_click(console, "The call log is not written: less than 128 MiB are free", "Calls go on")
+        await one_click(console, "The call log is not written: less than 128 MiB are free", "Calls do not need it")
     running.runtime.call_queue.unwritable = None
 
 
@@ -246,8 +247,19 @@ async def test_a_failure_that_does_not_go_on_is_dimmed(running: RunningGateway) 
 async def test_a_disk_that_is_nearly_full(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "total used free")  # noqa: PYI024 (as shutil's own)
     async with at_console(running) as console:
-        monkeypatch.setattr(now_view.shutil, "disk_usage", lambda _: usage(100 << 30, 99 << 30, 300 << 20))
-        await one_click(console, "has 300 MiB of 102,400 left", "Free some")
+        monkeypatch.setattr(alarms.shutil, "disk_usage", lambda _: usage(100 << 30, 99 << 30, 300 << 20))
+        await one_click(console, f"that holds {running.folder} has 300 MiB of 102,400 left", "Free some")
+        for page in ("/dev/connections", "/dev/calls"):
+            assert "has 300 MiB of 102,400 left. What helps" in MARKUP.sub("", await console.page(page))
+        monkeypatch.setattr(alarms.shutil, "disk_usage", lambda _: usage(300 << 20, 2 << 20, 298 << 20))
+        assert "MiB of 300 left" not in await console.page("/dev"), "a small disk with most of it free"
+
+
+async def test_a_call_log_that_is_off(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with at_console(running) as console:
+        assert "The call log is off" not in await console.page("/dev/calls")
+        monkeypatch.setattr(running.runtime.call_queue, "stored", False)
+        assert "The call log is off" in await console.page("/dev/calls")
 
 
 async def test_a_store_that_is_away(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,67 @@
+"""Says what is wrong with the gateway itself, each with what helps: the first page shows it whole, every other one in short."""
+
+import shutil
+from typing import Final
+
+from gateway import clock
+from gateway.runtime import Runtime
+
+FULL_BYTES: Final = 1 << 30
+FULL_SHARE: Final = 0.05
+CLOCK_OFF_S: Final = 5.0
+
+
+def alarms(runtime: Runtime) -> list[dict[str, str]]:
+    """Return what is wrong with this process or its database, each with what helps."""
+    found: list[dict[str, str]] = []
+
+    def alarm(what: str, do: str) -> None:
+        found.append({"what": what, "do": do})
+
+    away_s = runtime.live.feed.away_s
+    if away_s is not None:
+        alarm(f"The database has been away for {away_s:.0f} s.", "Check that it runs and that this machine reaches it.")
+    if not runtime.journal_writable:
+        alarm(
+            "The refresh journal cannot be written: a process that is killed now may lose a token.",
+            "Check the disk and the permissions of the folder beside the database (store.url, STATE_DIRECTORY).",
+        )
+    offset_s = clock.offset.seconds
+    if abs(offset_s) > CLOCK_OFF_S:
+        alarm(f"The clock of this machine is {_off(-offset_s)} the database's.", "Let it follow NTP.")
+    ahead_s = clock.provider_dates.seconds
+    if ahead_s:
+        alarm(
+            f"The clock of this gateway is {_off(-ahead_s)} those of the providers that answered last.",
+            "Let this machine, or that of the database, follow NTP.",
+        )
+    if runtime.store.full:
+        alarm(
+            "The database's disk is full: calls with a fresh token go on, and whatever must be stored is refused.",
+            "Free space on it; writes then go on by themselves.",
+        )
+    if runtime.call_queue.unwritable is not None:
+        alarm(
+            f"The call log is not written: {runtime.call_queue.unwritable.rstrip('.')}.",
+            "Calls do not need it. The figures and failures below are older than that.",
+        )
+    if runtime.call_queue.dropped:
+        alarm(
+            f"{runtime.call_queue.dropped:,} rows of the call log were dropped since the start.",
+            "The log's disk is full or too slow: check it, or sample (call_log.sample).",
+        )
+    folder = runtime.store.journal.folder
+    if (
+        folder is not None and folder.parent.exists()
+    ):  # with SQLite the database's; the journal's own is made when needed
+        usage = shutil.disk_usage(folder.parent)
+        if usage.free < max(FULL_SHARE * usage.total, min(FULL_BYTES, usage.total / 4)):
+            alarm(
+                f"The disk that holds {folder.parent} has {usage.free >> 20:,} MiB of {usage.total >> 20:,} left.",
+                "Free some, or lower call_log.max_bytes.",
+            )
+    return found
+
+
+def _off(ahead_s: float) -> str:
+    return f"{abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'}"
