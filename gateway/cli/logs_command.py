@@ -11,7 +11,7 @@ import click
 from gateway.cli.options import as_json, config_file, environment
 from gateway.cli.run_command import environment_of, run, table
 from gateway.cli.terminal import one_line
-from gateway.records.operation import KINDS
+from gateway.records.operation import KINDS, only
 
 if TYPE_CHECKING:
     from gateway.records.operation import OperationFilter, StoredOperation
@@ -85,10 +85,10 @@ async def _wanted(runtime: "Runtime", environment: str, given: Mapping[str, Any]
         kind=given["kind"],
         integration_id=given["integration"],
         connection_id=given["connection"],
-        key_id=given["key"],
+        key_ids=only(given["key"]),
         status=status,
         failed=given["failed"] or None,
-        error_code=given["code"],
+        error_codes=only(given["code"]),
         path=given["path"],
         text=given["text"],
         tool=given["tool"],

@@ -11,6 +11,7 @@ from gateway.api.request_body import wrong_query
 from gateway.console.asked_query import asked_moment, asked_number, asked_of
 from gateway.console.console_page import View
 from gateway.records.audit import AuditAction, AuditFilter, UseFilter
+from gateway.records.operation import only
 from gateway.runtime import RUNTIME
 
 ROWS: Final = 50
@@ -45,7 +46,7 @@ async def audit(request: web.Request, environment: str) -> View:
         environment,
         since or ends - USES_WITHIN,
         ends,
-        key_id=key_id,
+        key_ids=only(key_id),
         integration_id=asked["integration"] or None,
         connection_id=asked["connection"] or None,
         limit=MOST_USES,

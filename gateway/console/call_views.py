@@ -16,7 +16,7 @@ from gateway.console.charts import Part, parts
 from gateway.console.console_page import Live, View, console_path
 from gateway.console.failure_causes import cause_of
 from gateway.errors import InvalidRequest, NotFound
-from gateway.records.operation import KINDS, OperationFilter, StoredOperation, status_range
+from gateway.records.operation import KINDS, OperationFilter, StoredOperation, only, status_range
 from gateway.runtime import RUNTIME, generation_of
 from gateway.text import whole_number
 
@@ -81,10 +81,10 @@ async def _wanted(request: web.Request, environment: str, asked: dict[str, str])
         kind=next((kind for kind in KINDS if kind == asked["kind"]), None),
         integration_id=asked["integration"] or None,
         connection_id=asked["connection"] or None,
-        key_id=asked_number(asked, "key"),
+        key_ids=only(asked_number(asked, "key")),
         status=status,
         failed=True if asked["failed"] else None,
-        error_code=asked["code"] or None,
+        error_codes=only(asked["code"] or None),
         path=asked["path"] or None,
         text=asked["text"] or None,
         tool=asked["tool"] or None,

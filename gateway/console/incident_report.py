@@ -27,7 +27,7 @@ MOST_CONNECTIONS: Final = 100
 CALLS: Final = 25
 RECORDS: Final = 25
 MOST_KEYS: Final = 1000
-REFUSALS: Final = ("forbidden", "too_many_request")  # by a key's scope, rules, budget and rate
+REFUSALS: Final = frozenset({"forbidden", "too_many_request"})  # by a key's scope, rules, budget and rate
 AUDITED: Final = (  # actions in the audit trail that the holder of a stolen key takes, besides calls
     AuditAction.CREDENTIAL_READ,
     AuditAction.CLIENT_SECRET_READ,
@@ -67,9 +67,11 @@ def wish(
 async def report(runtime: Runtime, asked: IncidentWish, *, most: int = MOST_CONNECTIONS) -> dict[str, Any]:
     """The report as JSON values. `connections` has the `most` that were used most. Raises NotFound for an unknown key."""
     keys = await _keys(runtime, asked)
-    uses = await _uses(runtime, asked, keys, most)
-    calls, more_calls = await _calls(runtime, asked, keys, None)
-    refused, more_refused = await _calls(runtime, asked, keys, *REFUSALS)
+    ids = frozenset(one.id for one in keys)
+    used = UseFilter(asked.environment, asked.since, asked.until, ids, asked.integration_id, limit=most)
+    uses = await runtime.store.uses.find(used)
+    calls, more_calls = await _calls(runtime, asked, ids, frozenset())
+    refused, more_refused = await _calls(runtime, asked, ids, REFUSALS)
     records = []
     for action in AUDITED:
         records += await runtime.store.audit.find(
@@ -92,7 +94,7 @@ async def report(runtime: Runtime, asked: IncidentWish, *, most: int = MOST_CONN
         "since": stamp(asked.since),
         "until": stamp(asked.until),
         "made_at": stamp(clock.now()),
-        "uses": uses_shown(UseFilter(asked.environment, asked.since, asked.until), uses),
+        "uses": uses_shown(used, uses),
         "connections": connections,
         "keys": [_key(one) for one in keys],
         "calls": calls,
@@ -105,28 +107,22 @@ async def report(runtime: Runtime, asked: IncidentWish, *, most: int = MOST_CONN
 
 
 async def _calls(
-    runtime: Runtime, asked: IncidentWish, keys: list[MintedKey], *error_codes: str | None
+    runtime: Runtime, asked: IncidentWish, key_ids: frozenset[int], error_codes: frozenset[str]
 ) -> tuple[list[dict[str, Any]], bool]:
-    """The newest calls of the keys with one of the codes, None: any; and whether there are more."""
-    ids: list[int | None] = [one.id for one in keys] or [None]
-    pages = [
-        await runtime.store.call_log.find(
-            OperationFilter(
-                asked.environment,
-                since=asked.since,
-                until=asked.until,
-                kind="call",
-                integration_id=asked.integration_id,
-                key_id=key_id,
-                error_code=error_code,
-                limit=CALLS,
-            )
+    """The newest calls of the keys with one of the codes; and whether there are more. Empty: any."""
+    page = await runtime.store.call_log.find(
+        OperationFilter(
+            asked.environment,
+            since=asked.since,
+            until=asked.until,
+            kind="call",
+            integration_id=asked.integration_id,
+            key_ids=key_ids,
+            error_codes=error_codes,
+            limit=CALLS,
         )
-        for key_id in ids
-        for error_code in error_codes
-    ]
-    found = sorted((one for page in pages for one in page.operations), key=lambda one: -one.id)
-    return [row(one) for one in found[:CALLS]], len(found) > CALLS or any(page.more for page in pages)
+    )
+    return [row(one) for one in page.operations], page.more
 
 
 async def _keys(runtime: Runtime, asked: IncidentWish) -> list[MintedKey]:
@@ -142,26 +138,6 @@ async def _keys(runtime: Runtime, asked: IncidentWish) -> list[MintedKey]:
         found += more
         reached |= {one.id for one in more}
     return found
-
-
-async def _uses(runtime: Runtime, asked: IncidentWish, keys: list[MintedKey], most: int) -> UsePage:
-    """Return the uses of an integration, or of each of the keys, the most used first."""
-    ids: list[int | None] = [one.id for one in keys] or [None]
-    pages = [
-        await runtime.store.uses.find(
-            UseFilter(
-                asked.environment,
-                asked.since,
-                asked.until,
-                key_id=key_id,
-                integration_id=asked.integration_id,
-                limit=most,
-            )
-        )
-        for key_id in ids
-    ]
-    uses = sorted((use for page in pages for use in page.uses), key=lambda use: -use[1])[:most]
-    return UsePage(uses, *(sum(getattr(page, name) for page in pages) for name in ("calls", "failed", "connections")))
 
 
 def _by_connection(asked: IncidentWish, page: UsePage) -> list[tuple[ConnectionRef, tuple[int, int]]]:

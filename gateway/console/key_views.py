@@ -15,7 +15,7 @@ from gateway.console.call_views import row
 from gateway.console.console_page import SignedIn, View, console_path
 from gateway.errors import InvalidRequest, NotFound
 from gateway.records.access import Environment, MintedKey
-from gateway.records.operation import OperationFilter
+from gateway.records.operation import OperationFilter, only
 from gateway.runtime import RUNTIME, generation_of
 from gateway.text import whole_number
 
@@ -72,7 +72,7 @@ def _shown(key: MintedKey) -> dict[str, Any]:
 
 async def key(request: web.Request, environment: str) -> View:
     one = await _found(request, environment, request.query.get("id", ""))
-    its = OperationFilter(environment, key_id=one.id, limit=RECENT)
+    its = OperationFilter(environment, key_ids=only(one.id), limit=RECENT)
     operations = await request.app[RUNTIME].store.call_log.find(its)
     asked = {name: request.query.get(name, "").strip()[:2000] for name in ("method", "path", "host")}
     data = {

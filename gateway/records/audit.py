@@ -282,12 +282,12 @@ class UseCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UseFilter:
-    """`since` and `until` are taken as whole hours: the first contains `since`, the last `until`."""
+    """`since` and `until` are taken as whole hours: the first contains `since`, the last `until`. `key_ids`: empty for any."""
 
     environment: str
     since: datetime
     until: datetime
-    key_id: int | None = None
+    key_ids: frozenset[int] = frozenset()
     integration_id: str | None = None
     connection_id: str | None = None
     limit: int = 1000

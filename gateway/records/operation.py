@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, NamedTuple, TypeVar, get_args
 
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.records.trace import RefreshTrace, trace_id_in
 
+T = TypeVar("T")
 OperationKind = Literal["call", "refresh", "authorization", "delivery", "webhook"]
 KINDS: Final[tuple[OperationKind, ...]] = get_args(OperationKind)
 
@@ -105,9 +106,9 @@ class OperationFilter:
     """A search in the call log; what is None or empty does not matter.
 
     `since` and `until`: from the one to just before the other. `connections`: (integration, connection) of which one must
-    fit; None: any. `status`: from the one to the other, both included. `text`: somewhere in path, code or detail, upper and
-    lower case alike. `tool`: by which an agent made the call. `after`: stored later than the operation of this id;
-    `before`: earlier.
+    fit; None: any. `key_ids`, `error_codes`: one of them; empty: any. `status`: from the one to the other, both included.
+    `text`: somewhere in path, code or detail, upper and lower case alike. `tool`: by which an agent made the call. `after`:
+    stored later than the operation of this id; `before`: earlier.
     """
 
     environment: str
@@ -117,10 +118,10 @@ class OperationFilter:
     integration_id: str | None = None
     connection_id: str | None = None
     connections: frozenset[tuple[str, str]] | None = None
-    key_id: int | None = None
+    key_ids: frozenset[int] = frozenset()
     status: tuple[int, int] | None = None
     failed: bool | None = None
-    error_code: str | None = None
+    error_codes: frozenset[str] = frozenset()
     method: str | None = None
     path: str | None = None
     text: str | None = None
@@ -130,6 +131,11 @@ class OperationFilter:
     after: int | None = None
     before: int | None = None
     limit: int = 100
+
+
+def only(value: T | None) -> frozenset[T]:
+    """Return the set of a filter for one value, or for any."""
+    return frozenset() if value is None else frozenset((value,))
 
 
 @dataclass(frozen=True, slots=True)

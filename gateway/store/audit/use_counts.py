@@ -44,8 +44,8 @@ class UseStore:
             table.hour >= hour_of(wanted.since),
             table.hour <= hour_of(wanted.until - timedelta(microseconds=1)),
         ]
-        if wanted.key_id is not None:
-            conditions.append(table.key_id == wanted.key_id)
+        if wanted.key_ids:
+            conditions.append(table.key_id.in_(wanted.key_ids))
         if wanted.integration_id is not None:
             conditions.append(table.integration_id == wanted.integration_id)
         if wanted.connection_id is not None:

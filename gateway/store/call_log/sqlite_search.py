@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Final, NamedTuple
@@ -64,8 +64,9 @@ def _segments(db: sqlite3.Connection, wanted: OperationFilter, since: int, until
         rows = [one for one in rows if one.id >= wanted.after >> ID_BITS]
     rows = [one for one in rows if one.until_at >= since and (until is None or one.since_at < until)]
     for what, values in _counted_values(wanted):
-        marks = ", ".join("?" * len(values))
-        statement = f"SELECT segment, sum(rows) FROM counts WHERE what = ? AND value IN ({marks}) GROUP BY segment"
+        statement = (
+            f"SELECT segment, sum(rows) FROM counts WHERE what = ? AND value IN ({_marks(values)}) GROUP BY segment"
+        )
         have: dict[int, int] = dict(db.execute(statement, (what, *values)).fetchall())
         rows = [
             one._replace(counted=min(have.get(one.id, 0), SEGMENT_ROWS if one.counted is None else one.counted))
@@ -79,8 +80,8 @@ def _segments(db: sqlite3.Connection, wanted: OperationFilter, since: int, until
 def _counted_values(wanted: OperationFilter) -> Iterator[tuple[str, Sequence[int | str]]]:
     if wanted.status is not None:
         yield "status", range(wanted.status[0] // 100, wanted.status[1] // 100 + 1)
-    if wanted.error_code is not None:
-        yield "error", (wanted.error_code,)
+    if wanted.error_codes:
+        yield "error", sorted(wanted.error_codes)
     if wanted.kind is not None:
         yield "kind", (KINDS.index(wanted.kind),)
 
@@ -97,7 +98,7 @@ def _in_segment(
         if not numbers:
             return []
         if len(numbers) <= FEW_SUBJECTS and (segment.counted is None or _fewer(db, segment, numbers)):
-            where.append(f"c.subject IN ({', '.join('?' * len(numbers))})")
+            where.append(f"c.subject IN ({_marks(numbers)})")
             values += numbers
             by_index = f"INDEXED BY calls_{segment.id}_subject" if segment.sealed else by_index
     columns = ", ".join([*(f"c.{name}" for name in COLUMNS), *(f"s.{name}" for name in SUBJECT)])
@@ -115,7 +116,7 @@ def _in_segment(
 
 def _fewer(db: sqlite3.Connection, segment: _Segment, subjects: Sequence[int]) -> bool:
     """Return whether fewer rows have one of these subjects than `segment.counted`."""
-    rows = f"SELECT 1 FROM calls_{segment.id} WHERE subject IN ({', '.join('?' * len(subjects))}) LIMIT ?"
+    rows = f"SELECT 1 FROM calls_{segment.id} WHERE subject IN ({_marks(subjects)}) LIMIT ?"
     return bool(
         db.execute(f"SELECT count(*) < ? FROM ({rows})", (segment.counted, *subjects, segment.counted)).fetchone()[0]
     )
@@ -139,7 +140,7 @@ def _row_conditions(
         ("c.status BETWEEN ? AND ?", (low, high), None),
         ("c.status >= 400", () if of_trouble else (None,), "status"),
         (f"{FAILED} = ?", (wanted.failed,), None),
-        ("c.error_code = ?", (wanted.error_code,), "error"),
+        (f"c.error_code IN ({_marks(wanted.error_codes)})", tuple(sorted(wanted.error_codes)) or (None,), "error"),
         ("c.trace_id = ?", (wanted.trace_id,), "trace"),
         ("c.request_hash = ? AND c.request_id = ?", (hashed, wanted.request_id), "request"),
         ("substr(c.path, 1, ?) = ?", (wanted.path and len(wanted.path), wanted.path), None),
@@ -160,12 +161,14 @@ def _subject_conditions(wanted: OperationFilter) -> tuple[list[str], list[Any]]:
     for name, value in (
         (f"{plus}s.integration_id", wanted.integration_id),
         ("s.connection_id", wanted.connection_id),
-        (f"{plus}s.key_id", wanted.key_id),
         ("s.method", wanted.method),
     ):
         if value is not None:
             where.append(f"{name} = ?")
             values.append(value)
+    if wanted.key_ids:
+        where.append(f"{plus}s.key_id IN ({_marks(wanted.key_ids)})")
+        values += sorted(wanted.key_ids)
     return where, values
 
 
@@ -181,10 +184,14 @@ def _subjects(db: sqlite3.Connection, segment: int, wanted: OperationFilter) -> 
         some = names[at : at + 500]
         statement = (
             f"SELECT s.id, s.integration_id, s.connection_id FROM subjects_{segment} AS s"
-            f" WHERE {' AND '.join(where)} AND s.connection_id IN ({', '.join('?' * len(some))})"
+            f" WHERE {' AND '.join(where)} AND s.connection_id IN ({_marks(some)})"
         )
         numbers += [row[0] for row in db.execute(statement, (*values, *some)) if (row[1], row[2]) in wanted.connections]
     return numbers
+
+
+def _marks(values: Sized) -> str:
+    return ", ".join("?" * len(values))
 
 
 def _reached(row: tuple[Any, ...], wanted: OperationFilter) -> bool:

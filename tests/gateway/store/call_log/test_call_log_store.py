@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway import clock
-from gateway.records.operation import KINDS, Operation, OperationFilter, StoredOperation
+from gateway.records.operation import KINDS, Operation, OperationFilter, StoredOperation, only
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.store import Store
 from gateway.store.call_log import sqlite_call_log, sqlite_search
@@ -109,16 +109,19 @@ CASES: list[dict[str, Any]] = [
     {"connections": frozenset({("jira", "u1"), ("slack", "u2")})},
     {"connections": frozenset()},
     {"connections": frozenset({("jira", "u1")}), "status": (500, 599)},
-    {"key_id": 7},
-    {"key_id": 7, "status": (400, 499)},
+    {"key_ids": only(7)},
+    {"key_ids": only(7), "status": (400, 499)},
+    {"key_ids": frozenset({7, 8})},
+    {"key_ids": frozenset({8, 9}), "connection_id": "u1", "error_codes": frozenset({"cut", "never"})},
     {"status": (404, 404)},
     {"status": (200, 299)},
     {"status": (403, 403)},
     {"failed": True},
     {"failed": False},
-    {"error_code": "cut"},
-    {"error_code": "cut", "connection_id": "u1"},
-    {"error_code": "never"},
+    {"error_codes": only("cut")},
+    {"error_codes": only("cut"), "connection_id": "u1"},
+    {"error_codes": only("never")},
+    {"error_codes": frozenset({"cut", "left"})},
     {"method": "POST"},
     {"path": "/issues/1"},
     {"text": "ISSUES/12"},
@@ -143,10 +146,10 @@ def fits(one: Operation, wanted: OperationFilter) -> bool:
             wanted.integration_id in (None, one.integration_id),
             wanted.connection_id in (None, one.connection_id),
             wanted.connections is None or (one.integration_id, one.connection_id) in wanted.connections,
-            wanted.key_id in (None, one.key_id),
+            not wanted.key_ids or one.key_id in wanted.key_ids,
             wanted.status is None or wanted.status[0] <= one.status <= wanted.status[1],
             wanted.failed in (None, failed),
-            wanted.error_code in (None, one.error_code),
+            not wanted.error_codes or one.error_code in wanted.error_codes,
             wanted.method in (None, one.method),
             wanted.path is None or one.path.startswith(wanted.path),
             wanted.text is None or wanted.text.lower() in text,
@@ -171,7 +174,7 @@ def made_up() -> list[Operation]:
                 key_id=drawn.choice((None, 7, 8)),
                 method=drawn.choice(("GET", "POST")),
                 status=status,
-                error_code="cut" if drawn.random() < 0.2 else None,
+                error_code=drawn.choice(("cut", "cut", "left")) if drawn.random() < 0.3 else None,
                 trace_id=TRACE if drawn.random() < 0.1 else None,
                 detail={"message": "words of the provider"} if drawn.random() < 0.1 else None,
             )
