@@ -83,6 +83,11 @@ def incident(
         print(
             f"{counted(uses['calls'], 'call')}, of which failed: {uses['failed']}; {found['since']} to {found['until']}"
         )
+        if found["refused_calls"]:
+            least = "at least " if found["more_refused"] else ""
+            print(
+                f"{least}{found['refused_calls']} refused by scope, rules, rate or budget, before a credential was used"
+            )
         print(f"{counted(len(found['keys']), 'key')}, {counted(len(found['records']), 'record')} of the audit trail")
         names = ("provider_config_key", "connection_id", "state", "calls", "failed")
         rows = [[str(one[name]) for name in names] for one in found["connections"]]

@@ -1,6 +1,7 @@
 """The call log at the console: a search, and one request with all that happened under it."""
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
@@ -18,6 +19,7 @@ from gateway.console.failure_causes import cause_of
 from gateway.errors import InvalidRequest, NotFound
 from gateway.records.operation import KINDS, OperationFilter, StoredOperation, only, status_range
 from gateway.runtime import RUNTIME, generation_of
+from gateway.store import Store
 from gateway.text import whole_number
 
 ROWS: Final = 50
@@ -47,15 +49,21 @@ async def calls(request: web.Request, environment: str) -> View:
         "still": console_path(request, environment, "calls", **filters),
         "seen": asked_number(asked, "seen") or NEWEST,
         "kinds": list(KINDS),
-        "operations": [row(one) for one in page.operations],
+        "operations": await rows(request.app[RUNTIME].store, environment, page.operations),
         "following": page.following,
         "searched_to": None if page.searched_until is None else page.searched_until.isoformat(timespec="seconds"),
     }
     return View("calls.html", data, "calls", live)
 
 
-def row(one: StoredOperation) -> dict[str, Any]:
-    """An operation as the API shows it, with what a list needs besides."""
+async def rows(store: Store, environment: str, operations: Sequence[StoredOperation]) -> list[dict[str, Any]]:
+    """Operations as the API shows them, with what a list needs besides, such as the names of their keys."""
+    ids = {one.operation.key_id for one in operations if one.operation.key_id is not None}
+    names = await store.keys.names(environment, ids) if ids else {}
+    return [_row(one) | {"key_name": names.get(one.operation.key_id or 0)} for one in operations]
+
+
+def _row(one: StoredOperation) -> dict[str, Any]:
     fields: dict[str, Any] = dict(shown(one))
     detail = fields["detail"] or {}
     fields["what"] = fields["path"] or detail.get("what") or detail.get("event") or fields["host"] or ""
@@ -116,17 +124,18 @@ async def operation_of(request: web.Request, environment: str, text: str) -> Sto
 async def call(request: web.Request, environment: str) -> View:
     """Show one operation, by its id, and the others of its request."""
     one = await operation_of(request, environment, request.query.get("id", ""))
-    log = request.app[RUNTIME].store.call_log
+    store = request.app[RUNTIME].store
     at = one.operation.at
     around = OperationFilter(
         environment, since=at - ANY_TIME_APART, until=at + ANY_TIME_APART, request_id=one.operation.request_id
     )
-    others = [] if not one.operation.request_id else (await log.find(around)).operations
+    others = [] if not one.operation.request_id else (await store.call_log.find(around)).operations
+    found = await rows(store, environment, [one, *(other for other in reversed(others) if other.id != one.id)])
     data = {
         "title": f"{one.operation.kind} {one.id}",
-        "operation": row(one),
+        "operation": found[0],
         "cause": _cause(one),
-        "others": [row(other) for other in reversed(others) if other.id != one.id],
+        "others": found[1:],
         "where": parts(_parts(one)),
         "curl": _curl(request, one),
     }

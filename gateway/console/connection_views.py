@@ -10,7 +10,7 @@ from gateway.api import connect_endpoints
 from gateway.api.connection_json import listed, stamp, state_and_story
 from gateway.api.request_body import checked
 from gateway.connections.lacking_scopes import find_lacking
-from gateway.console.call_views import row
+from gateway.console.call_views import rows
 from gateway.console.console_page import SignedIn, View, console_path
 from gateway.errors import GatewayError, InvalidRequest, NotFound
 from gateway.records.access import Environment
@@ -86,7 +86,7 @@ async def connection(request: web.Request, environment: str) -> View:
         "diagnosis": story["diagnosis"],
         "scopes": story["scopes"],
         "action": ACTIONS.get(story["diagnosis"]["action"]["do"]),
-        "operations": [row(found) for found in operations.operations],
+        "operations": await rows(runtime.store, environment, operations.operations),
         "events": [
             {
                 "message_id": event.message_id,

@@ -13,7 +13,7 @@ from gateway.api.audit_endpoints import shown as audit_shown
 from gateway.api.audit_endpoints import uses_shown
 from gateway.api.connection_json import stamp
 from gateway.api.keys import as_json
-from gateway.console.call_views import row
+from gateway.console.call_views import rows
 from gateway.errors import InvalidRequest, NotFound
 from gateway.records.access import MintedKey
 from gateway.records.audit import AuditAction, AuditFilter, UseFilter, UsePage
@@ -25,9 +25,11 @@ USUAL_SPAN: Final = timedelta(hours=24)
 LONGEST_SPAN: Final = timedelta(days=31)
 MOST_CONNECTIONS: Final = 100
 CALLS: Final = 25
+MOST_REFUSED: Final = 1000  # of which those that are alike are one row, and 25 rows are shown
 RECORDS: Final = 25
 MOST_KEYS: Final = 1000
 REFUSALS: Final = frozenset({"forbidden", "too_many_request"})  # by a key's scope, rules, budget and rate
+ALIKE: Final = ("key_id", "error", "rule", "provider_config_key", "connection_id", "method", "path")
 AUDITED: Final = (  # actions in the audit trail that the holder of a stolen key takes, besides calls
     AuditAction.CREDENTIAL_READ,
     AuditAction.CLIENT_SECRET_READ,
@@ -70,8 +72,8 @@ async def report(runtime: Runtime, asked: IncidentWish, *, most: int = MOST_CONN
     ids = frozenset(one.id for one in keys)
     used = UseFilter(asked.environment, asked.since, asked.until, ids, asked.integration_id, limit=most)
     uses = await runtime.store.uses.find(used)
-    calls, more_calls = await _calls(runtime, asked, ids, frozenset())
-    refused, more_refused = await _calls(runtime, asked, ids, REFUSALS)
+    calls, more_calls = await _calls(runtime, asked, ids, frozenset(), CALLS)
+    refused, more_refused = await _calls(runtime, asked, ids, REFUSALS, MOST_REFUSED)
     records = []
     for action in AUDITED:
         records += await runtime.store.audit.find(
@@ -99,7 +101,8 @@ async def report(runtime: Runtime, asked: IncidentWish, *, most: int = MOST_CONN
         "keys": [_key(one) for one in keys],
         "calls": calls,
         "more_calls": more_calls,
-        "refused": refused,
+        "refused": _folded(refused)[:CALLS],
+        "refused_calls": len(refused),
         "more_refused": more_refused,
         "records": [audit_shown(one) for one in records[:RECORDS]],
         "more_records": len(records) > RECORDS,
@@ -107,7 +110,7 @@ async def report(runtime: Runtime, asked: IncidentWish, *, most: int = MOST_CONN
 
 
 async def _calls(
-    runtime: Runtime, asked: IncidentWish, key_ids: frozenset[int], error_codes: frozenset[str]
+    runtime: Runtime, asked: IncidentWish, key_ids: frozenset[int], error_codes: frozenset[str], most: int
 ) -> tuple[list[dict[str, Any]], bool]:
     """The newest calls of the keys with one of the codes; and whether there are more. Empty: any."""
     page = await runtime.store.call_log.find(
@@ -119,10 +122,19 @@ async def _calls(
             integration_id=asked.integration_id,
             key_ids=key_ids,
             error_codes=error_codes,
-            limit=CALLS,
+            limit=most,
         )
     )
-    return [row(one) for one in page.operations], page.more
+    return await rows(runtime.store, asked.environment, page.operations), page.more
+
+
+def _folded(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Calls that are alike as one, the newest of them, with the number of `times`."""
+    alike: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for one in found:
+        first = alike.setdefault(tuple(one[name] for name in ALIKE), {**one, "times": 0})
+        first["times"] += 1
+    return list(alike.values())
 
 
 async def _keys(runtime: Runtime, asked: IncidentWish) -> list[MintedKey]:

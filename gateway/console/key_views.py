@@ -11,7 +11,7 @@ from gateway.access.key_policy import Breach, Policy, SentRequest
 from gateway.api.keys import NewKeyBody, as_json, secret_part, wish_of
 from gateway.api.request_body import checked
 from gateway.console.asked_query import asked_number, asked_of
-from gateway.console.call_views import row
+from gateway.console.call_views import rows
 from gateway.console.console_page import SignedIn, View, console_path
 from gateway.errors import InvalidRequest, NotFound
 from gateway.records.access import Environment, MintedKey
@@ -78,7 +78,7 @@ async def key(request: web.Request, environment: str) -> View:
     data = {
         "title": f"Key {one.id}",
         "key": _shown(one),
-        "operations": [row(found) for found in operations.operations],
+        "operations": await rows(request.app[RUNTIME].store, environment, operations.operations),
         "asked": asked,
         "verdict": _asked_verdict(one, asked) if asked["path"] else None,
     }

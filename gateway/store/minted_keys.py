@@ -1,7 +1,7 @@
 """Minted keys, kept by their digests; each change is noted in `changes`, so that it holds on every node at once."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -42,6 +42,12 @@ class KeyStore:
 
     async def find(self, environment: str, key_id: int) -> MintedKey | None:
         return await self._one(keys.c.environment == environment, keys.c.id == key_id)
+
+    async def names(self, environment: str, key_ids: Collection[int]) -> dict[int, str]:
+        """Those of the keys that are there, by id."""
+        wanted = select(keys.c.id, keys.c.name).where(keys.c.environment == environment, keys.c.id.in_(key_ids))
+        async with self._transactions.read() as db:
+            return {row.id: row.name for row in await db.execute(wanted)}
 
     async def list(
         self,
