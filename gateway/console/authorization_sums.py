@@ -8,7 +8,7 @@ from gateway import clock
 from gateway.authorization.results import LIFETIME
 from gateway.generation import Generation
 from gateway.runtime import Runtime
-from gateway.store.pending_authorizations import Returned
+from gateway.store.pending_authorizations import ReturnedSum
 from gateway.text import counted
 
 SUMMED_WITHIN: Final = timedelta(hours=1)
@@ -58,7 +58,7 @@ async def authorization_sums(runtime: Runtime, environment: str) -> dict[str, Au
     )
     sums = {}
     for key in sorted(unreturned.keys() | returned.keys()):
-        back, (lost, expires_at) = returned.get(key, Returned()), unreturned.get(key, (0, None))
+        back, (lost, expires_at) = returned.get(key, ReturnedSum()), unreturned.get(key, (0, None))
         bad = [at for at in (back.failed_at, expires_at and expires_at - LIFETIME) if at is not None]
         recovered = back.succeeded_at is not None and all(back.succeeded_at > at for at in bad)
         sums[key] = AuthorizationSum(key, back.succeeded, back.failed, lost, recovered)

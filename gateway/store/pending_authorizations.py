@@ -276,7 +276,7 @@ MOST: Final = 1000
 RESULT_COLUMNS: Final = tuple(column.name for column in flow_results.columns if column.name != "id")
 
 
-class Returned(NamedTuple):
+class ReturnedSum(NamedTuple):
     """How many authorizations succeeded and failed, and when the newest of each did."""
 
     succeeded: int = 0
@@ -317,7 +317,7 @@ class FlowResults:
         found = await self._found(select(flow_results).where(flow_results.c.flow_digest == flow_digest).limit(1))
         return found[0] if found else None
 
-    async def returned(self, environment: str, *, since: datetime) -> dict[str, Returned]:
+    async def returned(self, environment: str, *, since: datetime) -> dict[str, ReturnedSum]:
         """The authorizations whose browser came back since then, by integration."""
         back = (
             flow_results.c.environment == environment,
@@ -329,7 +329,7 @@ class FlowResults:
         newest = (func.max(case((fault.is_(None), at))), func.max(case((fault.is_not(None), at))))
         async with self._transactions.read() as db:
             rows = (await db.execute(select(by, *counts, *newest).where(*back).group_by(by))).all()
-        return {row[0]: Returned(*row[1:]) for row in rows}
+        return {row[0]: ReturnedSum(*row[1:]) for row in rows}
 
     async def prune(self, now: datetime) -> None:
         of_it = select(connect_sessions.c.digest).where(connect_sessions.c.digest == flow_results.c.session_digest)
