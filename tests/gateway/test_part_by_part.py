@@ -8,6 +8,7 @@ import pytest
 from gateway.egress.provider_connection import ProviderConnection
 from gateway.part_by_part import MOST_LINES, PART_BYTES, PartByPart, is_dear
 from gateway.server.client_protocol import ClientProtocol
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import OK, raw_provider, read_message
 from tests.gateway.server.test_fast_path import NAMES, before, dial, port_of, warm
 
@@ -30,10 +31,11 @@ async def test_others_have_a_turn_between_two_parts() -> None:
     fed: list[bytes] = []
     PartByPart(data, fed.append, over.set, Transport())
     turns = 0
-    while not over.is_set():
-        assert len(fed) <= turns + 1
-        await asyncio.sleep(0)
-        turns += 1
+    async with asyncio.timeout(PATIENCE_S):
+        while not over.is_set():
+            assert len(fed) <= turns + 1
+            await asyncio.sleep(0)
+            turns += 1
     assert b"".join(fed) == data
     assert max(map(len, fed)) == PART_BYTES
     assert turns >= 4

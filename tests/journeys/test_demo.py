@@ -124,9 +124,10 @@ def the_keys_and_the_database_are_their_owners_alone(state: Path) -> None:
 
 async def test_a_signal_during_the_start_leaves_nothing_behind(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(*DEMO, "--state", str(tmp_path), stdout=PIPE, stderr=PIPE)
-    while not (tmp_path / "sandbox.json").exists() and not (tmp_path / "gateway.log").exists():
-        assert process.returncode is None
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(PATIENCE_S):
+        while not (tmp_path / "sandbox.json").exists() and not (tmp_path / "gateway.log").exists():
+            assert process.returncode is None
+            await asyncio.sleep(0.01)
     children = _children(process.pid)
     process.terminate()
     assert await asyncio.wait_for(process.communicate(), PATIENCE_S)

@@ -14,6 +14,7 @@ import aiohttp
 import pytest
 
 from tests.fakes.django_idp import DjangoIdp, walk_consent
+from tests.fakes.patience import PATIENCE_S
 from tests.journeys.conftest import GatewayServer
 
 WHOAMI = "/proxy/api/whoami"
@@ -191,14 +192,15 @@ async def _until_expired(gateway: GatewayServer, idp: DjangoIdp, connection_id: 
 
 async def _until_not_served(gateway: GatewayServer, connection_id: str) -> tuple[int, dict[str, dict[str, str]]]:
     """The first answer that is the gateway's own: until it tries to renew, the dead token gets the provider's 403."""
-    while True:
-        async with gateway.session.get(
-            gateway.url + WHOAMI, headers={"Authorization": f"Bearer {gateway.secret_key}", **_named(connection_id)}
-        ) as response:
-            if "Gateway-Error" in response.headers:
-                return response.status, await response.json()
-            assert response.status == 403
-        await asyncio.sleep(0.05)
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            async with gateway.session.get(
+                gateway.url + WHOAMI, headers={"Authorization": f"Bearer {gateway.secret_key}", **_named(connection_id)}
+            ) as response:
+                if "Gateway-Error" in response.headers:
+                    return response.status, await response.json()
+                assert response.status == 403
+            await asyncio.sleep(0.05)
 
 
 def _named(connection_id: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.nodes import Nodes, nodes
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.tracker import Tracker
 
 ROUNDS = int(os.environ.get("REFRESH_ROUNDS", "2"))
@@ -26,8 +27,9 @@ async def crowd(gateways: Nodes, tracker: Tracker, connection_id: str) -> int:
     await gateways.imported(tracker.grant(), connection_id)
     tracker.hold.clear()
     calls = [asyncio.create_task(gateways.call(n, connection_id)) for n in range(CROWD)]
-    while tracker.calls["refresh_token"] == before:
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(PATIENCE_S):
+        while tracker.calls["refresh_token"] == before:
+            await asyncio.sleep(0.01)
     tracker.hold.set()
     answers = await asyncio.gather(*calls)
     assert Counter(status for status, _ in answers) == {200: CROWD}

@@ -202,8 +202,9 @@ async def test_what_was_typed_in_wrong_is_reported_to_who_polls(running: Running
     session = await made(running)
     path = session["poll_url"].removeprefix(running.url)
     waiting = asyncio.create_task(running.json("GET", f"{path}?wait_s=30"))
-    while not running.runtime.outcomes.crowded(1):
-        await asyncio.sleep(0)
+    async with asyncio.timeout(PATIENCE_S):
+        while not running.runtime.outcomes.crowded(1):
+            await asyncio.sleep(0)
     address = f"{running.url}/api-auth/api-key/keyed?connect_session_token={session['token']}"
     async with running.http.post(address, json={"apiKey": "a-wrong-key"}) as answer:
         refused = (await answer.json())["error"]
@@ -245,8 +246,9 @@ async def test_who_waits_is_answered_as_soon_as_there_is_an_outcome(running: Run
     answer = await made(running)
     path = answer["poll_url"].removeprefix(running.url)
     waiting = asyncio.create_task(running.json("GET", f"{path}?wait_s=30"))
-    while not running.runtime.outcomes.crowded(1):
-        await asyncio.sleep(0)
+    async with asyncio.timeout(PATIENCE_S):
+        while not running.runtime.outcomes.crowded(1):
+            await asyncio.sleep(0)
     await arrive(running, answer["token"])
     async with asyncio.timeout(PATIENCE_S):
         assert (await waiting)["data"]["status"] == "connected"

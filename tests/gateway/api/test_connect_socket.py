@@ -193,8 +193,9 @@ async def test_a_crowd_is_refused(running: RunningGateway) -> None:
         await opened(running)
     assert refused.value.status == 503
     await socket.close()
-    while running.runtime.outcomes.crowded(1):
-        await asyncio.sleep(0)
+    async with asyncio.timeout(PATIENCE_S):
+        while running.runtime.outcomes.crowded(1):
+            await asyncio.sleep(0)
     socket, _ = await opened(running)
     await socket.close()
 

@@ -257,8 +257,9 @@ async def test_a_browser_that_leaves_does_not_throw_the_grant_away(running: Runn
     address = await callback_of(running, tracker)
     tracker.hold.clear()
     leaving = asyncio.create_task(running.http.get(address))
-    while tracker.calls["authorization_code"] == 0:
-        await asyncio.sleep(0)
+    async with asyncio.timeout(PATIENCE_S):
+        while tracker.calls["authorization_code"] == 0:
+            await asyncio.sleep(0)
     leaving.cancel()
     await asyncio.gather(leaving, return_exceptions=True)
     tracker.hold.set()

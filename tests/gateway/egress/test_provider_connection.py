@@ -171,10 +171,11 @@ async def test_a_provider_that_does_not_read_holds_the_body_back() -> None:
     async with raw_provider(script) as provider, egress() as way_out:
         sending = asyncio.create_task(way_out.send(to(provider, "POST"), Body(endless(), 1 << 26)))
         seen = -1
-        while seen != taken or not taken:  # until it stands still
-            seen = taken
-            for _ in range(200):
-                await asyncio.sleep(0)
+        async with asyncio.timeout(PATIENCE_S):
+            while seen != taken or not taken:  # until it stands still
+                seen = taken
+                for _ in range(200):
+                    await asyncio.sleep(0)
         assert taken < 512
         go.set()
         assert await whole(await sending) == b"ok"

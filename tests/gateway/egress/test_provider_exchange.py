@@ -184,10 +184,11 @@ async def test_a_slow_reader_holds_the_provider_back(framing: str) -> None:
     async with raw_provider(script) as provider, egress() as way_out:
         exchange = await way_out.send(to(provider))
         seen = -1
-        while seen != sent:  # until it stands still
-            seen = sent
-            for _ in range(200):
-                await asyncio.sleep(0)
+        async with asyncio.timeout(PATIENCE_S):
+            while seen != sent:  # until it stands still
+                seen = sent
+                for _ in range(200):
+                    await asyncio.sleep(0)
         assert seen < 32 << 20  # what the sockets' own buffers take
         assert isinstance(exchange, ProviderAnswer)
         assert exchange.held_bytes < 1 << 20

@@ -350,8 +350,9 @@ async def test_a_provider_that_hangs_fills_its_own_places_alone() -> None:
     ):
         stuck = [asyncio.create_task(gateway.call("/proxy/x")) for _ in range(2)]
         gate = egress_limits.to(("http", "127.0.0.1", hanging.port))
-        while gate.concurrency.outstanding < 2:
-            await asyncio.sleep(0)
+        async with asyncio.timeout(PATIENCE_S):
+            while gate.concurrency.outstanding < 2:
+                await asyncio.sleep(0)
         full = parsed(await gateway.call("/proxy/x"))
         well = parsed(await gateway.call("/proxy/x", f"Base-Url-Override: http://127.0.0.1:{working.port}"))
         for task in stuck:

@@ -43,8 +43,9 @@ async def stuck(gateway: Gateway, concurrency: ConcurrencyLimit) -> AsyncIterato
         for call in calls:
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
-    while concurrency.outstanding + concurrency.waiting:
-        await asyncio.sleep(0)
+    async with asyncio.timeout(PATIENCE_S):
+        while concurrency.outstanding + concurrency.waiting:
+            await asyncio.sleep(0)
 
 
 async def hung(concurrency: ConcurrencyLimit, calls: list[asyncio.Task[bytes]]) -> None:

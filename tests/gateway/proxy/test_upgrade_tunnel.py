@@ -120,9 +120,10 @@ async def test_bytes_go_both_ways_unchanged_and_a_slow_side_holds_the_other_back
 
         sending = asyncio.create_task(send())
         before = -1
-        while still < 200:  # nobody reads what comes back, so after a while nothing moves
-            await asyncio.sleep(0)
-            still, before = (still + 1 if gone == before else 0), gone
+        async with asyncio.timeout(PATIENCE_S):
+            while still < 200:  # nobody reads what comes back, so after a while nothing moves
+                await asyncio.sleep(0)
+                still, before = (still + 1 if gone == before else 0), gone
         assert not sending.done()
         for at in range(0, len(sent), 1 << 20):
             assert await reader.readexactly(1 << 20) == sent[at : at + (1 << 20)]

@@ -27,8 +27,11 @@ async def used(running: RunningGateway, name: str) -> float | None:
     """When its renewal is begun, once it has been used."""
     async with running.proxied(name) as answer:
         assert answer.status == 200
-    while ref(name) in running.runtime.live.feed.unread:  # its import is being looked at, beside which it was loaded
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(PATIENCE_S):
+        while (
+            ref(name) in running.runtime.live.feed.unread
+        ):  # its import is being looked at, beside which it was loaded
+            await asyncio.sleep(0.01)
     return kept(running, name).refresh_at
 
 

@@ -117,11 +117,12 @@ async def test_newer_tokens_in_memory_are_written_back_before_anybody_refreshes(
 
 async def _until_answered(node: RunningGateway, connection_id: str) -> Any:
     """As an application does it that heeds a 503."""
-    while True:
-        result = await refreshed(node, connection_id)
-        if result.get("error", {}).get("code") != "store_unavailable":
-            return result
-        await asyncio.sleep(0.1)
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            result = await refreshed(node, connection_id)
+            if result.get("error", {}).get("code") != "store_unavailable":
+                return result
+            await asyncio.sleep(0.1)
 
 
 @pytest.mark.timeout(300)

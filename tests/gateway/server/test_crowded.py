@@ -35,8 +35,9 @@ async def test_one_connection_too_many_is_refused_and_the_others_serve_on(shown:
             client.send(ASKED)
             assert (await client.answer()).status == 200
         clients[0].writer.close()
-        while server.runner.client_connections > MOST - 1:
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(PATIENCE_S):
+            while server.runner.client_connections > MOST - 1:
+                await asyncio.sleep(0.01)
         async with dial(server.port) as next_one:
             next_one.send(ASKED)
             assert (await next_one.answer()).status == 200

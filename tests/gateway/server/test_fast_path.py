@@ -361,9 +361,10 @@ async def test_a_slow_reader_holds_the_provider_back(tmp_path: Path) -> None:
             await client.send(get())
             await client.head()
             seen = -1
-            while seen != written:  # until nothing moves any more
-                seen = written
-                await asyncio.sleep(0.2)
+            async with asyncio.timeout(PATIENCE_S):
+                while seen != written:  # until nothing moves any more
+                    seen = written
+                    await asyncio.sleep(0.2)
             assert written < total
             assert len(await client.reader.readexactly(total)) == total
             assert (await client.ask(get(b"/proxy/warm"))).status == 200

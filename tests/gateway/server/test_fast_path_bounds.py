@@ -51,16 +51,18 @@ async def test_what_is_sent_behind_a_request_stays_bounded_after_a_hand_over(tmp
             await asked.wait()
             (connection,) = [held for held in connections(running) if held.on_fast_path]
             sending = asyncio.create_task(send_on())
-            while connection.transport.is_reading():  # type: ignore[union-attr]
-                await asyncio.sleep(0.01)
+            async with asyncio.timeout(PATIENCE_S):
+                while connection.transport.is_reading():  # type: ignore[union-attr]
+                    await asyncio.sleep(0.01)
             assert connection.held_bytes < 1 << 20
             may_refuse.set()
             await stuck.wait()
             assert running.fast_path.handed_over == 1
             seen = -1
-            while seen != written:  # until nothing moves any more
-                seen = written
-                await asyncio.sleep(0.2)
+            async with asyncio.timeout(PATIENCE_S):
+                while seen != written:  # until nothing moves any more
+                    seen = written
+                    await asyncio.sleep(0.2)
             assert not sending.done()
             assert connection.held_bytes < 1 << 20
             assert written < 16 << 20, "with what the sockets hold"

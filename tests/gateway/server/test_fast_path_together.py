@@ -8,6 +8,7 @@ import pytest_asyncio
 
 from gateway.server.client_protocol import ClientProtocol
 from tests.fakes.gateways import RunningGateway
+from tests.fakes.patience import PATIENCE_S
 from tests.fakes.raw_provider import RawProvider, raw_provider, read_message
 from tests.gateway.server.test_fast_path import before, dial, get, port_of, warm
 from tests.gateway.server.test_fast_path_bounds import connections
@@ -33,16 +34,18 @@ async def crowded(tmp_path: Path) -> AsyncIterator[RunningGateway]:
 
 async def due(crowded: RunningGateway) -> ClientProtocol:
     """The caller's connection, in the turn in which it has an answer that is about to leave."""
-    while not (found := [one for one in connections(crowded) if one._due]):
-        await asyncio.sleep(0)
+    async with asyncio.timeout(PATIENCE_S):
+        while not (found := [one for one in connections(crowded) if one._due]):
+            await asyncio.sleep(0)
     return found[0]
 
 
 async def test_requests_sent_behind_one_another_are_answered_in_their_order(crowded: RunningGateway) -> None:
     async with dial(port_of(crowded)) as client:
         await client.send(get(b"/proxy/0"))
-        while crowded.fast_path.taken == 0:
-            await asyncio.sleep(0)
+        async with asyncio.timeout(PATIENCE_S):
+            while crowded.fast_path.taken == 0:
+                await asyncio.sleep(0)
         await client.send(get(b"/proxy/1"))
         await asyncio.sleep(0)
         await client.send(b"".join(get(b"/proxy/%d" % n) for n in range(2, 20)))

@@ -48,10 +48,11 @@ async def test_connections_that_wait_are_accepted_in_batches(listener: socket.so
     assert runner.server is not None
     turns = 0
     await BatchSite(runner, listener).start()
-    while len(runner.server.connections) < WAITING:
-        await asyncio.sleep(0)
-        turns += 1
-        assert turns < WAITING / 2
+    async with asyncio.timeout(PATIENCE_S):
+        while len(runner.server.connections) < WAITING:
+            await asyncio.sleep(0)
+            turns += 1
+            assert turns < WAITING / 2
     assert turns >= WAITING / AT_ONCE  # a burst is left to other workers in part
     await runner.cleanup()
     for client in waiting:
@@ -64,8 +65,9 @@ async def test_what_was_accepted_before_the_stop_has_its_protocol(listener: sock
     assert runner.server is not None
     site = BatchSite(runner, listener)
     await site.start()
-    while somebody_waits(listener):
-        await asyncio.sleep(0)
+    async with asyncio.timeout(PATIENCE_S):
+        while somebody_waits(listener):
+            await asyncio.sleep(0)
     await site.stop()
     assert len(runner.server.connections) == 3
     [late] = clients(listener, 1)
@@ -116,8 +118,9 @@ async def test_small_answers_are_not_held_back(listener: socket.socket) -> None:
     assert runner.server is not None
     [client] = clients(listener, 1)
     await BatchSite(runner, listener).start()
-    while not runner.server.connections:
-        await asyncio.sleep(0)
+    async with asyncio.timeout(PATIENCE_S):
+        while not runner.server.connections:
+            await asyncio.sleep(0)
     transport = runner.server.connections[0].transport
     assert transport is not None
     assert transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -9,6 +9,7 @@ from pytest_aiohttp.plugin import AiohttpServer
 
 from tests.fakes import django_idp_server
 from tests.fakes.django_idp import DjangoIdp
+from tests.fakes.patience import PATIENCE_S
 from tests.journeys.conftest import GatewayServer
 from tests.journeys.connect_page.browser import launched, npm
 from tests.journeys.test_django_oauth import _serve
@@ -42,22 +43,23 @@ async def app_page(aiohttp_server: AiohttpServer) -> str:
 
 async def sign_in(popup: Any) -> None:
     """As the end user at the OAuth server; who is signed in already is only asked for consent, if at all."""
-    while not popup.is_closed():
-        try:
-            if await popup.locator("[name=username]").count():
-                await popup.fill("[name=username]", django_idp_server.USERNAME)
-                await popup.fill("[name=password]", django_idp_server.PASSWORD)
-                await popup.locator("[type=submit], button").first.click()
-            elif await popup.locator("form.entry button.main").count():  # our own page: it names the end user first
-                assert "For ada" in await popup.inner_text("main")
-                await popup.locator("form.entry button.main").click()
-            elif await popup.locator("[name=allow][type=submit]").count():
-                await popup.locator("[name=allow][type=submit]").click()
-            else:
-                await asyncio.sleep(0.05)
-        except Exception:  # noqa: BLE001 (it navigates, or closes, whenever it likes)
-            if not popup.is_closed():
-                await asyncio.sleep(0.05)
+    async with asyncio.timeout(PATIENCE_S):
+        while not popup.is_closed():
+            try:
+                if await popup.locator("[name=username]").count():
+                    await popup.fill("[name=username]", django_idp_server.USERNAME)
+                    await popup.fill("[name=password]", django_idp_server.PASSWORD)
+                    await popup.locator("[type=submit], button").first.click()
+                elif await popup.locator("form.entry button.main").count():  # our own page: it names the end user first
+                    assert "For ada" in await popup.inner_text("main")
+                    await popup.locator("form.entry button.main").click()
+                elif await popup.locator("[name=allow][type=submit]").count():
+                    await popup.locator("[name=allow][type=submit]").click()
+                else:
+                    await asyncio.sleep(0.05)
+            except Exception:  # noqa: BLE001 (it navigates, or closes, whenever it likes)
+                if not popup.is_closed():
+                    await asyncio.sleep(0.05)
 
 
 async def token(server: GatewayServer, path: str = "/connect/sessions", **body: Any) -> str:

@@ -14,6 +14,7 @@ import pytest
 from gateway.cli.demo import DemoFailed
 from gateway.cli.demo.child import started
 from gateway.cli.demo.demo_run import held
+from tests.fakes.patience import PATIENCE_S
 
 
 def _sandbox_arguments(folder: Path, *more: str) -> list[str]:
@@ -84,9 +85,10 @@ async def test_a_child_does_not_outlive_a_parent_that_is_killed(tmp_path: Path) 
     parent.send_signal(signal.SIGKILL)
     await parent.wait()
     deadline = time.monotonic() + 10
-    while _lives(child):
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.02)
+    async with asyncio.timeout(PATIENCE_S):
+        while _lives(child):
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.02)
 
 
 def _lives(pid: int) -> bool:

@@ -112,10 +112,11 @@ async def test_many_writers_at_once_are_all_reported(opener: Opener) -> None:
 
     async def read_on() -> None:
         nonlocal at
-        while len(seen) < len(refs):
-            at, more = await reader.changes.since(at)
-            seen.extend(more)
-            await asyncio.sleep(0)
+        async with asyncio.timeout(PATIENCE_S):
+            while len(seen) < len(refs):
+                at, more = await reader.changes.since(at)
+                seen.extend(more)
+                await asyncio.sleep(0)
 
     writing = asyncio.gather(*(stores[n % 3].connections.put(new(ref), now=NOW) for n, ref in enumerate(refs)))
     await asyncio.wait_for(asyncio.gather(writing, read_on()), PATIENCE_S)

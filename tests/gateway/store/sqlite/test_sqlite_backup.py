@@ -21,6 +21,7 @@ from gateway.store.minted_keys import NewMintedKey
 from gateway.store.sqlite.sqlite_backup import Backup, back_up
 from gateway.store.sqlite.sqlite_restore import Restored, restore
 from gateway.vault import Keyring
+from tests.fakes.patience import PATIENCE_S
 from tests.gateway.store.conftest import KEY, NOW, REF, Opener, new
 from tests.gateway.store.test_rotation import key_of, one, quietly
 
@@ -76,8 +77,9 @@ async def test_a_copy_made_while_others_write_is_whole_and_of_one_moment(
     writing = asyncio.create_task(write())
     steps: list[tuple[int, int]] = []
     try:
-        while not written:
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(PATIENCE_S):
+            while not written:
+                await asyncio.sleep(0.01)
         before = written
         made = await asyncio.to_thread(back_up, path, copy, Keyring([KEY]), over=False, step=lambda *s: steps.append(s))
         after = written
