@@ -49,7 +49,7 @@ async def list_records(request: web.Request) -> web.Response:
         since=moment(query, "from", now),
         until=moment(query, "to", now),
         action=action,
-        key_id=number(query, "keyId"),
+        key_ids=only(number(query, "keyId")),
         integration_id=query.get("integrationId"),
         connection_id=query.get("connectionId"),
         end_user_id=query.get("endUserId"),

@@ -74,7 +74,7 @@ def incident(
         found = await report(runtime, wanted, most=MOST)
         done: list[str] = []
         if revoke_keys or delete_connections:
-            kept = found if revoke_keys else {**found, "keys": []}
+            kept = found if revoke_keys else {**found, "keys_alive": 0}
             done = await revoke_all(runtime, wanted, kept, "gateway incident", connections=delete_connections)
         if as_json:
             print(json.dumps({**found, "ended": done}, ensure_ascii=False))
@@ -88,7 +88,7 @@ def incident(
             print(
                 f"{least}{found['refused_calls']} refused by scope, rules, rate or budget, before a credential was used"
             )
-        print(f"{counted(len(found['keys']), 'key')}, {counted(len(found['records']), 'record')} of the audit trail")
+        print(f"{counted(found['keys_in_all'], 'key')}, {counted(len(found['records']), 'record')} of the audit trail")
         names = ("provider_config_key", "connection_id", "state", "calls", "failed")
         rows = [[str(one[name]) for name in names] for one in found["connections"]]
         table(("INTEGRATION", "CONNECTION", "STATE", "CALLS", "FAILED"), rows)

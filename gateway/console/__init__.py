@@ -5,8 +5,7 @@
     oidc                          the operators' identity provider: where to, and what its ID token proves
     sign_in                       a link or an ID token becomes a session; who is signed in; forms that only they send
     console_page                  the frame of every page; its data as JSON
-    alarms                        what is wrong with the gateway itself
-    now_view                      what needs a person, and the calls of a day in figures
+    now_view, alarms              what needs a person, and the calls of a day in figures; what is wrong with the gateway
     failure_causes                what a failure means and what helps, by its reason
     provider_views                calls and failures of each provider, and open circuit breakers
     connection_views              connections and one of them: its story, refresh, reconnect link, delete

@@ -11,6 +11,11 @@ FULL_SHARE: Final = 0.05
 CLOCK_OFF_S: Final = 5.0
 
 
+def store_well(runtime: Runtime) -> bool:
+    """Return whether the database answers, and takes what is written, as far as this process knows."""
+    return runtime.live.feed.away_s is None and not runtime.store.full
+
+
 def alarms(runtime: Runtime) -> list[dict[str, str]]:
     """Return what is wrong with this process or its database, each with what helps."""
     found: list[dict[str, str]] = []

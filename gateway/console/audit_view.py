@@ -33,7 +33,7 @@ async def audit(request: web.Request, environment: str) -> View:
         since=since,
         until=until,
         action=asked["action"] or None,
-        key_id=key_id,
+        key_ids=only(key_id),
         integration_id=asked["integration"] or None,
         connection_id=asked["connection"] or None,
         end_user_id=asked["end_user"] or None,

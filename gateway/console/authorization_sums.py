@@ -40,9 +40,8 @@ class AuthorizationSum(NamedTuple):
 
     def sentence(self) -> str:
         return (
-            f"In the last hour {counted(self.begun, 'authorization')} began: {self.succeeded:,} succeeded, "
-            f"{self.failed:,} failed, and {self.unreturned:,} did not return "
-            f"within {RETURNS_WITHIN.total_seconds() / 60:.0f} minutes."
+            f"Of {counted(self.begun, 'authorization')} in the last hour {self.succeeded:,} succeeded, {self.failed:,} failed, "
+            f"and {self.unreturned:,} did not return within {RETURNS_WITHIN.total_seconds() / 60:.0f} minutes."
         )
 
 
@@ -65,8 +64,11 @@ async def authorization_sums(runtime: Runtime, environment: str) -> dict[str, Au
     return sums
 
 
-def what_helps(generation: Generation, integration_id: str, environment: str) -> str:
-    one = generation.integrations.find(environment, integration_id)
+def what_helps(generation: Generation, hour: AuthorizationSum, environment: str) -> str:
+    """Return what to look at: browsers that do not return point to the callback address, and failed ones say why."""
+    one = generation.integrations.find(environment, hour.integration_id)
     provider = generation.catalog.get(one.provider) if one is not None else None
-    name = provider.display_name if provider is not None else integration_id
+    name = provider.display_name if provider is not None else hour.integration_id
+    if not hour.unreturned:
+        return f"Open a failed one at Calls, kind authorization: it has the words of {name}."
     return f"If {name} shows an error, compare the callback address registered there: {generation.config.callback_url}"

@@ -14,8 +14,8 @@ from gateway.api.request_body import wrong_query
 from gateway.connections.operation_search import NARROWER, connections_of
 from gateway.console.asked_query import asked_moment, asked_number, asked_of
 from gateway.console.charts import Part, parts
-from gateway.console.console_page import Live, View, console_path
-from gateway.console.failure_causes import cause_of
+from gateway.console.console_page import WITHIN, Live, View, console_path
+from gateway.console.failure_causes import cause_at
 from gateway.errors import InvalidRequest, NotFound
 from gateway.records.operation import KINDS, OperationFilter, StoredOperation, only, status_range
 from gateway.runtime import RUNTIME, generation_of
@@ -134,7 +134,7 @@ async def call(request: web.Request, environment: str) -> View:
     data = {
         "title": f"{one.operation.kind} {one.id}",
         "operation": found[0],
-        "cause": _cause(one),
+        "cause": await _cause(store, one),
         "others": found[1:],
         "where": parts(_parts(one)),
         "curl": _curl(request, one),
@@ -142,11 +142,14 @@ async def call(request: web.Request, environment: str) -> View:
     return View("call.html", data, "calls")
 
 
-def _cause(one: StoredOperation) -> dict[str, str] | None:
+async def _cause(store: Store, one: StoredOperation) -> dict[str, str] | None:
     """Return what the operation's failure means and what helps; None where it went well."""
     it = one.operation
     reason = it.error_code or (str(it.status) if it.status >= 400 else "")
-    return cause_of(it.kind, reason)._asdict() if reason else None
+    if not reason:
+        return None
+    places = (await store.call_log.totals(it.environment, it.at - WITHIN)).places
+    return cause_at(places, it.kind, reason, it.integration_id, it.at)._asdict()
 
 
 def _parts(one: StoredOperation) -> list[Part]:

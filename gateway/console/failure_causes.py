@@ -14,7 +14,12 @@ GOES_ON: Final = (timedelta(minutes=10), timedelta(hours=1))
 
 BY_REFUSED_CLIENT: Final = frozenset({"reconnect_needed", "token_request_failed"})
 """What calls and authorizations meet while the provider refuses the app itself."""
-OVER: Final = "It is over: a refresh has succeeded since."
+STORE_SETTLED: Final = timedelta(seconds=30)
+OVER_ACCEPTED: Final = (
+    "It is over: the provider has accepted the app since. Connections recover with their next refresh."
+)
+OVER_AUTHORIZED: Final = "It is over: an authorization has succeeded since."
+OVER_STORED: Final = "It is over: the database answers, and takes what is written."
 
 
 class FailureCause(NamedTuple):
@@ -102,7 +107,7 @@ _BY_REASON: Final = {
     ),
     "store_unavailable": FailureCause(
         "The gateway's database could not be used: it was away, its file was gone, or its disk was full.",
-        "See the cause in the gateway's log, in the message of one of these answers.",
+        "While it lasts, the cause stands above; afterwards in the gateway's log.",
     ),
     "busy": FailureCause(
         "The gateway refused calls itself: the provider has not answered the last ones, or too many were outstanding.",
@@ -156,47 +161,75 @@ def cause_of(kind: str, reason: str) -> FailureCause:
     return _SERVER if reason.startswith("5") and reason.isdigit() else _OTHER
 
 
-def failures(places: Iterable[PlaceTotal], now: datetime) -> list[dict[str, Any]]:
-    """Groups of failures with what they mean and what helps: those that go on first, of these the most frequent."""
+def failures(places: Iterable[PlaceTotal], now: datetime, *, store_well: bool = False) -> list[dict[str, Any]]:
+    """Groups of failures with what they mean and what helps: those that go on first, of these the most frequent.
+
+    `store_well`: the database can be read and written now.
+    """
     there = list(places)
-    refusals = _client_refusals(there)
-    groups = [_group(one, now, refusals.get(one.integration_id)) for one in there if one.reason]
+    refusals = _ClientRefusals(there)
+    authorized_at = {one.integration_id: one.last_at for one in there if one.kind == "authorization" and not one.reason}
+    groups = []
+    for one in there:
+        if not one.reason:
+            continue
+        cause = refusals.cause(one.kind, one.reason, one.integration_id, one.last_at)
+        over = None
+        if cause is _REFUSED_CLIENT and refusals.over(one.integration_id, one.last_at):
+            over = OVER_ACCEPTED
+        elif one.kind == "authorization" and authorized_at.get(one.integration_id, one.last_at) > one.last_at:
+            over = OVER_AUTHORIZED
+        elif one.reason == "store_unavailable" and store_well and now - one.last_at > STORE_SETTLED:
+            over = OVER_STORED
+        groups.append(_group(one, now, cause, over))
     groups.sort(key=lambda one: (one.pop("age"), -one["count"]))
     return groups
 
 
 def client_refusal(places: Iterable[PlaceTotal], now: datetime) -> FailureCause | None:
-    """The provider has refused the app itself within the last hour, at a refresh, and none has succeeded since."""
-    refusals = _client_refusals(list(places)).values()
-    return _REFUSED_CLIENT if any(not one.over and now - one.last_at <= GOES_ON[1] for one in refusals) else None
+    """The provider has refused the app itself within the last hour, at a refresh, and has not accepted it since."""
+    refusals = _ClientRefusals(list(places))
+    since = [at for key, at in refusals.refused_at.items() if not refusals.over(key, at)]
+    return _REFUSED_CLIENT if any(now - at <= GOES_ON[1] for at in since) else None
 
 
-class _ClientRefusal(NamedTuple):
-    """`over`: a refresh with the same app succeeded after the last refusal."""
-
-    last_at: datetime
-    over: bool
+def cause_at(places: Iterable[PlaceTotal], kind: str, reason: str, integration_id: str, at: datetime) -> FailureCause:
+    """The cause of one failure, among what else failed in its time."""
+    return _ClientRefusals(list(places)).cause(kind, reason, integration_id, at)
 
 
-def _client_refusals(places: Iterable[PlaceTotal]) -> dict[str, _ClientRefusal]:
-    """By integration, those whose app the provider refused at a refresh."""
-    refused, succeeded = dict[str, datetime](), dict[str, datetime]()
-    for one in places:
-        if one.kind == "refresh" and (not one.reason or _cause(one) is _REFUSED_CLIENT):
-            newest = refused if one.reason else succeeded
+class _ClientRefusals:
+    """When providers refused the app of an integration at a refresh last, and when they accepted it last: in a refresh or in
+    the exchange of a code."""
+
+    def __init__(self, places: Iterable[PlaceTotal]) -> None:
+        self.refused_at: dict[str, datetime] = {}
+        self.accepted_at: dict[str, datetime] = {}
+        for one in places:
+            if not one.reason and one.kind in ("refresh", "authorization"):
+                newest = self.accepted_at
+            elif one.kind == "refresh" and cause_of(one.kind, one.reason) is _REFUSED_CLIENT:
+                newest = self.refused_at
+            else:
+                continue
             newest[one.integration_id] = max(newest.get(one.integration_id, one.last_at), one.last_at)
-    return {key: _ClientRefusal(at, key in succeeded and succeeded[key] > at) for key, at in refused.items()}
+
+    def over(self, integration_id: str, at: datetime) -> bool:
+        """Return whether the app has been accepted since then."""
+        accepted = self.accepted_at.get(integration_id)
+        return accepted is not None and accepted > at
+
+    def cause(self, kind: str, reason: str, integration_id: str, at: datetime) -> FailureCause:
+        """What calls and authorizations meet while the app is refused has that for its cause, and nothing that came later."""
+        refused = self.refused_at.get(integration_id)
+        if refused is None or reason not in BY_REFUSED_CLIENT:
+            return cause_of(kind, reason)
+        ended = self.over(integration_id, refused) and not self.over(integration_id, at)
+        return cause_of(kind, reason) if ended else _REFUSED_CLIENT
 
 
-def _cause(one: PlaceTotal) -> FailureCause:
-    return cause_of(one.kind, one.reason)
-
-
-def _group(one: PlaceTotal, now: datetime, refusal: _ClientRefusal | None) -> dict[str, Any]:
-    """`refusal`: that of the integration's app, by which its connections need no end user."""
-    cause = _REFUSED_CLIENT if refusal is not None and one.reason in BY_REFUSED_CLIENT else _cause(one)
-    over = refusal is not None and refusal.over and cause is _REFUSED_CLIENT
-    age = sum(now - one.last_at > age for age in GOES_ON)
+def _group(one: PlaceTotal, now: datetime, cause: FailureCause, over: str | None) -> dict[str, Any]:
+    age = max(sum(now - one.last_at > age for age in GOES_ON), over is not None)
     return {
         "kind": one.kind,
         "integration": one.integration_id,
@@ -205,7 +238,7 @@ def _group(one: PlaceTotal, now: datetime, refusal: _ClientRefusal | None) -> di
         "count": one.calls,
         "newest_at": stamp(one.last_at),
         "why": cause.why,
-        "do": OVER if over else " ".join(filter(None, (cause.look, cause.do))),
-        "goes_on": not over and age == 0,
-        "age": max(age, 1) if over else age,
+        "do": over or " ".join(filter(None, (cause.look, cause.do))),
+        "goes_on": age == 0,
+        "age": age,
     }

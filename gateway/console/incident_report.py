@@ -4,6 +4,7 @@ For the console's page and for ``gateway incident`` alike.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -14,9 +15,9 @@ from gateway.api.audit_endpoints import uses_shown
 from gateway.api.connection_json import stamp
 from gateway.api.keys import as_json
 from gateway.console.call_views import rows
-from gateway.errors import InvalidRequest, NotFound
+from gateway.errors import InvalidRequest, NotFound, Unavailable
 from gateway.records.access import MintedKey
-from gateway.records.audit import AuditAction, AuditFilter, UseFilter, UsePage
+from gateway.records.audit import AuditAction, AuditFilter, SealedRecord, UseFilter, UsePage
 from gateway.records.connection import ConnectionRef
 from gateway.records.operation import OperationFilter
 from gateway.runtime import Runtime
@@ -25,9 +26,11 @@ USUAL_SPAN: Final = timedelta(hours=24)
 LONGEST_SPAN: Final = timedelta(days=31)
 MOST_CONNECTIONS: Final = 100
 CALLS: Final = 25
-MOST_REFUSED: Final = 1000  # of which those that are alike are one row, and 25 rows are shown
+MOST_REFUSED: Final = 1000  # of which those that are alike are one row
 RECORDS: Final = 25
-MOST_KEYS: Final = 1000
+KINDS_REFUSED: Final = 100
+KEYS: Final = 50  # shown, of those that a report is about
+MOST_KEYS: Final = 10_000
 REFUSALS: Final = frozenset({"forbidden", "too_many_request"})  # by a key's scope, rules, budget and rate
 ALIKE: Final = ("key_id", "error", "rule", "provider_config_key", "connection_id", "method", "path")
 AUDITED: Final = (  # actions in the audit trail that the holder of a stolen key takes, besides calls
@@ -68,40 +71,38 @@ def wish(
 
 async def report(runtime: Runtime, asked: IncidentWish, *, most: int = MOST_CONNECTIONS) -> dict[str, Any]:
     """The report as JSON values. `connections` has the `most` that were used most. Raises NotFound for an unknown key."""
+    with suppress(Unavailable):
+        await runtime.call_queue.flush()  # of this process; others write theirs within seconds
     keys = await _keys(runtime, asked)
     ids = frozenset(one.id for one in keys)
     used = UseFilter(asked.environment, asked.since, asked.until, ids, asked.integration_id, limit=most)
     uses = await runtime.store.uses.find(used)
-    calls, more_calls = await _calls(runtime, asked, ids, frozenset(), CALLS)
-    refused, more_refused = await _calls(runtime, asked, ids, REFUSALS, MOST_REFUSED)
-    records = []
-    for action in AUDITED:
-        records += await runtime.store.audit.find(
-            AuditFilter(
-                environment=asked.environment,
-                since=asked.since,
-                until=asked.until,
-                action=action,
-                key_id=asked.key_id,
-                integration_id=asked.integration_id,
-                limit=RECORDS,
-            )
-        )
-    records.sort(key=lambda one: -one.sequence)
+    calls, more_calls = await _calls(runtime, _call_filter(asked, ids, CALLS, other_codes=REFUSALS))
+    refused, more_refused = await _calls(runtime, _call_filter(asked, ids, MOST_REFUSED, error_codes=REFUSALS))
+    folded = _folded(refused)
+    records = await _records(runtime, asked, ids)
     connections = [await _connection(runtime, ref, counts) for ref, counts in _by_connection(asked, uses)]
+    now = clock.now()
+    integrations = runtime.generation.integrations
     return {
         "environment": asked.environment,
         "integration": asked.integration_id,
+        "unknown_integration": asked.integration_id is not None
+        and integrations.find(asked.environment, asked.integration_id) is None,
         "key": asked.key_id,
         "since": stamp(asked.since),
         "until": stamp(asked.until),
-        "made_at": stamp(clock.now()),
+        "made_at": stamp(now),
         "uses": uses_shown(used, uses),
         "connections": connections,
-        "keys": [_key(one) for one in keys],
+        "keys": [_key(one) for one in keys[:KEYS]],
+        "keys_in_all": len(keys),
+        "keys_alive": sum(one.alive(now) for one in keys),
+        "more_keys": len(keys) == MOST_KEYS,
         "calls": calls,
         "more_calls": more_calls,
-        "refused": _folded(refused)[:CALLS],
+        "refused": folded[:KINDS_REFUSED],
+        "refused_kinds": len(folded),
         "refused_calls": len(refused),
         "more_refused": more_refused,
         "records": [audit_shown(one) for one in records[:RECORDS]],
@@ -109,23 +110,49 @@ async def report(runtime: Runtime, asked: IncidentWish, *, most: int = MOST_CONN
     }
 
 
-async def _calls(
-    runtime: Runtime, asked: IncidentWish, key_ids: frozenset[int], error_codes: frozenset[str], most: int
-) -> tuple[list[dict[str, Any]], bool]:
-    """The newest calls of the keys with one of the codes; and whether there are more. Empty: any."""
-    page = await runtime.store.call_log.find(
-        OperationFilter(
-            asked.environment,
-            since=asked.since,
-            until=asked.until,
-            kind="call",
-            integration_id=asked.integration_id,
-            key_ids=key_ids,
-            error_codes=error_codes,
-            limit=most,
+async def _records(runtime: Runtime, asked: IncidentWish, key_ids: frozenset[int]) -> list[SealedRecord]:
+    """What the audit trail has of the keys, or of the integration: the newest first."""
+    found = []
+    for action in AUDITED:
+        found += await runtime.store.audit.find(
+            AuditFilter(
+                environment=asked.environment,
+                since=asked.since,
+                until=asked.until,
+                action=action,
+                key_ids=key_ids,
+                integration_id=asked.integration_id,
+                limit=RECORDS + 1,
+            )
         )
+    return sorted(found, key=lambda one: -one.sequence)
+
+
+def _call_filter(
+    asked: IncidentWish,
+    key_ids: frozenset[int],
+    limit: int,
+    *,
+    error_codes: frozenset[str] = frozenset(),
+    other_codes: frozenset[str] = frozenset(),
+) -> OperationFilter:
+    return OperationFilter(
+        asked.environment,
+        since=asked.since,
+        until=asked.until,
+        kind="call",
+        integration_id=asked.integration_id,
+        key_ids=key_ids,
+        error_codes=error_codes,
+        other_codes=other_codes,
+        limit=limit,
     )
-    return await rows(runtime.store, asked.environment, page.operations), page.more
+
+
+async def _calls(runtime: Runtime, wanted: OperationFilter) -> tuple[list[dict[str, Any]], bool]:
+    """The newest calls that fit, and whether there are more."""
+    page = await runtime.store.call_log.find(wanted)
+    return await rows(runtime.store, wanted.environment, page.operations), page.more
 
 
 def _folded(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -141,14 +168,9 @@ async def _keys(runtime: Runtime, asked: IncidentWish) -> list[MintedKey]:
     """The key, and all keys below it, however many levels deep."""
     if asked.key_id is None:
         return []
-    first = await runtime.store.keys.find(asked.environment, asked.key_id)
-    if first is None:
+    found = await runtime.store.keys.family(asked.environment, asked.key_id, limit=MOST_KEYS)
+    if not found:
         raise NotFound("not_found", f"There is no key {asked.key_id} in '{asked.environment}'.")
-    everyone = await runtime.store.keys.list(asked.environment, alive_at=None, limit=MOST_KEYS)
-    found, reached = [first], {first.id}
-    while more := [one for one in everyone if one.parent_id in reached and one.id not in reached]:
-        found += more
-        reached |= {one.id for one in more}
     return found
 
 
@@ -185,7 +207,7 @@ async def revoke_all(
     """Revoke the keys of a report and, if `connections`, delete its connections here and at their providers. Returns one line for
     the keys and one for each connection, with what became of it."""
     done = []
-    if asked.key_id is not None and any(one["alive"] for one in found["keys"]):
+    if asked.key_id is not None and found["keys_alive"]:
         ended = await runtime.issuer.revoke(asked.environment, asked.key_id, by)
         done.append(f"Key {asked.key_id}, with what it minted: {ended} revoked.")
     for one in found["connections"] if connections else ():

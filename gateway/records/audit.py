@@ -230,15 +230,15 @@ class AuditFilter:
     """A search in the audit trail; None or empty: does not matter.
 
     `environment` None: all, and what concerns the whole store. `since` and `until`: from the one to just before the other.
-    `key_id`: of the actor. `end_user_id`: as the application names the end user; nothing is found of one who was forgotten.
-    `before`, `after`: earlier or later in the chain than this sequence number.
+    `key_ids`: of the actor, one of them; empty: any. `end_user_id`: as the application names the end user; nothing is found of
+    one who was forgotten. `before`, `after`: earlier or later in the chain than this sequence number.
     """
 
     environment: str | None = None
     since: datetime | None = None
     until: datetime | None = None
     action: str | None = None
-    key_id: int | None = None
+    key_ids: frozenset[int] = frozenset()
     integration_id: str | None = None
     connection_id: str | None = None
     end_user_id: str | None = None

@@ -106,9 +106,9 @@ class OperationFilter:
     """A search in the call log; what is None or empty does not matter.
 
     `since` and `until`: from the one to just before the other. `connections`: (integration, connection) of which one must
-    fit; None: any. `key_ids`, `error_codes`: one of them; empty: any. `status`: from the one to the other, both included.
-    `text`: somewhere in path, code or detail, upper and lower case alike. `tool`: by which an agent made the call. `after`:
-    stored later than the operation of this id; `before`: earlier.
+    fit; None: any. `key_ids`, `error_codes`: one of them; empty: any. `other_codes`: none of them. `status`: from the one to
+    the other, both included. `text`: somewhere in path, code or detail, upper and lower case alike. `tool`: by which an agent
+    made the call. `after`: stored later than the operation of this id; `before`: earlier.
     """
 
     environment: str
@@ -122,6 +122,7 @@ class OperationFilter:
     status: tuple[int, int] | None = None
     failed: bool | None = None
     error_codes: frozenset[str] = frozenset()
+    other_codes: frozenset[str] = frozenset()
     method: str | None = None
     path: str | None = None
     text: str | None = None

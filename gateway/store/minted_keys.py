@@ -43,6 +43,14 @@ class KeyStore:
     async def find(self, environment: str, key_id: int) -> MintedKey | None:
         return await self._one(keys.c.environment == environment, keys.c.id == key_id)
 
+    async def family(self, environment: str, key_id: int, *, limit: int) -> list[MintedKey]:
+        """The key and those that it minted, however many levels deep, the oldest first; empty where there is no such key."""
+        first = select(keys.c.id).where(keys.c.environment == environment, keys.c.id == key_id).cte(recursive=True)
+        every = first.union(select(keys.c.id).join(first, keys.c.parent_id == first.c.id))
+        wanted = select(keys).where(keys.c.id.in_(select(every.c.id))).order_by(keys.c.id).limit(limit)
+        async with self._transactions.read() as db:
+            return [_key(row) for row in (await db.execute(wanted)).mappings()]
+
     async def names(self, environment: str, key_ids: Collection[int]) -> dict[int, str]:
         """Those of the keys that are there, by id."""
         wanted = select(keys.c.id, keys.c.name).where(keys.c.environment == environment, keys.c.id.in_(key_ids))

@@ -219,13 +219,14 @@ class AuditRecords:
         exact = {
             table.environment: wanted.environment,
             table.action: wanted.action,
-            table.key_id: wanted.key_id,
             table.integration_id: wanted.integration_id,
             table.connection_id: wanted.connection_id,
         }
         conditions: list[ColumnElement[bool]] = [
             column == value for column, value in exact.items() if value is not None
         ]
+        if wanted.key_ids:
+            conditions.append(table.key_id.in_(wanted.key_ids))
         if wanted.since is not None:
             conditions.append(table.at >= wanted.since)
         if wanted.until is not None:

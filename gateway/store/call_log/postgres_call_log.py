@@ -277,6 +277,11 @@ def _conditions(wanted: OperationFilter, since: datetime) -> tuple[str, dict[str
         ("key_ids", "key_id = ANY(CAST(:key_ids AS bigint[]))", sorted(wanted.key_ids) or None),
         ("method", "method = :method", wanted.method),
         ("error_codes", "error_code = ANY(CAST(:error_codes AS text[]))", sorted(wanted.error_codes) or None),
+        (
+            "other_codes",
+            "(error_code IS NULL OR error_code <> ALL(CAST(:other_codes AS text[])))",
+            sorted(wanted.other_codes) or None,
+        ),
         ("request_id", "request_id = :request_id", wanted.request_id),
         ("trace_id", "trace_id = :trace_id", wanted.trace_id),
         ("path", "starts_with(path, :path)", wanted.path),

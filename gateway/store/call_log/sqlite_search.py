@@ -141,6 +141,11 @@ def _row_conditions(
         ("c.status >= 400", () if of_trouble else (None,), "status"),
         (f"{FAILED} = ?", (wanted.failed,), None),
         (f"c.error_code IN ({_marks(wanted.error_codes)})", tuple(sorted(wanted.error_codes)) or (None,), "error"),
+        (
+            f"(c.error_code IS NULL OR c.error_code NOT IN ({_marks(wanted.other_codes)}))",
+            tuple(sorted(wanted.other_codes)) or (None,),
+            None,
+        ),
         ("c.trace_id = ?", (wanted.trace_id,), "trace"),
         ("c.request_hash = ? AND c.request_id = ?", (hashed, wanted.request_id), "request"),
         ("substr(c.path, 1, ?) = ?", (wanted.path and len(wanted.path), wanted.path), None),

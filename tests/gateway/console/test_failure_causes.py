@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from gateway.console.failure_causes import client_refusal, failures
+from gateway.console.failure_causes import cause_of, client_refusal, failures
 from gateway.records.operation import OperationKind
 from gateway.records.traffic import PlaceTotal
 
@@ -33,7 +33,7 @@ def test_where_the_app_is_refused_no_end_user_is_to_connect_again() -> None:
 
 def test_a_refused_app_is_over_once_a_refresh_has_succeeded() -> None:
     refused = [
-        failed("reconnect_needed", 9, 6),
+        failed("reconnect_needed", 9, 4.5),
         failed("token_request_failed", 2, 4, kind="authorization"),
         failed("invalid_client", 3, 5, kind="refresh"),
     ]
@@ -47,4 +47,32 @@ def test_a_refused_app_is_over_once_a_refresh_has_succeeded() -> None:
     assert client_refusal([*refused, since], NOW) is None
     assert [one["reason"] for one in shown] == ["500", "reconnect_needed", "invalid_client", "token_request_failed"]
     assert [one["goes_on"] for one in shown] == [True, False, False, False]
-    assert {one["do"] for one in shown[1:]} == {"It is over: a refresh has succeeded since."}
+    assert {one["do"].partition(". ")[0] for one in shown[1:]} == {
+        "It is over: the provider has accepted the app since"
+    }
+    late = [failed("reconnect_needed", 17, 0.1), failed("token_request_failed", 1, 0.1, kind="authorization")]
+    assert [one["why"] for one in failures([refused[2], since, *late], NOW) if one["goes_on"]] == [
+        cause_of("call", "reconnect_needed").why,
+        cause_of("authorization", "token_request_failed").why,
+    ], "these came after the app had been accepted again, so they have another cause"
+    accepted = failed("", 1, 2, kind="authorization")
+    assert client_refusal([*refused, accepted], NOW) is None, "an exchange of a code is an acceptance, too"
+
+
+def test_an_authorization_that_succeeds_ends_the_failures_before_it() -> None:
+    places = [
+        failed("authorization_refused", 3, 4, kind="authorization"),
+        failed("invalid_state", 1, 1, kind="authorization"),
+        failed("", 1, 2, kind="authorization"),
+    ]
+    assert [(one["reason"], one["goes_on"]) for one in failures(places, NOW)] == [
+        ("invalid_state", True),
+        ("authorization_refused", False),
+    ]
+
+
+def test_a_database_that_serves_again_ends_what_it_had_refused() -> None:
+    places = [failed("store_unavailable", 42, 1)]
+    assert [one["goes_on"] for one in failures(places, NOW)] == [True]
+    assert [one["goes_on"] for one in failures(places, NOW, store_well=True)] == [False]
+    assert [one["goes_on"] for one in failures([failed("store_unavailable", 1, 0.1)], NOW, store_well=True)] == [True]

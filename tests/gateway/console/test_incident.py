@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from gateway.records.audit import AuditFilter, UseCount, UseKey
+from gateway.console import incident_report
+from gateway.records.audit import AuditAction, AuditActor, AuditEntry, AuditFilter, UseCount, UseKey
 from gateway.records.operation import Operation
+from gateway.store.minted_keys import NewMintedKey
 from tests.fakes.console import at_console, form_in, operation
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
@@ -119,3 +121,59 @@ async def test_the_command_reports_the_same(running: RunningGateway, stolen: int
     found = json.loads(out)
     assert [one["connection_id"] for one in found["connections"]] == ["c1", "c3", "c2"]
     assert found["ended"] == []
+
+
+async def test_a_key_with_many_below_it_is_reported_with_all_of_them(
+    running: RunningGateway, stolen: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Younger keys of others, and more of its own than are shown, hide nothing."""
+    monkeypatch.setattr(incident_report, "KEYS", 3)
+    for n in range(4):
+        await running.json("POST", "/environment/api-keys", json={"display_name": f"other {n}"}, expect=200)
+    store = running.runtime.store
+    child = (await store.keys.family("dev", stolen, limit=9))[1]
+    for n in range(5):
+        below = NewMintedKey(
+            digest=f"d{n}",
+            environment="dev",
+            kind="key",
+            name=f"below {n}",
+            last_four="abcd",
+            scopes=("environment:proxy",),
+            created_by="a test",
+            parent_id=child.id,
+        )
+        await store.keys.add(below, now=datetime.now(UTC))
+    family = await store.keys.family("dev", stolen, limit=99)
+    assert [one.parent_id for one in family] == [None, stolen, *[child.id] * 5]
+    reader = AuditActor("key", key_id=family[-1].id)
+    await store.trail.write(
+        AuditEntry(action=AuditAction.CREDENTIAL_READ, at=datetime.now(UTC), actor=reader, environment="dev")
+    )
+    await running.runtime.audit_keeper.once()
+    await store.call_log.add_many([operation(1, key_id=family[-1].id, connection_id="c3")])
+    async with at_console(running) as console:
+        found = (await console.data(f"/dev/incident.json?key={stolen}&since=2h"))["report"]
+        assert (len(found["keys"]), found["keys_in_all"], found["keys_alive"]) == (3, 7, 7)
+        assert family[-1].id in [one["key_id"] for one in found["calls"]]
+        assert "credential.read" in [one["action"] for one in found["records"]]
+        assert "And 4 that it minted" in await console.page(f"/dev/incident?key={stolen}&since=2h")
+
+
+async def test_refusals_of_many_kinds_are_counted_and_successful_calls_stand_apart(
+    running: RunningGateway, stolen: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(incident_report, "KINDS_REFUSED", 10)
+    refused = [operation(n, key_id=stolen, status=403, error_code="forbidden", path=f"/admin/{n}") for n in range(30)]
+    await running.runtime.store.call_log.add_many(refused)
+    async with at_console(running) as console:
+        found = (await console.data(f"/dev/incident.json?key={stolen}&since=2h"))["report"]
+        assert (len(found["refused"]), found["refused_kinds"], found["refused_calls"]) == (10, 30, 30)
+        assert [one["status"] for one in found["calls"]] == [200, 200, 200]
+        assert "20 other kinds are not shown" in await console.page(f"/dev/incident?key={stolen}&since=2h")
+
+
+async def test_an_integration_that_is_not_set_up_is_named(running: RunningGateway) -> None:
+    async with at_console(running) as console:
+        assert "No integration has this name now" in await console.page("/dev/incident?integration=typo")
+        assert "No integration has this name" not in await console.page("/dev/incident?integration=tracker")

@@ -53,7 +53,7 @@ async def test_authorizations_that_never_return_point_to_the_callback_address(
         assert "Authorizations that do not succeed" not in await console.page("/dev")
         later(301)
         lost = await found()
-        began = "In the last hour 3 authorizations began: 0 succeeded, 0 failed, and 3 did not return within 5 minutes."
+        began = "Of 3 authorizations in the last hour 0 succeeded, 0 failed, and 3 did not return within 5 minutes."
         assert (lost["ok"], lost["what"]) == (False, began)
         first = await console.page("/dev")
         assert "Authorizations that do not succeed" in first
@@ -63,7 +63,7 @@ async def test_authorizations_that_never_return_point_to_the_callback_address(
         await begin(returns=True)
         lost = await found()
         assert (lost["ok"], lost["do"]) == (True, ""), "the newest succeeded, so it is over"
-        assert lost["what"].startswith("In the last hour 4 authorizations began: 1 succeeded, 0 failed, and 3 did not")
+        assert lost["what"].startswith("Of 4 authorizations in the last hour 1 succeeded, 0 failed, and 3 did not")
         assert "Authorizations that do not succeed" not in await console.page("/dev")
 
         later(1)

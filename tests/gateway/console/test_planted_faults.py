@@ -96,7 +96,7 @@ async def test_an_expired_client_secret(running: RunningGateway, tracker: Tracke
         assert all(one["ok"] for one in (await console.data("/dev/integration.json?key=tracker"))["findings"])
         shown = (await console.data("/dev.json"))["failures"]
         assert {one["reason"] for one in shown if one["goes_on"]} == {"event_not_delivered"}
-        assert "It is over: a refresh has succeeded since." in await console.page("/dev")
+        assert "It is over: the provider has accepted the app since." in await console.page("/dev")
         assert "The integration is right" not in await console.page(ONE)
 
 

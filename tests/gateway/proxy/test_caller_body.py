@@ -240,12 +240,12 @@ async def test_the_time_that_the_provider_takes_to_read_is_not_the_callers() -> 
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
         await reader.read()
 
-    limits = ClientLimitsConfig(body_idle_s=0.1, upload_grace_s=0.1, upload_bytes_per_s=1_000_000)
+    limits = ClientLimitsConfig(body_idle_s=1.0, upload_grace_s=1.0, upload_bytes_per_s=100_000)
     async with raw_provider(script) as provider, gateway_to(opened_at(provider.port), limits=limits) as gateway:
         reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
         writer.write(f"POST /proxy/x HTTP/1.1\r\n{OURS}\r\nContent-Length: {whole}\r\n\r\n".encode())
         sending = asyncio.create_task(_sent(writer, whole))
-        await asyncio.wait([sending], timeout=1.0)
+        await asyncio.wait([sending], timeout=2.5)
         assert not sending.done()
         begin.set()
         answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE_S)

@@ -57,6 +57,23 @@ async def test_a_name_is_free_again_once_its_key_has_ended(store: Store) -> None
     await store.keys.add(replace(AGENT, digest="d4"), now=NOW + timedelta(seconds=1))
 
 
+async def test_a_family_is_the_key_and_all_below_it(store: Store) -> None:
+    def key(name: str, parent_id: int | None, environment: str = "dev") -> NewMintedKey:
+        return replace(AGENT, digest=name, name=name, parent_id=parent_id, environment=environment)
+
+    first = await store.keys.add(key("first", None), now=NOW)
+    other = await store.keys.add(key("other", None), now=NOW)
+    child = await store.keys.add(key("child", first.id), now=NOW)
+    below = await store.keys.add(key("below", child.id), now=NOW)
+    await store.keys.add(key("of another", other.id), now=NOW)
+    assert await store.keys.family("dev", first.id, limit=9) == [first, child, below]
+    assert await store.keys.family("dev", first.id, limit=2) == [first, child]
+    assert await store.keys.family("dev", below.id, limit=9) == [below]
+    assert await store.keys.family("prod", first.id, limit=9) == []
+    assert await store.keys.names("dev", [first.id, below.id, 999]) == {first.id: "first", below.id: "below"}
+    assert await store.keys.names("prod", [first.id]) == {}
+
+
 async def test_revoking_ends_all_that_was_minted_with_it(store: Store) -> None:
     top = await store.keys.add(AGENT, now=NOW)
     middle = await store.keys.add(replace(AGENT, digest="d2", name="m", parent_id=top.id), now=NOW)

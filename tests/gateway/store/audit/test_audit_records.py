@@ -78,7 +78,7 @@ async def test_filters(store: Store) -> None:
         ({"environment": "prod"}, [13]),
         ({"action": "key.revoked"}, [13]),
         ({"connection_id": "u4"}, [4]),
-        ({"key_id": 2, "integration_id": "jira", "environment": "dev"}, [10, 7, 4, 1]),
+        ({"key_ids": frozenset({2}), "integration_id": "jira", "environment": "dev"}, [10, 7, 4, 1]),
         ({"since": NOW + timedelta(minutes=3), "until": NOW + timedelta(minutes=5)}, [4, 3]),
         ({"before": 3}, [2, 1]),
         ({"after": 11}, [13, 12]),
