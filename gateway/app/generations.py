@@ -54,14 +54,18 @@ def checked(config: Config, found: Examined | None = None) -> Checked:
 
 
 def generation(
-    given: Checked, minted: Minted, managed: ManagedIntegrations, egress: Egress | None = None
+    given: Checked,
+    minted: Minted,
+    managed: ManagedIntegrations,
+    egress: Egress | None = None,
+    former: Integrations | None = None,
 ) -> Generation:
-    """`egress` None: one of its own."""
+    """`egress` None: one of its own. `former`: the integrations of the generation that it replaces."""
     return Generation(
         config=given.config,
         catalog=given.catalog,
         keys=Keys.declared(given.config, minted),
-        integrations=Integrations(given.integrations, managed),
+        integrations=Integrations(given.integrations, managed, former),
         egress=egress or egress_of(given.config.egress),
         page_cursors=Tokens(given.config.store.encryption_keys, "page cursor"),
     )
@@ -71,7 +75,8 @@ def replace(runtime: Runtime, given: Checked) -> None:
     """Put `given` in place, in one step. What has begun under the former generation keeps that."""
     before = runtime.generation
     same = given.config.egress == before.config.egress
-    runtime.current.replace(generation(given, runtime.minted, runtime.managed, egress=before.egress if same else None))
+    egress = before.egress if same else None
+    runtime.current.replace(generation(given, runtime.minted, runtime.managed, egress, before.integrations))
 
 
 def egress_of(config: EgressConfig) -> Egress:

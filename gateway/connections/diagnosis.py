@@ -177,7 +177,9 @@ def _moments(row: Connection, changes: Sequence[Change], now: datetime) -> list[
         moments.append(TimelineMoment(row.refused_scopes.at, what, " ".join(row.refused_scopes.scopes)))
     expires = "access token expired" if row.expires_at is not None and row.expires_at <= now else "access token expires"
     ends = ((row.expires_at, expires), (row.life.dies_at, "refresh token dies if it is not used"))
-    coming = ((noted.retry_at if noted else None, "next try"), (row.life.keep_alive_at, "refreshed to keep it alive"))
+    retry_at = noted.retry_at if noted else None
+    again = "next try" if retry_at is None or retry_at > now else "may be tried again: with the next call"
+    coming = ((retry_at, again), (row.life.keep_alive_at, "refreshed to keep it alive"))
     moments += [TimelineMoment(when, what, ahead=when > now) for when, what in (*ends, *coming) if when is not None]
     return sorted(moments, key=lambda moment: moment.at)
 

@@ -1,7 +1,9 @@
 """The integrations there are, by environment and key: those that gateway.yaml declares, and those made through the API."""
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
+from gateway import clock
 from gateway.errors import NotFound
 from gateway.records.integration import Integration
 from gateway.text import nearest
@@ -45,13 +47,28 @@ class ManagedIntegrations:
 class Integrations:
     """Looked up on every proxied request that is not remembered, so dicts. A declared one wins over one that was made.
 
-    `managed` is shared by all generations; `declared` are those of one configuration.
+    `managed` is shared by all generations; `declared` are those of one configuration; `former`: of the generation before.
     """
 
-    def __init__(self, declared: Iterable[Integration], managed: ManagedIntegrations) -> None:
+    def __init__(
+        self,
+        declared: Iterable[Integration],
+        managed: ManagedIntegrations,
+        former: "Integrations | None" = None,
+    ) -> None:
         self.declared = tuple(declared)
         self._declared = _by_key(self.declared)
         self._managed = managed
+        self._since: dict[Key, datetime] = dict.fromkeys(self._declared, clock.now())
+        if former is not None:
+            same = [key for key, one in self._declared.items() if former._declared.get(key) == one]
+            self._since.update({key: former._since[key] for key in same})
+
+    def in_use_since(self, environment: str, integration_id: str) -> datetime | None:
+        """When its present values came into use: with the start, a reload, or a write by the API; None: there is none."""
+        key = environment, integration_id
+        made = None if key in self._declared else self._managed.get(key)
+        return made.made.updated_at if made is not None and made.made is not None else self._since.get(key)
 
     def find(self, environment: str, integration_id: str) -> Integration | None:
         key = environment, integration_id

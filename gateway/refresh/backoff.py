@@ -74,6 +74,8 @@ CLOCK_RETRY_S: Final = 30
 FAILED_OVER_RETRY_S: Final = 5
 GONE: Final = GRANT_GONE | {ROTATION_LOST}
 MAYBE_GONE: Final = GONE | {REFUSED}
+NOT_THE_CLIENT: Final = MAYBE_GONE | TYPED_IN | {NOT_REFRESHABLE, REJECTED}
+"""A final failure with any other code blames the integration's client, or its request."""
 
 
 def refresh_failure(
@@ -169,10 +171,20 @@ def failed_over() -> Unavailable:
     )
 
 
-def may_try(connection: Connection, now: datetime) -> bool:
-    """Return whether the token endpoint may be asked again."""
+def may_try(connection: Connection, now: datetime, client_since: datetime | None = None) -> bool:
+    """Return whether the token endpoint may be asked again. `client_since`: when the integration got its present client, which
+    a refusal of the former one says nothing about."""
     failure = connection.failure
-    return failure is None or failure.code == REJECTED or (failure.retry_at is not None and now >= failure.retry_at)
+    if failure is None or failure.code == REJECTED:
+        return True
+    if client_since is not None and failure.at < client_since and blames_client(failure):
+        return True
+    return failure.retry_at is not None and now >= failure.retry_at
+
+
+def blames_client(failure: RefreshFailure) -> bool:
+    """Return whether the provider refused the app or its request, which the operator can correct, and not the grant."""
+    return failure.final and failure.code not in NOT_THE_CLIENT
 
 
 def refusal(connection: Connection, failure: RefreshFailure, now: datetime) -> GatewayError:
@@ -196,7 +208,7 @@ def refusal(connection: Connection, failure: RefreshFailure, now: datetime) -> G
         fix = refusals.sentence(refusals.RECONNECT)
         if failure.code in TYPED_IN:
             fix = refusals.sentence(f"{refusals.RECONNECT}, or import the new password or key under the same id")
-        elif failure.code not in MAYBE_GONE:
+        elif blames_client(failure):
             check = f"Check client_id, client_secret and scopes of integration '{ref.integration_id}'"
             fix = f"{check}; if they are right, {refusals.RECONNECT}."
             payload |= refusals.rule_and_fix("integration", f"{check}.", "the gateway's operator")

@@ -1,10 +1,16 @@
 """Integrations by environment and key: a declared one hides one that was made through the API."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 
+from gateway import clock
 from gateway.errors import NotFound
 from gateway.integrations.registry import Integrations, ManagedIntegrations
-from gateway.records.integration import Integration
+from gateway.records.integration import Integration, Made
+from gateway.secret import Secret
 
 
 def one(key: str, provider: str = "jira", environment: str = "dev") -> Integration:
@@ -52,3 +58,19 @@ def test_an_unknown_key_is_answered_with_the_nearest() -> None:
     )
     with pytest.raises(NotFound, match="GET /integrations lists"):
         found.get("prod", "github")
+
+
+def test_the_present_values_are_in_use_since_they_changed(later: Callable[[float], None]) -> None:
+    made = Made("u1", 1, clock.now(), clock.now() - timedelta(days=1))
+    managed = ManagedIntegrations([replace(one("slack"), made=made), replace(one("jira"), made=made)])
+    first = Integrations([one("jira"), one("github")], managed)
+    started = first.in_use_since("dev", "jira")
+    assert started is not None
+    assert first.in_use_since("dev", "slack") == made.updated_at
+    later(60)
+    second = Integrations([one("jira"), replace(one("github"), client_secret=Secret("new"))], managed, first)
+    assert second.in_use_since("dev", "jira") == started, "this reload changed nothing of it"
+    changed = second.in_use_since("dev", "github")
+    assert changed is not None
+    assert changed >= started + timedelta(seconds=60)
+    assert second.in_use_since("dev", "asana") is None

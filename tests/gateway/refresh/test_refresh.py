@@ -8,7 +8,8 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from gateway import clock
+from gateway import clock, config
+from gateway.app import generations
 from gateway.errors import InvalidRequest
 from gateway.store.database_faults import unavailable
 from gateway.store.transactions import CROWDED
@@ -325,6 +326,27 @@ async def test_a_refused_client_is_tried_again_once_the_operator_may_have_mended
     tracker.answer = None
     later(120)
     assert (await call(running))["token"] == "Bearer access-3"
+
+
+@pytest.mark.parametrize("changed", [True, False])
+async def test_a_reload_with_another_client_is_tried_at_once(
+    running: RunningGateway, tracker: Tracker, later: Any, changed: bool
+) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    tracker.answer = web.json_response({"error": "invalid_client"}, status=401)
+    for _ in range(6):  # longer and longer waits
+        await call(running, expect=424)
+        later(600)
+    await call(running, expect=424)
+    tracker.answer = None
+    integration = running.document["environments"]["dev"]["integrations"]["tracker"]
+    integration["client_secret"] = "corrected" if changed else integration["client_secret"]
+    generations.replace(running.runtime, generations.checked(config.parse(running.document, base=running.folder)))
+    if changed:
+        assert (await call(running))["token"] == "Bearer access-3"
+    else:
+        await call(running, expect=424)
 
 
 async def test_a_new_import_heals_a_dead_connection(running: RunningGateway, tracker: Tracker, later: Any) -> None:
