@@ -85,9 +85,7 @@ def incident(
         )
         if found["refused_calls"]:
             least = "at least " if found["more_refused"] else ""
-            print(
-                f"{least}{found['refused_calls']} refused by scope, rules, rate or budget, before a credential was used"
-            )
+            print(f"{least}{found['refused_calls']} refused, by the key's terms or for a connection it may not use")
         print(f"{counted(found['keys_in_all'], 'key')}, {counted(len(found['records']), 'record')} of the audit trail")
         names = ("provider_config_key", "connection_id", "state", "calls", "failed")
         rows = [[str(one[name]) for name in names] for one in found["connections"]]

@@ -35,14 +35,20 @@ def _ready(file: Path, begins: bool = False) -> "Config":
     `begins`: the command may be the first that writes to the store. Raises Faults and StoreRefused. Blocks.
     """
     from gateway.config import load
-    from gateway.store.preflight import look_at, place_of
+    from gateway.store.preflight import POSTGRES, look_at, place_of
     from gateway.store.preflight_checks import StoreRefused
 
     config = load(file)
     if look_at(config.store) is None and not begins:
+        place = place_of(config.store)
+        if not config.store.url.startswith(POSTGRES) and not Path(place).exists():
+            raise StoreRefused(
+                f"{place} is not there. Correct store.url, or put the file back if it was moved. "
+                "A new gateway is started by gateway serve."
+            )
         raise StoreRefused(
-            f"{place_of(config.store)} holds nothing of a gateway. Correct store.url, restore a backup, "
-            "or start a new gateway there: gateway serve."
+            f"{place} holds nothing of a gateway. Correct store.url, restore a backup, or start a new gateway there: "
+            "gateway serve."
         )
     return config
 

@@ -46,8 +46,9 @@ def alarms(runtime: Runtime) -> list[dict[str, str]]:
             "Free space on it; writes then go on by themselves.",
         )
     if runtime.call_queue.unwritable is not None:
+        why = runtime.call_queue.unwritable.removeprefix("The call log cannot be used: ").rstrip(".")
         alarm(
-            f"The call log is not written: {runtime.call_queue.unwritable.rstrip('.')}.",
+            f"The call log is not written: {why}.",
             "Calls do not need it. The figures and failures below are older than that.",
         )
     if runtime.call_queue.dropped:

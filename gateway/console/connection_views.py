@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from gateway import clock
 from gateway.access.caller import Caller
 from gateway.api import connect_endpoints
 from gateway.api.connection_json import listed, stamp, state_and_story
@@ -85,6 +86,7 @@ async def connection(request: web.Request, environment: str) -> View:
         "expires_at": None if one.expires_at is None else stamp(one.expires_at),
         "diagnosis": story["diagnosis"],
         "scopes": story["scopes"],
+        "blocked": _blocked(runtime, one),
         "action": ACTIONS.get(story["diagnosis"]["action"]["do"]),
         "operations": await rows(runtime.store, environment, operations.operations),
         "events": [
@@ -102,6 +104,13 @@ async def connection(request: web.Request, environment: str) -> View:
         "settings": sorted(one.config),
     }
     return View("connection.html", data, "connections")
+
+
+def _blocked(runtime: Runtime, one: Connection) -> str | None:
+    """Return what keeps its calls from going out, beside what the connection itself says."""
+    if runtime.store.full and one.expires_at is not None and one.expires_at <= clock.now():
+        return "Its token has expired, and is not refreshed while the database's disk is full: its calls are refused."
+    return None
 
 
 async def _found(request: web.Request, environment: str, named: Any) -> Connection:

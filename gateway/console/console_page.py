@@ -67,12 +67,13 @@ class View:
 @dataclass(frozen=True, slots=True)
 class Live:
     """`template` is loaded again every `every_s` seconds, from `address`, and replaces itself. `whole`: without JavaScript the
-    page is loaded again instead."""
+    page is loaded again instead. `silent_s`: after so long without an answer the page says that it is old."""
 
     template: str
     address: str
     every_s: int
     whole: bool = False
+    silent_s: int = 10
 
 
 def console_url(request: web.Request) -> str:

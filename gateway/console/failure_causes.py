@@ -78,7 +78,9 @@ _BY_REASON: Final = {
         "Open a call of this list: it names the key.",
     ),
     "unknown_connection": FailureCause(
-        "The application names connections that are not there.", "Check the ids it sends, or let the end user connect."
+        "Calls name connections that are not there, or that their key may not use.",
+        "Check the ids that are sent, or let the end user connect.",
+        "Open a call of this list: it names the key.",
     ),
     "token_request_failed": FailureCause(
         "The provider refused to exchange the code of an authorization.",

@@ -31,7 +31,8 @@ RECORDS: Final = 25
 KINDS_REFUSED: Final = 100
 KEYS: Final = 50  # shown, of those that a report is about
 MOST_KEYS: Final = 10_000
-REFUSALS: Final = frozenset({"forbidden", "too_many_request"})  # by a key's scope, rules, budget and rate
+REFUSALS: Final = frozenset({"forbidden", "too_many_request", "unknown_connection"})
+"""By a key's scope, rules, rate and budget, and for a connection that it may not use or that is not there."""
 ALIKE: Final = ("key_id", "error", "rule", "provider_config_key", "connection_id", "method", "path")
 AUDITED: Final = (  # actions in the audit trail that the holder of a stolen key takes, besides calls
     AuditAction.CREDENTIAL_READ,

@@ -110,7 +110,10 @@ async def _found(request: web.Request, environment: str, text: str) -> MintedKey
     key_id = whole_number(text)
     if key_id is None:
         raise NotFound("not_found", "A key's id is a whole number.")
-    return await request.app[RUNTIME].issuer.find(environment, key_id)
+    found = await request.app[RUNTIME].store.keys.find(environment, key_id)
+    if found is None:
+        raise NotFound("not_found", f"There is no key {key_id} in '{environment}'. Keys lists those there are.")
+    return found
 
 
 async def mint(request: web.Request, who: SignedIn, environment: str, fields: dict[str, str]) -> View:

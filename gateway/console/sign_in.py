@@ -10,7 +10,7 @@ import hmac
 import secrets
 from datetime import timedelta
 from ipaddress import ip_address
-from typing import Final
+from typing import Any, Final
 
 import structlog
 from aiohttp import hdrs, web
@@ -41,6 +41,7 @@ LONGEST_LINK: Final = 128
 FORM_FIELD: Final = "form"
 FORM_BYTES: Final = 64 << 10
 
+AGAIN_S: Final = 15
 _START_IT: Final = "Start PostgreSQL, or restore the way to it: the gateway then goes on by itself."
 
 log = structlog.get_logger(__name__)
@@ -237,7 +238,12 @@ def refused(request: web.Request, fault: GatewayError) -> web.Response:
         answer.headers["HX-Refresh"] = "true"  # a page that loads a part of itself shows the sign-in instead
         return answer
     titles = {404: "There is no such page", 503: "The console cannot answer now"}
-    data = {"title": titles.get(fault.status, "Nothing was done"), "message": fault.message, "code": fault.code}
+    data: dict[str, Any] = {
+        "title": titles.get(fault.status, "Nothing was done"),
+        "message": fault.message,
+        "code": fault.code,
+    }
+    data["again_s"] = AGAIN_S if fault.status == 503 and request.method == hdrs.METH_GET else 0
     data["do"] = _START_IT if fault.code == "store_unavailable" and shared(request.app[RUNTIME]) else ""
     return render(request, None, View("refused.html", data), status=fault.status)
 

@@ -1,12 +1,29 @@
 """Connections: the list, one with its history, and what is done to it."""
 
 from datetime import UTC, datetime
+from typing import Any
+
+import pytest
 
 from gateway.records.connection import RefusedScopes
 from gateway.store import ListFilter
 from tests.fakes.console import ONE, at_console, form_in
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
+
+
+async def test_a_full_disk_blocks_a_connection_whose_token_has_expired(
+    running: RunningGateway, tracker: Tracker, later: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await running.imported(tracker.grant())
+    async with at_console(running) as console:
+        monkeypatch.setattr(running.runtime.store.transactions.damage, "full", True)
+        assert "Nothing needs to be done" in await console.page(ONE)
+        later(3601)
+        page = await console.page(ONE)
+        assert "Nothing needs to be done" not in page
+        assert "is not refreshed while the database's disk is full" in page
+        assert "Free space on that disk" in page
 
 
 async def test_a_connection_with_its_story_and_its_acts(running: RunningGateway, tracker: Tracker) -> None:

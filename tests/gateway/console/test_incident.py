@@ -61,6 +61,7 @@ async def test_what_a_key_and_those_it_minted_were_refused_is_reported(running: 
             call(10, key_id=stolen, status=403, error_code="forbidden"),
             call(11, key_id=stolen + 1, status=429, error_code="too_many_request"),
             call(12, key_id=stolen, status=403),  # the provider's own
+            call(9, key_id=stolen, status=404, error_code="unknown_connection"),
             call(13, key_id=stolen + 2, status=403, error_code="forbidden"),
             *(call(20 + n, key_id=stolen, status=403, error_code="forbidden", path="/items/10") for n in range(29)),
         ]
@@ -68,10 +69,14 @@ async def test_what_a_key_and_those_it_minted_were_refused_is_reported(running: 
     async with at_console(running) as console:
         found = (await console.data(f"/dev/incident.json?key={stolen}&since=2h"))["report"]
         refused = {(one["key_id"], one["key_name"], one["error"]): one["times"] for one in found["refused"]}
-        assert refused == {(stolen, "agent", "forbidden"): 30, (stolen + 1, "child", "too_many_request"): 1}
-        assert found["refused_calls"] == 31
+        assert refused == {
+            (stolen, "agent", "forbidden"): 30,
+            (stolen + 1, "child", "too_many_request"): 1,
+            (stolen, "agent", "unknown_connection"): 1,
+        }
+        assert found["refused_calls"] == 32
         page = await console.page(f"/dev/incident?key={stolen}&since=2h")
-        assert "31 by scope, rules, rate or budget" in page
+        assert "32 by scope, rules, rate or budget" in page
         assert "30 times" in page
 
 

@@ -274,6 +274,8 @@ async def test_a_store_that_is_away(running: RunningGateway, monkeypatch: pytest
         monkeypatch.setattr(ConsoleSessionStore, "get", away)
         page = await console.page("/dev", expect=503)
         assert "The store cannot be reached" in page
+        assert "This page is loaded again every 15 s" in page
+        assert '<meta http-equiv="refresh" content="15">' in page
         assert "the disk" not in page
         monkeypatch.setattr(sign_in, "shared", lambda _: True)
         assert "Start PostgreSQL" in await console.page("/dev", expect=503)

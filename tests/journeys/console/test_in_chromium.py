@@ -3,10 +3,12 @@
 ``GATEWAY_SCREENSHOTS=docs/screenshots`` writes what was seen, for docs/console.md.
 """
 
+import asyncio
 import base64
 import os
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 import pytest_asyncio
 
 from gateway.console import now_view
+from gateway.console.console_page import Live
 from gateway.errors import Unavailable
 from gateway.records.operation import Operation
 from gateway.store.console_sessions import ConsoleSessionStore, new_link
@@ -178,6 +181,7 @@ async def test_a_live_page_says_that_it_is_old_while_the_gateway_does_not_answer
     running: RunningGateway, browser: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(now_view, "LIVE_S", 1)
+    monkeypatch.setattr(now_view, "Live", partial(Live, silent_s=1))
     switch_on(running)
     context = await browser.new_context()
     page = await signed_in(context, running)
@@ -201,6 +205,18 @@ async def test_a_live_page_says_that_it_is_old_while_the_gateway_does_not_answer
         assert "did not answer" not in await stale.inner_text()
     await stale.wait_for(state="hidden")
     assert await calm.is_visible()
+    goes_on = asyncio.Event()
+
+    async def hangs(*_: object, **__: object) -> None:
+        await goes_on.wait()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ConsoleSessionStore, "get", hangs)
+        await stale.wait_for(state="visible")
+        assert "did not answer" in await stale.inner_text()
+        assert not await calm.is_visible()
+    goes_on.set()
+    await stale.wait_for(state="hidden")
 
 
 def another(number: int, **fields: Any) -> Operation:
