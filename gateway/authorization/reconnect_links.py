@@ -20,6 +20,7 @@ from gateway.access.scopes import CONNECT
 from gateway.authorization.connect_sessions import ConnectSessions, connect_link
 from gateway.errors import GatewayError
 from gateway.generation import Current
+from gateway.oauth.error_codes import CLIENT_REFUSED
 from gateway.records.connecting import ConnectSession
 from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.states import State
@@ -68,15 +69,21 @@ class ReconnectLinks:
 
         A key of gateway.yaml gets links where its environment says so, since applications log error bodies; a minted key
         gets them with its scope. A key that is limited to tags gets none for what is missing: that may exist with other
-        tags. An error that has its next step keeps it: no end user can correct an integration. `key_id`: of the calling key,
-        empty for one of gateway.yaml. `pollable`: a key, which opens our API too, and no capability.
+        tags. None is made where the provider refuses the integration's own app, which no end user can correct. `key_id`: of the
+        calling key, empty for one of gateway.yaml. `pollable`: a key, which opens our API too, and no capability.
         """
         missing = fault.code == "unknown_connection"
-        if not missing and (fault.code != "reconnect_needed" or "fix" in (fault.payload or {})):
+        if not missing and fault.code != "reconnect_needed":
             return fault
         if not policy.reaches(*ref[1:]) or (missing and policy.tags != {}):
             return fault
         step = refusals.CONNECT if missing else refusals.RECONNECT
+        if self._refuses_app(fault, ref):
+            check = f"Check client_id, client_secret and scopes of integration '{ref.integration_id}'."
+            remedy = {"poll_url": self.poll_url(ref)} if pollable else {}
+            remedy |= rule_and_fix("integration", check, "the gateway's operator")
+            message = fault.message if policy.allows(CONNECT) else refusals.without_scope(fault.message)
+            return with_payload(fault, remedy, message)
         if not policy.allows(CONNECT):
             fix = refusals.sentence(refusals.with_scope(step))
             remedy = rule_and_fix("connection", fix, "the application's back end")
@@ -105,6 +112,13 @@ class ReconnectLinks:
         fix = NEXT_STEP if pollable else NEXT_STEP_WITHOUT_KEY
         remedy |= rule_and_fix("connection", fix, "the end user whose connection it is")
         return with_payload(fault, remedy, refusals.with_link(fault.message, link.url))
+
+    def _refuses_app(self, fault: GatewayError, ref: ConnectionRef) -> bool:
+        """Return whether the provider refused the integration's app at the last refresh; a connection of an integration without
+        one has registered a client of its own, and does so again when the end user authorizes."""
+        integration = self._current.generation.integrations.find(ref.environment, ref.integration_id)
+        its = integration is not None and (integration.client_id or integration.app_id)
+        return bool(its) and (fault.payload or {}).get("reason") in CLIENT_REFUSED
 
     async def for_scopes(self, policy: Policy, row: Connection, *, key_id: str) -> str | None:
         """The link for a connection that works, but lacks scopes that the provider asks for; None where the key gets none."""

@@ -56,7 +56,7 @@ def incident(
 
     async def work(runtime: "Runtime") -> int:
         from gateway import clock
-        from gateway.console.incident_report import report, revoke_all, wish
+        from gateway.console.incident_report import MOST_KEYS, report, revoke_all, wish
         from gateway.timestamps import ago
 
         now = clock.now()
@@ -71,11 +71,12 @@ def incident(
             since=moments.get("since"),
             until=moments.get("until"),
         )
-        found = await report(runtime, wanted, most=MOST)
+        found = await report(runtime, wanted, most=MOST, most_keys=MOST_KEYS)
         done: list[str] = []
         if revoke_keys or delete_connections:
-            kept = found if revoke_keys else {**found, "keys_alive": 0}
-            done = await revoke_all(runtime, wanted, kept, "gateway incident", connections=delete_connections)
+            done = await revoke_all(
+                runtime, wanted, found, "gateway incident", keys=revoke_keys, connections=delete_connections
+            )
         if as_json:
             print(json.dumps({**found, "ended": done}, ensure_ascii=False))
             return 0
@@ -85,7 +86,7 @@ def incident(
         )
         if found["refused_calls"]:
             least = "at least " if found["more_refused"] else ""
-            print(f"{least}{found['refused_calls']} refused, by the key's terms or for a connection it may not use")
+            print(f"{least}{found['refused_calls']} refused by the key's terms, or for an unknown connection")
         print(f"{counted(found['keys_in_all'], 'key')}, {counted(len(found['records']), 'record')} of the audit trail")
         names = ("provider_config_key", "connection_id", "state", "calls", "failed")
         rows = [[str(one[name]) for name in names] for one in found["connections"]]

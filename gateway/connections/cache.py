@@ -193,7 +193,7 @@ class ConnectionCache:
         now = clock.now()
         good_s = OPENED_S
         if _expired(connection, now):
-            if connection.failure is not None and not self._may_try(connection, now):
+            if connection.failure is not None and not self.may_try(connection, now):
                 raise backoff.refusal(connection, connection.failure, now)  # known here: no need to ask the store
             connection = await self._refreshed(connection)
         elif (due := refresh_from(connection, provider)) is not None and now >= due:
@@ -205,13 +205,16 @@ class ConnectionCache:
         connection = await self._refresher.refreshed(connection)
         return await self._refresher.refreshed(connection) if _expired(connection, clock.now()) else connection
 
-    def _may_try(self, connection: Connection, now: datetime) -> bool:
-        since = self._current.generation.integrations.in_use_since(*connection.ref[:2])
+    def may_try(self, connection: Connection, now: datetime) -> bool:
+        """Return whether the token endpoint may be asked again for this connection."""
+        if connection.failure is None:
+            return True
+        since = self._current.generation.integrations.client_since(*connection.ref[:2])
         return backoff.may_try(connection, now, since)
 
     async def _ageing(self, connection: Connection, provider: Provider, now: datetime) -> Connection:
         """Still valid: served as it is and refreshed behind the request, which waits for that on the last stretch alone."""
-        if not self._may_try(connection, now):
+        if not self.may_try(connection, now):
             return connection
         last, ends = last_from(connection, provider), connection.expires_at
         if last is None or ends is None or now < last:
@@ -242,7 +245,7 @@ class ConnectionCache:
         due = refresh_from(connection, provider)
         now = clock.now()
         expired = _expired(connection, now)
-        wanted = force or (due is not None and now >= due and (expired or self._may_try(connection, now)))
+        wanted = force or (due is not None and now >= due and (expired or self.may_try(connection, now)))
         held = self._store.open(connection.credential)
         if not wanted or (not expired and not mode_for(provider, held, ref).refreshable(held, provider)):
             return connection, None
@@ -505,7 +508,7 @@ class ConnectionCache:
             kept.refresh_at = (
                 None  # a connection in use is refreshed before a call has to wait: here, or at its next use
             )
-            if self._may_try(kept.connection, clock.now()):
+            if self.may_try(kept.connection, clock.now()):
                 self._refresh_behind(kept.connection)
         self._kept.look_again(kept, self._limits.ttl_s)
 

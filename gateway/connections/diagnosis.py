@@ -9,6 +9,7 @@ from typing import Final
 from gateway.access import refusals
 from gateway.catalog.provider import Provider
 from gateway.connections.scope_drift import ScopeDrift
+from gateway.oauth.error_codes import CLIENT_REFUSED
 from gateway.records.connection import Connection, Lifespan
 from gateway.records.integration import Integration
 from gateway.records.states import ENDED, FAILOVER, REJECTED, RESTORED, Change, State
@@ -20,7 +21,6 @@ SOON: Final = timedelta(days=14)
 UNREADABLE: Final = "What is stored for it was changed or damaged in the database, and does not open."
 SCOPES_MISSING: Final = "scopes_missing"
 MOST_SCOPES: Final = 10
-BLAMES_CLIENT: Final = frozenset({"invalid_client", "unauthorized_client"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ def _causes(
         yield LikelyCause(NOT_REFRESHABLE, f"Its access token has ended, and the provider gave no refresh token.{how}")
     elif noted.code in TYPED_IN:
         yield LikelyCause("credential_changed", f"The password or key no longer holds: {sentence(noted.message)}")
-    elif noted.code in BLAMES_CLIENT:
+    elif noted.code in CLIENT_REFUSED:
         yield LikelyCause(
             "client_refused", f"The provider refuses the app itself ({noted.code}): {sentence(noted.message)}"
         )

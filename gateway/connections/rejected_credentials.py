@@ -23,7 +23,6 @@ from gateway.errors import GatewayError
 from gateway.observe.metrics import REJECTED_CREDENTIALS, Metrics
 from gateway.records.connection import Connection, ConnectionRef, RefreshFailure
 from gateway.records.states import REJECTED
-from gateway.refresh import backoff
 from gateway.refresh.auth_exchange import mode_for
 from gateway.refresh.backoff import API_DEGRADED, api_verdict
 from gateway.refresh.refresher import Refresher
@@ -56,6 +55,9 @@ class Rows(Protocol):
 
     async def opened(self, environment: str, integration_id: str, connection_id: str) -> Opened:
         """The connection, ready for use."""
+
+    def may_try(self, connection: Connection, now: datetime) -> bool:
+        """Return whether the token endpoint may be asked again for this connection."""
 
     def provider_of(self, connection: Connection) -> Provider:
         """The entry that the connection was made with. Raises ReconnectNeeded where its integration moved to another."""
@@ -123,7 +125,7 @@ class Refusals:
         held = self._store.open(row.credential)
         provider = self._rows.provider_of(row)
         refreshable = mode_for(provider, held, row.ref).refreshable(held, provider)
-        if not refreshable or not backoff.may_try(row, clock.now()):
+        if not refreshable or not self._rows.may_try(row, clock.now()):
             return None
         self._refreshed_at[row.ref] = now
         self._refreshed_at.move_to_end(row.ref)

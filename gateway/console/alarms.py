@@ -11,7 +11,7 @@ FULL_SHARE: Final = 0.05
 CLOCK_OFF_S: Final = 5.0
 
 
-def store_well(runtime: Runtime) -> bool:
+def store_healthy(runtime: Runtime) -> bool:
     """Return whether the database answers, and takes what is written, as far as this process knows."""
     return runtime.live.feed.away_s is None and not runtime.store.full
 

@@ -21,27 +21,27 @@ RETURNS_WITHIN: Final = timedelta(minutes=5)
 
 
 class AuthorizationSum(NamedTuple):
-    """`unreturned`: those whose browser has not come back in time. `recovered`: the newest of all succeeded."""
+    """`not_returned`: those whose browser has not come back in time. `newest_succeeded`: the newest of all succeeded."""
 
     integration_id: str
     succeeded: int
     failed: int
-    unreturned: int
-    recovered: bool
+    not_returned: int
+    newest_succeeded: bool
 
     @property
     def begun(self) -> int:
-        return self.succeeded + self.failed + self.unreturned
+        return self.succeeded + self.failed + self.not_returned
 
     @property
     def too_few(self) -> bool:
         """Return whether fewer than half succeeded, of enough, and the newest is none of these."""
-        return self.begun >= FEWEST and 2 * self.succeeded < self.begun and not self.recovered
+        return self.begun >= FEWEST and 2 * self.succeeded < self.begun and not self.newest_succeeded
 
     def sentence(self) -> str:
         return (
             f"Of {counted(self.begun, 'authorization')} in the last hour {self.succeeded:,} succeeded, {self.failed:,} failed, "
-            f"and {self.unreturned:,} did not return within {RETURNS_WITHIN.total_seconds() / 60:.0f} minutes."
+            f"and {self.not_returned:,} did not return within {RETURNS_WITHIN.total_seconds() / 60:.0f} minutes."
         )
 
 
@@ -49,18 +49,18 @@ async def authorization_sums(runtime: Runtime, environment: str) -> dict[str, Au
     """By integration, of those with an authorization in the last hour."""
     now = clock.now()
     began_after = now - SUMMED_WITHIN
-    unreturned, returned = await asyncio.gather(
-        runtime.store.flows.unreturned(
+    not_returned, returned = await asyncio.gather(
+        runtime.store.flows.not_returned(
             environment, expires_after=began_after + LIFETIME, expires_until=now - RETURNS_WITHIN + LIFETIME
         ),
         runtime.store.flow_results.returned(environment, since=began_after),
     )
     sums = {}
-    for key in sorted(unreturned.keys() | returned.keys()):
-        back, (lost, expires_at) = returned.get(key, ReturnedSum()), unreturned.get(key, (0, None))
+    for key in sorted(not_returned.keys() | returned.keys()):
+        back, (lost, expires_at) = returned.get(key, ReturnedSum()), not_returned.get(key, (0, None))
         bad = [at for at in (back.failed_at, expires_at and expires_at - LIFETIME) if at is not None]
-        recovered = back.succeeded_at is not None and all(back.succeeded_at > at for at in bad)
-        sums[key] = AuthorizationSum(key, back.succeeded, back.failed, lost, recovered)
+        newest_succeeded = back.succeeded_at is not None and all(back.succeeded_at > at for at in bad)
+        sums[key] = AuthorizationSum(key, back.succeeded, back.failed, lost, newest_succeeded)
     return sums
 
 
@@ -69,6 +69,6 @@ def what_helps(generation: Generation, hour: AuthorizationSum, environment: str)
     one = generation.integrations.find(environment, hour.integration_id)
     provider = generation.catalog.get(one.provider) if one is not None else None
     name = provider.display_name if provider is not None else hour.integration_id
-    if not hour.unreturned:
+    if not hour.not_returned:
         return f"Open a failed one at Calls, kind authorization: it has the words of {name}."
     return f"If {name} shows an error, compare the callback address registered there: {generation.config.callback_url}"

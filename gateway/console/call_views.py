@@ -15,9 +15,10 @@ from gateway.connections.operation_search import NARROWER, connections_of
 from gateway.console.asked_query import asked_moment, asked_number, asked_of
 from gateway.console.charts import Part, parts
 from gateway.console.console_page import WITHIN, Live, View, console_path
-from gateway.console.failure_causes import cause_at
+from gateway.console.failure_causes import BY_REFUSED_CLIENT, cause_at, cause_of
 from gateway.errors import InvalidRequest, NotFound
-from gateway.records.operation import KINDS, OperationFilter, StoredOperation, only, status_range
+from gateway.records.filters import one_or_any
+from gateway.records.operation import KINDS, OperationFilter, StoredOperation, status_range
 from gateway.runtime import RUNTIME, generation_of
 from gateway.store import Store
 from gateway.text import whole_number
@@ -89,10 +90,10 @@ async def _wanted(request: web.Request, environment: str, asked: dict[str, str])
         kind=next((kind for kind in KINDS if kind == asked["kind"]), None),
         integration_id=asked["integration"] or None,
         connection_id=asked["connection"] or None,
-        key_ids=only(asked_number(asked, "key")),
+        key_ids=one_or_any(asked_number(asked, "key")),
         status=status,
         failed=True if asked["failed"] else None,
-        error_codes=only(asked["code"] or None),
+        error_codes=one_or_any(asked["code"] or None),
         path=asked["path"] or None,
         text=asked["text"] or None,
         tool=asked["tool"] or None,
@@ -148,6 +149,8 @@ async def _cause(store: Store, one: StoredOperation) -> dict[str, str] | None:
     reason = it.error_code or (str(it.status) if it.status >= 400 else "")
     if not reason:
         return None
+    if reason not in BY_REFUSED_CLIENT:
+        return cause_of(it.kind, reason)._asdict()
     places = (await store.call_log.totals(it.environment, it.at - WITHIN)).places
     return cause_at(places, it.kind, reason, it.integration_id, it.at)._asdict()
 

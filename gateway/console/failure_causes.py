@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from gateway.api.connection_json import stamp
-from gateway.oauth.error_codes import GRANT_GONE
+from gateway.oauth.error_codes import CLIENT_REFUSED, GRANT_GONE
 from gateway.records.traffic import PlaceTotal
 
 GOES_ON: Final = (timedelta(minutes=10), timedelta(hours=1))
@@ -69,8 +69,7 @@ _BY_REASON: Final = {
         "The connection's credential has ended, so its calls are refused.",
         "Open the connection: it says why, and whether the end user must connect again.",
     ),
-    "invalid_client": _REFUSED_CLIENT,
-    "unauthorized_client": _REFUSED_CLIENT,
+    **dict.fromkeys(CLIENT_REFUSED, _REFUSED_CLIENT),
     "forbidden": _RULES,
     "too_many_request": FailureCause(
         "A key sends more than its rate or budget allows.",
@@ -163,10 +162,10 @@ def cause_of(kind: str, reason: str) -> FailureCause:
     return _SERVER if reason.startswith("5") and reason.isdigit() else _OTHER
 
 
-def failures(places: Iterable[PlaceTotal], now: datetime, *, store_well: bool = False) -> list[dict[str, Any]]:
+def failures(places: Iterable[PlaceTotal], now: datetime, *, store_healthy: bool = False) -> list[dict[str, Any]]:
     """Groups of failures with what they mean and what helps: those that go on first, of these the most frequent.
 
-    `store_well`: the database can be read and written now.
+    `store_healthy`: the database can be read and written now.
     """
     there = list(places)
     refusals = _ClientRefusals(there)
@@ -179,9 +178,9 @@ def failures(places: Iterable[PlaceTotal], now: datetime, *, store_well: bool = 
         over = None
         if cause is _REFUSED_CLIENT and refusals.over(one.integration_id, one.last_at):
             over = OVER_ACCEPTED
-        elif one.kind == "authorization" and authorized_at.get(one.integration_id, one.last_at) > one.last_at:
+        elif one.reason == "token_request_failed" and authorized_at.get(one.integration_id, one.last_at) > one.last_at:
             over = OVER_AUTHORIZED
-        elif one.reason == "store_unavailable" and store_well and now - one.last_at > STORE_SETTLED:
+        elif one.reason == "store_unavailable" and store_healthy and now - one.last_at > STORE_SETTLED:
             over = OVER_STORED
         groups.append(_group(one, now, cause, over))
     groups.sort(key=lambda one: (one.pop("age"), -one["count"]))
@@ -231,7 +230,7 @@ class _ClientRefusals:
 
 
 def _group(one: PlaceTotal, now: datetime, cause: FailureCause, over: str | None) -> dict[str, Any]:
-    age = max(sum(now - one.last_at > age for age in GOES_ON), over is not None)
+    age = max(sum(now - one.last_at > limit for limit in GOES_ON), over is not None)
     return {
         "kind": one.kind,
         "integration": one.integration_id,

@@ -4,7 +4,6 @@ For the console's page and for ``gateway incident`` alike.
 """
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -15,7 +14,7 @@ from gateway.api.audit_endpoints import uses_shown
 from gateway.api.connection_json import stamp
 from gateway.api.keys import as_json
 from gateway.console.call_views import rows
-from gateway.errors import InvalidRequest, NotFound, Unavailable
+from gateway.errors import InvalidRequest, NotFound
 from gateway.records.access import MintedKey
 from gateway.records.audit import AuditAction, AuditFilter, SealedRecord, UseFilter, UsePage
 from gateway.records.connection import ConnectionRef
@@ -70,15 +69,17 @@ def wish(
     return IncidentWish(environment, since, until, integration_id, key_id)
 
 
-async def report(runtime: Runtime, asked: IncidentWish, *, most: int = MOST_CONNECTIONS) -> dict[str, Any]:
-    """The report as JSON values. `connections` has the `most` that were used most. Raises NotFound for an unknown key."""
-    with suppress(Unavailable):
-        await runtime.call_queue.flush()  # of this process; others write theirs within seconds
+async def report(
+    runtime: Runtime, asked: IncidentWish, *, most: int = MOST_CONNECTIONS, most_keys: int = KEYS
+) -> dict[str, Any]:
+    """The report as JSON values. `connections` has the `most` that were used most, `keys` the oldest `most_keys`. Raises
+    NotFound for an unknown key."""
     keys = await _keys(runtime, asked)
+    more_keys, keys = len(keys) > MOST_KEYS, keys[:MOST_KEYS]
     ids = frozenset(one.id for one in keys)
     used = UseFilter(asked.environment, asked.since, asked.until, ids, asked.integration_id, limit=most)
     uses = await runtime.store.uses.find(used)
-    calls, more_calls = await _calls(runtime, _call_filter(asked, ids, CALLS, other_codes=REFUSALS))
+    calls, more_calls = await _calls(runtime, _call_filter(asked, ids, CALLS, excluded_codes=REFUSALS))
     refused, more_refused = await _calls(runtime, _call_filter(asked, ids, MOST_REFUSED, error_codes=REFUSALS))
     folded = _folded(refused)
     records = await _records(runtime, asked, ids)
@@ -96,10 +97,9 @@ async def report(runtime: Runtime, asked: IncidentWish, *, most: int = MOST_CONN
         "made_at": stamp(now),
         "uses": uses_shown(used, uses),
         "connections": connections,
-        "keys": [_key(one) for one in keys[:KEYS]],
+        "keys": [_key(one) for one in keys[:most_keys]],
         "keys_in_all": len(keys),
-        "keys_alive": sum(one.alive(now) for one in keys),
-        "more_keys": len(keys) == MOST_KEYS,
+        "more_keys": more_keys,
         "calls": calls,
         "more_calls": more_calls,
         "refused": folded[:KINDS_REFUSED],
@@ -135,7 +135,7 @@ def _call_filter(
     limit: int,
     *,
     error_codes: frozenset[str] = frozenset(),
-    other_codes: frozenset[str] = frozenset(),
+    excluded_codes: frozenset[str] = frozenset(),
 ) -> OperationFilter:
     return OperationFilter(
         asked.environment,
@@ -145,7 +145,7 @@ def _call_filter(
         integration_id=asked.integration_id,
         key_ids=key_ids,
         error_codes=error_codes,
-        other_codes=other_codes,
+        excluded_codes=excluded_codes,
         limit=limit,
     )
 
@@ -169,7 +169,7 @@ async def _keys(runtime: Runtime, asked: IncidentWish) -> list[MintedKey]:
     """The key, and all keys below it, however many levels deep."""
     if asked.key_id is None:
         return []
-    found = await runtime.store.keys.family(asked.environment, asked.key_id, limit=MOST_KEYS)
+    found = await runtime.store.keys.family(asked.environment, asked.key_id, limit=MOST_KEYS + 1)
     if not found:
         raise NotFound("not_found", f"There is no key {asked.key_id} in '{asked.environment}'.")
     return found
@@ -203,13 +203,16 @@ def _key(one: MintedKey) -> dict[str, Any]:
 
 
 async def revoke_all(
-    runtime: Runtime, asked: IncidentWish, found: Mapping[str, Any], by: str, *, connections: bool
+    runtime: Runtime, asked: IncidentWish, found: Mapping[str, Any], by: str, *, keys: bool = True, connections: bool
 ) -> list[str]:
-    """Revoke the keys of a report and, if `connections`, delete its connections here and at their providers. Returns one line for
-    the keys and one for each connection, with what became of it."""
+    """If `keys`, revoke the key of a report with all below it; if `connections`, delete its connections here and at their
+    providers. Returns one line for the keys and one for each connection, with what became of it."""
     done = []
-    if asked.key_id is not None and found["keys_alive"]:
-        ended = await runtime.issuer.revoke(asked.environment, asked.key_id, by)
+    if (
+        keys
+        and asked.key_id is not None
+        and (ended := await runtime.issuer.revoke(asked.environment, asked.key_id, by))
+    ):
         done.append(f"Key {asked.key_id}, with what it minted: {ended} revoked.")
     for one in found["connections"] if connections else ():
         name = f"{one['provider_config_key']}/{one['connection_id']}"

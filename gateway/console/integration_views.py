@@ -14,7 +14,7 @@ from gateway.catalog.auth_modes import AUTH_MODES
 from gateway.catalog.evidence import in_words
 from gateway.catalog.hosts import open_secret_addresses
 from gateway.catalog.refresh_tokens import refresh_scope, what_brings_one
-from gateway.console.alarms import store_well
+from gateway.console.alarms import store_healthy
 from gateway.console.asked_query import asked, asked_number
 from gateway.console.authorization_sums import AuthorizationSum, authorization_sums, what_helps
 from gateway.console.connection_views import record_link, summary
@@ -102,7 +102,7 @@ async def integration(request: web.Request, environment: str) -> View:
             *_authorizations(generation, one, sums.get(key)),
         ],
         "calls": sum(each.calls for each in places if each.kind == "call"),
-        "failures": failures(places, clock.now(), store_well=store_well(runtime))[:ROWS],
+        "failures": failures(places, clock.now(), store_healthy=store_healthy(runtime))[:ROWS],
         "trouble": [summary(each) for each in trouble],
         "connections": [summary(each) for each in newest[:ROWS]],
         "more": len(newest) > ROWS,

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from gateway import clock
 from gateway.api.connection_json import stamp
-from gateway.console.alarms import alarms, store_well
+from gateway.console.alarms import alarms, store_healthy
 from gateway.console.authorization_sums import authorization_sums, what_helps
 from gateway.console.charts import Bar, areas, bars
 from gateway.console.connection_views import summary
@@ -43,7 +43,7 @@ async def now(request: web.Request, environment: str) -> View:
         _day(runtime, environment, at, wrong),
     )
     waiting = [one for one in backlog if one.environment == environment]
-    failed = failures(found.places, at, store_well=store_well(runtime))
+    failed = failures(found.places, at, store_healthy=store_healthy(runtime))
     data = {
         "title": "Now",
         "as_of": at.isoformat(timespec="seconds"),

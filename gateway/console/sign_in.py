@@ -231,8 +231,9 @@ async def sign_out(request: web.Request) -> web.StreamResponse:
     return answer
 
 
-def refused(request: web.Request, fault: GatewayError) -> web.Response:
-    """A page for somebody who is not signed in, may not do this, or asks for what is not there."""
+def refused(request: web.Request, fault: GatewayError, *, again: bool = False) -> web.Response:
+    """A page for somebody who is not signed in, may not do this, or asks for what is not there. `again`: where the database is
+    away, the browser loads the address again by itself."""
     if isinstance(fault, Unauthorized):
         answer = render(request, None, _sign_in_view(request), status=401)
         answer.headers["HX-Refresh"] = "true"  # a page that loads a part of itself shows the sign-in instead
@@ -243,7 +244,7 @@ def refused(request: web.Request, fault: GatewayError) -> web.Response:
         "message": fault.message,
         "code": fault.code,
     }
-    data["again_s"] = AGAIN_S if fault.status == 503 and request.method == hdrs.METH_GET else 0
+    data["again_s"] = AGAIN_S if again and fault.status == 503 else 0
     data["do"] = _START_IT if fault.code == "store_unavailable" and shared(request.app[RUNTIME]) else ""
     return render(request, None, View("refused.html", data), status=fault.status)
 

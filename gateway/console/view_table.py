@@ -76,7 +76,7 @@ async def view(request: web.Request) -> web.StreamResponse:
     except GatewayError as fault:
         if wants_json:
             raise
-        return refused(request, fault)
+        return refused(request, fault, again=True)
     answer = as_json(found.data) if wants_json else render(request, who, found, environment=environment)
     return _with_session(request, who, answer)
 

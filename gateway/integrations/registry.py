@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Any
 
 from gateway import clock
 from gateway.errors import NotFound
@@ -59,16 +60,20 @@ class Integrations:
         self.declared = tuple(declared)
         self._declared = _by_key(self.declared)
         self._managed = managed
-        self._since: dict[Key, datetime] = dict.fromkeys(self._declared, clock.now())
+        now = clock.now() - clock.offset.value  # by this machine's clock: how far it is off is measured after the start
+        self._client_since: dict[Key, datetime] = dict.fromkeys(self._declared, now)
         if former is not None:
-            same = [key for key, one in self._declared.items() if former._declared.get(key) == one]
-            self._since.update({key: former._since[key] for key in same})
+            for key, one in self._declared.items():
+                if (before := former._declared.get(key)) is not None and _client(before) == _client(one):
+                    self._client_since[key] = former._client_since[key]
 
-    def in_use_since(self, environment: str, integration_id: str) -> datetime | None:
-        """When its present values came into use: with the start, a reload, or a write by the API; None: there is none."""
+    def client_since(self, environment: str, integration_id: str) -> datetime | None:
+        """When its present client came into use: with the start, a reload, or a write by the API; None: there is none."""
         key = environment, integration_id
-        made = None if key in self._declared else self._managed.get(key)
-        return made.made.updated_at if made is not None and made.made is not None else self._since.get(key)
+        if (since := self._client_since.get(key)) is not None:
+            return since + clock.offset.value
+        made = self._managed.get(key)
+        return made.made.updated_at if made is not None and made.made is not None else None
 
     def find(self, environment: str, integration_id: str) -> Integration | None:
         key = environment, integration_id
@@ -100,6 +105,11 @@ class Integrations:
 
     def _all(self) -> dict[Key, Integration]:
         return {**self._declared, **{key: one for key, one in self._managed.items() if key not in self._declared}}
+
+
+def _client(one: Integration) -> tuple[Any, ...]:
+    """Return what a provider may refuse in a refresh."""
+    return one.provider, one.client_id, one.client_secret, one.app_id, one.private_key, one.scopes
 
 
 def _by_key(integrations: Iterable[Integration]) -> dict[Key, Integration]:

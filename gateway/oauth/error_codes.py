@@ -108,6 +108,8 @@ FINAL_CODES: Final = GRANT_GONE | {
     "code_already_used",
 }
 """All that are final as an ``error``. Those that are not in `GRANT_GONE` blame the client, which the operator can correct."""
+CLIENT_REFUSED: Final = frozenset({"invalid_client", "unauthorized_client"})
+"""The provider refuses the app itself, not the grant."""
 PASSING_CODES: Final = frozenset(
     {
         "temporarily_unavailable",

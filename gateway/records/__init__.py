@@ -11,6 +11,7 @@
     audit           the audit trail: its actions, who acted, one record in canonical bytes
     trace           a sampled call's place in its trace, and what its spans are made of
     operation       what the call log keeps, and what it is searched by
+    filters         a value that filters of several stores take
     traffic         sums over the call log, by quarter of an hour and by result
     console         who works at the console, and what they may do
 

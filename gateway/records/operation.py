@@ -4,12 +4,11 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Literal, NamedTuple, TypeVar, get_args
+from typing import Any, Final, Literal, NamedTuple, get_args
 
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.records.trace import RefreshTrace, trace_id_in
 
-T = TypeVar("T")
 OperationKind = Literal["call", "refresh", "authorization", "delivery", "webhook"]
 KINDS: Final[tuple[OperationKind, ...]] = get_args(OperationKind)
 
@@ -106,7 +105,7 @@ class OperationFilter:
     """A search in the call log; what is None or empty does not matter.
 
     `since` and `until`: from the one to just before the other. `connections`: (integration, connection) of which one must
-    fit; None: any. `key_ids`, `error_codes`: one of them; empty: any. `other_codes`: none of them. `status`: from the one to
+    fit; None: any. `key_ids`, `error_codes`: one of them; empty: any. `excluded_codes`: none of them. `status`: from the one to
     the other, both included. `text`: somewhere in path, code or detail, upper and lower case alike. `tool`: by which an agent
     made the call. `after`: stored later than the operation of this id; `before`: earlier.
     """
@@ -122,7 +121,7 @@ class OperationFilter:
     status: tuple[int, int] | None = None
     failed: bool | None = None
     error_codes: frozenset[str] = frozenset()
-    other_codes: frozenset[str] = frozenset()
+    excluded_codes: frozenset[str] = frozenset()
     method: str | None = None
     path: str | None = None
     text: str | None = None
@@ -132,11 +131,6 @@ class OperationFilter:
     after: int | None = None
     before: int | None = None
     limit: int = 100
-
-
-def only(value: T | None) -> frozenset[T]:
-    """Return the set of a filter for one value, or for any."""
-    return frozenset() if value is None else frozenset((value,))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Final
 
 from gateway.access import refusals
 from gateway.errors import GatewayError, InvalidRequest, ReconnectNeeded, Unavailable
+from gateway.oauth.error_codes import CLIENT_REFUSED
 from gateway.oauth.token_answers import GRANT_GONE, TokenRefused, TokenUnavailable
 from gateway.records.connection import Connection, RefreshFailure
 from gateway.records.states import REJECTED, State
@@ -74,8 +75,6 @@ CLOCK_RETRY_S: Final = 30
 FAILED_OVER_RETRY_S: Final = 5
 GONE: Final = GRANT_GONE | {ROTATION_LOST}
 MAYBE_GONE: Final = GONE | {REFUSED}
-NOT_THE_CLIENT: Final = MAYBE_GONE | TYPED_IN | {NOT_REFRESHABLE, REJECTED}
-"""A final failure with any other code blames the integration's client, or its request."""
 
 
 def refresh_failure(
@@ -172,19 +171,14 @@ def failed_over() -> Unavailable:
 
 
 def may_try(connection: Connection, now: datetime, client_since: datetime | None = None) -> bool:
-    """Return whether the token endpoint may be asked again. `client_since`: when the integration got its present client, which
-    a refusal of the former one says nothing about."""
+    """Return whether the token endpoint may be asked again. `client_since`: when the integration got its present client, of
+    which a refusal of the app before then says nothing."""
     failure = connection.failure
     if failure is None or failure.code == REJECTED:
         return True
-    if client_since is not None and failure.at < client_since and blames_client(failure):
+    if client_since is not None and failure.code in CLIENT_REFUSED and failure.at < client_since:
         return True
     return failure.retry_at is not None and now >= failure.retry_at
-
-
-def blames_client(failure: RefreshFailure) -> bool:
-    """Return whether the provider refused the app or its request, which the operator can correct, and not the grant."""
-    return failure.final and failure.code not in NOT_THE_CLIENT
 
 
 def refusal(connection: Connection, failure: RefreshFailure, now: datetime) -> GatewayError:
@@ -208,10 +202,11 @@ def refusal(connection: Connection, failure: RefreshFailure, now: datetime) -> G
         fix = refusals.sentence(refusals.RECONNECT)
         if failure.code in TYPED_IN:
             fix = refusals.sentence(f"{refusals.RECONNECT}, or import the new password or key under the same id")
-        elif blames_client(failure):
-            check = f"Check client_id, client_secret and scopes of integration '{ref.integration_id}'"
-            fix = f"{check}; if they are right, {refusals.RECONNECT}."
-            payload |= refusals.rule_and_fix("integration", f"{check}.", "the gateway's operator")
+        elif failure.code not in MAYBE_GONE:
+            fix = (
+                f"Check client_id, client_secret and scopes of integration '{ref.integration_id}'; if they are right, "
+                f"{refusals.RECONNECT}."
+            )
         return ReconnectNeeded(
             "reconnect_needed",
             f"The provider refuses to refresh connection '{ref.connection_id}' ({failure.code}). {fix}",

@@ -247,7 +247,7 @@ class RefreshProtocol:
         row, waits, waited = seen, again(LOOK_AGAIN_S), False
         while True:
             failure, now = row.failure, clock.now()
-            since = self._current.generation.integrations.in_use_since(*row.ref[:2])
+            since = self._current.generation.integrations.client_since(*row.ref[:2])
             if failure is not None and not backoff.may_try(row, now, since) and (not force or failure != seen.failure):
                 raise backoff.refusal(row, failure, now)  # refused before; with force only if just now, by another
             intent = token_digest(self._store, row)

@@ -234,7 +234,7 @@ class FlowStore:
         row = await self._transactions.write(take)
         return None if row is None else await self._flow(row)
 
-    async def unreturned(
+    async def not_returned(
         self, environment: str, *, expires_after: datetime, expires_until: datetime
     ) -> dict[str, tuple[int, datetime]]:
         """How many began whose browser has not come back, and when the newest of them expires, by integration, of those that
@@ -251,7 +251,7 @@ class FlowStore:
         return {row[0]: (row[1], row[2]) for row in rows}
 
     async def prune(self, now: datetime) -> None:
-        """One that expired stays an hour, in which it is used no more and `unreturned` counts it."""
+        """One that expired stays an hour, in which it is used no more and `not_returned` counts it."""
         await self._transactions.write(lambda db: db.execute(delete(flows).where(flows.c.expires_at <= now - KEPT)))
 
     async def _flow(self, row: RowMapping) -> Flow:

@@ -10,7 +10,7 @@ import click
 from gateway.cli.audit.audit_filters import moment
 from gateway.cli.options import as_json, config_file, environment
 from gateway.cli.run_command import environment_of, run, table
-from gateway.records.operation import only
+from gateway.records.filters import one_or_any
 from gateway.text import counted
 
 if TYPE_CHECKING:
@@ -53,7 +53,9 @@ def uses(
         begin = moment(since, "since") or end - timedelta(days=1)
         if end <= begin:
             raise click.UsageError("--until must be later than --since.")
-        wanted = UseFilter(environment_of(runtime, environment), begin, end, only(key), integration, connection, limit)
+        wanted = UseFilter(
+            environment_of(runtime, environment), begin, end, one_or_any(key), integration, connection, limit
+        )
         found = uses_shown(wanted, await runtime.store.uses.find(wanted))
         if as_json:
             print(json.dumps(found, indent=2))

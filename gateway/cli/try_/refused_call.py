@@ -75,8 +75,10 @@ def _help(client: Client, fault: GatewayError, named: Named | None, target: Targ
         _instead(advice, fault, named.connection, ids, f"connections of '{named.integration}', newest first")
         _link(advice, fault.connect_url, "open this to connect a user:")
     elif fault.code == "reconnect_needed" and named is not None:
-        link = fault.connect_url
-        if link is None:
+        link, payload = fault.connect_url, fault.payload or {}
+        if payload.get("rule") == "integration":
+            advice.lines.append(str(payload.get("fix")))
+        elif link is None:
             with suppress(CallFailed):
                 link = client.create_reconnect_session(named.integration, named.connection)["connect_link"]
         _link(advice, link, "the user authorizes it again here (the connection keeps its id; good for 30 minutes):")

@@ -265,6 +265,13 @@ def _operation(row: Any) -> StoredOperation:
     return StoredOperation(number, Operation(**{**known, "detail": detail}))
 
 
+def _one_of(column: str, kind: str, values: frozenset[Any]) -> tuple[str, str, Any]:
+    """A parameter's name, the condition and the value, None for any. Of one value the rows come from an index in their order."""
+    if len(values) == 1:
+        return column, f"{column} = :{column}", next(iter(values))
+    return column, f"{column} = ANY(CAST(:{column} AS {kind}[]))", sorted(values) or None
+
+
 def _conditions(wanted: OperationFilter, since: datetime) -> tuple[str, dict[str, Any]]:
     """Return the text behind WHERE, the order included, and its parameters."""
     where = ["environment = :environment", "at >= :since", "id BETWEEN :low_id AND :high_id"]
@@ -274,13 +281,13 @@ def _conditions(wanted: OperationFilter, since: datetime) -> tuple[str, dict[str
         ("kind", "kind = :kind AND kind <> 'call'" if wanted.kind != "call" else "kind = :kind", wanted.kind),
         ("integration_id", "integration_id = :integration_id", wanted.integration_id),
         ("connection_id", "connection_id = :connection_id", wanted.connection_id),
-        ("key_ids", "key_id = ANY(CAST(:key_ids AS bigint[]))", sorted(wanted.key_ids) or None),
+        _one_of("key_id", "bigint", wanted.key_ids),
         ("method", "method = :method", wanted.method),
-        ("error_codes", "error_code = ANY(CAST(:error_codes AS text[]))", sorted(wanted.error_codes) or None),
+        _one_of("error_code", "text", wanted.error_codes),
         (
-            "other_codes",
-            "(error_code IS NULL OR error_code <> ALL(CAST(:other_codes AS text[])))",
-            sorted(wanted.other_codes) or None,
+            "excluded_codes",
+            "(error_code IS NULL OR error_code <> ALL(CAST(:excluded_codes AS text[])))",
+            sorted(wanted.excluded_codes) or None,
         ),
         ("request_id", "request_id = :request_id", wanted.request_id),
         ("trace_id", "trace_id = :trace_id", wanted.trace_id),

@@ -142,8 +142,8 @@ def _row_conditions(
         (f"{FAILED} = ?", (wanted.failed,), None),
         (f"c.error_code IN ({_marks(wanted.error_codes)})", tuple(sorted(wanted.error_codes)) or (None,), "error"),
         (
-            f"(c.error_code IS NULL OR c.error_code NOT IN ({_marks(wanted.other_codes)}))",
-            tuple(sorted(wanted.other_codes)) or (None,),
+            f"(c.error_code IS NULL OR c.error_code NOT IN ({_marks(wanted.excluded_codes)}))",
+            tuple(sorted(wanted.excluded_codes)) or (None,),
             None,
         ),
         ("c.trace_id = ?", (wanted.trace_id,), "trace"),

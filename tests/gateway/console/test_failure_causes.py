@@ -59,20 +59,25 @@ def test_a_refused_app_is_over_once_a_refresh_has_succeeded() -> None:
     assert client_refusal([*refused, accepted], NOW) is None, "an exchange of a code is an acceptance, too"
 
 
-def test_an_authorization_that_succeeds_ends_the_failures_before_it() -> None:
+def test_an_exchange_that_succeeds_ends_those_that_were_refused_before() -> None:
     places = [
-        failed("authorization_refused", 3, 4, kind="authorization"),
-        failed("invalid_state", 1, 1, kind="authorization"),
+        failed("authorization_refused", 9, 5, kind="authorization"),
+        failed("token_request_failed", 3, 4, kind="authorization"),
+        failed("token_request_failed", 1, 1, kind="authorization", of="slack"),
         failed("", 1, 2, kind="authorization"),
+        failed("", 1, 2, kind="authorization", of="slack"),
     ]
-    assert [(one["reason"], one["goes_on"]) for one in failures(places, NOW)] == [
-        ("invalid_state", True),
-        ("authorization_refused", False),
+    assert [(one["integration"], one["reason"], one["goes_on"]) for one in failures(places, NOW)] == [
+        ("jira", "authorization_refused", True),
+        ("slack", "token_request_failed", True),
+        ("jira", "token_request_failed", False),
     ]
 
 
 def test_a_database_that_serves_again_ends_what_it_had_refused() -> None:
     places = [failed("store_unavailable", 42, 1)]
     assert [one["goes_on"] for one in failures(places, NOW)] == [True]
-    assert [one["goes_on"] for one in failures(places, NOW, store_well=True)] == [False]
-    assert [one["goes_on"] for one in failures([failed("store_unavailable", 1, 0.1)], NOW, store_well=True)] == [True]
+    assert [one["goes_on"] for one in failures(places, NOW, store_healthy=True)] == [False]
+    assert [one["goes_on"] for one in failures([failed("store_unavailable", 1, 0.1)], NOW, store_healthy=True)] == [
+        True
+    ]

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 
 from gateway import clock
+from gateway.clock import Offset
 from gateway.errors import NotFound
 from gateway.integrations.registry import Integrations, ManagedIntegrations
 from gateway.records.integration import Integration, Made
@@ -60,17 +61,31 @@ def test_an_unknown_key_is_answered_with_the_nearest() -> None:
         found.get("prod", "github")
 
 
-def test_the_present_values_are_in_use_since_they_changed(later: Callable[[float], None]) -> None:
+def test_a_client_is_in_use_since_it_changed(later: Callable[[float], None]) -> None:
     made = Made("u1", 1, clock.now(), clock.now() - timedelta(days=1))
     managed = ManagedIntegrations([replace(one("slack"), made=made), replace(one("jira"), made=made)])
     first = Integrations([one("jira"), one("github")], managed)
-    started = first.in_use_since("dev", "jira")
+    started = first.client_since("dev", "jira")
     assert started is not None
-    assert first.in_use_since("dev", "slack") == made.updated_at
+    assert first.client_since("dev", "slack") == made.updated_at
     later(60)
     second = Integrations([one("jira"), replace(one("github"), client_secret=Secret("new"))], managed, first)
-    assert second.in_use_since("dev", "jira") == started, "this reload changed nothing of it"
-    changed = second.in_use_since("dev", "github")
+    assert second.client_since("dev", "jira") == started, "this reload changed nothing of it"
+    changed = second.client_since("dev", "github")
     assert changed is not None
     assert changed >= started + timedelta(seconds=60)
-    assert second.in_use_since("dev", "asana") is None
+    assert second.client_since("dev", "asana") is None
+    named = Integrations([replace(one("jira"), display_name="Jira, ours")], managed, second)
+    assert named.client_since("dev", "jira") == started, "its name is nothing that a provider refuses"
+
+
+def test_a_clock_that_is_measured_after_the_start_moves_that_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Integrations([one("jira")], ManagedIntegrations())
+    before = first.client_since("dev", "jira")
+    offset, now = Offset(), clock.machine()
+    offset.measured(now, now, now - timedelta(seconds=42))
+    monkeypatch.setattr(clock, "offset", offset)
+    after = first.client_since("dev", "jira")
+    assert before is not None
+    assert after is not None
+    assert before - after == timedelta(seconds=42)

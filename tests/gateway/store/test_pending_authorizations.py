@@ -54,12 +54,12 @@ async def test_an_expired_flow_is_neither_shown_nor_used(store: Store) -> None:
     assert await store.flows.get("s1", now=NOW), "an attempt in vain takes nothing"
     await store.prune(SOON)
     hour = SOON + timedelta(hours=1)
-    assert await store.flows.unreturned("dev", expires_after=NOW, expires_until=hour) == {"jira": (1, SOON)}
-    assert await store.flows.unreturned("dev", expires_after=SOON, expires_until=hour) == {}, "it began too long ago"
-    assert await store.flows.unreturned("dev", expires_after=NOW, expires_until=NOW) == {}, "it began just now"
+    assert await store.flows.not_returned("dev", expires_after=NOW, expires_until=hour) == {"jira": (1, SOON)}
+    assert await store.flows.not_returned("dev", expires_after=SOON, expires_until=hour) == {}, "it began too long ago"
+    assert await store.flows.not_returned("dev", expires_after=NOW, expires_until=NOW) == {}, "it began just now"
     await store.prune(hour)
     assert await store.flows.get("s1", now=NOW) is None
-    assert await store.flows.unreturned("dev", expires_after=NOW, expires_until=hour) == {}
+    assert await store.flows.not_returned("dev", expires_after=NOW, expires_until=hour) == {}
 
 
 async def test_one_flows_details_do_not_open_in_another(store: Store) -> None:

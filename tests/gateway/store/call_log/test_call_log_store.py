@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from gateway import clock
-from gateway.records.operation import KINDS, Operation, OperationFilter, StoredOperation, only
+from gateway.records.filters import one_or_any
+from gateway.records.operation import KINDS, Operation, OperationFilter, StoredOperation
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.store import Store
 from gateway.store.call_log import sqlite_call_log, sqlite_search
@@ -109,8 +110,8 @@ CASES: list[dict[str, Any]] = [
     {"connections": frozenset({("jira", "u1"), ("slack", "u2")})},
     {"connections": frozenset()},
     {"connections": frozenset({("jira", "u1")}), "status": (500, 599)},
-    {"key_ids": only(7)},
-    {"key_ids": only(7), "status": (400, 499)},
+    {"key_ids": one_or_any(7)},
+    {"key_ids": one_or_any(7), "status": (400, 499)},
     {"key_ids": frozenset({7, 8})},
     {"key_ids": frozenset({8, 9}), "connection_id": "u1", "error_codes": frozenset({"cut", "never"})},
     {"status": (404, 404)},
@@ -118,12 +119,12 @@ CASES: list[dict[str, Any]] = [
     {"status": (403, 403)},
     {"failed": True},
     {"failed": False},
-    {"error_codes": only("cut")},
-    {"error_codes": only("cut"), "connection_id": "u1"},
-    {"error_codes": only("never")},
+    {"error_codes": one_or_any("cut")},
+    {"error_codes": one_or_any("cut"), "connection_id": "u1"},
+    {"error_codes": one_or_any("never")},
     {"error_codes": frozenset({"cut", "left"})},
-    {"other_codes": only("cut")},
-    {"other_codes": frozenset({"cut", "left"}), "key_ids": only(7)},
+    {"excluded_codes": one_or_any("cut")},
+    {"excluded_codes": frozenset({"cut", "left"}), "key_ids": one_or_any(7)},
     {"method": "POST"},
     {"path": "/issues/1"},
     {"text": "ISSUES/12"},
@@ -152,7 +153,7 @@ def fits(one: Operation, wanted: OperationFilter) -> bool:
             wanted.status is None or wanted.status[0] <= one.status <= wanted.status[1],
             wanted.failed in (None, failed),
             not wanted.error_codes or one.error_code in wanted.error_codes,
-            one.error_code not in wanted.other_codes,
+            one.error_code not in wanted.excluded_codes,
             wanted.method in (None, one.method),
             wanted.path is None or one.path.startswith(wanted.path),
             wanted.text is None or wanted.text.lower() in text,
