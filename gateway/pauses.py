@@ -17,7 +17,7 @@ class Pauses:
         self._next: dict[str, tuple[float, float]] = {}  # not before (monotonic), seconds after that
 
     def due(self, ids: Collection[str]) -> list[str]:
-        """Those of `ids` that are to be looked for now, sorted; each pauses after that, twice as long as the last time."""
+        """Return those of `ids` that are to be looked for now, sorted; each pauses after that, twice as long as the last time."""
         now = clock.monotonic()
         due = sorted(one for one in ids if now >= self._next.get(one, (0.0, 0.0))[0])
         for one in due:

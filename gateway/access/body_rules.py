@@ -113,8 +113,8 @@ def parse_body_rule(text: str) -> BodyRule:
 
 
 def _compiled(pattern: str) -> str:
-    """As a regular expression that takes linear time: a run ends at the first place where the text goes on, since ending
-    later could never help, and only the last one is tried further."""
+    """Return the pattern as a regular expression that takes linear time: a run ends at the first place where the text goes on,
+    since ending later could never help, and only the last one is tried further."""
     first, *rest = map(re.escape, pattern.split("*"))
     if not rest:
         return first

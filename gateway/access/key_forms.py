@@ -101,7 +101,7 @@ def check(wish: RequestedKey, now: datetime) -> None:
 
 
 def usual_scopes(wish: RequestedKey) -> tuple[str, ...]:
-    """Those of a key for which none are named."""
+    """Return the scopes of a key whose request names none."""
     limited = wish.kind == "capability" or wish.limits != KeyLimits()
     return (PROXY,) if limited else (EVERYTHING,)
 

@@ -120,7 +120,7 @@ def _unnamed(written: str, name: str) -> str:
 
 
 def _compiled(path: str) -> re.Pattern[str]:
-    """As a regular expression that takes linear time, but for its one ``**``.
+    """Return the path as a regular expression that takes linear time, except for its one ``**``.
 
     A run within a segment that another one follows ends at the first place where its text goes on: ending later could
     never help, so the group is atomic.

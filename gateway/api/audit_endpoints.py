@@ -87,7 +87,7 @@ async def list_uses(request: web.Request) -> web.Response:
 
 
 def uses_shown(wanted: UseFilter, page: UsePage) -> answers.CredentialUses:
-    """As the API and the command line show it."""
+    """Return a page of credential uses as the API and the command line show it."""
     return {
         "from": hour_at(hour_of(wanted.since)).isoformat(timespec="milliseconds"),
         "to": hour_at(hour_of(wanted.until - timedelta(microseconds=1)) + 1).isoformat(timespec="milliseconds"),
@@ -108,7 +108,7 @@ def uses_shown(wanted: UseFilter, page: UsePage) -> answers.CredentialUses:
 
 
 def shown(one: SealedRecord) -> answers.AuditRecord:
-    """As the API and the command line show it: the record's own members, with its place in the chain."""
+    """Return the record as the API and the command line show it: the record's own members, with its place in the chain."""
     members: dict[str, Any] = one.as_json()
     what = members.get("object", {})
     found: answers.AuditRecord = {

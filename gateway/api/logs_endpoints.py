@@ -131,7 +131,7 @@ def _others(one: StoredOperation, wanted: OperationFilter) -> OperationFilter:
 
 
 def shown(one: StoredOperation) -> answers.LoggedOperation:
-    """As the API and the command line show it."""
+    """Return the logged operation as the API and the command line show it."""
     it = one.operation
     return {
         "id": one.id,

@@ -38,7 +38,7 @@ class RevocationOutcome:
 
 
 def revocable(context: Context, tokens: Sequence[RevocableToken]) -> list[RevocableToken]:
-    """Those of `tokens` that the entry's call is for; all there are where the credential has none of that kind."""
+    """Return those of `tokens` that the entry's call can revoke, or all of them if the credential has none of that kind."""
     spec = context.provider.revocation or STANDARD
     return [one for one in tokens if spec.tokens in {None, "both", one.hint}] or list(tokens)
 

@@ -104,7 +104,7 @@ class CallbackFailed(InvalidRequest):
 
 
 def error_type(fault: GatewayError) -> str:
-    """As the browser's WebSocket and the page's message call it."""
+    """Return the type of the error as the browser's WebSocket and the page's message name it."""
     if isinstance(fault, CallbackFailed) and fault.error_type is not None:
         return fault.error_type
     return TYPES.get(fault.code, "unknown_err")

@@ -125,7 +125,7 @@ def title_from(name: str) -> str:
 
 
 class AccountForm(Shape):
-    """Who authorized. What is not said here is still found in an `id_token`, or by the post-connection script."""
+    """The account that authorized. What is not said here is still found in an `id_token`, or by the post-connection script."""
 
     endpoint: str | None = None
     """Path below `proxy.base_url`, or a whole address, that returns it; asked once with the new credential. Absent: the

@@ -36,7 +36,7 @@ class Answers:
 
 
 def checked(answers: Answers, catalog: "Callable[[], Catalog]") -> Answers:
-    """As a configuration takes them. Raises click.BadParameter, naming the flag."""
+    """Return the answers in the form that a configuration takes. Raises click.BadParameter, naming the flag."""
     return replace(
         answers,
         public_url=_by_flag("--public-url", answers.public_url, _public_url),

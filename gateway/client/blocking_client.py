@@ -127,7 +127,7 @@ class Pages:
 
 
 class Client:
-    """As `AsyncClient`, without ``async``. Open it with ``with``, or close it when done."""
+    """The same client as `AsyncClient`, without ``async``. Open it with ``with``, or close it when done."""
 
     def __init__(
         self,

@@ -62,7 +62,7 @@ class AsyncPages:
                 yield record
 
     async def batches(self) -> AsyncIterator[list[Any]]:
-        """As many records at once as have come; each batch counts as a whole as soon as it is returned."""
+        """Yield lists of records, each with all records that have come; a batch counts as a whole as soon as it is returned."""
         async for batch in self.uncounted():
             self.count(len(batch))
             yield batch

@@ -313,7 +313,7 @@ class ConnectionCache:
         return opened
 
     def _refresh_at(self, connection: Connection, provider: Provider, now: float) -> float | None:
-        """As it was reckoned before, if it was: each token has one slot."""
+        """Return when to refresh the connection. A time that was computed before is kept: each token has one slot."""
         if self._refresher.under_way(connection.ref):
             return None
         kept = self._kept.get(connection.ref)

@@ -96,7 +96,7 @@ class CacheEntries:
             heapify(self._due)
 
     def due(self, now: float) -> Iterator[Kept]:
-        """Those to be looked at by `now`, each once; what stays must be given to `look_again`."""
+        """Yield the entries to be looked at by `now`, each once; the caller gives those that stay to `look_again`."""
         while self._due and self._due[0][0] <= now:
             at, ref = heappop(self._due)
             kept = self._kept.get(ref)

@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 class Follower(Protocol):
-    """Who keeps something in memory that the same log reports, besides connections."""
+    """Another cache, besides the connection cache, that is kept current by the same change log."""
 
     def changed(self, ref: ConnectionRef) -> None:
         """Something at this address was written; an address without an integration is a key's (`store.minted_keys`)."""

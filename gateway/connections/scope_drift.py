@@ -79,7 +79,7 @@ def scope_drift(
 
 
 def _granted(answer: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Those that a token answer names (RFC 6749 §5.1), as a text or, with some, as a list."""
+    """Return the scopes that a token answer names (RFC 6749 §5.1), as one text or, from some providers, as a list."""
     named = answer.get("scope", answer.get("scopes"))
     if isinstance(named, str):
         return scope_list(named) or None

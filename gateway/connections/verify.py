@@ -49,7 +49,7 @@ class Asking(Protocol):
 
 
 async def account_of(asking: Asking, held: Mapping[str, Any]) -> Account:
-    """As far as it is known. A provider that cannot be asked, or a scope that is lacking, is not a failure."""
+    """Return the account as far as it is known. A provider without a readable answer, or a missing scope, is not a failure."""
     form, raw, found = asking.provider.account, held.get("raw"), Account()
     if form is not None:
         try:

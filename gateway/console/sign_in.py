@@ -47,8 +47,8 @@ log = structlog.get_logger(__name__)
 
 
 async def signed_in(request: web.Request) -> SignedIn:
-    """Who asks. Raises NotFound where there is no console, Unauthorized where nobody has signed in, Forbidden for somebody
-    whom a trusted proxy names and who is in no group that may."""
+    """Return the person who is signed in. Raises NotFound if there is no console, Unauthorized if nobody has signed in, Forbidden
+    for a person whom a trusted proxy names but who is in none of the allowed groups."""
     check_enabled(request)
     token = _token(request)
     if (session := _by_headers(request)) is not None:
@@ -109,7 +109,7 @@ async def _with_headers(request: web.Request, session: ConsoleSession, token: Se
 
 
 async def posted_by_operator(request: web.Request) -> tuple[SignedIn, dict[str, str]]:
-    """Who sends this form, and its fields. Raises Forbidden for a viewer, and for a form that is none of ours."""
+    """Return the person who sends this form, and its fields. Raises Forbidden for a viewer, and for a form that is not ours."""
     who = await signed_in(request)
     check_own_form(request, console_url(request))
     if not who.may_act:

@@ -239,7 +239,7 @@ class ProviderConnection(asyncio.Protocol):
         write_batch.add(partial(self._depart, message))
 
     def begin(self, message: bytes, taker: Taker, listener: UploadListener, *, method: str) -> PushedUpload:
-        """As `send_nowait`, with a request whose body has not come to its end: what is returned takes the rest."""
+        """Send as `send_nowait` does, for a request whose body is not complete: the returned upload takes the rest."""
         self._expect(taker, method)
         upload = self._upload = PushedUpload(self, listener)
         upload.paused = self._writing_paused  # by the request before: the transport does not say so again

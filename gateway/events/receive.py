@@ -102,7 +102,7 @@ async def receive(
 
 
 def _origins(routing: Routing) -> Sequence[str]:
-    """As the column `site_origin` of `connections` spells them."""
+    """Return the routing's origins as the column `site_origin` of `connections` spells them."""
     found = []
     for origin in routing.origins:
         try:

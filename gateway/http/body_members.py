@@ -109,7 +109,7 @@ def _value(
 
 
 def _written(value: Any) -> str:
-    """As JSON, in the form of `text` above."""
+    """Return the value as JSON, in the form of `text` above."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=dict).encode().decode("latin-1")
 
 

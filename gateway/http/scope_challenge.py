@@ -45,6 +45,6 @@ def _unquoted(text: str) -> str:
 
 
 def scopes_of(named: list[str]) -> tuple[str, ...]:
-    """Those that are scopes by their letters, each once, and not more than `MOST_SCOPES`."""
+    """Return the names that are well-formed scopes, each once, at most `MOST_SCOPES` of them."""
     fit = (scope for scope in named if len(scope) <= SCOPE_CHARS and _SCOPE.fullmatch(scope))
     return tuple(dict.fromkeys(fit))[:MOST_SCOPES]

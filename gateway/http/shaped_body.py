@@ -108,7 +108,7 @@ def _within(value: Any, max_bytes: int, *, small: bool = False) -> str | None:
 
 
 def _first_part(document: Any, max_bytes: int) -> ShapedBody:
-    """As many whole items as fit of the list, or of the longest list among an object's members."""
+    """Return as many whole items as fit, of the list or of the longest list among an object's members."""
     if isinstance(document, list):
         items = _items_within(document, max_bytes)
         if items:

@@ -10,9 +10,9 @@ Key = tuple[str, str]
 
 
 class ManagedIntegrations:
-    """Those made through the API, as this process knows them. They outlive a configuration.
+    """The integrations made through the API, as this process knows them. They outlive a configuration.
 
-    `changes` counts them, so that who read the store can see whether a newer state has been put here meanwhile.
+    `changes` counts the writes, so that code that has read the store can see whether a newer state was put here meanwhile.
     """
 
     def __init__(self, made: Iterable[Integration] = ()) -> None:

@@ -140,7 +140,7 @@ def is_dead(path: Path) -> bool:
 
 
 def sync_folder(path: Path) -> None:
-    """That a file was made in `path` is on the disk too."""
+    """Sync the folder `path`, so that a file made in it survives a crash of the machine."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)

@@ -131,8 +131,8 @@ class KeyTools:
         return list(found)
 
     async def candidates(self, *, labelled: bool) -> dict[str, str] | None:
-        """Those that a call may go to, in order; None where the key names none and may not list them. `labelled`: each with
-        what its provider calls the account, where the key may list connections."""
+        """Return the connections that a call may go to, in order; None if the key names none and may not list them. `labelled`:
+        each with the provider's name for the account, if the key may list connections."""
         named, policy = self.named(), self._asked.policy
         may_list = policy.allows(LIST_SCOPE)
         if named is not None and (not may_list or len(named) == 1 or not (labelled or policy.of_tags)):

@@ -453,7 +453,7 @@ def listed(
 
 
 def found(tools: Sequence[RuleTool], query: str) -> list[RuleTool]:
-    """Those with the most of the query's words, best first."""
+    """Return the tools that contain the most of the query's words, best first."""
     words = {word.lower() for word in _WORD.findall(query)}
 
     def score(tool: RuleTool) -> int:

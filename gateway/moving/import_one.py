@@ -93,7 +93,8 @@ def _date(given: dict[str, Any], now: datetime, notes: list[str]) -> None:
 def _accepted(
     given: Mapping[str, Any], mode: AuthMode, provider: Provider, now: datetime, notes: list[str]
 ) -> dict[str, Any]:
-    """As the mode takes it, without the members that it does not know: another gateway keeps more than it asks for."""
+    """Return the credential as the mode accepts it, without the members that the mode does not know: other gateways store
+    more."""
     try:
         return mode.accept(given, provider, now)
     except InvalidRequest as fault:

@@ -29,7 +29,7 @@ def name_of(session_digest: str) -> str:
 
 
 def quoted(integration_id: str) -> str:
-    """As it stands in the path of a page."""
+    """Return the integration's id as it stands in the path of a page."""
     return quote(integration_id, safe="")
 
 

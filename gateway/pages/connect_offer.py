@@ -116,7 +116,7 @@ def offer(runtime: Runtime, generation: Generation, integration: Integration, st
 
 
 def found(offers: list[Offer], search: str) -> list[Offer]:
-    """Those whose name, provider or categories hold every word of `search`."""
+    """Return the offers whose name, provider or categories contain every word of `search`."""
     wanted = search.casefold().split()
     return [one for one in offers if all(word in _searched(one) for word in wanted)]
 

@@ -133,7 +133,8 @@ def frame_page(request: web.Request, words: PageWords) -> web.Response:
 
 
 async def _asked_by(request: web.Request, session: ConnectSession, words: PageWords) -> str | None:
-    """Who asks beside the application: an agent, by the name of its key. A key that may do anything is the application's."""
+    """Return the line that names the agent that requested the session, by the name of its key. None for a key that may do
+    anything: it is the application's."""
     if not session.key_id:
         return None
     key = await request.app[RUNTIME].store.keys.find(session.environment, int(session.key_id))

@@ -36,7 +36,7 @@ class PageWords:
         return text[:1].upper() + text[1:]
 
     def plain(self, key: str) -> str:
-        """As it stands, to be put into another sentence."""
+        """Return the text as it stands, to be put into another sentence."""
         return self._words.get(key) or _read_words(LANGUAGES[0])[key]
 
     def has(self, key: str) -> bool:

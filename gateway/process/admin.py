@@ -75,7 +75,7 @@ class Admin:
         return _answer({"result": "ok"})
 
     async def _ready(self, request: web.Request) -> web.Response:
-        """As the same path on the public port answers; of several workers, by one that is ready if there is one."""
+        """Answer as the same path on the public port does, for a ready worker if there is one."""
         required = "required" if request.query.get("store") == "required" else "any"
         found: Mapping[str, Any] = {"status": 503, "body": {"result": "not ready"}}
         if not self.stopping:

@@ -33,7 +33,7 @@ from gateway.startup.imports import give_back_memory, small_web
 
 
 class Terminal:
-    """As it is when this is made."""
+    """Remembers whether a terminal was there when this object was made."""
 
     def __init__(self) -> None:
         self._was_there = sys.stderr.isatty()

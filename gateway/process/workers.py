@@ -95,7 +95,7 @@ class Workers:
                 self.changed.set()
 
     def dead(self) -> list[WorkerProcess]:
-        """Who has ended since the last call."""
+        """Return the workers that have ended since the last call."""
         dead, self._dead = self._dead, []
         return dead
 
@@ -129,7 +129,7 @@ class Workers:
 
     @property
     def ready(self) -> list[WorkerProcess]:
-        """Those that serve. One that starts reads no other message than those of its start."""
+        """Return the workers that serve. A starting worker reads no messages other than those of its start."""
         return [worker for worker in self.living.values() if worker.ready.is_set()]
 
     def send(self, message: Mapping[str, Any]) -> None:

@@ -73,7 +73,7 @@ def line_of(name: str, fields: Mapping[str, Any]) -> bytes:
 
 
 def error_of(fault: GatewayError) -> dict[str, Any]:
-    """As the body of an error has it, with the status that it would have had."""
+    """Return the error as the body of an error response has it, with the status that the response would have had."""
     return {"status": fault.status, **fault.as_json()}
 
 

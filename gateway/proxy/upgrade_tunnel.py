@@ -86,7 +86,7 @@ class Tunnel(asyncio.Protocol):
         """The caller has left; the task that runs this is cancelled for that."""
 
     def set_exception(self, *_: object) -> None:
-        """As `feed_eof`."""
+        """Do nothing, for the same reason as `feed_eof`."""
 
     def _tell(self) -> None:
         if not self._news.done():

@@ -1,4 +1,4 @@
-"""Who may do what: environments, minted keys and their limits, capabilities."""
+"""Records of what a caller may do: environments, minted keys and their limits, capabilities."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

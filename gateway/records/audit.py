@@ -66,7 +66,7 @@ ActorKind = Literal["key", "configured_key", "session", "browser", "operator", "
 
 @dataclass(frozen=True, slots=True)
 class AuditActor:
-    """Who acts.
+    """The actor of an audit record.
 
     ``key``: a minted key, with its id, its name and the ids of the keys above it, the nearest first. ``configured_key``: one
     of gateway.yaml. ``session``: an end user in a connect session, named by the first 16 hex digits of its token's digest;
@@ -256,7 +256,7 @@ class SealedRecord(NamedTuple):
     body: str
 
     def as_json(self) -> dict[str, Any]:
-        """As API and export show it."""
+        """Return the record as the API and the export show it."""
         members: dict[str, Any] = json.loads(self.body)
         return {"sequence": self.sequence, "hash": self.hash, **members}
 

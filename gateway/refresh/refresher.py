@@ -223,7 +223,7 @@ class Refresher:
         return await self._protocol.standing.step(row)
 
     def start_behind(self, connection: Connection, then: Callable[["asyncio.Task[Connection]"], None]) -> None:
-        """As `start`, unless it is under way already."""
+        """Start a refresh as `start` does, unless one is under way, and call `then` when it has ended."""
         if connection.ref not in self._running:
             self.start(connection).add_done_callback(then)
 

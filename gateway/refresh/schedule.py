@@ -53,7 +53,7 @@ class RefreshSlots:
         return moment
 
     def _forget(self, now: float) -> None:
-        """Those that have passed; seldom, since all are gone through."""
+        """Forget the slots that have passed; called seldom, since it goes through all of them."""
         passed = int(now / self._width_s)
         self._before = {slot: before for slot, before in self._before.items() if slot >= passed}
         self._most = 2 * len(self._before) + SPARE

@@ -110,7 +110,7 @@ class Tracker:
 
     @classmethod
     def from_json(cls, kept: list[dict[str, Any]]) -> "Tracker":
-        """As `as_json` wrote it. Raises KeyError or TypeError where it did not."""
+        """Return the tracker that `as_json` wrote. Raises KeyError or TypeError for anything else."""
         return cls(created=[TrackerIssue(**issue) for issue in kept])
 
 

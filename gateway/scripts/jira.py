@@ -59,7 +59,7 @@ async def jira_post_connection(context: ScriptContext) -> None:
 def choose(
     sites: Sequence[Mapping[str, Any]], config: Mapping[str, Any], suffix: str = ""
 ) -> Sequence[Mapping[str, Any]]:
-    """Those that the settings name by `cloudId` or `subdomain`, else all. Raises Refused, naming the sites.
+    """Return the sites that the settings `cloudId` or `subdomain` name, else all. Raises Refused, naming the sites.
 
     `suffix`: what the entry shows behind `subdomain`, such as ``.atlassian.net``. A `cloudId` means one site by itself, so
     that its stored `subdomain` fits without one.

@@ -63,7 +63,7 @@ class ScriptContext(Protocol):
         """Settings to be stored with the connection."""
 
     def set_account(self, *, id: str | None, label: str | None) -> None:  # noqa: A002 (as the API names it)
-        """Who authorized: `id` as the provider numbers accounts, `label` for people."""
+        """Set the account that authorized: `id` as the provider numbers accounts, `label` for people."""
 
 
 PostConnection = Callable[[ScriptContext], Awaitable[None]]

@@ -166,7 +166,7 @@ class _Values:
         self.time: str | None = None
 
     def signatures(self) -> Iterator[str]:
-        """Those that are offered: in a list several may be, of which one must be right."""
+        """Yield the offered signatures: a list may contain several, of which one must be right."""
         if self._listed:
             yield from (text for name, text in self._elements if name not in TIMES)
         elif prefix := self._how.prefix:
@@ -303,7 +303,7 @@ def _decoded(text: str) -> bytes:
 
 
 def _bytes(text: str) -> bytes:
-    """As they came: what is not UTF-8 in a header is a lone surrogate here."""
+    """Return the bytes as they came: what is not UTF-8 in a header is a lone surrogate here."""
     return text.encode("utf-8", "surrogateescape")
 
 

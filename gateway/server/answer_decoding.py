@@ -18,7 +18,7 @@ class DecodedSink(Protocol):
     def pass_on(self, piece: bytes) -> None: ...
 
     def decoded(self) -> None:
-        """As much as came has been passed on."""
+        """Called when everything that came has been passed on."""
 
     def whole(self) -> None: ...
 

@@ -431,7 +431,7 @@ class ClientProtocol(RequestHandler):
             self._resume_transport_reading()
 
     def _end_orderly(self) -> None:
-        """As `_half_close`, with nobody to wait for it."""
+        """Half-close the connection as `_half_close` does, with nobody to wait for it."""
         self.depart()
         self._deaf = True
         self._held = b""

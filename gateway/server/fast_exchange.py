@@ -308,7 +308,7 @@ class FastExchange:
             self._client.depart_with(piece, self._write_batch)
 
     def decoded(self) -> None:
-        """As much of the body as came has been decoded: the head need not wait for more."""
+        """Flush, since all of the body that came has been decoded: the head need not wait for more."""
         if self._answered and self._out is not None and not self._over:
             self._flush()
 

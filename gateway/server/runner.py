@@ -76,7 +76,7 @@ class GatewayServer(Server):
         return ClientProtocol(self, loop=self._loop, **self._options)
 
     def new_parser(self, protocol: BaseProtocol) -> HttpRequestParser:
-        """As aiohttp makes one for a connection of ours."""
+        """Return a parser for a connection of ours, made as aiohttp makes it."""
         options = self._options
         return HttpRequestParser(
             protocol,

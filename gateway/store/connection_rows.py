@@ -138,7 +138,7 @@ def _conditions(wanted: ListFilter) -> list[ColumnElement[bool]]:
 
 
 def _reached(limits: KeyLimits) -> Iterator[ColumnElement[bool]]:
-    """As `access.key_policy` decides for one connection."""
+    """Yield the SQL conditions of `limits`, equal to what `access.key_policy` decides for one connection."""
     table = connections.c
     if limits.integrations:
         yield table.integration_id.in_(limits.integrations)

@@ -32,9 +32,9 @@ class FileGone(OSError):
 
 
 class DatabaseDamage:
-    """What one process has seen of its database, for ``/ready`` and, once a minute, for the log.
+    """The damage that one process has seen in its database, for ``/ready`` and, once a minute, for the log.
 
-    `seen`: it said that it is damaged. `full`: the last write did not fit on its disk.
+    `seen`: the database has reported that it is damaged. `full`: the last write did not fit on its disk.
     """
 
     def __init__(self) -> None:

@@ -251,7 +251,7 @@ class FlowStore:
         return {row[0]: (row[1], row[2]) for row in rows}
 
     async def prune(self, now: datetime) -> None:
-        """One that expired stays an hour, in which it is used no more and `unreturned` counts it."""
+        """Delete flows an hour after they expired. In that hour a flow cannot be used, and `unreturned` counts it."""
         await self._transactions.write(lambda db: db.execute(delete(flows).where(flows.c.expires_at <= now - KEPT)))
 
     async def _flow(self, row: RowMapping) -> Flow:

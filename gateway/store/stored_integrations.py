@@ -60,7 +60,7 @@ class IntegrationStore:
         return await self._record(rows[0]) if rows else None
 
     async def ending(self) -> list[Integration]:
-        """Those whose deletion was begun and has not come to its end, with what their connections need to be revoked."""
+        """Return the integrations whose deletion has begun but not ended, with what their connections need to be revoked."""
         return await self._readable(select(integrations).where(integrations.c.ending_at.is_not(None)))
 
     async def add(self, new: Integration, *, now: datetime) -> Integration | None:

@@ -192,7 +192,7 @@ def written() -> Iterator[Used]:
 
 
 def of_module(tree: ast.Module) -> list[ast.AST]:
-    """What the module's own variables are set to: `named` has these."""
+    """Return the values of the module's own variables, whose patterns `named` has already."""
     return [node.value for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None]
 
 

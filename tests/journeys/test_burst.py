@@ -135,7 +135,7 @@ async def used(gateway: Nodes) -> set[int]:
 
 
 async def percentile_99_ms(gateway: Nodes, for_s: float) -> float:
-    """Of the stranger's calls, a hundred a second."""
+    """Return the 99th percentile of the time that the stranger's calls take, a hundred of them a second."""
     took, until = [], time.monotonic() + for_s
     while time.monotonic() < until:
         begun = time.perf_counter()

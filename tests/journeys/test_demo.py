@@ -41,7 +41,7 @@ async def demo(state: Path) -> AsyncIterator[tuple[Process, dict[str, Any]]]:
 
 
 async def paste(line: str) -> tuple[int, bytes]:
-    """What a shell makes of the curl line: exit code and body. `-sS` only keeps the progress meter off."""
+    """Run the curl line in a shell and return its exit code and body. `-sS` only keeps the progress meter off."""
     process = await asyncio.create_subprocess_shell(f"{line} -sS", stdout=PIPE)
     body, _ = await process.communicate()
     assert process.returncode is not None

@@ -22,7 +22,7 @@ async def browser() -> AsyncIterator[Any]:
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningGateway]:
-    """One for all: the pages are only read, and no provider is called."""
+    """One gateway for all tests: the pages are only read, and no provider is called."""
     async with in_front_of("http://127.0.0.1:9", tmp_path_factory.mktemp("docs-page")) as gateway:
         yield gateway
 

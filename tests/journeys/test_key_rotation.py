@@ -31,7 +31,7 @@ NEXT: Final = "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="
 
 
 async def gateway(folder: Path, *words: str) -> dict[str, Any]:
-    """What a command of the command line tells."""
+    """Run a command of the command line and return its JSON."""
     output = await said(*words, "-c", str(folder / "gateway.yaml"), "--json")
     assert output.code == 0, output
     body: dict[str, Any] = json.loads(output.out)

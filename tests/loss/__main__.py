@@ -144,7 +144,7 @@ class Session:
                     assert answer.status == 200, await answer.text()
 
     async def _settled(self, number: int, name: str) -> tuple[int, str | None]:
-        """What a call by one node and a forced refresh by another come to, and the reason of the connection's state."""
+        """Return the status of a call by one node and a forced refresh by another, and the reason of the connection's state."""
         shown = f"/connections/{name}?provider_config_key=tracker"
         status, end = 0, time.monotonic() + SETTLED_S
         names = {"Provider-Config-Key": "tracker", "Connection-Id": name}

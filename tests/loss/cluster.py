@@ -98,7 +98,7 @@ class Cluster:
             node.kill_all()
 
     def log(self) -> str:
-        """Of all processes since the last time, one JSON object a line."""
+        """Return the log lines of all processes since the last time, one JSON object a line."""
         nodes = [*self._ended, *self._running.values()]
         lines = [json.dumps({"parent": node.process.pid, **entry}) for node in nodes for entry in node.log]
         self._ended.clear()

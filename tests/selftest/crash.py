@@ -1,4 +1,4 @@
-"""One crash: a gateway is killed at a named point of a refresh, another takes its place, and what was lost is seen."""
+"""A crash: a gateway is killed at a named point of a refresh, another takes its place, and the test sees what was lost."""
 
 import asyncio
 import json
@@ -222,7 +222,7 @@ async def _seen(
     killed: Mapping[str, bool],
     requests: Mapping[str, int],
 ) -> dict[str, Outcome]:
-    """What the next start finds. `requests`: token requests so far."""
+    """Return what the next start finds, by the point of the crash. `requests`: token requests so far."""
     sound = _is_sound(folder / "gateway.db")
     after = RunningGateway(folder, config)
     await after.start()

@@ -53,7 +53,7 @@ class Deployment:
         }
 
     async def command(self, *words: str, expect: int = 0, stdin: str = "") -> str:
-        """What `gateway …` prints, run in this process: one at a time."""
+        """Run `gateway …` in this process, one at a time, and return what it prints."""
         environ = {**self.environ, "PASSPHRASE": "a passphrase for tests"}
         with patch.dict(os.environ, environ), chdir(self.folder):
             output = await said(*words, stdin=stdin)

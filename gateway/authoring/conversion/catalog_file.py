@@ -219,7 +219,7 @@ def _where(document: CatalogDocument, name: str, whole: Expanded, note: Note) ->
 
 
 def rows(found: Sequence[Converted]) -> Iterator[dict[str, Any]]:
-    """As JSON: per entry whether it is usable, and what became of its fields."""
+    """Yield the result as JSON: for each entry whether it is usable, and what became of its fields."""
     for one in found:
         notes: dict[str, list[dict[str, str]]] = {"lost": [], "changed": [], "refused": []}
         for note in one.notes:

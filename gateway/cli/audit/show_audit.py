@@ -86,7 +86,7 @@ def _row(one: "SealedRecord") -> tuple[str, ...]:
 
 
 def by(actor: Mapping[str, Any]) -> str:
-    """Who acted, in a few words."""
+    """Return the actor in a few words."""
     kind = actor.get("kind", "")
     if kind == "key":
         return f"key {actor.get('key_id')} ({actor.get('name', '')})"

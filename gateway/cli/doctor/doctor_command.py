@@ -108,7 +108,7 @@ async def _all(findings: "AsyncIterator[DoctorFinding]") -> "list[DoctorFinding]
 
 
 def _configuration(file: Path) -> "tuple[Config | None, Catalog | None, list[DoctorFinding]]":
-    """As `gateway check` sees it, with its faults and warnings."""
+    """Return the configuration and the catalog as `gateway check` reads them, with the faults and warnings."""
     from gateway.cli.check import examine
     from gateway.cli.doctor.findings import DoctorFinding
     from gateway.integrations.declared import catalog_of

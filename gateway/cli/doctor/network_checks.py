@@ -101,7 +101,7 @@ async def outbound(patient: Patient) -> AsyncIterator[DoctorFinding]:
 
 
 def origins(one: Declared) -> Iterator[Origin]:
-    """Those that the entry spells out; what end users fill in cannot be tried without one."""
+    """Yield the origins that the entry spells out; one with a part that end users fill in cannot be tried without their value."""
     provider, seen = one.provider, set()
     for field in FIELDS:
         template = provider.proxy.base_url if field == "proxy.base_url" else getattr(provider, field, None)

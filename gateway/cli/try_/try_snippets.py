@@ -38,7 +38,7 @@ class TypedBody:
 
     @property
     def content_type(self) -> str:
-        """As it looks, for a caller who says nothing about it."""
+        """Return the content type that the body looks like, for a caller who names none."""
         try:
             self.json  # noqa: B018 - only whether it can be read
         except ValueError:
@@ -51,7 +51,7 @@ class TypedBody:
 
 
 def read(given: str) -> TypedBody:
-    """As curl reads it: ``@file`` is that file, ``@-`` standard input. Raises BadParameter."""
+    """Read the body as curl does: ``@file`` is that file, ``@-`` standard input. Raises BadParameter."""
     if not given.startswith("@"):
         return TypedBody(given.encode())
     if given == "@-":

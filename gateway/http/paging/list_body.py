@@ -30,7 +30,7 @@ _READING: Final = frozenset({"query", "fragment"})
 
 
 def check_list_body(body: bytes, content_type: str, coding: str, ways: Sequence[Way]) -> list[Way]:
-    """Those of `ways` that go with this body: of GraphQL's, the ones that have their variable in the query.
+    """Return those of `ways` that fit this body: of GraphQL's ways, only the ones that have their variable in the query.
 
     Raises ValueError that says what is wrong, to stand behind the header's name.
     """

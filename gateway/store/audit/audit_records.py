@@ -141,7 +141,8 @@ class AuditRecords:
         return await self._transactions.write(work)
 
     async def checkpoints(self) -> list[Checkpoint]:
-        """Those that this store has kept, oldest first: they prove nothing to who may have changed the store."""
+        """Return the checkpoints in this store, oldest first. They prove nothing about changes by somebody who can write to the
+        store."""
         async with self._transactions.read() as db:
             store = await _store_id(db)
             rows = (await db.execute(select(audit_checkpoints).order_by(audit_checkpoints.c.sequence))).all()

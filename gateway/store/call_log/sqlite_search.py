@@ -51,7 +51,7 @@ def found(db: sqlite3.Connection, wanted: OperationFilter, oldest: datetime) -> 
 
 
 def _segments(db: sqlite3.Connection, wanted: OperationFilter, since: int, until: int | None) -> list[_Segment]:
-    """Those that can hold what is wanted, by their times and by what was counted when they were sealed."""
+    """Return the segments that can contain what is wanted, by their times and by what was counted when they were sealed."""
     rows = [
         _Segment(*row)
         for row in db.execute(

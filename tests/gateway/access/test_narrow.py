@@ -1,4 +1,4 @@
-"""What a minted key cannot divert: hosts, settings, scopes, events and help pages of connections that it reaches."""
+"""A minted key cannot divert hosts, settings, scopes, events or help pages of connections that it reaches."""
 
 import secrets
 from collections.abc import AsyncIterator

@@ -31,7 +31,7 @@ Call = Callable[..., Awaitable[Any]]
 
 
 async def echo(request: web.Request) -> web.StreamResponse:
-    """What arrived; ``/fail/404`` that status, ``/cut`` half an answer, ``/slow`` a piece at a time."""
+    """Answer with the request; ``/fail/404`` with that status, ``/cut`` with half an answer, ``/slow`` a piece at a time."""
     if request.path.startswith("/v1/fail/"):
         return web.json_response({"provider": "no"}, status=int(request.path.rpartition("/")[2]))
     if request.path in ("/v1/cut", "/v1/endless"):

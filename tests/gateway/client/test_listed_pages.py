@@ -43,7 +43,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
 
 async def into(seen: list[Any], pages: AsyncPages) -> None:
-    """What came before a fault stays."""
+    """Append the records to `seen`, which keeps those that came before a fault."""
     async for record in pages:
         seen.append(record)  # noqa: PERF401
 

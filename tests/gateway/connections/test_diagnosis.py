@@ -147,7 +147,7 @@ async def test_only_what_there_is_can_be_included(running: RunningGateway, track
 
 
 async def told(running: RunningGateway, *more: Change) -> ConnectionDiagnosis:
-    """What is said of the connection with `more` at the end of its history."""
+    """Return the diagnosis of the connection with `more` at the end of its history."""
     row = await running.runtime.store.connections.get(ConnectionRef("dev", "tracker", "c1"))
     assert row is not None
     changes = await running.runtime.store.history.of(row.id)

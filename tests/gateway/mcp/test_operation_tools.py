@@ -87,7 +87,7 @@ def test_long_lists_of_other_providers_stay_as_small(catalog: Catalog, name: str
 
 
 def test_annotations_follow_method_and_risk(catalog: Catalog) -> None:
-    """Of every shipped operation: a tool that says it only reads has the risk read, and none of another risk says so."""
+    """In every shipped operation, a tool that says it only reads has the risk read, and no tool of another risk says so."""
     seen = 0
     for name in ("jira", "github", "slack", "google-mail", "dropbox", "zoho-crm"):
         known = catalog.operations(name)
@@ -253,7 +253,7 @@ def fits(template: str, path: str) -> bool:
 async def check_operation(
     door: Agents, key: str, tool: dict[str, Any], templates: list[list[str]], draw: random.Random
 ) -> bool:
-    """What a tool sends is its operation, and `/proxy` lets it through as well."""
+    """Check that a tool sends its operation, and that `/proxy` lets it through as well."""
     others = ("query", "body", "select", "max_bytes", "body_as")
     places = [name for name in tool["inputSchema"]["properties"] if name not in others]
     arguments = {name: draw.choice(VALUES) for name in places}

@@ -218,7 +218,7 @@ async def test_the_page_says_which_agent_asks(running: RunningGateway) -> None:
 
 @pytest.mark.parametrize("lang", LANGUAGES)
 async def test_a_reconnect_shows_no_uuid(running: RunningGateway, lang: str) -> None:
-    """Of a connection whose end user is known by a UUID alone, and whose id the gateway has made."""
+    """The end user is known by a UUID alone, and the gateway has made the connection's id."""
     end_user = {"id": str(uuid.uuid4())}
     await arrive(running, await running.session_token(end_user=end_user))
     (row,) = await connections(running)

@@ -385,7 +385,7 @@ async def test_an_integration_whose_entry_is_gone_does_not_take_the_others_along
 
 
 async def state_of(running: RunningGateway, token: str) -> str:
-    """Of an authorization that this browser has begun."""
+    """Begin an authorization in this browser and return its `state`."""
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
     async with running.http.get(begin, allow_redirects=False) as answer:
         return answer.headers["Location"].partition("state=")[2].partition("&")[0]

@@ -1,4 +1,4 @@
-"""What the admin port answers by the workers' reports, and by how old they are."""
+"""Answers of the admin port, by the workers' reports and by their age."""
 
 import socket
 import time

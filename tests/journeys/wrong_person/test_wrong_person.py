@@ -26,7 +26,7 @@ PROGRAM = {"Accept": "application/json"}
 
 
 async def program_begins(world: World, link: Link, person: Person | None = None) -> tuple[int, str, dict[str, str]]:
-    """What a program gets at /oauth/connect, with the cookies of nobody: status, where to, and its cookies."""
+    """Return what a program without anybody's cookies gets at /oauth/connect: status, location, and cookies."""
     address = f"{world.gateway.url}/oauth/connect/accounts?connect_session_token={link.token}"
     async with aiohttp.ClientSession() as http, http.get(address, headers=PROGRAM, allow_redirects=False) as answer:
         cookies = {name: morsel.value for name, morsel in answer.cookies.items()}

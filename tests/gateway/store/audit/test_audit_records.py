@@ -56,7 +56,7 @@ async def judged(store: Store, *given: Checkpoint, key: str = "", own: bool = Tr
 
 
 async def run_sql(store: Store, statement: str) -> int:
-    """As somebody with the database's password would."""
+    """Run the statement as somebody with the database's password would."""
     return (await store.transactions.write(lambda db: db.execute(text(statement)))).rowcount
 
 
@@ -187,7 +187,7 @@ TAMPERINGS = int(os.environ.get("GATEWAY_AUDIT_TAMPERINGS", "400")) // 20
 
 
 def statements(chance: random.Random, last: int) -> tuple[str, str]:
-    """What somebody does by SQL, and what is done about the hashes of the rest: nothing."""
+    """Return a way to tamper and its SQL statement; the hashes of the other records stay as they are."""
     at, other = chance.sample(range(1, last + 1), 2)
     kind = chance.choice(["edit", "column", "hash", "drop", "truncate", "swap", "copy"])
     return kind, {
