@@ -79,7 +79,7 @@ NAMES: Final = (MIX, *(shape.name for shape in SHAPES))
 
 
 def shape_of(name: str) -> Shape:
-    """By its name; of the mix, one that says nothing."""
+    """Return the shape of that name; for the mix, an empty one."""
     return next((shape for shape in (*SHAPES, *OWN) if shape.name == name), Shape(MIX))
 
 

@@ -10,7 +10,7 @@ LONGEST_PAUSE_S: Final = 60.0
 
 
 class Pauses:
-    """For each master key, by id, when it is worth while to look for it again."""
+    """Remembers, for each master key by its id, when to look for it again."""
 
     def __init__(self, *, first_s: float = FIRST_PAUSE_S, longest_s: float = LONGEST_PAUSE_S) -> None:
         self._first_s, self._longest_s = first_s, longest_s

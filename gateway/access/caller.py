@@ -196,12 +196,13 @@ class Caller:
 
     @property
     def share(self) -> str:
-        """Under which it takes its share of what all have in common: the minted key, or the keys of one environment."""
+        """Return the name under which it takes its share of common resources: the minted key, or the environment for its other
+        keys."""
         return self.environment.name if self.access is None else str(self.access.key.id)
 
     @property
     def key_id(self) -> str:
-        """Under which the key's connect sessions are counted; empty for all keys of gateway.yaml together."""
+        """Return the id under which the key's connect sessions are counted; empty for all keys of gateway.yaml together."""
         return "" if self.access is None else str(self.access.key.id)
 
     def actor(self, address: str) -> AuditActor:

@@ -134,7 +134,8 @@ async def _pinned_config(
 async def _check_tags(
     runtime: Runtime, caller: Caller, integration: Integration, connection_id: str | None, tags: dict[str, str] | None
 ) -> None:
-    """With a key that is limited to tags, what is there must carry them, and what comes too. Raises NotFound, Forbidden."""
+    """Check the tags for a key that is limited to tags: what is stored must carry them, and what is imported too. Raises
+    NotFound, Forbidden."""
     if not caller.policy.of_tags:
         return
     there = None

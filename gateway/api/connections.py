@@ -191,7 +191,7 @@ async def get_connection(request: web.Request) -> web.Response:
 
 @needs("environment:connections:delete", limits=True)
 async def delete_connection(request: web.Request) -> web.Response:
-    """Here at once, and its tokens at the provider; what became of each of these is reported."""
+    """Delete the connection at once, and end its tokens at the provider; the answer reports the result of each."""
     empty_body(request)
     query = query_of(request, ("provider_config_key", "revoke"), truths=("revoke",))
     runtime, generation = request.app[RUNTIME], generation_of(request)

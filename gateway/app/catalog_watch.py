@@ -154,7 +154,7 @@ def _differences(before: dict[str, bytes], after: dict[str, bytes]) -> dict[str,
 
 
 async def _stirred(folders: Sequence[Path]) -> AsyncGenerator[None]:
-    """At once, whenever something in `folders` has changed, and every `LOOK_AGAIN_S` in any case."""
+    """Yield at once, whenever something in `folders` has changed, and every `LOOK_AGAIN_S` in any case."""
     yield
     there = [folder for folder in folders if folder.exists()]
     if not there:

@@ -137,7 +137,7 @@ def _json(url: str) -> Dialogue[Mapping[str, Any] | None]:
 
 
 def _well_known(url: str, name: str) -> list[str]:
-    """With the path behind the name, as both RFCs have it, then at the root."""
+    """Return the well-known addresses to try: with the path behind the name, as both RFCs have it, then at the root."""
     path = urlsplit(url).path.rstrip("/")
     root = f"{_origin(url)}/.well-known/{name}"
     return [root + path, root] if path else [root]

@@ -33,7 +33,7 @@ Params = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class OAuth1Keys:
-    """Whose signature it is. For ``RSA-SHA1`` `client_secret` is the private key (RFC 5849 §3.4.3)."""
+    """The keys of an OAuth 1.0 signature. For ``RSA-SHA1`` `client_secret` is the private key (RFC 5849 §3.4.3)."""
 
     client_key: str
     client_secret: Secret = field(repr=False)

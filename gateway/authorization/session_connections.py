@@ -152,8 +152,8 @@ class SessionConnections:
         await self._end_grant(one)
 
     async def _end_grant(self, one: PendingConnection, unless: PendingConnection | None = None) -> None:
-        """At the provider. Not where a connection, or `unless`, may live by the same grant: many providers have one grant
-        for each account and application, and end all its tokens together."""
+        """End the grant at the provider, unless a connection, or `unless`, may live by the same grant: many providers have one
+        grant for each account and application, and end all its tokens together."""
         new, integration = one.new, self._current.generation.integrations.find(*one.ref[:2])
         if new is None or integration is None:
             return

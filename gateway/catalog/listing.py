@@ -58,7 +58,7 @@ class Listing:
 
     @cached_property
     def categories(self) -> frozenset[str]:
-        """In small letters, as `Query.category` is compared."""
+        """Return the categories in lower case, as `Query.category` is compared."""
         return frozenset(category for row in self._rows for category in row.categories)
 
     @cached_property

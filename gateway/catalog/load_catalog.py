@@ -108,7 +108,7 @@ class Catalog:
         self._paths = dict(paths)
 
     def keeping(self, names: Collection[str], of: "Catalog") -> "Catalog":
-        """This one, but with the entries called `names` as they are in `of`, as far as it has them."""
+        """Return this catalog, but with the entries called `names` as they are in `of`, as far as it has them."""
         kept = {name: of.providers.contents[name] for name in names if name in of.providers}
         paths = {name: of._paths[name] for name in kept}
         return Catalog(self.providers.contents | kept, paths | self._paths, self.faulty - set(kept), self.seen)

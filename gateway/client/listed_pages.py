@@ -139,7 +139,7 @@ class AsyncPages:
         return "error" not in trailer
 
     async def _wait_after(self, fault: CallFailed) -> None:
-        """Until it is worth another try. Raises `fault` where it is not."""
+        """Wait until another try makes sense. Raises `fault` if none does."""
         self._breaks += 1
         lost = isinstance(fault, PagingBroken) and fault.cursor is None
         if self._breaks > self._resumes or lost or not _passes(fault):

@@ -59,7 +59,7 @@ class Loads:
         self._loading: dict[ConnectionRef, asyncio.Task[Connection]] = {}
 
     async def row(self, ref: ConnectionRef) -> Connection:
-        """From the store, once for all who ask meanwhile. Raises NotFound."""
+        """Load the row from the store, once for all callers that need it meanwhile. Raises NotFound."""
         task = self._loading.get(ref)
         if task is None:
             task = asyncio.create_task(self.reload_row(ref))
@@ -68,7 +68,7 @@ class Loads:
         return await asyncio.shield(task)
 
     async def reload_row(self, ref: ConnectionRef) -> Connection:
-        """From the store, asked now. Raises NotFound."""
+        """Load the row from the store now. Raises NotFound."""
         row = await self._store.connections.get(ref)
         if row is None:
             raise NotFound(
@@ -99,7 +99,7 @@ MOST_ORIGINS: Final = 10_000  # of which it is known whose they are
 
 
 class ConnectionCache:
-    """From an address to a connection that can be used at once; `feed` keeps it up to date.
+    """The cache from an address to a connection that can be used at once; `feed` keeps it up to date.
 
     `provider_at`: an origin ▸ the provider whose credentials were recently sent there, for metrics. `followers`, `on_change`:
     see ChangeFeed.
@@ -506,7 +506,8 @@ class ConnectionCache:
         self._kept.look_again(kept, self._limits.ttl_s)
 
     def _put_away(self, kept: Kept) -> None:
-        """Not served any more; while the database cannot be read, it may be newer than what that shows later."""
+        """Stop serving the entry; if the database cannot be read now, keep its connection, which may be newer than a later
+        read."""
         if self.feed.uncertain:
             self._set_aside[kept.connection.ref] = kept.connection
 

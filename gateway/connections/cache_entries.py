@@ -32,7 +32,7 @@ class Kept:
     size: int = 0
 
     def next_due(self, ttl_s: float) -> float:
-        """When it is to be closed, refreshed or, unused for `ttl_s`, put away, whichever comes first."""
+        """Return when the entry is to be closed, refreshed or, unused for `ttl_s`, put away, whichever comes first."""
         due = self.used_at + ttl_s
         if self.opened is not None and self.good_until < due:
             due = self.good_until
@@ -42,7 +42,8 @@ class Kept:
 
 
 class CacheEntries:
-    """Where there is no room the one that was put longest ago goes. `bytes_held`: about what all take, what is opened aside."""
+    """The entries of the connection cache. If there is no room, the one that was put longest ago goes. `bytes_held`: about what
+    all take, what is opened aside."""
 
     def __init__(self) -> None:
         self.bytes_held = 0

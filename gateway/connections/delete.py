@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 
 class Revoker:
-    """Once more after a second, where the provider is unavailable."""
+    """Revokes tokens; tries once more after a second if the provider is unavailable."""
 
     def __init__(self, current: Current, dialogues: Dialogues) -> None:
         self._current = current

@@ -183,7 +183,7 @@ class Rejections:
         self.suspected: dict[ConnectionRef, Suspicion] = {}
 
     def learn(self, row: Connection) -> None:
-        """To be called when a connection is opened: another node may have stored a verdict, or withdrawn one."""
+        """Take over the stored verdict when a connection is opened: another node may have stored one, or withdrawn it."""
         one = self.suspected.get(row.ref)
         stored = row.failure if row.failure is not None and row.failure.code == REJECTED else None
         if stored is not None:

@@ -162,7 +162,7 @@ async def link(request: web.Request, _who: SignedIn, environment: str, fields: d
 async def record_link(
     runtime: Runtime, environment: str, session: ConnectSession, integration_id: str, connection_id: str = ""
 ) -> None:
-    """To be called before the link is shown, which is not without its record. Raises Unavailable."""
+    """Record the link before it is shown; without the record it is not shown. Raises Unavailable."""
     entry = AuditEntry.of(
         AuditAction.CONNECT_LINK_CREATED,
         environment,
@@ -174,7 +174,8 @@ async def record_link(
 
 
 async def delete(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
-    """Here at once, and its tokens at the provider; the id must be typed again. What became of each is shown."""
+    """Delete the connection at once, and end its tokens at the provider; the id must be typed again. The result of each is
+    shown."""
     one = await _found(request, environment, fields)
     if fields.get("typed", "") != one.ref.connection_id:
         raise InvalidRequest("invalid_body", f"Nothing was deleted: type the connection's id, {one.ref.connection_id}.")

@@ -179,7 +179,7 @@ class _ClientRefusal(NamedTuple):
 
 
 def _client_refusals(places: Iterable[PlaceTotal]) -> dict[str, _ClientRefusal]:
-    """By integration, those whose app the provider refused at a refresh."""
+    """Return, by integration, when the provider last refused the app at a refresh, and whether a refresh succeeded after that."""
     refused, succeeded = dict[str, datetime](), dict[str, datetime]()
     for one in places:
         if one.kind == "refresh" and (not one.reason or _cause(one) is _REFUSED_CLIENT):

@@ -64,7 +64,7 @@ async def signed_in(request: web.Request) -> SignedIn:
 
 
 def _by_headers(request: web.Request) -> ConsoleSession | None:
-    """Whom a trusted proxy names; None without one. Raises Forbidden."""
+    """Return the person whom a trusted proxy names; None without one. Raises Forbidden."""
     config = generation_of(request).config.console
     asked = config.identity_headers
     if not asked.trusted_proxies or not _is_trusted(request.remote, config):
@@ -85,7 +85,7 @@ def _by_headers(request: web.Request) -> ConsoleSession | None:
 
 
 def _is_trusted(remote: str | None, config: ConsoleConfig) -> bool:
-    """By the address of the connection itself, never by a header field."""
+    """Return whether the proxy is trusted, by the address of the connection itself, never by a header field."""
     try:
         address = ip_address((remote or "").partition("%")[0])
     except ValueError:

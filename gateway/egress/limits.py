@@ -237,7 +237,7 @@ class OriginLimits:
         return probe
 
     def release(self, outcome: Outcome, *, probe: bool) -> None:
-        """Once for every `acquire` that returned, with its result."""
+        """Release the slot, once for every `acquire` that returned, with the call's result."""
         self.concurrency.release()
         breaker = self.breaker
         if outcome == "answered":
@@ -296,7 +296,7 @@ class EgressLimits:
             gate.concurrency.admit()
 
     def __iter__(self) -> Iterator[OriginLimits]:
-        """For metrics."""
+        """Iterate over the limits of all origins, for metrics."""
         return iter(list(self._gates.values()))
 
     def _sweep(self) -> None:

@@ -226,7 +226,7 @@ class Deliverer:
         self._bell.set()
 
     async def run(self) -> None:
-        """For as long as the gateway runs."""
+        """Deliver events for as long as the gateway runs."""
         while True:
             try:
                 pause_s = await self.once()
@@ -394,5 +394,5 @@ class Deliverer:
 
 
 def _kind(target: str) -> str:
-    """For the log: an address may hold what is nobody's business."""
+    """Return the kind of the target for the log, since an address may be confidential."""
     return target if target in {PRIMARY, SECONDARY} else "override"

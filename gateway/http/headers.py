@@ -125,7 +125,7 @@ def from_wire(raw: tuple[tuple[bytes, bytes], ...]) -> Fields:
 
 
 def media_type(field: str) -> str:
-    """In lower case, without its parameters; empty where there is none."""
+    """Return the media type in lower case, without its parameters; empty if there is none."""
     return field.partition(";")[0].strip().lower()
 
 

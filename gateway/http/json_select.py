@@ -29,7 +29,7 @@ TO_STRING: Final = 4  # each escapes once more what one inside it has escaped
 
 
 class UnfitExpression(ValueError):
-    """It cannot be read, costs too much, or does not fit the answer; the text says so."""
+    """The expression cannot be read, costs too much, or does not fit the answer; the text says so."""
 
 
 def parsed(expression: str) -> ParsedResult:

@@ -21,7 +21,7 @@ class ManagedIntegrations:
         self.get = self._made.get
 
     def learn(self, made: Iterable[Integration]) -> None:
-        """These and no others have been made through the API."""
+        """Replace all integrations made through the API by these."""
         found = _by_key(made)
         self.changes += 1
         self._made.clear()

@@ -69,7 +69,8 @@ class Segment:
         return self.at + HEAD.size + size <= self.size - self.reserved
 
     def append(self, kind: int, payload: bytes) -> None:
-        """In the file when this returns, so that it outlives this process, though not the machine: see `sync`. Raises OSError."""
+        """Append a record. It is in the file when this returns, and outlives this process, but not the machine: see `sync`.
+        Raises OSError."""
         record = frame(kind, payload)
         if self.at + len(record) > self.size:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
@@ -78,7 +79,7 @@ class Segment:
         self.at += len(record)
 
     def sync(self) -> None:
-        """On the disk when this returns is what was appended before. Blocks. Raises OSError."""
+        """Wait until what was appended before is on the disk. Blocks. Raises OSError."""
         SYNC(self._fd)
 
     def close(self, *, remove: bool) -> None:

@@ -45,7 +45,7 @@ class KeptAnswers:
         return answer_id
 
     def get(self, share: str, answer_id: str) -> KeptAnswer | None:
-        """To any other key it does not exist."""
+        """Return the kept answer; for any other key it does not exist."""
         self._sweep()
         found = self._kept.get(answer_id)
         return found if found is not None and found.share == share else None

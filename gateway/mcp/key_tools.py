@@ -42,7 +42,8 @@ class KeyTools:
 
     @cached_property
     def known(self) -> "Known":
-        """Made once for a key, while its rules, the integrations that it reaches and their entries are the same."""
+        """Return what is computed once for a key, while its rules, the integrations that it reaches and their entries stay the
+        same."""
         there = tuple(
             (one.integration_id, one.provider)
             for one in self._asked.generation.integrations.of(self._asked.environment)

@@ -63,7 +63,7 @@ class RuleTool:
 
     @property
     def only_reads(self) -> bool:
-        """It changes nothing: by its methods, or by the risk that the catalog states for the operation."""
+        """Return whether the tool changes nothing: by its methods, or by the risk that the catalog states for the operation."""
         return set(self.methods) <= SAFE or (isinstance(self.rule, OperationRule) and self.rule.risk == "read")
 
     @property

@@ -225,7 +225,7 @@ class CallQueue:
             log.warning("call_log_dropped", records=self.dropped)
 
     def _unwritten(self, why: str, fault: Exception | None) -> None:
-        """Once, until it can be written again. What could not be written stays queued."""
+        """Log once that the log cannot be written, until it can be again. The records stay queued."""
         if self.unwritable is None:
             log.warning("call_log_unwritable", detail=why, effect="calls go on and are not logged", exc_info=fault)
         self.unwritable = why

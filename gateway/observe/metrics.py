@@ -436,7 +436,7 @@ class Metrics:
         return at
 
     def _spare(self) -> int:
-        """Where counts go that find no room any more, to be shown nowhere."""
+        """Return the cell for counts that find no room any more, which is shown nowhere."""
         if not self._full:
             self._full = True
             log.error("metrics_full", effect="new series are not shown at /metrics from now on")

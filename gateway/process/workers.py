@@ -100,7 +100,7 @@ class Workers:
         return dead
 
     def plan_replacement(self, worker: WorkerProcess) -> None:
-        """At once after a long life, after a growing pause where lives are short."""
+        """Plan the replacement of a dead worker: at once after a long life, after a growing pause while lives are short."""
         lived_s = time.monotonic() - worker.began
         self._short_lives = self._short_lives + 1 if lived_s < SHORT_LIFE_S else 0
         pause_s = min(FIRST_PAUSE_S * 2 ** (self._short_lives - 1), LONGEST_PAUSE_S) if self._short_lives else 0.0

@@ -64,7 +64,7 @@ class Handed(NamedTuple):
             self.record_end(*((STOPPED, "stopped") if stopped else (CUT_OFF, "client_left")))
 
     def discard(self) -> None:
-        """Nobody goes on with what has come of the provider's answer."""
+        """Close the provider's answer, which nobody uses."""
         if isinstance(self.outcome, ProviderAnswer):
             self.outcome.close()
 
@@ -285,7 +285,7 @@ class Attempts:
         return await self._waited(told_s, exchange)
 
     async def _newer_credential(self) -> bool:
-        """After a 401: refresh the token. Whether the request carries a newer one now and may go out with it."""
+        """Refresh the token after a 401, and return whether the request has a newer token now and may be sent again."""
         refusals, sent = self._runtime.live.refusals, self._sent_with or self._request[CONNECTION]
         self._sent_with = None
         if not self._may_repeat(sent=True):

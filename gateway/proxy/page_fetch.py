@@ -107,7 +107,7 @@ class PageReader:
         self._reserved: Reservation | None = None
 
     def holds(self, size: int) -> None:
-        """Only so many bytes of the page are still in memory."""
+        """Note that only `size` bytes of the page are still in memory."""
         if self._reserved is not None:
             self._reserved.shrink(size)
 

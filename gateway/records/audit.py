@@ -125,7 +125,7 @@ class AuditEntry:
 
     @classmethod
     def of(cls, action: AuditAction, environment: str = "", at: datetime | None = None, **members: Any) -> "AuditEntry":
-        """By whom `acting` says, under the request in hand, now."""
+        """Return an entry with the actor in `acting` and the id of the request in hand, at the current time."""
         return cls(
             action=action,
             at=at or clock.now(),
@@ -262,7 +262,7 @@ class SealedRecord(NamedTuple):
 
 
 class UseKey(NamedTuple):
-    """Whose use of a credential is counted: by which minted key (0: a key of gateway.yaml), of which connection."""
+    """The use of a credential that is counted: by which minted key (0: a key of gateway.yaml), of which connection."""
 
     environment: str
     integration_id: str

@@ -22,7 +22,7 @@ Mark: TypeAlias = tuple[int, datetime]
 
 @dataclass(frozen=True, slots=True)
 class EndUser:
-    """Whose connection it is, in the customer's own words (docs/compatibility.md#identifiers)."""
+    """The end user of a connection, in the customer's own words (docs/compatibility.md#identifiers)."""
 
     id: str
     email: str | None = None

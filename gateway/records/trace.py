@@ -146,7 +146,7 @@ class RefreshTrace:
             by.waited_for.append(self)
 
     def end(self) -> None:
-        """It has come to an outcome; to be called before that is noted. A second outcome is another span."""
+        """End the span; call this before the outcome is recorded. A second outcome is another span."""
         if self.exported:
             self.span_id = new_span_id()
         self.ended = clock.monotonic()

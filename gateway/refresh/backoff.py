@@ -113,7 +113,8 @@ def refresh_failure(
 
 
 def _wait(attempts: int, before: RefreshFailure | None) -> timedelta:
-    """Until the next try: twice as long each time, and no shorter than the last wait where the failure is of another kind."""
+    """Return the wait before the next try: twice as long each time, and no shorter than the last wait after another kind of
+    failure."""
     last = before.retry_at - before.at if before is not None and before.retry_at is not None else timedelta()
     wait: timedelta = min(max(FIRST * 2.0 ** min(attempts - 1, 10), last), LONGEST)
     return wait * random.uniform(1, 1.2)  # noqa: S311 (spread, not secrecy)
@@ -216,7 +217,7 @@ def refusal(connection: Connection, failure: RefreshFailure, now: datetime) -> G
 
 
 def ask_again_at(failure: RefreshFailure, now: datetime) -> datetime:
-    """When it makes sense to ask us again: the provider is not asked, but the end user may have come back by then."""
+    """Return when to call us again: the provider is not asked before that, but the end user may have reconnected."""
     return now + min(max(FIRST, (now - failure.at) / 2), LONGEST)
 
 

@@ -110,7 +110,7 @@ class Standing:
 
 
 def _lease(row: Connection, now: datetime) -> decision.LeaseState:
-    """By this node's measure of the database's time; the claim itself is judged by the database."""
+    """Return the lease's state by this node's measure of the database's time; the database itself judges the claim."""
     if row.lease is None:
         return decision.LeaseState.FREE
     if row.lease.until > now:
@@ -130,7 +130,7 @@ class LeaseOver(Exception):
 
 
 class TokenSource:
-    """By the lease's holder, and by nobody else."""
+    """Gets the new pair for a claim. Only the lease's holder uses it."""
 
     def __init__(self, store: Store, dialogues: Dialogues) -> None:
         self._store = store

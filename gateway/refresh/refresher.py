@@ -111,7 +111,7 @@ class RefreshQueue:
 
     @property
     def idle(self) -> bool:
-        """Nothing runs and nothing waits."""
+        """Return whether nothing runs and nothing waits."""
         return not self._lines
 
     def close(self) -> None:

@@ -167,7 +167,7 @@ def same(there: Connection, row: Connection) -> bool:
 
 
 def again(waits_s: Sequence[float]) -> Iterator[float]:
-    """These seconds in turn, and then the last of them for ever."""
+    """Yield these seconds in turn, and then the last of them for ever."""
     return chain(waits_s, repeat(waits_s[-1]))
 
 

@@ -82,7 +82,7 @@ def choose(
 
 
 def _only(fitting: Sequence[Mapping[str, Any]], subdomain: str) -> Mapping[str, Any]:
-    """The first. Raises Refused where a `subdomain` was given and several hosts fit it."""
+    """Return the first site. Raises Refused if a `subdomain` was given and several hosts fit it."""
     hosts = sorted({_host(site) for site in fitting})
     if subdomain and len(hosts) > 1:
         raise Refused(f"Several sites match the Subdomain '{subdomain}'. Give the whole host: {', '.join(hosts)}.")
@@ -161,7 +161,8 @@ SUBJECTS: Final = (
 
 
 def jira_webhook_routing(message: IncomingWebhook, how: WebhookSignature | None, secrets: Sequence[Secret]) -> Routing:
-    """Where a secret is set the signature must be right; Jira signs only webhooks that were registered with one."""
+    """Return the routing of a Jira webhook. If a secret is set, the signature must be right; Jira signs only webhooks that were
+    registered with one."""
     seen = verified(message, how or SIGNED, secrets) if secrets else None
     origin = _origin(message.body)
     return Routing((origin,) if origin else (), seen)

@@ -314,7 +314,7 @@ def _name(said: bytes) -> str:
 def signing_secrets(
     how: WebhookSignature | None, own: Sequence[Secret], client_secret: Secret | None
 ) -> Sequence[Secret]:
-    """With what a webhook is checked. Some providers sign with the secret of the app itself."""
+    """Return the secrets that check a webhook. Some providers sign with the secret of the app itself."""
     if how is not None and how.key in BY_CLIENT_SECRET and client_secret:
         return (Secret(client_secret.reveal() + how.key_suffix) if how.key_suffix else client_secret,)
     return own
@@ -336,7 +336,7 @@ def signed_webhook(message: IncomingWebhook, how: WebhookSignature | None, secre
 
 
 def _reply(body: bytes, secret: Secret | None) -> dict[str, Any] | None:
-    """To a provider that asks, in its own words, whether anybody is there before it sends anything."""
+    """Answer a provider that checks the address, in its own format, before it sends anything."""
     if len(body) > LONGEST_QUESTION:
         return None
     try:

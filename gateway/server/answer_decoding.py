@@ -26,7 +26,7 @@ class DecodedSink(Protocol):
 
 
 class PausableSource(Protocol):
-    """Whom the coded body comes from."""
+    """The source of the coded body."""
 
     def hold_back(self) -> None: ...
 
@@ -77,7 +77,7 @@ class AnswerDecoding:
         self._go_on()
 
     def stop(self) -> None:
-        """Nobody wants the rest."""
+        """Stop decoding, since nobody needs the rest."""
         self._over = True
         self._coded.clear()
 

@@ -395,7 +395,7 @@ class ClientProtocol(RequestHandler):
         )
 
     def take_handed(self) -> Handed | None:
-        """Once: for the first attempt of the request that the chain has taken over."""
+        """Return what the fast path handed over, once: for the first attempt of the request that the chain has taken over."""
         handed, self.handed = self.handed, None
         return handed
 

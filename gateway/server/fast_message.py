@@ -204,7 +204,7 @@ class FastMessage:
             self._hand_back()
 
     def caller_left(self, *, stopped: bool) -> None:
-        """Nobody waits for the answer any more. `stopped`: we cut the caller off ourselves, because the gateway stops."""
+        """Note that the caller has left. `stopped`: we cut the caller off ourselves, because the gateway stops."""
         self._stopped = stopped
         if self._task is not None:
             self._task.cancel()  # its end is recorded there

@@ -45,7 +45,7 @@ MOST: Final = 10_000  # where nobody follows the log, as in a command
 
 
 class OwnChanges:
-    """By their ids in the change log. What is not noted here is merely read like another's."""
+    """This process's own changes, by their ids in the change log. One that is not recorded here is read like another's."""
 
     def __init__(self) -> None:
         self._marks: dict[int, Mark] = {}

@@ -71,7 +71,7 @@ class MissingKeys:
         return bool(done)
 
     def answered(self) -> None:
-        """It was read again, whatever came of it."""
+        """Wake those who wait: the key was read again, with whatever result."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(None)
         self._answer = None

@@ -75,7 +75,7 @@ def unavailable(cause: str) -> Unavailable:
 
 
 def cause_of(error: BaseException) -> str | None:
-    """In words, why the database could not be used; None if the fault lies with our statement instead."""
+    """Return in words why the database could not be used; None if the fault lies with our statement instead."""
     if isinstance(error, DBAPIError) and (known := postgres_cause(_sqlstate(error))):
         return known
     if isinstance(error, IntegrityError | ProgrammingError | sqlite3.IntegrityError | sqlite3.ProgrammingError):

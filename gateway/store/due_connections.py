@@ -147,7 +147,7 @@ class ExpiringStore:
 
 
 def _unsettled(now: datetime) -> tuple[Any, ...]:
-    """In the words of the index `connections_by_token_end`, without which it is not used."""
+    """Return the conditions exactly as the index `connections_by_token_end` has them, without which it is not used."""
     table = connections.c
     return (table.end_settled.is_(None), table.expires_at.is_not(None), table.expires_at <= now)
 

@@ -80,7 +80,7 @@ class Failover:
 
     @property
     def pending_s(self) -> float:
-        """For how long that has been so; 0 where it is not."""
+        """Return for how long the reconciliation has been pending; 0 if it is not."""
         return clock.monotonic() - self._began_at if self.pending else 0.0
 
     async def reconciling(self) -> bool:
@@ -152,7 +152,7 @@ class Failover:
                     await self._noticed.wait()
 
     async def leave(self) -> None:
-        """Nobody need wait for this process any more."""
+        """Leave the list of processes that others wait for."""
         if self._joined:
             self._joined = False
             ours = delete(processes).where(processes.c.process == self._process)

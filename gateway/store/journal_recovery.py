@@ -80,7 +80,7 @@ class RefreshJournal:
         return False
 
     async def prepare(self, environment: str) -> None:
-        """Before an exchange, so that sealing the attempt's key needs nothing more of the database."""
+        """Prepare for an exchange, so that sealing the attempt's key needs nothing more of the database."""
         if self.folder is not None:
             await self._keys.allow(environment)
 

@@ -49,8 +49,8 @@ class SessionStore:
         self._keys = keys
 
     async def add(self, session: ConnectSession, *, most_open: int | None = None) -> datetime | None:
-        """None once it is stored. Where its key has `most_open` that have not expired, nothing is stored, and the answer is
-        when the first of them expires."""
+        """Store the session and return None. If its key has `most_open` that have not expired, store nothing, and return when the
+        first of them expires."""
         row = {
             **{name: getattr(session, name) for name in SESSION_COLUMNS},
             "end_user": end_user_to_json(session.end_user),

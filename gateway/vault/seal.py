@@ -31,7 +31,7 @@ class VaultError(Exception):
 
 
 class Damaged(VaultError):
-    """It is not what was sealed here: a byte was changed, or it was moved here from another place."""
+    """The value is not what was sealed here: a byte was changed, or it was moved here from another place."""
 
 
 class UnknownKey(VaultError):

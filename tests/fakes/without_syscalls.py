@@ -29,7 +29,7 @@ class Program(ctypes.Structure):
 
 
 def refuse(numbers: Collection[int]) -> None:
-    """From now on, in this process and all that it starts, these system calls end with EPERM."""
+    """Let these system calls fail with EPERM from now on, in this process and all that it starts."""
     steps = [(LOAD, 0, 0, 0)]
     steps += [(EQUAL, len(numbers) - at, 0, number) for at, number in enumerate(numbers)]
     steps += [(RETURN, 0, 0, ALLOW), (RETURN, 0, 0, REFUSE)]

@@ -284,7 +284,7 @@ def in_category(category: Any, char: str) -> bool:
 
 
 def repeats(nodes: Any, before: str) -> Iterator[tuple[str, str]]:
-    """For each repetition: what leads to it, and one round of it."""
+    """Yield, for each repetition, what leads to it, and one round of it."""
     for operator, value in nodes:
         if operator in (sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT):
             _, most, inner = value

@@ -76,7 +76,7 @@ async def command(running: RunningGateway, *words: str, code: int = 0) -> Said:
 
 
 async def connected(running: RunningGateway, path: str, **body: Any) -> dict[str, Any]:
-    """By an end user's browser, through the provider's consent and back."""
+    """Connect with an end user's browser, through the provider's consent and back."""
     made = await running.json("POST", f"/connect/sessions{path}", json=body, expect=201)
     token = parse_qs(urlsplit(made["data"]["connect_link"]).query)["session_token"][0]
     async with running.http.get(f"{running.url}/oauth/connect/tracker?connect_session_token={token}") as answer:

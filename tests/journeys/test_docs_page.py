@@ -29,7 +29,7 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def page(browser: Any) -> AsyncIterator[Any]:
-    """In a profile of its own."""
+    """A page in a browser profile of its own."""
     context = await browser.new_context()
     yield await context.new_page()
     await context.close()

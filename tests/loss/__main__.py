@@ -136,7 +136,7 @@ class Session:
         return grants
 
     async def _deleted(self, names: list[str]) -> None:
-        """So that none is refreshed in the next scenario."""
+        """Delete the connections, so that none is refreshed in the next scenario."""
         async with self._node(0) as http:
             for name in names:
                 url = f"/connections/{name}?provider_config_key=tracker&revoke=false"

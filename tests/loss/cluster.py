@@ -82,7 +82,7 @@ class Cluster:
                 await asyncio.sleep(0.1)
 
     async def restart(self, number: int, *, skew_s: int = 0) -> None:
-        """In order, as for an upgrade."""
+        """Restart the nodes in order, as for an upgrade."""
         self.node(number).signal(signal.SIGTERM)
         await self.ended(number)
         await self.start(number, skew_s=skew_s)

@@ -168,8 +168,8 @@ async def _let_go(tracker: Tracker) -> None:
 
 
 async def _served(serving: Serving, name: str) -> None:
-    """By the worker that replaced the dead one: it takes the refresh up, and a call waits for it, or comes again where the
-    token endpoint has refused to answer."""
+    """Return the status of a call to the worker that replaced the dead one: it takes the refresh up, and a call waits for it, or
+    comes again where the token endpoint has refused to answer."""
     async with asyncio.timeout(LIMIT_S):
         while await call(serving.port, name) == 503:
             await asyncio.sleep(0.05)

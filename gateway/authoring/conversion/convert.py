@@ -62,7 +62,7 @@ def _converted_setting(given: Any, place: Place, notes: Notes) -> dict[str, Any]
 
 
 def _pattern(out: dict[str, Any], pattern: str, at: Place, notes: Notes) -> None:
-    """In Python's words, where JavaScript has others."""
+    """Put the pattern into `out`, in Python's syntax where JavaScript's differs."""
     python = _JS_GROUP.sub("(?P<", pattern).replace("\\/", "/")
     try:
         re.compile(python)

@@ -61,7 +61,7 @@ class Ready:
 
 
 async def run(folder: DemoFolder, *, port: int, sandbox_port: int, announce: Callable[[Ready], None]) -> None:
-    """Until a signal, which is a good end. Raises DemoFailed, with both processes ended."""
+    """Run until a signal, which is a good end. Raises DemoFailed, with both processes ended."""
     work = asyncio.create_task(_run(folder, port, sandbox_port, announce))
     signalled = False
 

@@ -67,7 +67,7 @@ def doctor(
 
 
 async def _examined(file: Path, wanted: str | None, *, offline: bool) -> "tuple[list[DoctorFinding], Config | None]":
-    """In the order in which they are best read; the configuration if it can be used."""
+    """Return the findings in the order in which they are best read, and the configuration if it can be used."""
     from gateway.cli.doctor.findings import declared, ok, patient
 
     config, catalog, findings = await asyncio.to_thread(_configuration, file)

@@ -104,7 +104,7 @@ def curl(sent: SentCall) -> str:
 
 
 def python(sent: SentCall) -> str:
-    """With gateway.client."""
+    """Return the call as Python code that uses gateway.client."""
     known = sent.method.lower() in ("get", "post", "put", "patch", "delete", "head", "options")
     arguments = [_py(sent.target)] if known else [_py(sent.method), _py(sent.target)]
     arguments += (

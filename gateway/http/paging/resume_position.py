@@ -75,5 +75,5 @@ def aim(upstream: UpstreamRequest, position: Position, allowed_origins: Collecti
 
 
 def set_query(upstream: UpstreamRequest, name: str, value: str) -> None:
-    """In place of whatever the query has under that name, in any spelling; its other pairs stay byte for byte."""
+    """Replace whatever the query has under that name, in any spelling; its other pairs stay byte for byte."""
     upstream.target = with_query(upstream.target, [(quote(name, safe=""), quote(value, safe=""))], ())

@@ -171,7 +171,7 @@ class ChainCheck:
             self._look(record)
 
     def end(self) -> Verdict:
-        """To be called once, when all were fed."""
+        """Finish the verification. Call it once, after all records were fed."""
         self._judge_checkpoints(None)
         verdict = self.verdict
         ahead = [one for one in self._wanted if one.sequence > verdict.last]

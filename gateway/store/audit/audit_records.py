@@ -194,7 +194,7 @@ class AuditRecords:
     # ── Reading.
 
     async def find(self, wanted: AuditFilter, *, oldest_first: bool = False) -> list[SealedRecord]:
-        """At most `wanted.limit`, the newest first."""
+        """Return at most `wanted.limit` records, the newest first."""
         async with self._transactions.read() as db:
             conditions = await self._conditions(db, wanted)
             if conditions is None:

@@ -231,7 +231,7 @@ async def _prune_totals(db: AsyncConnection, slot: int) -> None:
 
 
 def _values(one: Operation) -> tuple[Any, ...]:
-    """In the order of `COLUMNS`. PostgreSQL takes no NUL in text."""
+    """Return the values in the order of `COLUMNS`. PostgreSQL takes no NUL in text."""
     return (
         one.at,
         one.kind,

@@ -341,7 +341,7 @@ def _insert(db: sqlite3.Connection, segment: int, rows: Sequence[tuple[Any, ...]
 
 
 def _row(number: int, one: ExchangeRecord | Operation, subject: int) -> tuple[Any, ...]:
-    """In the order of `COLUMNS`."""
+    """Return the values in the order of `COLUMNS`."""
     if isinstance(one, Operation):
         kind, trace_id, detail = KINDS.index(one.kind), one.trace_id, one.detail
     else:

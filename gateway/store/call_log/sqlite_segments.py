@@ -60,7 +60,7 @@ def insert_of(segment: int, rows: int) -> str:
 
 
 def run_all(db: sqlite3.Connection, statements: str, segment: int = 0) -> None:
-    """In the caller's transaction, which `executescript` would end."""
+    """Run all statements in the caller's transaction, which `executescript` would end."""
     for statement in statements.format(segment).split(";"):
         db.execute(statement)
 

@@ -165,7 +165,7 @@ async def test_what_does_not_finish_in_time_is_cut_and_cannot_pass_for_whole(sho
 
 
 async def closed_for_others(port: int) -> None:
-    """Until the port takes no new connection."""
+    """Wait until the port takes no new connection."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             try:
