@@ -73,7 +73,7 @@ def _begin_trace(request: web.Request, timing: Timing) -> None:
     if tracing is not None:
         begun = handed(request)
         trace = tracing.begin(request.headers.get(TRACEPARENT), timing.began) if begun is None else begun.trace
-    trace_in_hand.set(trace)  # of a connection's requests each is in the same context
+    trace_in_hand.set(trace)  # all requests of a connection share one context
     if trace is not None:
         request[TRACE] = trace
         resource = request.match_info.route.resource

@@ -178,7 +178,7 @@ async def get_connection(request: web.Request) -> web.Response:
             await add_history(shown, runtime, generation, row)
         raise with_payload(remedied, {"connection": shown if readable else state_of(row)}) from fault
     headers = {NOT_REFRESHED: not_refreshed.code} if not_refreshed else {}
-    if not readable:  # who may only create sessions sees what became of them
+    if not readable:  # a key that may only create sessions sees their results
         return web.json_response(state_of(connection), headers=headers)
     if revealed:  # before it leaves: a credential that cannot be recorded is not returned
         what = {"refresh_token": True} if with_refresh_token else {}

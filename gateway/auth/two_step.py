@@ -65,7 +65,7 @@ class TwoStep(ExchangedMode):
         return (yield from self._signed_in(held, context))
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        answers = held.get("steps") or {"step1": held.get("raw") or {}}  # of a single request only `raw` is kept
+        answers = held.get("steps") or {"step1": held.get("raw") or {}}  # after a single request only `raw` is kept
         return {**typed_values(held, held.get("token")), **_apart(held), **step_values(answers)}
 
     def default_headers(self, provider: Provider) -> Mapping[str, str]:

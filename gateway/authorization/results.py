@@ -15,7 +15,7 @@ from gateway.secret import Secret
 
 # ── How an authorization ends: with a connection, or with a choice that the end user has yet to make.
 
-LIFETIME: Final = timedelta(minutes=10)  # of a flow
+LIFETIME: Final = timedelta(minutes=10)  # how long a flow lives
 
 
 @dataclass(frozen=True, slots=True)

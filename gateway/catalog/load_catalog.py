@@ -137,7 +137,7 @@ class Catalog:
         folders = (Path(path).parent, resources.folder("catalog"))
         return read_operations(tuple(dict.fromkeys(folders)), name)
 
-    def shown(self, name: str, public_url: str) -> dict[str, Any]:
+    def provider_json(self, name: str, public_url: str) -> dict[str, Any]:
         """The JSON of ``/providers/{name}``. Raises KeyError."""
         return show(json.loads(self.providers.contents[name]), public_url)
 

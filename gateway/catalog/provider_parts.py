@@ -325,7 +325,7 @@ class Retry(Shape):
     """Statuses that mean it: `429`, `5xx`, `500-502`. They replace the usual ones."""
 
 
-ANYTHING: Final = "*"  # of `expect`
+ANYTHING: Final = "*"  # a value of `expect`
 NOTHING: Final = "-"
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 3003
-PORTS: Final = 20  # so many, from that one on, are tried
+PORTS: Final = 20  # how many ports are tried, from that one on
 DEFAULT_STORE: Final = "sqlite:///gateway.db"
 
 

@@ -95,7 +95,7 @@ OPENED_S: Final = 60.0
 REACH_S: Final = 0.1  # what a token must still be good for to arrive alive
 PLANNED_S: Final = 3600.0  # how far ahead a refresh has its slot; who is in use still has its turn to get one by then
 AGEING_S: Final = 1.0  # how long an ageing credential serves before it is asked again whether its refresh has come
-MOST_ORIGINS: Final = 10_000  # of which it is known whose they are
+MOST_ORIGINS: Final = 10_000  # the most origins in `provider_at`
 
 
 class ConnectionCache:
@@ -321,7 +321,7 @@ class ConnectionCache:
             return kept.refresh_at
         within_s = max(
             PLANNED_S, self._limits.ttl_s + OPENED_S
-        )  # else it could be put away before it is reckoned again
+        )  # otherwise the entry could be put away before the time is computed again
         return refresh_at(connection, provider, now, self._slots, within_s=within_s)
 
     def _refresh_behind(self, connection: Connection) -> None:
@@ -491,7 +491,7 @@ class ConnectionCache:
                     del noted[ref]
 
     def _see_to(self, kept: Kept, now: float) -> None:
-        if now >= kept.used_at + self._limits.ttl_s:  # as `next_due` reckons it: what stays must not be due now
+        if now >= kept.used_at + self._limits.ttl_s:  # computed as in `next_due`: what stays must not be due now
             self._put_away(kept)
             self._kept.drop(kept.connection.ref)
             return

@@ -11,7 +11,7 @@ from gateway.records.connection import Connection, ConnectionRef
 
 SPARE: Final = 64
 ENTRY_BYTES: Final = (
-    1000  # of an entry whose sealed credential, settings and the like are empty, with its place in dict and heap
+    1000  # the size of an entry without credential, settings and the like, with its place in dict and heap
 )
 
 

@@ -141,7 +141,7 @@ class ChangeFeed:
             if self._integrations_missed:
                 changes = self._managed.changes
                 made = await self._store.integrations.all()
-                if changes == self._managed.changes:  # else at the next look
+                if changes == self._managed.changes:  # otherwise at the next look
                     self._managed.learn(made)
                     self._integrations_missed = False
             seen = await self._store.changes.version()

@@ -82,7 +82,7 @@ def story(
     ends = row.expires_at
     damaged = [] if readable else [LikelyCause("credential_unreadable", UNREADABLE)]
     if ends_with_token:
-        row = replace(row, life=Lifespan())  # that of a refresh token
+        row = replace(row, life=Lifespan())  # the lifespan of a refresh token
     if ends_with_token and row.failure is None and ends is not None and provider is not None:
         causes = [*damaged, _lasts_as_its_token(ends, provider, integration)]
     else:

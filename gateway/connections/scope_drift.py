@@ -14,7 +14,7 @@ from gateway.records.integration import Integration
 
 OFTEN_UNNAMED: Final = frozenset({"openid", "profile", "email", "offline_access", "offline", "refresh_token"})
 """Scopes that many providers grant without naming them in the answer."""
-ANY: Final = "any"  # of `scope_challenge`
+ANY: Final = "any"  # a value of `scope_challenge`
 ALL_REGISTERED: Final = "/.default"  # Microsoft: whatever the app is registered with
 
 

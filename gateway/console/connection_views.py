@@ -148,7 +148,7 @@ async def link(request: web.Request, _who: SignedIn, environment: str, fields: d
     )
     made = await connect_endpoints.reconnect_session(runtime, generation, Caller(Environment(environment)), wish)
     await record_link(runtime, environment, made[1], one.ref.integration_id, one.ref.connection_id)
-    shown = connect_endpoints.shown(generation, *made)
+    shown = connect_endpoints.connect_session_json(generation, *made)
     data = {
         "title": "A link to connect again",
         "message": "It works for anybody who opens it: send it to this end user alone. It is shown once.",
@@ -168,7 +168,7 @@ async def record_link(
         environment,
         integration_id=integration_id,
         connection_id=connection_id,
-        detail={"session": session.digest[:16]},  # as the record of what is connected by it has it
+        detail={"session": session.digest[:16]},  # the same form as in the record of the connection made by it
     )
     await runtime.store.trail.write(entry)
 

@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from gateway import clock
-from gateway.api.audit_endpoints import shown as audit_shown
-from gateway.api.audit_endpoints import uses_shown
+from gateway.api.audit_endpoints import audit_record_json, uses_shown
 from gateway.api.connection_json import stamp
 from gateway.api.keys import as_json
 from gateway.console.call_views import rows
@@ -25,10 +24,10 @@ USUAL_SPAN: Final = timedelta(hours=24)
 LONGEST_SPAN: Final = timedelta(days=31)
 MOST_CONNECTIONS: Final = 100
 CALLS: Final = 25
-MOST_REFUSED: Final = 1000  # of which those that are alike are one row, and 25 rows are shown
+MOST_REFUSED: Final = 1000  # similar ones are shown as one row, and at most 25 rows
 RECORDS: Final = 25
 MOST_KEYS: Final = 1000
-REFUSALS: Final = frozenset({"forbidden", "too_many_request"})  # by a key's scope, rules, budget and rate
+REFUSALS: Final = frozenset({"forbidden", "too_many_request"})  # refused by a key's scope, rules, budget or rate
 ALIKE: Final = ("key_id", "error", "rule", "provider_config_key", "connection_id", "method", "path")
 AUDITED: Final = (  # actions in the audit trail that the holder of a stolen key takes, besides calls
     AuditAction.CREDENTIAL_READ,
@@ -104,7 +103,7 @@ async def report(runtime: Runtime, asked: IncidentWish, *, most: int = MOST_CONN
         "refused": _folded(refused)[:CALLS],
         "refused_calls": len(refused),
         "more_refused": more_refused,
-        "records": [audit_shown(one) for one in records[:RECORDS]],
+        "records": [audit_record_json(one) for one in records[:RECORDS]],
         "more_records": len(records) > RECORDS,
     }
 

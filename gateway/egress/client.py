@@ -135,7 +135,7 @@ class Egress:
         self._names = Names()
         self._dialler = Dialler(guard, self._names, self.timeouts.connect_s, URL(proxy) if proxy else None)
         self._pools: dict[PoolKey, Pool] = {}
-        self._unused: Callable[[], None] | None = None  # once it is retired
+        self._unused: Callable[[], None] | None = None  # set once the client is retired
 
     def load(self) -> Iterator[tuple[str, Load]]:
         """Each origin there is a connection to, and how much its pool is used."""

@@ -187,7 +187,7 @@ class ProviderConnection(asyncio.Protocol):
         self._behind_switch = b""
         self._keep_s: float | None = None
         self._reading_paused = self._writing_paused = False
-        self._parts: PartByPart | None = None  # of what is dear to read
+        self._parts: PartByPart | None = None  # splits what is expensive to read
 
     @property
     def peer(self) -> str | None:
@@ -242,7 +242,7 @@ class ProviderConnection(asyncio.Protocol):
         """Send as `send_nowait` does, for a request whose body is not complete: the returned upload takes the rest."""
         self._expect(taker, method)
         upload = self._upload = PushedUpload(self, listener)
-        upload.paused = self._writing_paused  # by the request before: the transport does not say so again
+        upload.paused = self._writing_paused  # paused by the request before: the transport does not say so again
         self._depart(message)
         return upload
 
@@ -329,7 +329,7 @@ class ProviderConnection(asyncio.Protocol):
             self._behind_switch += data
         elif self._stage != _DEAD:
             self.abort()  # bytes without a request: which answer they belong to cannot be known
-            self._refuse(ConnectionLost())  # whose request is still due
+            self._refuse(ConnectionLost())  # the request is not complete yet
 
     def eof_received(self) -> bool:
         if self._parts is not None:

@@ -135,7 +135,7 @@ class TargetPace:
 # ── One attempt: a signed POST through the egress guard, redirects not followed.
 
 TIMEOUT_S: Final = 20.0  # until the head of the answer, connecting included
-READ_BYTES: Final = 1 << 16  # of an answer's body, so that its connection can be used again
+READ_BYTES: Final = 1 << 16  # how much of an answer's body is read, so that its connection can be used again
 READ_S: Final = 1.0
 USER_AGENT: Final = "integration-gateway"
 

@@ -24,7 +24,7 @@ HOP_BY_HOP: Final = frozenset(
         "keep-alive",
         "proxy-authenticate",
         "proxy-authorization",
-        "proxy-connection",  # no standard, but sent by old clients (RFC 9110 §7.6.1)
+        "proxy-connection",  # not standard, but sent by old clients (RFC 9110 §7.6.1)
         "te",
         "trailer",
         "transfer-encoding",

@@ -58,7 +58,7 @@ def shaped_body(media_type: str, body: bytes, select: ParsedResult | None, max_b
         try:
             return _json(_document(body), body, select, max_bytes)
         except (ValueError, RecursionError):
-            pass  # no JSON, or numbers that JSON does not have: a text like any other
+            pass  # not JSON, or with numbers that JSON does not have: it stays a text
     try:
         text = body.decode()
     except UnicodeDecodeError:

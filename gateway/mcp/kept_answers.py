@@ -8,8 +8,8 @@ from typing import Final
 from gateway import clock
 
 KEPT_S: Final = 600.0
-MOST_BYTES: Final = 64 << 20  # of one worker
-SHARE_BYTES: Final = 16 << 20  # of one key
+MOST_BYTES: Final = 64 << 20  # for all keys of one worker
+SHARE_BYTES: Final = 16 << 20  # for one key
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from gateway.catalog.yaml_file import UnreadableFile
 from gateway.generation import Generation
 from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.list_cursor import is_list
-from gateway.mcp.tool_list import OperationPlace, RuleTool, listed, shown, tools_of
+from gateway.mcp.tool_list import OperationPlace, RuleTool, listed, tool_json, tools_of
 from gateway.records.access import ANY_INTEGRATION
 from gateway.store import ListFilter
 
@@ -111,7 +111,7 @@ class KeyTools:
         return named is None or len(named) != 1
 
     def describe(self, tool: RuleTool) -> dict[str, Any]:
-        return shown(tool, self.named() or (), choose=self.choose)
+        return tool_json(tool, self.named() or (), choose=self.choose)
 
     def listed(self) -> list[dict[str, Any]]:
         tools = list(self.known.tools.values())

@@ -25,7 +25,7 @@ from gateway.records.proxied_call import Position, UpstreamRequest
 from gateway.vault import Tokens, VaultError
 
 KEPT_S: Final = 3600.0
-LONGEST: Final = 8192  # of a target
+LONGEST: Final = 8192  # the length of a target
 
 
 @dataclass(frozen=True, slots=True)

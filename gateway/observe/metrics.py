@@ -232,7 +232,7 @@ FAMILIES: Final[dict[str, Family]] = {
 Key: TypeAlias = tuple[str, ...]
 
 CELLS: Final = 1 << 17
-ENTRY_BYTES: Final = 7 << 20  # of both, only what has been written to takes memory
+ENTRY_BYTES: Final = 7 << 20  # in both, only written pages take memory
 SPARE_CELLS: Final = 64  # at the end, for counts that find no room: never read
 PAGE_BYTES: Final = CELLS * 8 + ENTRY_BYTES
 USED, SEEN_AT, FIRST = range(
@@ -260,7 +260,8 @@ class MetricsPage:
         return cls(memoryview(mmap.mmap(-1, PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)))
 
     def place(self, key: Key, width: int = 1) -> int:
-        """The first of the `width` cells of `key`, which begin at 0. For the owner alone. Raises PageFull."""
+        """Return the index of the first of `width` cells for `key`; new cells begin at 0. Only the page's owner may call it.
+        Raises PageFull."""
         self._catch_up()
         known = self._places.get(key)
         if known is not None:
@@ -323,7 +324,7 @@ GATEWAY, TOKEN, UPSTREAM = (n * HISTOGRAM for n in range(3))
 SPLIT: Final = "split"  # the key of an integration's three histograms, side by side
 
 MOST_INTEGRATIONS: Final = 1000
-REST: Final[Whose] = ("", OTHER)  # of those beyond
+REST: Final[Whose] = ("", OTHER)  # stands for all keys above the limit
 
 log = structlog.get_logger(__name__)
 

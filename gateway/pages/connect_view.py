@@ -10,7 +10,7 @@ from gateway.connections.refused_scopes import asked_again
 from gateway.errors import MARK, GatewayError, Issue
 from gateway.pages.confirmation import Browser
 from gateway.pages.connect_cookie import address_of, base_of, is_embedded, name_of
-from gateway.pages.connect_offer import Offer, found, grants, offer, offered
+from gateway.pages.connect_offer import Offer, grants, matching_offers, offer, offered
 from gateway.pages.error_page import advice, advices, expired, reference
 from gateway.pages.form_fields import fields_of, filled
 from gateway.pages.frame import PageWords, connect_page, embedders
@@ -40,7 +40,7 @@ async def first_page(request: web.Request, session: ConnectSession, words: PageW
         "connect/list.html",
         words,
         framed=is_embedded(request),
-        offers=found(offers, search),
+        offers=matching_offers(offers, search),
         many=len(offers) > 6,
         total=len(offers),
         search=search,

@@ -20,7 +20,7 @@ ORDERLY: Final = frozenset({0, -signal.SIGTERM})  # the latter where it had only
 SHORT_LIFE_S: Final = 5.0
 FIRST_PAUSE_S: Final = 0.25
 LONGEST_PAUSE_S: Final = 30.0
-SHORT_LIVES: Final = 5  # so many in a row, nobody left who serves, and starting another one will not help
+SHORT_LIVES: Final = 5  # after so many in a row without a serving worker, starting another one will not help
 
 log = structlog.get_logger(__name__)
 
@@ -117,7 +117,7 @@ class Workers:
         for place in [place for place, due in self._vacant.items() if due <= now]:
             try:
                 await self.start(place)
-            except OSError as fault:  # no process, no descriptor, no memory: later there may be
+            except OSError as fault:  # no process, descriptor or memory was free; later there may be
                 self._vacant[place] = now + LONGEST_PAUSE_S
                 log.error("worker_not_started", detail=str(fault), again_in_s=LONGEST_PAUSE_S)
             else:

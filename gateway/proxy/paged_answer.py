@@ -80,7 +80,8 @@ def error_of(fault: GatewayError) -> dict[str, Any]:
 # ── Page after page, until there is no more, the caller has enough, or something breaks: then the trailer says what.
 
 CURSOR_CHARS: Final = 12_000  # it comes back in a header field, of which the server takes 16 KiB
-_CONDITIONS: Final = ("If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since")  # of the first page
+# For the first page only.
+_CONDITIONS: Final = ("If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since")
 
 
 async def pass_pages(

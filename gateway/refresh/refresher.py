@@ -24,11 +24,11 @@ from gateway.refresh.decision import RefreshStep
 from gateway.refresh.protocol import RefreshProtocol
 from gateway.store import Store
 
-URGENT: Final = 64  # of one integration: a provider that is slow holds up its own only
+URGENT: Final = 64  # for one integration: a slow provider delays only its own refreshes
 BEHIND: Final = 4
 PACE_S: Final = 0.1  # between two that nobody waits for: so few that others' slowest calls are hardly slower
 HURRY_S: Final = 0.024  # where that many would not be through in time
-PART: Final = 0.5  # of the time that is left to the last of them, within which they are to be through
+PART: Final = 0.5  # part of the time left to the last of them in which all must be done
 
 
 @dataclass(slots=True)

@@ -75,7 +75,7 @@ PART: Final = 0.1
 MOST_OF_LIFE: Final = 0.5  # a token is never born due
 JITTER: Final = 0.2
 LAST_STRETCH: Final = timedelta(seconds=1.1)  # the second by which servers round, and the way to the provider
-LAST_PART: Final = 0.75  # of the margin, at most: below what jitter leaves of it
+LAST_PART: Final = 0.75  # the part of the refresh window, at most: less than jitter leaves of it
 
 
 def refresh_from(connection: Connection, provider: Provider) -> datetime | None:

@@ -48,7 +48,7 @@ async def jira_post_connection(context: ScriptContext) -> None:
     try:
         me = await context.get_json(_myself(context, site))
     except ProviderUnreadable:
-        return  # who authorized is nice to know; without the scope to ask, the connection is as good
+        return  # the account is optional: the connection works without the scope that reads it
     if isinstance(me, Mapping) and isinstance(me.get("accountId"), str):
         context.set_config(accountId=me["accountId"])
         who = next((me[name] for name in ("emailAddress", "displayName") if isinstance(me.get(name), str)), None)
@@ -112,7 +112,7 @@ def _suffix(context: ScriptContext) -> str:
 def _host(site: Mapping[str, Any]) -> str:
     try:
         return (urlsplit(site["url"]).hostname or "").casefold()
-    except ValueError:  # no address at all, such as "http://[": a site without a host is none
+    except ValueError:  # not an address, such as "http://[": a site needs a host
         return ""
 
 

@@ -35,7 +35,7 @@ TELL_EVERY_S: Final = 60.0
 SHUTDOWN_S: Final = 1.0  # for handlers, once their requests are ended
 LOOK_AGAIN_S: Final = 0.05  # while draining
 FIRST_REQUEST_S: Final = 1.0  # a connection taken just before the end still gets its answer if it asks so soon
-ACCEPTING_TURNS: Final = 5  # of the loop, from a connection's acceptance to the reading of its first bytes
+ACCEPTING_TURNS: Final = 5  # turns of the event loop from a connection's acceptance to the reading of its first bytes
 
 
 log = structlog.get_logger(__name__)

@@ -247,7 +247,7 @@ class Worker:
     def _end(self) -> None:
         """Drain at the first signal; further ones do nothing, unless the parent is gone.
 
-        A service manager may signal all processes, and then the parent does once more. That has SIGKILL.
+        A service manager may signal all processes, and then the parent signals its workers again. To force an end it has SIGKILL.
         The loop keeps its handlers: removing one sets SIG_DFL first, and a signal in that moment would kill the worker.
         """
         self._stop.set()

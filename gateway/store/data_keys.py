@@ -31,7 +31,7 @@ from gateway.vault.seal import KEY_ID, DataKey
 # not come.
 
 ANSWER_S: Final = 3.0  # a whole configuration is read again within one, as a rule; requests wait for it
-LOGGED_EVERY_S: Final = 60.0  # of each data key or place, however many requests need it
+LOGGED_EVERY_S: Final = 60.0  # at most one line for each data key or place, however many requests need it
 
 log = structlog.get_logger(__name__)
 
@@ -284,7 +284,7 @@ class DataKeys:
         key = self._vault.sealing_key(environment)
         while key is not None and (key.replaced or key.allowance < enough):
             if await self._transactions.begin(partial(self._reserve, key_id=key.id)):
-                key.replaced = False  # by one that was seen and then not committed
+                key.replaced = False  # it was replaced by a key that was seen and then not committed
                 key.allowance += self.reserved
                 self._vault.seal_with(key)
             else:

@@ -76,7 +76,7 @@ class DeliveryStore:
         """Return the work that there is to do, read without a lock."""
         table = deliveries.c
         async with self._transactions.read() as db:
-            if (await db.execute(_FIRST)).scalar() is None:  # as it is nearly always
+            if (await db.execute(_FIRST)).scalar() is None:  # the usual case
                 return Work((), None)
             queues = select(table.environment, table.target).where(_free(now)).distinct()
             later = select(func.min(table.due_at)).where(table.due_at > now)

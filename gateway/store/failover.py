@@ -66,7 +66,7 @@ class Failover:
         self._confirmed: str | None = None
         self._begun = False
         self._noticed = asyncio.Event()
-        self._since: datetime | None = None  # of a failover that not all have confirmed
+        self._since: datetime | None = None  # the time of a failover that not all processes have confirmed
         self._until = 0.0  # where the database has lost commits without another timeline
         self._began_at = 0.0
         self._asking = asyncio.Lock()

@@ -25,8 +25,8 @@ from gateway.records.connection import Connection, ConnectionRef, Sealed
 from gateway.store.data_keys import DataKeys
 from gateway.vault import Vault, VaultError
 
-TABLE: Final = "pairs"  # no table: what such a value is bound to, named as in the first release
-CREDENTIAL: Final = "answer"  # of releases that recorded credentials
+TABLE: Final = "pairs"  # not a table: the name that such a value is bound to, as in the first release
+CREDENTIAL: Final = "answer"  # used by releases that recorded credentials
 KEY: Final = "key"
 LOOK_AGAIN_S: Final = 0.05
 WAIT_S: Final = 30.0  # longer than any token exchange

@@ -36,7 +36,7 @@ from gateway.vault import Vault
 # ── Connect sessions, kept by their token's digest: the token itself is in no table.
 
 PINNED: Final = ""
-COUNTED_AFTER: Final = timedelta(minutes=10)  # in which an authorization ends that began before its session expired
+COUNTED_AFTER: Final = timedelta(minutes=10)  # the time for an authorization that began before its session expired
 SESSION_COLUMNS: Final = tuple(column.name for column in connect_sessions.columns)
 
 

@@ -413,7 +413,7 @@ class RefreshStore:
         claimed = await self._transactions.write(
             write, before=lambda: self._rows.keys.allow(ref.environment), at_once=at_once
         )
-        return claimed and timeline == self._failover.timeline  # else it failed over since, and may have lost the claim
+        return claimed and timeline == self._failover.timeline  # otherwise a failover may have lost the claim
 
     async def _rehearse(self, db: AsyncConnection) -> None:
         """Have the statement of a save compiled and prepared, by a save that finds no row."""

@@ -331,7 +331,7 @@ class Rotation:
                 changed, damaged = list[dict[str, Any]](), list[str]()
                 for key, sealed in (_sealed(column, row) for row in rows):
                     if sealed.ciphertext[1:9].hex() in newest:
-                        continue  # by its own refresh, in the meantime
+                        continue  # sealed again by its own refresh in the meantime
                     try:
                         changed.append({"of": key, "sealed": self._vault.seal_again(sealed).ciphertext})
                     except VaultError:

@@ -19,7 +19,7 @@ import aiohttp
 import pytest
 
 from gateway.sandbox.visitor import browser
-from tests.fakes.commands import said
+from tests.fakes.commands import command_output
 from tests.journeys.conftest import GatewayServer, free_port
 from tests.oauth_servers import api, canaille, django, glewlwyd, jupyterhub, oidc_provider
 from tests.oauth_servers.api import Api
@@ -99,7 +99,9 @@ class Journey:
     async def why(self) -> dict[str, Any]:
         """Return the diagnosis by ``gateway connections why``."""
         file = str(self.gateway.folder / "gateway.yaml")
-        output = await said("connections", "why", "-c", file, "--integration", "accounts", "--json", self.connection_id)
+        output = await command_output(
+            "connections", "why", "-c", file, "--integration", "accounts", "--json", self.connection_id
+        )
         assert output.code == 0, output
         explained: dict[str, Any] = json.loads(output.out)["diagnosis"]
         return explained

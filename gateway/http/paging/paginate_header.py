@@ -13,7 +13,7 @@ _PARAM: Final = re.compile(
     r";[ \t]*+(?P<name>[a-z*][a-z0-9_.*-]*+)"
     r'(?:=(?:"(?P<quoted>(?:[ !#-\[\]-~]|\\["\\])*+)"|(?P<plain>[!#-+\--:<-~]++)))?+[ \t]*+'
 )
-LONGEST_VALUE: Final = 255  # of a name or a path; each step of a path is one more level of a page
+LONGEST_VALUE: Final = 255  # the length of a name or a path; each step of a path is one more level of a page
 _COUNT: Final = re.compile(r"[1-9][0-9]{0,8}")
 _YES: Final = frozenset({"?1", "true", "1", None})
 _NO: Final = frozenset({"?0", "false", "0"})

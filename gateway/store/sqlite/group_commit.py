@@ -184,7 +184,7 @@ class GroupCommit(Transactions):
                 one.ended(unavailable(CROWDED))
 
     def _late(self, one: WaitingWrite) -> None:
-        if one in self._waiting:  # and is not being written just now
+        if one in self._waiting:  # it is not being written just now
             self._waiting.remove(one)
             one.ended(unavailable(CROWDED))
 

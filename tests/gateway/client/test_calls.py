@@ -224,7 +224,7 @@ async def into(seen: bytearray, answer: AsyncStream) -> None:
         seen += piece
 
 
-async def test_so_it_does_without_asyncio(list_: Paged) -> None:
+async def test_the_blocking_client_does_the_same(list_: Paged) -> None:
     def use() -> list[Any]:
         names: Any = {"provider_config_key": "tracker", "connection_id": "c1"}
         with Client(list_.gateway.url, SECRET_KEY, **names) as client:

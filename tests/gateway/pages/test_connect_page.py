@@ -322,7 +322,7 @@ async def test_a_choice_cannot_be_made_into_a_callback(chooser: Chooser, tracker
     assert (await chooser.choose(html, "cloud-1"))[0] == 200
 
 
-async def test_who_named_a_site_is_not_asked(chooser: Chooser) -> None:
+async def test_an_end_user_who_named_a_site_is_not_asked(chooser: Chooser) -> None:
     status, html = await chooser.page("&params[subdomain]=acme")
     assert (status, "radio" in html) == (200, False)
 

@@ -134,7 +134,9 @@ async def test_a_recorded_reply_that_gives_nothing_is_no_reason_not_to_ask(
     file.die()
 
 
-async def test_of_several_attempts_each_answer_is_found(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_the_answer_to_each_of_several_attempts_is_found(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
     """A process that died after another had died may have been further, or not as far."""
     await running.imported(tracker.grant())
     later(EXPIRED_S)

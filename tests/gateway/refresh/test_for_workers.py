@@ -25,7 +25,7 @@ from gateway.secret import Secret
 from tests.fakes.journal import left, living
 from tests.fakes.patience import PATIENCE_S
 
-AHEAD = timedelta(days=3)  # of the worker's clock before the parent's
+AHEAD = timedelta(days=3)  # how far the worker's clock is ahead of the parent's
 
 
 class Endpoint:

@@ -100,7 +100,7 @@ async def test_a_change_and_its_record_are_committed_together(store: Store) -> N
     assert await store.audit.seal() == 0
 
 
-async def test_who_acts_is_taken_from_the_request_in_hand(store: Store) -> None:
+async def test_the_actor_is_taken_from_the_request_in_hand(store: Store) -> None:
     acting.set(AuditActor("key", key_id=4, name="ci", address="198.51.100.3"))
     request_in_hand.set("abc")
     await store.connections.put(new(), now=NOW)
