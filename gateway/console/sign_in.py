@@ -173,7 +173,7 @@ async def from_identity_provider(request: web.Request) -> web.StreamResponse:
     config = generation.config.console
     if config.oidc.issuer is None:
         raise NotFound("not_found", "gateway.yaml names no identity provider for the console (console.oidc).")
-    begun = Begun(Secret(request.cookies.get(_begun_name(request), "")[:LONGEST_LINK]))
+    begun = Begun(Secret(request.cookies.get(_flow_cookie_name(request), "")[:LONGEST_LINK]))
     try:
         claims = await claims_of(
             generation.egress, config.oidc, begun, request.query, console_path(request, "callback")
@@ -209,12 +209,12 @@ async def _session_of(request: web.Request, name: str, role: ConsoleRole) -> web
     return answer
 
 
-def _begun_name(request: web.Request) -> str:
+def _flow_cookie_name(request: web.Request) -> str:
     return f"{cookie_name(request)}-begun"
 
 
 def _set_flow_cookie(request: web.Request, answer: web.StreamResponse, cookie: Secret, life_s: int) -> None:
-    name = _begun_name(request)
+    name = _flow_cookie_name(request)
     secure = name.startswith("__Host-")
     answer.set_cookie(name, cookie.reveal(), max_age=life_s, path="/", secure=secure, httponly=True, samesite="Lax")
 

@@ -202,7 +202,7 @@ class ProviderConnection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """Idle, as far as is known without a request."""
+        """Return whether the connection is idle, as far as is known without a request."""
         return self._stage == _IDLE and self._transport is not None and not self._transport.is_closing()
 
     # ── a request ───────────────────────────────────────────────────────────────────────────────────────────────────

@@ -115,5 +115,5 @@ class Routing:
 
 
 # Raises SignatureRefused. The secrets are those of the integration, more than one while a new one is being introduced;
-# none where the integration allows unsigned webhooks, or forwards none (`events.receive`).
+# there are none if the integration allows unsigned webhooks, or forwards no webhooks (`events.receive`).
 WebhookRouting = Callable[[IncomingWebhook, WebhookSignature | None, Sequence[Secret]], Routing]

@@ -20,7 +20,7 @@ RESOURCES: Final = {
 GROUPS: Final = {"resources": RESOURCES.get(platform.machine()) if sys.platform == "linux" else None}
 
 PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, FILTER = 22, 38, 2
-LOAD, EQUAL, RETURN = 0x20, 0x15, 0x06  # of classic BPF: load a word, jump if equal, return
+LOAD, EQUAL, RETURN = 0x20, 0x15, 0x06  # instructions of classic BPF: load a word, jump if equal, return
 ALLOW, REFUSE = 0x7FFF0000, 0x00050000 | errno.EPERM
 
 

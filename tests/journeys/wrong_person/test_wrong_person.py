@@ -305,7 +305,7 @@ async def test_a_stolen_verifier_without_the_key(bound: World, bob: Person) -> N
     assert await bound.accounts() == {}
 
 
-async def test_another_environment_s_key_with_the_verifier(bound: World, bob: Person) -> None:
+async def test_a_key_of_another_environment_cannot_complete_with_the_verifier(bound: World, bob: Person) -> None:
     link = await bound.link()
     await bob.click(await bound.pages(bob, link))
     assert await bound.completing(link, link.verifier, key=OTHER_KEY) == 404

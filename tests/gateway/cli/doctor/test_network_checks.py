@@ -141,12 +141,12 @@ async def test_the_clock_is_held_against_the_providers(
 ) -> None:
     asked = []
 
-    async def dated(request: web.Request) -> web.Response:
+    async def answer_with_date(request: web.Request) -> web.Response:
         asked.append((request.method, request.path, request.headers.get("Authorization")))
         there = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=ahead_s)
         return web.Response(headers={"Date": format_datetime(there, usegmt=True)})
 
-    async with answering(dated) as server:
+    async with answering(answer_with_date) as server:
         url = f"http://127.0.0.1:{server.port}"
         write_entry(running.folder, "tracker", tracker_entry(url))
         examined.document["egress"]["allow"] = [f"127.0.0.1/32:{server.port}"]
