@@ -189,8 +189,8 @@ def _credential(runtime: Runtime, integration: Integration, credentials: dict[st
 
 
 def _unknown_settings(provider: Provider, config: Mapping[str, Any]) -> list[Issue]:
-    """They are kept: templates of callers and later versions of the entry may want them. But a name that nobody reads is
-    more often a mistake, so the answer says so."""
+    """Return an issue for each unknown setting. It is kept: templates of callers and later versions of the entry may want it. But
+    a name that nobody reads is more often a mistake, so the answer says so."""
     known = {name.casefold() for name in (*provider.connection_config, *(provider.connection_configuration or ()))}
     known.add("oauth_scopes_override")
     return [

@@ -173,7 +173,8 @@ SHOWN: Final = {
 
 
 def integration_json(runtime: Runtime, generation: Generation, integration: Integration) -> answers.IntegrationJson:
-    """Without its secrets. Of a provider that the catalog has lost, its name stands for what else the entry stated."""
+    """Return the integration without its secrets. If the catalog has lost its provider, the provider's name replaces what else
+    the entry stated."""
     provider = generation.catalog.get(integration.provider)
     public_url = generation.public_url
     made = integration.made

@@ -184,7 +184,7 @@ def truth(query: Mapping[str, str], name: str) -> bool:
 
 
 def number(query: Mapping[str, str], name: str) -> int | None:
-    """None where absent."""
+    """Return the number of that name, or None if it is absent."""
     return int(query[name]) if name in query else None
 
 

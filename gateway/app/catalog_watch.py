@@ -203,7 +203,7 @@ async def _waits(folders: Sequence[Path]) -> AsyncGenerator[bool]:
 
 
 async def watching(app: web.Application) -> AsyncIterator[None]:
-    """For ``app.cleanup_ctx``: the folders are watched as long as `app` runs."""
+    """Watch the folders for as long as `app` runs; for ``app.cleanup_ctx``."""
     task = asyncio.create_task(CatalogWatch(app).run(), name="watch_catalog")
     yield
     task.cancel()

@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 
 class SessionConnections:
-    """Used by finished authorizations, by what end users type in, and by the API."""
+    """The connections of connect sessions, for finished authorizations, for what end users type in, and for the API."""
 
     def __init__(self, store: Store, current: Current, creator: Creator, outcomes: Outcomes, revoker: Revoker) -> None:
         self._store = store

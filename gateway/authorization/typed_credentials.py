@@ -24,7 +24,7 @@ EXTERNAL_ID: Final = "external_id"
 
 
 class TypedIn:
-    """Used by the addresses that published clients post to, and by our own page."""
+    """Takes the credentials that end users type in, at the addresses of published clients and on our own page."""
 
     def __init__(
         self, store: Store, creator: Creator, session_connections: SessionConnections, outcomes: Outcomes

@@ -88,7 +88,8 @@ def open_files(config: Config) -> list[OpenFile]:
 
 
 def _looked_at(path: Path, why: str) -> OpenFile | None:
-    """None: its owner's alone, or absent. A file of another's may be its group's: that is how we read it."""
+    """Return the file if others can read it; None if only its owner can, or if it is absent. If the file belongs to another user,
+    its group may be ours and may read it."""
     if any(path.is_relative_to(folder) for folder in MOUNTED):
         return None
     try:

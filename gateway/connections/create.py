@@ -91,7 +91,7 @@ class ConnectionInput(TypedDict, total=False):
 
 
 class Creator:
-    """Used by imports and by finished authorizations alike."""
+    """Creates connections, for imports and for finished authorizations alike."""
 
     def __init__(self, store: Store, current: Current, live: ConnectionCache, dialogues: Dialogues) -> None:
         self._store = store

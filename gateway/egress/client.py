@@ -257,7 +257,8 @@ class Egress:
         return pool
 
     async def _context(self) -> ssl.SSLContext:
-        """Made when first needed, in a thread: the system's authorities take half a megabyte, and 50 ms to read."""
+        """Return the TLS context, made at first use and in a thread: the system's authorities take half a megabyte, and 50 ms to
+        read."""
         if self._tls is None:
             made = await asyncio.to_thread(prepared, self._trust, self._sessions)
             self._tls = self._tls or made

@@ -441,7 +441,8 @@ class ProviderConnection(asyncio.Protocol):
             self._answer.source = None
 
     def _refuse(self, fault: Exception) -> None:
-        """In `_fail` a head may have come with the bytes that were bad: then its sink gets the error instead."""
+        """Report the fault to the taker or the waiter. If a head came with the bad bytes in `_fail`, its sink gets the error
+        instead."""
         if self._taker is not None and not self._begun:
             taker, self._taker = self._taker, None
             taker.refused(fault)

@@ -15,7 +15,7 @@ _FIELD_CHARS: Final = 8192
 
 
 def refused_scopes(status: int, fields: Fields) -> tuple[str, ...] | None:
-    """None where an answer does not say that the token lacks scopes; empty where it does not name them."""
+    """Return the scopes that an answer says the token lacks; None if it says nothing of scopes, empty if it names none."""
     if status != 403:
         return None
     for name, value in fields:

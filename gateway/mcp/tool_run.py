@@ -223,7 +223,8 @@ class _Lists:
 
 
 def _tool_named(name: str, tools: Mapping[str, RuleTool], *, by_call_tool: bool) -> RuleTool | None:
-    """None: `call_api`. Raises UnfitArguments for an unknown tool that is named to `call_tool`, else RpcError."""
+    """Return the tool of that name; None for `call_api`. Raises UnfitArguments for an unknown tool that is named to `call_tool`,
+    else RpcError."""
     tool = tools.get(name)
     if tool is None and name != "call_api":
         if by_call_tool:

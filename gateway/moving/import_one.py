@@ -199,8 +199,8 @@ class ConnectionImporter:
         held: dict[str, Any],
         config: dict[str, Any],
     ) -> tuple[dict[str, Any], dict[str, Any], Account]:
-        """With its first token where it brought none, and the settings that the entry's script finds where it has none of
-        them. The provider is asked only then, or for a verification."""
+        """Add a first token if the connection brought none, and the settings that the entry's script finds if it has none of
+        them. The provider is called only then, or for a verification."""
         creator, url = self._runtime.creator, self._runtime.generation.public_url
         context = Context(provider, integration, config, moved.metadata, url)
         held, account = await creator.obtained(mode, held, context), Account()

@@ -445,7 +445,7 @@ class Metrics:
 
 
 def spelled(answer: Answer) -> Answer:
-    """With what is on no list replaced by something that is."""
+    """Return the answer with each value that is on no list replaced by one that is."""
     method, status, error = answer
     return (
         method if method in METHODS else OTHER,

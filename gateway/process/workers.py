@@ -109,7 +109,7 @@ class Workers:
 
     @property
     def next_start_in_s(self) -> float | None:
-        """None where no place is vacant."""
+        """Return the seconds until the next worker starts; None if no place is vacant."""
         return max(0.0, min(self._vacant.values()) - time.monotonic()) if self._vacant else None
 
     async def fill_places(self) -> None:

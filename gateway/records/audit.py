@@ -86,7 +86,7 @@ class AuditActor:
     address: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """Without `address`, which stands beside it in a record."""
+        """Return the actor without `address`, which stands beside it in a record."""
         members = {
             "kind": self.kind,
             "key_id": self.key_id,

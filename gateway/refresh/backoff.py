@@ -149,7 +149,7 @@ def interrupted(connection: Connection, until: datetime, now: datetime) -> Unava
 
 
 def clock_off(offset_s: float) -> Unavailable:
-    """This node's clock or the database's is wrong, so it cannot judge which token has expired."""
+    """Return the error for a node whose clock, or the database's, is wrong, so that it cannot judge which token has expired."""
     return Unavailable(
         "store_unavailable",
         f"This node's clock differs from the database's by {abs(offset_s):.0f} s, so it refreshes no token. Set the clocks "

@@ -27,7 +27,7 @@ def ended(now: datetime) -> RefreshFailure:
 
 
 class Ends:
-    """Used by the one process that keeps connections alive."""
+    """Records connections that end with their access token, in the one process that keeps connections alive."""
 
     def __init__(self, store: Store, current: Current) -> None:
         self._store = store

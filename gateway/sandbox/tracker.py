@@ -89,7 +89,7 @@ class Tracker:
         return self._by_site[cloud_id]
 
     def find(self, cloud_id: str, key_or_id: str) -> TrackerIssue | None:
-        """By key, in any case, or by id."""
+        """Find an issue by key, in any case, or by id."""
         wanted = key_or_id.upper()
         return next((issue for issue in self._by_site[cloud_id] if wanted in (issue.key, issue.id)), None)
 
@@ -115,7 +115,7 @@ class Tracker:
 
 
 def _demo_issue(cloud_id: str, number: int) -> TrackerIssue:
-    """Made up from its number alone, so that every run and every reader sees the same."""
+    """Return an issue made from its number alone, so that every run and every reader sees the same."""
     people = [account.account_id for account in ACCOUNTS.values() if cloud_id in account.sites]
     return TrackerIssue(
         cloud_id=cloud_id,

@@ -202,5 +202,5 @@ def _subjects(body: bytes) -> dict[str, str]:
 
 
 def _members(text: str, pos: int) -> Iterator[JsonMember]:
-    """None where there is no object."""
+    """Yield the members of the object at `pos`, or nothing if there is no object."""
     return members_at(text, pos) if text[pos : pos + 1] == "{" else iter(())

@@ -145,7 +145,7 @@ class ClientProtocol(RequestHandler):
 
     @property
     def idle(self) -> bool:
-        """Between two requests, or before the first."""
+        """Return whether the connection is between two requests, or before the first."""
         waits = self._waiter is not None and not self._messages
         return waits and self._gone is None and not self.on_fast_path
 
@@ -285,7 +285,7 @@ class ClientProtocol(RequestHandler):
 
     @property
     def _unoccupied(self) -> bool:
-        """Between two messages, with nothing begun, held or announced."""
+        """Return whether the connection is between two messages, with nothing begun, held or announced."""
         return not (
             self._held
             or self._head_bytes

@@ -255,7 +255,7 @@ class FastMessage:
         return trace
 
     async def _response(self, message: AgentMessage) -> web.Response | None:
-        """None: the chain is to answer, since nothing has been called."""
+        """Return the response; None if the chain is to answer, since nothing has been called."""
         from gateway.mcp.mcp_endpoint import answered  # loaded with the first message
 
         try:

@@ -256,7 +256,7 @@ class DataKeys:
         return partial(self._hold, environment, SEALS_A_TURN + seals)
 
     async def _hold(self, environment: str, seals: int, db: AsyncConnection) -> None:
-        """Only the newest key seals, and it stays in its place until `db` has committed. Raises Overtaken.
+        """Keep the newest key, which alone seals, in its place until `db` has committed. Raises Overtaken.
 
         So that nothing is sealed under a key that is being replaced once everything under it was counted (ADR 22). Of
         several writes with one commit the first holds it for the others, and each looks whether leave for it is left.

@@ -64,7 +64,8 @@ class RefreshJournal:
         self._seen: dict[str, float] = {}  # an open attempt or a dead marker ▸ since when (monotonic)
 
     async def process_name(self) -> str | None:
-        """By which others on this machine see whether this process lives (`Holders.of`); None where it has no marker."""
+        """Return the name by which others on this machine see whether this process lives (`Holders.of`); None if it has no
+        marker."""
         return None if self.marker is None else await self.marker.name() or None
 
     async def recorded(self, row: Connection) -> bool:
@@ -217,7 +218,7 @@ class RefreshJournal:
         return Credential(value["credential"], datetime.fromisoformat(ends) if ends else None)
 
     async def _reply(self, row: Connection, one: Open) -> Recorded | None:
-        """None while there is no reply."""
+        """Return the recorded reply; None while there is none."""
         try:
             key = await self._opened(row, KEY, bytes.fromhex(one.about["key"])) if one.sealed else None
         except ValueError:  # damaged

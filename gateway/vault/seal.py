@@ -300,7 +300,7 @@ class Tokens:
 
     @cached_property
     def _fernet(self) -> "MultiFernet":
-        """Made on first use: a worker that never needs it has 2 MB less to hold."""
+        """Return the cipher, made at first use: a worker that never needs it saves 2 MB."""
         from cryptography.fernet import Fernet, MultiFernet
 
         derived = [_derived(bytes.fromhex(key.reveal()), self._purpose) for key in self._masters]

@@ -384,7 +384,8 @@ class Converting:
             self._base_address()
 
     def _base_address(self) -> None:
-        """Without one Nango proxies nothing; ours needs one, and a token's own origin gets nothing that it has not."""
+        """Set the base address from a token's own origin if the entry has none, which ours needs: the token gives nothing to that
+        origin that it has not already."""
         for key in ("token_url", "authorization_url"):
             scheme, found, rest = str(self.out.get(key) or "").partition("://")
             if found:

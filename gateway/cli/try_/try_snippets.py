@@ -25,7 +25,7 @@ class TypedBody:
 
     @property
     def text(self) -> str | None:
-        """None for what is not UTF-8."""
+        """Return the body as text; None if it is not UTF-8."""
         try:
             return self.content.decode()
         except UnicodeDecodeError:

@@ -46,7 +46,7 @@ def parse_wish(text: str) -> PaginateHeader:
 
 
 def _params(text: str, pos: int) -> dict[str, str | None]:
-    """None for a parameter without a value."""
+    """Return the parameters from `pos` on by name; the value None stands for a parameter without one."""
     params: dict[str, str | None] = {}
     while pos < len(text):
         param = _PARAM.match(text, pos)

@@ -215,7 +215,7 @@ class AuditRecords:
                 return
 
     async def _conditions(self, db: AsyncConnection, wanted: AuditFilter) -> list[ColumnElement[bool]] | None:
-        """None: nothing can fit."""
+        """Return the conditions of a search; None if no record can fit."""
         table = audit_records.c
         exact = {
             table.environment: wanted.environment,

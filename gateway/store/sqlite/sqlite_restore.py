@@ -167,7 +167,7 @@ def _read_out(descriptor: int, target: Path) -> None:
 
 
 def _taken_over(db: sqlite3.Connection, *, exactly: bool) -> tuple[int | None, int, int]:
-    """In one transaction: rows of the same connection and at least the same version, with the data keys they need."""
+    """Take over, in one transaction, rows of the same connection with at least the same version, and the data keys they need."""
     gone = _count(db, "SELECT count(*) FROM replaced.connections WHERE uid NOT IN (SELECT uid FROM connections)")
     back = _count(db, "SELECT count(*) FROM connections WHERE uid NOT IN (SELECT uid FROM replaced.connections)")
     if exactly:
