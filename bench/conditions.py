@@ -90,7 +90,8 @@ def compared(pair: Pair, servers: dict[str, Server], rounds: int, seconds: int) 
 
 
 def latencies(servers: dict[str, Server], rounds: int, seconds: int) -> tuple[float, dict[str, list[Latency]]]:
-    """At half of what the gateway can answer: the rate, and what each had, a round. Raises CannotRun."""
+    """Measure latencies at half of the rate that the gateway can answer. Return that half, and each server's latencies, one a
+    round. Raises CannotRun."""
     rate = load.loaded(servers[GATEWAY], connections=MANY, seconds=max(2, seconds)).per_second / 2
     found: dict[str, list[Latency]] = {}
     names = [name for name in ("nginx", "go", "node", "aiohttp", GATEWAY) if name in servers]

@@ -1,4 +1,4 @@
-"""Who runs in the benchmark beside us: how each is started, and what it needs. A new peer is one line in PEERS."""
+"""The programs that the benchmark runs beside us: how each is started, and what it needs. A new peer is one line in PEERS."""
 
 import os
 import subprocess
@@ -60,7 +60,7 @@ class Peer:
         return None if self._binary() else f"{self.program} is not installed"
 
     def version(self) -> str:
-        """As the program words it, cut to the first thing that looks like a version."""
+        """Return the version that the program prints, cut to the first word that looks like one."""
         said = subprocess.run([self._binary() or "", *self.version_of], capture_output=True, text=True, check=False)
         words = (said.stdout + said.stderr).replace("/", " ").split()
         return next((word.removeprefix("go").lstrip("v") for word in words if any(map(str.isdigit, word))), "")

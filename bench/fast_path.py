@@ -124,7 +124,7 @@ class Stage:
         pool.take_back(self.connection, None)
 
     def close(self) -> None:
-        """As the transports would report it; the closing code waits for that."""
+        """Report both connections as lost, as the transports would; the closing code waits for that."""
         self.client.connection_lost(None)
         self.connection.connection_lost(None)
 
@@ -136,7 +136,7 @@ class Stage:
                 answered(piece)
 
     async def run_messages(self, requests: list[bytes]) -> None:
-        """As `run`; a message to the agent door is a task, which waits for the provider's answer."""
+        """Do the same as `run`, with messages to the agent door: each is a task, which waits for the provider's answer."""
         came, answered = self.client.data_received, self.connection.data_received
         for request in requests:
             sent = self.provider.written

@@ -36,7 +36,7 @@ class Load:
 
 
 def generator() -> str:
-    """Who makes the load here."""
+    """Return the name of the program that makes the load here."""
     return "wrk" if binary("wrk") else "the built-in load generator"
 
 

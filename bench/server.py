@@ -104,7 +104,7 @@ def get(target: Target, path: str) -> tuple[int, bytes]:
 
 
 def raise_file_limit() -> None:
-    """As many open files as the system lets us have; the servers inherit it."""
+    """Raise the limit of open files to what the system allows us; the servers inherit it."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (_FILES, _FILES))
 
 

@@ -25,7 +25,7 @@ BESIDE: Final = ("nginx", "go", "node", "aiohttp")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One kind of request. `body` and `headers` (extra header bytes) are sizes in bytes; `weight`: per cent of the mix.
+    """A kind of request. `body` and `headers` (extra header bytes) are sizes in bytes; `weight`: per cent of the mix.
 
     `door`: of the gateway's, by which it is called there (`bench.ours.doors`); peers get the plain request. `text`: the body
     itself. `turns`: requests take turns over so many connections of the gateway's.
@@ -45,7 +45,7 @@ class Shape:
 
     @property
     def words(self) -> str:
-        """As bench/peers/shapes.lua reads it."""
+        """Return the shape in the form that bench/peers/shapes.lua reads."""
         flags = f"{int(self.trace)} {int(self.keep_alive)}"
         return f"{self.method} {self.path} {len(self.text) or self.body} {self.headers} {flags} {self.weight or 1}"
 
@@ -79,12 +79,13 @@ NAMES: Final = (MIX, *(shape.name for shape in SHAPES))
 
 
 def shape_of(name: str) -> Shape:
-    """By its name; of the mix, one that says nothing."""
+    """Return the shape of that name; for the mix, an empty one."""
     return next((shape for shape in (*SHAPES, *OWN) if shape.name == name), Shape(MIX))
 
 
 def requests(name: str) -> str:
-    """What shapes.lua sends for a shape or the mix; every second request of the mix has a fresh traceparent."""
+    """Return the description that shapes.lua reads of a shape or the mix; every second request of the mix has a fresh
+    traceparent."""
     if name == MIX:
         return ";".join(shape.words for shape in SHAPES if shape.weight)
     return shape_of(name).words

@@ -20,7 +20,7 @@ _HEAD_LIMIT: Final = 65536
 
 
 def serve(port: int) -> None:
-    """Until the process is ended."""
+    """Serve until the process is ended."""
     with socket.create_server(("127.0.0.1", port), backlog=4096) as listening, tempfile.TemporaryFile() as noise:
         noise.write(os.urandom(PIECE))
         noise.flush()

@@ -233,7 +233,7 @@ class UpstreamFailed(GatewayError):
 
 
 class Unavailable(GatewayError):
-    """Ours or the token endpoint's trouble, which passes: always with `retry_after_s`."""
+    """A passing failure of ours or of the token endpoint: always with `retry_after_s`."""
 
     status = 503
 

@@ -31,7 +31,7 @@ class Secret:
         return bool(self._text)
 
     def __eq__(self, other: object) -> bool:
-        """In constant time, since one side may come from outside."""
+        """Compare in constant time, since one side may come from outside."""
         if not isinstance(other, Secret):
             return NotImplemented
         return hmac.compare_digest(

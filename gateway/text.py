@@ -47,7 +47,7 @@ def _folded(name: str) -> str:
     return name.casefold().replace("_", "-").replace(" ", "-")
 
 
-ID_DIGITS: Final = 18  # of a row's number: what a database takes
+ID_DIGITS: Final = 18  # digits of a row's number: what a database takes
 
 
 def whole_number(text: str, most_digits: int = ID_DIGITS) -> int | None:

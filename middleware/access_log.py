@@ -73,7 +73,7 @@ def _begin_trace(request: web.Request, timing: Timing) -> None:
     if tracing is not None:
         begun = handed(request)
         trace = tracing.begin(request.headers.get(TRACEPARENT), timing.began) if begun is None else begun.trace
-    trace_in_hand.set(trace)  # of a connection's requests each is in the same context
+    trace_in_hand.set(trace)  # all requests of a connection share one context
     if trace is not None:
         request[TRACE] = trace
         resource = request.match_info.route.resource
@@ -126,7 +126,7 @@ def _asked_for(request: web.Request, timing: Timing) -> ConnectionRef | None:
 
 
 def _split_ms(timing: Timing, now: float) -> tuple[float, float, float]:
-    """In the gateway, for a token, for the provider."""
+    """Return the milliseconds in the gateway, for a token, and for the provider."""
     return timing.gateway_s(now) * 1000, timing.token_s * 1000, timing.upstream_s * 1000
 
 
@@ -190,7 +190,7 @@ def _traceparent(request: web.Request) -> str | None:
 
 
 def unrouted(instead: Middleware) -> AiohttpMiddleware:
-    """For an application that is ours altogether; a request with a route is noted by its own chain.
+    """Record a request without a route, for an application that is ours altogether; others are recorded by their own chain.
 
     `instead`: gets what has no route, with the handler that refuses it.
     """

@@ -53,7 +53,7 @@ def new_id() -> str:
 
 
 _drawn: Final[list[str]] = []
-os.register_at_fork(after_in_child=_drawn.clear)  # or two workers would give the same names
+os.register_at_fork(after_in_child=_drawn.clear)  # otherwise two workers would give the same names
 
 
 def named(response: web.StreamResponse, request: web.BaseRequest) -> web.StreamResponse:

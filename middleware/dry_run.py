@@ -42,7 +42,7 @@ def masked(
     nobody can find out a credential by guessing it.
     """
     signed = _signed(upstream, opened.placement.signer, has_body=has_body)
-    return shown(
+    return request_json(
         upstream,
         slots=[*(name for name, _ in opened.placement.slots), *signed],
         templates=_templates(opened.provider),
@@ -93,7 +93,7 @@ NONE: Final[Mapping[str, str]] = {}
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{1,19} +(?=\S)")  # RFC 9110 §11.4: Bearer, Basic, token …
 
 
-def shown(
+def request_json(
     request: UpstreamRequest,
     *,
     slots: Iterable[str],

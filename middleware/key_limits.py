@@ -154,7 +154,7 @@ def check(caller: Caller, upstream: UpstreamRequest, *, upgrade: bool = False) -
 
 
 def _decided(caller: Caller, upstream: UpstreamRequest, request: SentRequest) -> str | None:
-    """As `check`; None: it takes the body to decide. Raises Forbidden."""
+    """Decide as `check` does; None: the decision needs the body. Raises Forbidden."""
     if not caller.policy.of_requests:
         return ""
     decided = caller.policy.decision(request)

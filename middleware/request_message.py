@@ -35,12 +35,12 @@ async def strict(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 async def no_early_continue(_request: web.Request) -> None:
-    """In place of aiohttp's handler, which invites the body before anybody has looked at the key."""
+    """Replaces aiohttp's handler, which invites the body before anybody has looked at the key."""
 
 
 @web.middleware
 async def invite_body(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The last link of a chain: a request that comes here is admitted, so the body may come too."""
+    """Invite the body, as the last link of a chain: a request that comes here is admitted."""
     if hdrs.EXPECT in request.headers:
         await send_continue(request)
     return await handler(request)

@@ -1,4 +1,5 @@
-"""Who is calling: by a secret key, by a connect session's token, or by the address; and who acts, for the audit trail."""
+"""The caller of a request: by a secret key, by a connect session's token, or by the address; and the actor for the audit
+trail."""
 
 import re
 from typing import Final

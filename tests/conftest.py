@@ -69,7 +69,7 @@ async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGate
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared_tracker() -> AsyncIterator[Tracker]:
-    """As `tracker`, for `shared`."""
+    """A provider like `tracker`, for the gateway of `shared`."""
     fake = Tracker()
     server = await fake.serve()
     fake.url = f"http://127.0.0.1:{server.port}"
@@ -87,15 +87,15 @@ async def _shared_gateway(
 
 @pytest.fixture
 def shared(_shared_gateway: RunningGateway) -> RunningGateway:
-    """As `running`, but one for a module: for tests that leave nothing in it which another of the module would see. Such a
-    test runs on the module's loop: ``@pytest.mark.asyncio(loop_scope="module")``."""
+    """A gateway like `running`, but one for a whole module: for tests that leave nothing in it that another test of the module
+    would see. Such a test runs on the module's loop: ``@pytest.mark.asyncio(loop_scope="module")``."""
     _shared_gateway.http.cookie_jar.clear()
     return _shared_gateway
 
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
-    """One for all tests of this process. Who stops it starts it again."""
+    """One PostgreSQL server for all tests of this process. A test that stops it starts it again."""
     server = PostgresServer()
     server.start()
     yield server

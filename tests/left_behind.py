@@ -1,4 +1,4 @@
-"""What a test leaves open is reported against that test, and never raised in another one.
+"""Reports what a test leaves open against that test, so that it is never raised in another one.
 
 A transport, a file or a process that nobody closed warns when the garbage collector finds it, which may be many tests
 later. So whatever is unreachable is collected at the end of each test. After a test that has failed it is only thrown

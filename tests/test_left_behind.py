@@ -1,4 +1,4 @@
-"""What a test leaves open is reported against that test, and a failed one fails no other."""
+"""A test that leaves something open is reported itself, and a failed one fails no other."""
 
 import os
 import subprocess

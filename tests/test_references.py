@@ -1,4 +1,4 @@
-"""What code and documents refer to exists: documents, their sections, decisions, modules and files."""
+"""Code and documents refer to things that exist: documents, their sections, decisions, modules and files."""
 
 import ast
 import gc
@@ -77,7 +77,7 @@ def tree_of(source: str) -> ast.Module:
 
 
 def statements(node: ast.AST) -> Iterator[ast.AST]:
-    """Those below `node`, at any depth. The expressions in them, which are most of a tree, are passed over."""
+    """Yield the statements below `node`, at any depth. The expressions in them, which are most of a tree, are skipped."""
     for part in ("body", "orelse", "finalbody", "handlers", "cases"):
         for below in getattr(node, part, ()):
             yield below
@@ -246,7 +246,7 @@ def code() -> tuple[tuple[str, ast.Module], ...]:
 
 @cache
 def classes() -> dict[str, frozenset[str]]:
-    """What each class of the gateway has: its own members and those of its bases that are ours."""
+    """Return the members of each class of the gateway: its own, and those of its bases that are ours."""
     own: dict[str, set[str]] = {}
     bases: dict[str, set[str]] = {}
     for _, tree in code():
@@ -373,7 +373,7 @@ def test_every_name_in_a_comment_or_docstring_is_one_of_the_code() -> None:
 
 @cache
 def used() -> tuple[frozenset[str], frozenset[str]]:
-    """What the gateway's code reads, calls or imports, as attributes and as names: a definition alone is no use."""
+    """Return all that the gateway's code reads, calls or imports, as attributes and as names: a definition alone is no use."""
     attributes, names = set[str](), set[str]()
     for _, tree in code():
         for node in ast.walk(tree):
@@ -392,7 +392,7 @@ def defined() -> frozenset[str]:
 
 
 def test_every_function_and_class_on_the_map_is_used() -> None:
-    """One that nothing calls any more is no station of a path."""
+    """A function that nothing calls any more is no station of a path."""
     page = (ROOT / "docs/architecture.md").read_text()
     dotted = [name for name in _DOTTED.findall(page) if not name.endswith(FILES) and is_named(name)]
     methods = {name.rpartition(".")[2] for name in dotted if name[0].isupper()}

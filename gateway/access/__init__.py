@@ -1,4 +1,4 @@
-"""Who calls and what a key may do: keys, scopes, rules, limits, and the refusals.
+"""The caller of a request and what its key may do: keys, scopes, rules, limits, and the refusals.
 
 A key arrives as text: `known_keys` finds its caller by digest, `key_policy` decides, `refusals` says no. In this order:
 

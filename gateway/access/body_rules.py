@@ -113,8 +113,8 @@ def parse_body_rule(text: str) -> BodyRule:
 
 
 def _compiled(pattern: str) -> str:
-    """As a regular expression that takes linear time: a run ends at the first place where the text goes on, since ending
-    later could never help, and only the last one is tried further."""
+    """Return the pattern as a regular expression that takes linear time: a run ends at the first place where the text goes on,
+    since ending later could never help, and only the last one is tried further."""
     first, *rest = map(re.escape, pattern.split("*"))
     if not rest:
         return first
@@ -221,7 +221,7 @@ def _unplain_members(params: Mapping[str, Any]) -> str | None:
 
 
 def _contradicted(header: str, said: str | None, head: Mapping[str, Sequence[str]]) -> str | None:
-    """By a header of revision 2026-07-28. `said`: what the body says, None where it says nothing."""
+    """Return how a header of MCP revision 2026-07-28 contradicts the body. `said`: the body's value, or None."""
     values = head.get(header, ())
     if not values:
         return None

@@ -1,4 +1,4 @@
-"""Who calls, what it may do, and how often its key may be used: so many calls a minute (rate), so many in all (budget).
+"""The caller of a request, what it may do, and how often its key may be used: calls per minute (rate), and calls in all (budget).
 
 Each worker counts the rate for itself. The calls of a budget are set aside in the store, a twentieth of what is left at a
 time and 1,000 at most, before any of them is made: all workers and nodes together never exceed it. Of a large budget the next
@@ -196,16 +196,17 @@ class Caller:
 
     @property
     def share(self) -> str:
-        """Under which it takes its share of what all have in common: the minted key, or the keys of one environment."""
+        """Return the name under which it takes its share of common resources: the minted key, or the environment for its other
+        keys."""
         return self.environment.name if self.access is None else str(self.access.key.id)
 
     @property
     def key_id(self) -> str:
-        """Under which the key's connect sessions are counted; empty for all keys of gateway.yaml together."""
+        """Return the id under which the key's connect sessions are counted; empty for all keys of gateway.yaml together."""
         return "" if self.access is None else str(self.access.key.id)
 
     def actor(self, address: str) -> AuditActor:
-        """Who acts with this key from that network address, for the audit trail."""
+        """Return the actor for the audit trail: this key, used from that network address."""
         if self.access is None:
             return AuditActor("configured_key", address=address)
         key = self.access.key

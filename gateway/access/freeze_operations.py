@@ -74,7 +74,7 @@ def snapshot(text: str, catalog: Catalog) -> str:
 
 
 def _chosen(what: str, known: ProviderOperations) -> list[ApiOperation]:
-    """Those that `what` asks for and that live at the base address; starters first. Raises ValueError."""
+    """Return the operations that `what` selects and that live at the base address; starters first. Raises ValueError."""
     by_id = {one.id: one for one in known.operations}
     terms = [term.split("+") for term in what.split(",")]
     for word in (word for term in terms for word in term):

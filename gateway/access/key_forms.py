@@ -54,7 +54,7 @@ def checksum(body: str) -> str:
 
 
 OVERLAP: Final = timedelta(days=1)
-MOST: Final = 50  # of each kind of limit in one key, but for rules
+MOST: Final = 50  # the most of each kind of limit in one key, except rules
 MOST_RULES: Final = 200
 LONGEST: Final = 511  # ``INTEGRATION/CONNECTION``
 OF_CAPABILITY: Final = ("environment:proxy", "environment:connect_sessions:write")
@@ -101,7 +101,7 @@ def check(wish: RequestedKey, now: datetime) -> None:
 
 
 def usual_scopes(wish: RequestedKey) -> tuple[str, ...]:
-    """Those of a key for which none are named."""
+    """Return the scopes of a key whose request names none."""
     limited = wish.kind == "capability" or wish.limits != KeyLimits()
     return (PROXY,) if limited else (EVERYTHING,)
 

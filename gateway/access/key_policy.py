@@ -31,8 +31,8 @@ from gateway.records.access import ANY_INTEGRATION, KeyLimits
 # query. `ambiguous` says which paths are not compared at all, since another reader may take them for another path.
 
 WEBSOCKET: Final = "WEBSOCKET"
-MOST_CHARS: Final = 512  # of a rule
-LONGEST_PATH: Final = 2048  # of a path that is matched with rules
+MOST_CHARS: Final = 512  # the length of a rule
+LONGEST_PATH: Final = 2048  # the length of a path that is matched with rules
 
 _METHOD: Final = re.compile(r"[A-Z]+(?:-[A-Z]+)*")
 _LITERAL: Final = re.compile(r"[!\"$-:<->@-\[\]-~]*")  # visible, but for # ; ? and \
@@ -42,7 +42,7 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _PLACE: Final = re.compile(r"\{([a-z][a-z0-9_]{0,62})\}")
 RESERVED_NAMES: Final = frozenset(
     {"call_api", "call_tool", "describe_tool", "find_tools"}
-)  # of the agent door's own tools
+)  # the agent door's own tools
 PLACES_TAKEN: Final = frozenset({"body", "body_as", "connection", "max_bytes", "method", "query", "select"})
 _ESCAPE: Final = re.compile(r"%([0-9A-Fa-f]{2})?")
 _UNRESERVED: Final = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
@@ -120,7 +120,7 @@ def _unnamed(written: str, name: str) -> str:
 
 
 def _compiled(path: str) -> re.Pattern[str]:
-    """As a regular expression that takes linear time, but for its one ``**``.
+    """Return the path as a regular expression that takes linear time, except for its one ``**``.
 
     A run within a segment that another one follows ends at the first place where its text goes on: ending later could
     never help, so the group is atomic.

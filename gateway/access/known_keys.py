@@ -98,7 +98,7 @@ class Minted:
             log.warning("key_use_not_written", detail=fault.message)
 
     def forget(self, key_digest: str) -> None:
-        """It was changed, here or elsewhere: the next use reads it again."""
+        """Forget a key that was changed, here or elsewhere: the next use reads it again."""
         self._generation += 1
         before = self._kept.pop(key_digest, None)
         self._strangers.pop(key_digest, None)
@@ -128,7 +128,7 @@ class Minted:
             self.forget(ref.connection_id)
 
     def missed(self) -> None:
-        """Nothing is known to be as it was."""
+        """Forget everything, since changes may have been missed."""
         self._generation += 1
         for caller in self._kept.values():
             self._record_use(caller)
@@ -278,7 +278,7 @@ class Keys:
 
 
 def mistaken(text: str, kind: Kind) -> Unauthorized | None:
-    """Where `text` belongs, if it has the form of the other kind; whether it is known is not said."""
+    """Return the error for a text in the form of the other kind, with the place where it belongs; not whether it is known."""
     if kind == "key" and CAPABILITY_PREFIX in text:
         message = "This is a capability address, not a secret key."
         fix = "Use it as the base URL, <gateway>/c/<capability>, where no key is needed; or send a secret key."

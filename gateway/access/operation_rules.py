@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 PREFIX: Final = "operations "
-MOST_BYTES: Final = 1 << 20  # of a snapshot, unpacked
+MOST_BYTES: Final = 1 << 20  # the size of a snapshot, unpacked
 RISK_LETTERS: Final = {"read": "r", "write": "w", "delete": "d", "admin": "a"}
 _RISKS: Final = {letter: risk for risk, letter in RISK_LETTERS.items()}
 _OPEN: Final = re.compile(r"\{[^{}/]*\}|\*")

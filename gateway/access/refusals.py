@@ -89,7 +89,7 @@ def unread_body(why: str = "This kind of call has no body that could be read") -
 
 
 def no_integration(environment: str, integration_id: str) -> NotFound:
-    """To a key that is limited: there is none, or none for it; which of the two is not said."""
+    """Return the error for a limited key whose integration does not exist or is out of its reach; it does not say which."""
     return NotFound(
         "unknown_provider_config",
         f"Environment '{environment}' has no integration '{integration_id}' that this key may use.",

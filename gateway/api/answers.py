@@ -154,7 +154,7 @@ class Trouble(TypedDict):
 
 
 class AccountJson(TypedDict):
-    """Who authorized, as far as the provider reports it."""
+    """The account that authorized, as far as the provider reports it."""
 
     id: str | None
     label: str | None
@@ -476,7 +476,7 @@ class Logs(TypedDict):
 
 
 class AuditRecord(TypedDict):
-    """Who did what, and its place in the chain of hashes."""
+    """A record of the audit trail: the actor, the action, and the record's place in the chain of hashes."""
 
     sequence: int
     """Its place: 1, 2, 3 … without a gap."""
@@ -652,7 +652,7 @@ class CompletionAnswer(TypedDict):
 
 
 class Session(TypedDict):
-    """As the published page reads it."""
+    """A connect session in the form that the published page reads."""
 
     endUser: EndUserJson | None
     connectUISettings: dict[str, Any]

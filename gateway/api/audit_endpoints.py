@@ -58,7 +58,7 @@ async def list_records(request: web.Request) -> web.Response:
         limit=limit + 1,
     )
     found = await request.app[RUNTIME].store.audit.find(wanted)
-    body: answers.AuditPage = {"data": [shown(one) for one in found[:limit]]}
+    body: answers.AuditPage = {"data": [audit_record_json(one) for one in found[:limit]]}
     if len(found) > limit:
         body["next_cursor"] = str(found[limit - 1].sequence)
     return web.json_response(body)
@@ -87,7 +87,7 @@ async def list_uses(request: web.Request) -> web.Response:
 
 
 def uses_shown(wanted: UseFilter, page: UsePage) -> answers.CredentialUses:
-    """As the API and the command line show it."""
+    """Return a page of credential uses as the API and the command line show it."""
     return {
         "from": hour_at(hour_of(wanted.since)).isoformat(timespec="milliseconds"),
         "to": hour_at(hour_of(wanted.until - timedelta(microseconds=1)) + 1).isoformat(timespec="milliseconds"),
@@ -107,8 +107,8 @@ def uses_shown(wanted: UseFilter, page: UsePage) -> answers.CredentialUses:
     }
 
 
-def shown(one: SealedRecord) -> answers.AuditRecord:
-    """As the API and the command line show it: the record's own members, with its place in the chain."""
+def audit_record_json(one: SealedRecord) -> answers.AuditRecord:
+    """Return the record as the API and the command line show it: the record's own members, with its place in the chain."""
     members: dict[str, Any] = one.as_json()
     what = members.get("object", {})
     found: answers.AuditRecord = {

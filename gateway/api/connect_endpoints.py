@@ -202,7 +202,7 @@ async def create_session(request: web.Request) -> web.Response:
     query_of(request, ())
     runtime, generation = request.app[RUNTIME], generation_of(request)
     made = await new_session(runtime, generation, request[CALLER], await read_json(request, NewSession))
-    return web.json_response(answers.ConnectSessionAnswer(data=shown(generation, *made)), status=201)
+    return web.json_response(answers.ConnectSessionAnswer(data=connect_session_json(generation, *made)), status=201)
 
 
 @needs("environment:connect_sessions:write", limits=True)
@@ -212,7 +212,7 @@ async def create_reconnect_session(request: web.Request) -> web.Response:
     query_of(request, ())
     runtime, generation = request.app[RUNTIME], generation_of(request)
     made = await reconnect_session(runtime, generation, request[CALLER], await read_json(request, Reconnect))
-    return web.json_response(answers.ConnectSessionAnswer(data=shown(generation, *made)), status=201)
+    return web.json_response(answers.ConnectSessionAnswer(data=connect_session_json(generation, *made)), status=201)
 
 
 async def new_session(
@@ -297,7 +297,7 @@ def _fixed(body: NewSession | Reconnect) -> dict[str, Any]:
     }
 
 
-def shown(generation: Generation, token: str, session: ConnectSession) -> answers.ConnectSessionJson:
+def connect_session_json(generation: Generation, token: str, session: ConnectSession) -> answers.ConnectSessionJson:
     """Return the answer to the caller that made a session."""
     public_url = generation.public_url
     return {

@@ -71,7 +71,7 @@ async def _send_outcomes(request: web.Request, outcomes: Outcomes) -> web.Stream
 
 
 def message(outcome: Outcome) -> dict[str, Any]:
-    """As published clients read it."""
+    """Return the message about `outcome` in the form that published clients read."""
     if outcome.succeeded:
         return {
             "message_type": "success",

@@ -134,7 +134,8 @@ async def _pinned_config(
 async def _check_tags(
     runtime: Runtime, caller: Caller, integration: Integration, connection_id: str | None, tags: dict[str, str] | None
 ) -> None:
-    """With a key that is limited to tags, what is there must carry them, and what comes too. Raises NotFound, Forbidden."""
+    """Check the tags for a key that is limited to tags: what is stored must carry them, and what is imported too. Raises
+    NotFound, Forbidden."""
     if not caller.policy.of_tags:
         return
     there = None
@@ -188,8 +189,8 @@ def _credential(runtime: Runtime, integration: Integration, credentials: dict[st
 
 
 def _unknown_settings(provider: Provider, config: Mapping[str, Any]) -> list[Issue]:
-    """They are kept: templates of callers and later versions of the entry may want them. But a name that nobody reads is
-    more often a mistake, so the answer says so."""
+    """Return an issue for each unknown setting. It is kept: templates of callers and later versions of the entry may want it. But
+    a name that nobody reads is more often a mistake, so the answer says so."""
     known = {name.casefold() for name in (*provider.connection_config, *(provider.connection_configuration or ()))}
     known.add("oauth_scopes_override")
     return [

@@ -96,7 +96,7 @@ def stamp(when: datetime) -> str:
 
 
 def end_user_json(user: EndUser | None) -> answers.EndUserJson | None:
-    """As lists of connections and connect sessions show one."""
+    """Return the end user as lists of connections and connect sessions show it."""
     if user is None:
         return None
     organization: answers.Organization | None = None

@@ -178,7 +178,7 @@ async def get_connection(request: web.Request) -> web.Response:
             await add_history(shown, runtime, generation, row)
         raise with_payload(remedied, {"connection": shown if readable else state_of(row)}) from fault
     headers = {NOT_REFRESHED: not_refreshed.code} if not_refreshed else {}
-    if not readable:  # who may only create sessions sees what became of them
+    if not readable:  # a key that may only create sessions sees their results
         return web.json_response(state_of(connection), headers=headers)
     if revealed:  # before it leaves: a credential that cannot be recorded is not returned
         what = {"refresh_token": True} if with_refresh_token else {}
@@ -191,7 +191,7 @@ async def get_connection(request: web.Request) -> web.Response:
 
 @needs("environment:connections:delete", limits=True)
 async def delete_connection(request: web.Request) -> web.Response:
-    """Here at once, and its tokens at the provider; what became of each of these is reported."""
+    """Delete the connection at once, and end its tokens at the provider; the answer reports the result of each."""
     empty_body(request)
     query = query_of(request, ("provider_config_key", "revoke"), truths=("revoke",))
     runtime, generation = request.app[RUNTIME], generation_of(request)

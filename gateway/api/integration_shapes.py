@@ -172,8 +172,9 @@ SHOWN: Final = {
 """The auth modes whose integration takes credentials here, and their fields."""
 
 
-def shown(runtime: Runtime, generation: Generation, integration: Integration) -> answers.IntegrationJson:
-    """Without its secrets. Of a provider that the catalog has lost, its name stands for what else the entry stated."""
+def integration_json(runtime: Runtime, generation: Generation, integration: Integration) -> answers.IntegrationJson:
+    """Return the integration without its secrets. If the catalog has lost its provider, the provider's name replaces what else
+    the entry stated."""
     provider = generation.catalog.get(integration.provider)
     public_url = generation.public_url
     made = integration.made
@@ -181,7 +182,7 @@ def shown(runtime: Runtime, generation: Generation, integration: Integration) ->
         "unique_key": integration.integration_id,
         "provider": integration.provider,
         "display_name": integration.display_name or (provider.display_name if provider else integration.provider),
-        "logo": generation.catalog.shown(provider.name, public_url)["logo_url"]
+        "logo": generation.catalog.provider_json(provider.name, public_url)["logo_url"]
         if provider
         else f"{public_url}/images/template-logos/{integration.provider}.svg",
         "forward_webhooks": integration.forward_webhooks,

@@ -17,8 +17,8 @@ from gateway.api.integration_shapes import (
     NewIntegration,
     credentials,
     fields_of,
+    integration_json,
     issues,
-    shown,
     webhook_url,
 )
 from gateway.api.request_body import empty_body, query_of, read_json
@@ -48,7 +48,9 @@ async def list_integrations(request: web.Request) -> web.Response:
         there = [one for one in there if request[CALLER].policy.reaches_integration(one.integration_id)]
     elif session.allowed_integrations:
         there = [one for one in there if one.integration_id in session.allowed_integrations]
-    return web.json_response(answers.IntegrationList(data=[shown(runtime, generation, one) for one in there]))
+    return web.json_response(
+        answers.IntegrationList(data=[integration_json(runtime, generation, one) for one in there])
+    )
 
 
 @needs("environment:integrations:read", limits=True)
@@ -57,7 +59,7 @@ async def get_integration(request: web.Request) -> web.Response:
     empty_body(request)
     runtime, generation = request.app[RUNTIME], generation_of(request)
     found = _found(request, generation)
-    body = shown(runtime, generation, found)
+    body = integration_json(runtime, generation, found)
     wanted = query.get("include", "").split(",")
     if "webhook" in wanted:
         body["webhook_url"] = webhook_url(generation, found)
@@ -99,7 +101,7 @@ async def create_integration(request: web.Request) -> web.Response:
     stored = await runtime.made.add(new)
     if stored is None:
         raise _refusal([_taken(generation, environment, body.unique_key)])
-    return web.json_response(answers.IntegrationAnswer(data=shown(runtime, generation, stored)))
+    return web.json_response(answers.IntegrationAnswer(data=integration_json(runtime, generation, stored)))
 
 
 @needs("environment:integrations:update", limits=True)
@@ -136,7 +138,7 @@ async def patch_integration(request: web.Request) -> web.Response:
         raise Conflict(
             "conflict", f"Integration '{found.integration_id}' was changed meanwhile. Read it and try again."
         )
-    return web.json_response(answers.IntegrationAnswer(data=shown(runtime, generation, stored)))
+    return web.json_response(answers.IntegrationAnswer(data=integration_json(runtime, generation, stored)))
 
 
 @needs("environment:integrations:delete", limits=True)

@@ -178,5 +178,5 @@ def _id(text: str) -> int:
 
 
 def asked_by(above: MintedKey | None) -> str:
-    """Who asks, in words, as `created_by` has it."""
+    """Return the text for `created_by`: the key that requests the new one."""
     return "a key of gateway.yaml" if above is None else f"key {above.id} ({above.name})"

@@ -62,11 +62,11 @@ async def list_operations(request: web.Request) -> web.Response:
     if with_others and wanted.limit > MOST_WITH_OTHERS:
         wanted = replace(wanted, limit=MOST_WITH_OTHERS)
     page = await runtime.store.call_log.find(wanted)
-    body: answers.Logs = {"data": [shown(one) for one in page.operations]}
+    body: answers.Logs = {"data": [operation_json(one) for one in page.operations]}
     if with_others:
         for entry, one in zip(body["data"], page.operations, strict=True):
             others = await runtime.store.call_log.find(_others(one, wanted))
-            entry["operations"] = [dict(shown(other)) for other in others.operations if other.id != one.id]
+            entry["operations"] = [dict(operation_json(other)) for other in others.operations if other.id != one.id]
     if page.following is not None:
         body["next_cursor"] = str(page.following)
     if page.searched_until is not None:
@@ -131,8 +131,8 @@ def _others(one: StoredOperation, wanted: OperationFilter) -> OperationFilter:
     )
 
 
-def shown(one: StoredOperation) -> answers.LoggedOperation:
-    """As the API and the command line show it."""
+def operation_json(one: StoredOperation) -> answers.LoggedOperation:
+    """Return the logged operation as the API and the command line show it."""
     it = one.operation
     return {
         "id": one.id,

@@ -24,7 +24,7 @@ USUAL: Final = 100
 
 @needs(limits=True)
 async def list_operations(request: web.Request) -> web.Response:
-    """In the order of their file. Raises NotFound, InvalidRequest."""
+    """Return the operations in the order of their file. Raises NotFound, InvalidRequest."""
     allowed = ("search", "risk", "scope", "starter", "granted", "limit", "cursor")
     query = query_of(request, allowed, numbers={"limit": (1, MOST)})
     name = request.match_info["provider"]
@@ -57,7 +57,7 @@ async def list_operations(request: web.Request) -> web.Response:
 
 
 def _page(found: Sequence[ApiOperation], cursor: str | None, limit: int) -> tuple[Sequence[ApiOperation], bool]:
-    """At most `limit` after `cursor`, and whether more follow. Raises InvalidRequest."""
+    """Return at most `limit` operations after `cursor`, and whether more follow. Raises InvalidRequest."""
     begin = 0
     if cursor:
         try:

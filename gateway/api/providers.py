@@ -20,8 +20,8 @@ from gateway.text import close_matches
 
 # ── A logo: a brand's icon in white on its colour where we have one, else initials. Nothing is fetched.
 
-LEAST_CONTRAST: Final = 4.5  # of white letters on the colour, as WCAG 2.2 §1.4.3 asks
-LEAST_OF_ICONS: Final = 2.2  # of a drawing, which as a logo need not reach more (§1.4.11); below that it is dark
+LEAST_CONTRAST: Final = 4.5  # contrast of white letters on the colour, as WCAG 2.2 §1.4.3 asks
+LEAST_OF_ICONS: Final = 2.2  # contrast of a drawing; a logo need not reach more (§1.4.11), below that it is dark
 DARK: Final = "#1a1a1a"
 
 

@@ -104,7 +104,7 @@ async def parsed(request: web.Request) -> Any:
 
 
 def share_of(request: web.Request) -> str:
-    """For whom the work on a body is done: the key's caller, or the connect session, or the address."""
+    """Return the party that the work on a body is counted for: the key's caller, the connect session, or the address."""
     if CALLER in request:
         return request[CALLER].share
     return request[CONNECT_SESSION].digest if CONNECT_SESSION in request else request.remote or ""
@@ -184,7 +184,7 @@ def truth(query: Mapping[str, str], name: str) -> bool:
 
 
 def number(query: Mapping[str, str], name: str) -> int | None:
-    """None where absent."""
+    """Return the number of that name, or None if it is absent."""
     return int(query[name]) if name in query else None
 
 

@@ -125,9 +125,8 @@ FORMS: Final[Mapping[str, Form]] = {
 
 
 async def outbound(request: web.Request) -> web.Response:
-    """For apps that are installed from the provider's own side, where a published client asks for it. Raises InvalidRequest:
-    no entry says that its provider reports such an installation, so nothing would ever come of waiting for one.
-    """
+    """Refuse the request of a published client for an app that is installed from the provider's own side. Raises InvalidRequest:
+    no entry says that its provider reports such an installation, so nothing would ever come of waiting for one."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     session = await runtime.sessions.find(request.query.get("connect_session_token", ""))
     integration = _integration(generation, session, request.match_info["integration_id"])

@@ -97,7 +97,7 @@ async def confirm_webhook(request: web.Request) -> web.Response:
 
 
 def _validation(request: web.Request, how: "WebhookSignature | None") -> web.Response | None:
-    """To a provider that asks by an empty POST, with the text that it wants back in the query."""
+    """Answer a provider that validates the address by an empty POST, with the text that it wants back in the query."""
     asks = how is not None and "?validationToken=" in (how.challenge or "") and not request.body_exists
     token = request.query.get("validationToken", "") if asks else ""
     return _echo(token) if token else None
@@ -108,7 +108,7 @@ def _echo(text: str) -> web.Response:
 
 
 def _operation(request: web.Request, status: int, code: "Code | None", what: str) -> Operation:
-    """For the call log."""
+    """Return the operation of this webhook for the call log."""
     return Operation(
         "webhook",
         clock.now(),

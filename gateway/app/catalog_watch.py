@@ -154,7 +154,7 @@ def _differences(before: dict[str, bytes], after: dict[str, bytes]) -> dict[str,
 
 
 async def _stirred(folders: Sequence[Path]) -> AsyncGenerator[None]:
-    """At once, whenever something in `folders` has changed, and every `LOOK_AGAIN_S` in any case."""
+    """Yield at once, whenever something in `folders` has changed, and every `LOOK_AGAIN_S` in any case."""
     yield
     there = [folder for folder in folders if folder.exists()]
     if not there:
@@ -203,7 +203,7 @@ async def _waits(folders: Sequence[Path]) -> AsyncGenerator[bool]:
 
 
 async def watching(app: web.Application) -> AsyncIterator[None]:
-    """For ``app.cleanup_ctx``: the folders are watched as long as `app` runs."""
+    """Watch the folders for as long as `app` runs; for ``app.cleanup_ctx``."""
     task = asyncio.create_task(CatalogWatch(app).run(), name="watch_catalog")
     yield
     task.cancel()

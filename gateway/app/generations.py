@@ -34,7 +34,8 @@ class Checked:
 
 
 def read(config: Configured) -> Config:
-    """As it is, or read from a mapping or a file. Raises Faults, with those that lie behind it."""
+    """Return the configuration as it is, or read it from a mapping or a file. Raises Faults, including the faults hidden by the
+    first ones."""
     if isinstance(config, Config):
         return config
     try:

@@ -114,7 +114,7 @@ def installed(provider: Provider, query: Mapping[str, str]) -> str:
 
 
 def with_link(context: Context) -> Context:
-    """With the app's page as the setting that entries name."""
+    """Return the context with the app's page as the setting that entries name."""
     link = context.integration.app_link
     return replace(context, config={LINK: link, **context.config}) if link else context
 

@@ -59,7 +59,7 @@ class SigV4Keys:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """For which region and service a signature holds."""
+    """The region and service that a signature is valid for."""
 
     region: str
     service: str

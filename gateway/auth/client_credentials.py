@@ -120,7 +120,7 @@ def client_values(held: Mapping[str, Any]) -> dict[str, Secret]:
 
 
 def scopes_of(context: Context) -> tuple[str, ...]:
-    """Those of the connection's own setting `oauth_scopes`, else the integration's or the entry's."""
+    """Return the scopes of the connection's own setting `oauth_scopes`, else the integration's or the entry's."""
     own = context.config.get("oauth_scopes")
     return scope_list(own) if isinstance(own, str) and own else context.scopes
 

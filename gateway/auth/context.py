@@ -294,7 +294,8 @@ class Context:
         return OAuthClient(client_id, secret_of_ours)
 
     def public_client(self) -> dict[str, str]:
-        """As an override: the integration's client without its secret, where that may not go; empty where it may.
+        """Return an override: the integration's client without its secret, if the secret may not be sent there; else an empty
+        one.
 
         Raises InvalidRequest where the integration names its hosts, and this is none of them.
         """

@@ -23,7 +23,8 @@ def member_values(held: Mapping[str, Any], bare: Iterable[str] = ()) -> dict[str
 
 
 def typed_values(held: Mapping[str, Any], token: str | None = None) -> dict[str, Secret]:
-    """As `token_values`, with every text at the top of `held` without the prefix too: what an entry declares is named so.
+    """Return the same as `token_values`, and every text at the top of `held` without the prefix too: what an entry declares is
+    named so.
 
     Not the client's two names: they are the integration's where the mode does not say otherwise.
     """

@@ -16,7 +16,7 @@ from gateway.oauth.token_answers import TokenRefused
 from gateway.secret import Secret
 from gateway.timestamps import moment
 
-# An app's tokens are refreshed each hour; the end user's goes along when it would not last to the next time.
+# An app's tokens are refreshed each hour, and the end user's token with them if it would end before the next refresh.
 SOON: Final = timedelta(minutes=70)
 
 

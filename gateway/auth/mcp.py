@@ -46,7 +46,7 @@ def document_url(context: Context) -> str:
 
 
 def metadata_document(context: Context) -> dict[str, Any]:
-    """Who we are, for servers that read it at the address that is the client ID."""
+    """Return the gateway's client metadata, which servers read at the address that is the client ID."""
     return {"client_id": document_url(context), **_metadata(context, "none"), "client_uri": context.public_url}
 
 

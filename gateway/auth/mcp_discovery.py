@@ -21,7 +21,7 @@ from gateway.records.provider_call import ProviderCall, Reply
 # Answered with 401 by a server that is protected; a ping does nothing where it is not.
 PING: Final = json.dumps({"jsonrpc": "2.0", "id": "gateway", "method": "ping"}).encode()
 PING_HEADERS: Final = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
-DEFAULT_METHODS: Final = ("client_secret_basic",)  # of metadata that names none (RFC 8414 §2)
+DEFAULT_METHODS: Final = ("client_secret_basic",)  # the default if the metadata names none (RFC 8414 §2)
 JSON: Final = {"Accept": "application/json"}
 _PARAMETER: Final = re.compile(r'\b(resource_metadata|scope)="([^"]*)"')
 
@@ -137,7 +137,7 @@ def _json(url: str) -> Dialogue[Mapping[str, Any] | None]:
 
 
 def _well_known(url: str, name: str) -> list[str]:
-    """With the path behind the name, as both RFCs have it, then at the root."""
+    """Return the well-known addresses to try: with the path behind the name, as both RFCs have it, then at the root."""
     path = urlsplit(url).path.rstrip("/")
     root = f"{_origin(url)}/.well-known/{name}"
     return [root + path, root] if path else [root]

@@ -142,7 +142,8 @@ class AuthMode(ABC):
 
     @staticmethod
     def client_at(url: str, held: Mapping[str, Any], context: Context) -> OAuthClient | None:
-        """Who ends tokens at `url`; None where the call needs no client. Raises InvalidRequest where its secret is withheld."""
+        """Return the client that ends tokens at `url`; None if the call needs none. Raises InvalidRequest if its secret is
+        withheld."""
         spec = context.provider.revocation
         if (spec is not None and spec.auth_method in {"bearer", "none"}) or not context.has_client(held):
             return None

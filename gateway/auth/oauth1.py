@@ -14,7 +14,7 @@ from gateway.auth.credential_form import CredentialForm, member_values
 from gateway.auth.mode import Dialogue, Granted, GrantingMode, SetOut, Signer, Wish
 from gateway.auth.oauth2 import captured_settings
 from gateway.auth.pasted_keys import pem
-from gateway.auth.provider_answers import said, short
+from gateway.auth.provider_answers import refusal_text, short
 from gateway.catalog.provider import Provider
 from gateway.errors import BodyTooLarge, InvalidRequest
 from gateway.oauth.authorize import with_params
@@ -33,7 +33,7 @@ Params = Sequence[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class OAuth1Keys:
-    """Whose signature it is. For ``RSA-SHA1`` `client_secret` is the private key (RFC 5849 §3.4.3)."""
+    """The keys of an OAuth 1.0 signature. For ``RSA-SHA1`` `client_secret` is the private key (RFC 5849 §3.4.3)."""
 
     client_key: str
     client_secret: Secret = field(repr=False)
@@ -253,5 +253,5 @@ def read_credentials(reply: Reply) -> dict[str, str]:
     answer = dict(parse_qsl(reply.body.decode("utf-8", "replace").strip(), keep_blank_values=True))
     if 200 <= reply.status < 300 and answer.get("oauth_token") and "oauth_token_secret" in answer:
         return answer
-    words = short(answer.get("oauth_problem", "")) or said(reply)
+    words = short(answer.get("oauth_problem", "")) or refusal_text(reply)
     raise TokenRefused("credentials_refused", f"it answered {reply.status}" + (f": {words}" if words else ""))

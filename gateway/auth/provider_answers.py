@@ -34,7 +34,7 @@ def short(words: str) -> str:
     return " ".join(printable.split()).rstrip(" .")
 
 
-def said(reply: Reply) -> str:
+def refusal_text(reply: Reply) -> str:
     """Return what a refusing answer says: the usual members of a JSON object, else the beginning of the text.
 
     Empty for a page of HTML, or for nothing. May quote what was sent: `provider_call.scrubbed` is the caller's to ask.
@@ -81,7 +81,7 @@ def accepted_answer(reply: Reply) -> dict[str, Any]:
     if reply.status >= 500 or reply.status in PASSING or not 200 <= reply.status < 500:
         raise TokenUnavailable(f"the token endpoint answered {reply.status}", retry_after(reply.headers))
     if reply.status >= 300:
-        words = said(reply)
+        words = refusal_text(reply)
         raise TokenRefused("credentials_refused", f"it answered {reply.status}" + (f": {words}" if words else ""))
     answer = parse_object(reply.headers, reply.body)
     if answer is None:
@@ -93,7 +93,7 @@ def token_at(answer: dict[str, Any], paths: Sequence[str]) -> str:
     """The token at the first of `paths` that has one. Raises TokenRefused with what the answer says instead."""
     token = next((found for path in paths if isinstance(found := dig(answer, path), str) and found), None)
     if token is None:
-        words = said(Reply(200, {}, json.dumps(answer).encode(), datetime.now(UTC)))
+        words = refusal_text(Reply(200, {}, json.dumps(answer).encode(), datetime.now(UTC)))
         raise TokenRefused("credentials_refused", f"its answer holds no {paths[0]}" + (f": {words}" if words else ""))
     if not fits_header(token):
         raise TokenUnavailable("the token endpoint's answer holds a token with characters that no token may have")

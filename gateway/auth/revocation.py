@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from gateway.auth.context import Context
 from gateway.auth.mode import Dialogue, RevocableToken, TokenRevocation
-from gateway.auth.provider_answers import said, short
+from gateway.auth.provider_answers import refusal_text, short
 from gateway.catalog.provider_parts import TokenCall
 from gateway.oauth.token_answers import TokenUnavailable, parse_object
 from gateway.oauth.token_requests import authenticate, encoded, renamed
@@ -38,7 +38,7 @@ class RevocationOutcome:
 
 
 def revocable(context: Context, tokens: Sequence[RevocableToken]) -> list[RevocableToken]:
-    """Those of `tokens` that the entry's call is for; all there are where the credential has none of that kind."""
+    """Return those of `tokens` that the entry's call can revoke, or all of them if the credential has none of that kind."""
     spec = context.provider.revocation or STANDARD
     return [one for one in tokens if spec.tokens in {None, "both", one.hint}] or list(tokens)
 
@@ -88,7 +88,7 @@ def _outcome(token: RevocableToken, call: ProviderCall, reply: Reply) -> Revocat
     refused = answer.get("ok") is False or bool(error)  # some report a refusal with status 200
     if 200 <= reply.status < 300 and not refused:
         return RevocationOutcome(token.hint, "revoked")
-    words = call.scrubbed(said(reply))
+    words = call.scrubbed(refusal_text(reply))
     detail = f"it answered {reply.status}" + (f": {words}" if words else "")
     if code in GONE or reply.status in {404, 410}:
         return RevocationOutcome(token.hint, "already_invalid", detail)

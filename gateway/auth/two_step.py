@@ -56,7 +56,7 @@ class TwoStep(ExchangedMode):
         return dict(held) if held.get("token") else (yield from self._signed_in(held, context))
 
     def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
-        """By the refresh token where there are one and a place for it; signed in again where not, or where that is refused."""
+        """Renew with the refresh token if there are one and a URL for it; else, or if it is refused, sign in again."""
         if context.provider.refresh_url and held.get("refresh_token"):
             try:
                 return (yield from self._refreshed(held, context))
@@ -65,7 +65,7 @@ class TwoStep(ExchangedMode):
         return (yield from self._signed_in(held, context))
 
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        answers = held.get("steps") or {"step1": held.get("raw") or {}}  # of a single request only `raw` is kept
+        answers = held.get("steps") or {"step1": held.get("raw") or {}}  # after a single request only `raw` is kept
         return {**typed_values(held, held.get("token")), **_apart(held), **step_values(answers)}
 
     def default_headers(self, provider: Provider) -> Mapping[str, str]:

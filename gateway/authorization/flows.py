@@ -186,7 +186,7 @@ class Flows:
         return flow_details(self._store.open(flow.details))
 
     def _pending(self, flow: Flow | None) -> PendingAuthorization | None:
-        """None where nothing is pending: the flow is unknown, or the end user has not confirmed it yet."""
+        """Return the pending authorization of the flow; None if the flow is unknown, or the end user has not confirmed it yet."""
         kept = self._opened(flow) if flow is not None else None
         return kept if isinstance(kept, PendingAuthorization) else None
 

@@ -111,7 +111,7 @@ class WaitingWindow:
 
 
 class Outcomes:
-    """Nothing is asked of the store while nobody waits here."""
+    """Waits for outcomes of authorizations. It does not query the store while nobody waits here."""
 
     def __init__(self, store: Store, note: RecordOperation = lambda _: None) -> None:
         self._store = store
@@ -203,7 +203,7 @@ class Outcomes:
 
 
 def _operation(outcome: Outcome, failure: Mapping[str, str]) -> Operation:
-    """For the call log."""
+    """Return the operation of this authorization for the call log."""
     detail: dict[str, Any] = {
         name: failure[name] for name in ("provider_error", "provider_description", "detail") if name in failure
     }
@@ -222,7 +222,7 @@ def _operation(outcome: Outcome, failure: Mapping[str, str]) -> Operation:
 
 
 def client_digest(ws_client_id: str | None) -> str | None:
-    """Under which a window's outcome is stored; None for a window that waits for nothing."""
+    """Return the digest under which a window's outcome is stored; None for a window that waits for nothing."""
     return digest(ws_client_id) if ws_client_id else None
 
 
@@ -284,7 +284,7 @@ class Telling:
         return came
 
     async def failure(self, flow: Flow, pending: PendingAuthorization, fault: Exception, back: Back) -> None:
-        """It came to nothing; what is not a GatewayError is reported without its words."""
+        """Report an authorization that failed; an exception that is not a GatewayError is reported without its message."""
         said = log_failure(
             fault,
             environment=flow.environment,

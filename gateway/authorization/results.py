@@ -15,7 +15,7 @@ from gateway.secret import Secret
 
 # ── How an authorization ends: with a connection, or with a choice that the end user has yet to make.
 
-LIFETIME: Final = timedelta(minutes=10)  # of a flow
+LIFETIME: Final = timedelta(minutes=10)  # how long a flow lives
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class CallbackFailed(InvalidRequest):
 
 
 def error_type(fault: GatewayError) -> str:
-    """As the browser's WebSocket and the page's message call it."""
+    """Return the type of the error as the browser's WebSocket and the page's message name it."""
     if isinstance(fault, CallbackFailed) and fault.error_type is not None:
         return fault.error_type
     return TYPES.get(fault.code, "unknown_err")

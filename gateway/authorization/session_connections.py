@@ -22,7 +22,7 @@ from gateway.generation import Current
 from gateway.oauth.authorize import challenge
 from gateway.records.connecting import ConnectSession, Outcome, PendingConnection, SessionTerms
 from gateway.records.connection import Connection, ConnectionRef, NewConnection
-from gateway.refresh.save_tokens import who
+from gateway.refresh.save_tokens import log_fields
 from gateway.secret import Secret
 from gateway.store import Store
 
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 
 class SessionConnections:
-    """Used by finished authorizations, by what end users type in, and by the API."""
+    """The connections of connect sessions, for finished authorizations, for what end users type in, and for the API."""
 
     def __init__(self, store: Store, current: Current, creator: Creator, outcomes: Outcomes, revoker: Revoker) -> None:
         self._store = store
@@ -55,7 +55,7 @@ class SessionConnections:
             return connection
         until = clock.now() + LIFETIME
         pending, former = await self._store.pending.add(row, terms, expires_at=until, reconnects=reconnects)
-        log.info("connection_pending", **who(row.ref), until=until.isoformat())
+        log.info("connection_pending", **log_fields(row.ref), until=until.isoformat())
         for one in former:
             await self._end_grant(one, unless=pending)
         return pending
@@ -138,7 +138,7 @@ class SessionConnections:
 
     async def _dropped(self, one: PendingConnection, reason: str, event: str) -> None:
         """Log it, publish it to callers that wait for the session, and end its grant."""
-        log.warning(event, **who(one.ref))
+        log.warning(event, **log_fields(one.ref))
         await self._outcomes.publish(
             _outcome(
                 one,
@@ -152,8 +152,8 @@ class SessionConnections:
         await self._end_grant(one)
 
     async def _end_grant(self, one: PendingConnection, unless: PendingConnection | None = None) -> None:
-        """At the provider. Not where a connection, or `unless`, may live by the same grant: many providers have one grant
-        for each account and application, and end all its tokens together."""
+        """End the grant at the provider, unless a connection, or `unless`, may live by the same grant: many providers have one
+        grant for each account and application, and end all its tokens together."""
         new, integration = one.new, self._current.generation.integrations.find(*one.ref[:2])
         if new is None or integration is None:
             return

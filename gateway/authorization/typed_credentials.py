@@ -24,7 +24,7 @@ EXTERNAL_ID: Final = "external_id"
 
 
 class TypedIn:
-    """Used by the addresses that published clients post to, and by our own page."""
+    """Takes the credentials that end users type in, at the addresses of published clients and on our own page."""
 
     def __init__(
         self, store: Store, creator: Creator, session_connections: SessionConnections, outcomes: Outcomes
@@ -111,9 +111,8 @@ class TypedIn:
 
 
 def external_id(session: ConnectSession, integration: Integration) -> str:
-    """Whom a role is assumed for. The same for one end user each time, and not theirs to choose: anyone who named another
-    customer's role would otherwise reach it through us (the confused deputy).
-    """
+    """Return the external id with which a role is assumed. It is the same for one end user each time, and not theirs to choose:
+    anyone who named another customer's role would otherwise reach it through us (the confused deputy)."""
     who = session.end_user.id if session.end_user else json.dumps(dict(session.tags), sort_keys=True)
     return f"gw-{digest(json.dumps([session.environment, integration.integration_id, who]))[:32]}"
 

@@ -84,7 +84,8 @@ class ProviderOperations:
     def find(
         self, search: str = "", risk: str | None = None, scope: str | None = None, *, starter: bool = False
     ) -> list[ApiOperation]:
-        """Those with all words of `search`, of that risk, that name that scope, or that are starters."""
+        """Return the operations that contain all words of `search` and have that risk and that scope, if given; `starter`: only
+        starters."""
         words = search.casefold().split()
         return [
             one
@@ -244,7 +245,7 @@ class ScopesNeeded:
         return tuple(one for one in (*((scope,) for scope in self.all_of), *self.any_of) if not held.intersection(one))
 
     def unneeded(self, granted: Sequence[str]) -> tuple[str, ...]:
-        """Those of `granted` that none of the operations names. While `unstated` is not empty, they may still be needed."""
+        """Return those of `granted` that no operation names. While `unstated` is not empty, they may still be needed."""
         named = {*self.all_of, *(scope for group in self.any_of for scope in group)}
         return tuple(scope for scope in granted if scope not in named)
 

@@ -82,7 +82,7 @@ def _wildcard(place: Place, template: str, address: AddressTemplate) -> Iterator
 
 
 def _has_dot_segment(template: str) -> bool:
-    """As `/proxy` refuses them in a caller's path: plain or percent-encoded, between any kind of slash."""
+    """Return whether a path has dot segments as `/proxy` refuses them: plain or percent-encoded, between any kind of slash."""
     path = template.partition("?")[0].rpartition("://")[2]
     steps = re.split(r"(?i)/|%2f|%5c", re.sub(r"(?i)%2e", ".", path))
     return any(step.partition(";")[0] in {".", ".."} for step in steps)

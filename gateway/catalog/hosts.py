@@ -72,8 +72,8 @@ def open_addresses(provider: Provider) -> Iterator[tuple[str, str]]:
 
 
 def open_secret_addresses(provider: Provider) -> Iterator[tuple[str, str]]:
-    """Those of them to which requests with a secret of the integration would go: its token addresses, and the base address
-    where the client's secret signs or stands in proxied requests, or where the server says where tokens are issued."""
+    """Yield the open addresses to which requests with a secret of the integration would go: its token addresses, and the base
+    address where the client's secret signs or stands in proxied requests, or where the server says where tokens are issued."""
     proxied = provider.auth_mode in _PROXIED or any(
         "clientSecret" in text for at, text in texts(provider) if at[0] == "proxy"
     )

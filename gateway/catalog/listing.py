@@ -52,13 +52,13 @@ class Listing:
     """The providers of one catalog as JSON, with addresses of ours below `public_url`."""
 
     def __init__(self, catalog: Catalog, public_url: str) -> None:
-        self._rows = [_row(catalog.shown(name, public_url)) for name in catalog.providers]
+        self._rows = [_row(catalog.provider_json(name, public_url)) for name in catalog.providers]
         self._by_name = {row.name: row for row in self._rows}
         self._all = self._page(self._rows, None)
 
     @cached_property
     def categories(self) -> frozenset[str]:
-        """In small letters, as `Query.category` is compared."""
+        """Return the categories in lower case, as `Query.category` is compared."""
         return frozenset(category for row in self._rows for category in row.categories)
 
     @cached_property

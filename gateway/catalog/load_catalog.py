@@ -108,7 +108,7 @@ class Catalog:
         self._paths = dict(paths)
 
     def keeping(self, names: Collection[str], of: "Catalog") -> "Catalog":
-        """This one, but with the entries called `names` as they are in `of`, as far as it has them."""
+        """Return this catalog, but with the entries called `names` as they are in `of`, as far as it has them."""
         kept = {name: of.providers.contents[name] for name in names if name in of.providers}
         paths = {name: of._paths[name] for name in kept}
         return Catalog(self.providers.contents | kept, paths | self._paths, self.faulty - set(kept), self.seen)
@@ -137,7 +137,7 @@ class Catalog:
         folders = (Path(path).parent, resources.folder("catalog"))
         return read_operations(tuple(dict.fromkeys(folders)), name)
 
-    def shown(self, name: str, public_url: str) -> dict[str, Any]:
+    def provider_json(self, name: str, public_url: str) -> dict[str, Any]:
         """The JSON of ``/providers/{name}``. Raises KeyError."""
         return show(json.loads(self.providers.contents[name]), public_url)
 

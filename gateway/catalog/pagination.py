@@ -172,7 +172,7 @@ def _missing(kind: str, given: Collection[str]) -> list[str]:
 
 
 def _spelled_out(given: Mapping[str, str]) -> dict[str, str]:
-    """With each name as a catalog entry has it: ``cursor_path`` is enough for ``cursor_path_in_response``."""
+    """Return the names as a catalog entry has them: ``cursor_path`` is enough for ``cursor_path_in_response``."""
     fields: dict[str, str] = {}
     faults: list[str] = []
     for name, value in given.items():

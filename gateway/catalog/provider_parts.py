@@ -125,7 +125,7 @@ def title_from(name: str) -> str:
 
 
 class AccountForm(Shape):
-    """Who authorized. What is not said here is still found in an `id_token`, or by the post-connection script."""
+    """The account that authorized. What is not said here is still found in an `id_token`, or by the post-connection script."""
 
     endpoint: str | None = None
     """Path below `proxy.base_url`, or a whole address, that returns it; asked once with the new credential. Absent: the
@@ -325,7 +325,7 @@ class Retry(Shape):
     """Statuses that mean it: `429`, `5xx`, `500-502`. They replace the usual ones."""
 
 
-ANYTHING: Final = "*"  # of `expect`
+ANYTHING: Final = "*"  # a value of `expect`
 NOTHING: Final = "-"
 
 

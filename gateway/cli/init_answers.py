@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 3003
-PORTS: Final = 20  # so many, from that one on, are tried
+PORTS: Final = 20  # how many ports are tried, from that one on
 DEFAULT_STORE: Final = "sqlite:///gateway.db"
 
 
@@ -36,7 +36,7 @@ class Answers:
 
 
 def checked(answers: Answers, catalog: "Callable[[], Catalog]") -> Answers:
-    """As a configuration takes them. Raises click.BadParameter, naming the flag."""
+    """Return the answers in the form that a configuration takes. Raises click.BadParameter, naming the flag."""
     return replace(
         answers,
         public_url=_by_flag("--public-url", answers.public_url, _public_url),

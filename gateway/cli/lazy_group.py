@@ -17,7 +17,7 @@ class Command(NamedTuple):
 
 
 class LazyGroup(click.Group):
-    """So that ``gateway --help`` imports neither aiohttp nor pydantic nor a database."""
+    """Imports a command when it is used, so that ``gateway --help`` imports neither aiohttp nor pydantic nor a database."""
 
     def __init__(self, *args: Any, table: Mapping[str, Command], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

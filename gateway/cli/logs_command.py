@@ -107,11 +107,11 @@ async def _wanted(runtime: "Runtime", environment: str, given: Mapping[str, Any]
 
 
 async def _print(runtime: "Runtime", wanted: "OperationFilter", *, as_json: bool) -> int:
-    from gateway.api.logs_endpoints import shown
+    from gateway.api.logs_endpoints import operation_json
 
     page = await runtime.store.call_log.find(wanted)
     if as_json:
-        body = {"data": [shown(one) for one in page.operations], "next_cursor": page.following}
+        body = {"data": [operation_json(one) for one in page.operations], "next_cursor": page.following}
         print(json.dumps(body, indent=2, ensure_ascii=False))
         return 0
     table(COLUMNS, [_cells(one) for one in page.operations])
@@ -127,7 +127,7 @@ async def follow_log(runtime: "Runtime", wanted: "OperationFilter", *, as_json: 
     from dataclasses import replace
 
     from gateway import clock
-    from gateway.api.logs_endpoints import shown
+    from gateway.api.logs_endpoints import operation_json
 
     seen: dict[int, None] = {}
     after = 0
@@ -139,7 +139,8 @@ async def follow_log(runtime: "Runtime", wanted: "OperationFilter", *, as_json: 
             seen[one.id] = None
             after = max(after, one.id)
             print(
-                json.dumps(shown(one), ensure_ascii=False) if as_json else one_line("  ".join(_cells(one))), flush=True
+                json.dumps(operation_json(one), ensure_ascii=False) if as_json else one_line("  ".join(_cells(one))),
+                flush=True,
             )
         for old in list(seen)[:-REMEMBERED]:
             del seen[old]

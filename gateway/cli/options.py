@@ -31,7 +31,7 @@ class Span(click.ParamType[timedelta]):
 
 
 def _hint_at_the_demo(ctx: click.Context, param: click.Parameter, file: Path) -> Path:
-    """For who has just run `gateway demo` here and names no file: what is read then knows nothing of the demo."""
+    """Print a hint if `gateway demo` has run here and no file is named: the default file knows nothing of the demo."""
     chosen = ctx.get_parameter_source(param.name or "") is not ParameterSource.DEFAULT
     if not chosen and DEMO.is_file() and (not file.exists() or is_reference(file)):
         state = "is the reference of all keys" if file.exists() else "is not there"

@@ -215,7 +215,7 @@ async def each(items: Sequence[Item], do: Callable[[Item], Awaitable[None]], wha
 
 
 def table(columns: Iterable[str], rows: Iterable[Sequence[str]]) -> None:
-    """On stdout; a line is not folded where a pipe reads it."""
+    """Print a table on stdout; a line is not folded if a pipe reads it."""
     from rich.console import Console
     from rich.table import Table
 

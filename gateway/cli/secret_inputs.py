@@ -24,7 +24,8 @@ key_file = click.option(
 
 
 def secret_of(what: str, option: str, env: str | None, file: Path | None) -> "Secret | None":
-    """None where neither is given. Raises UsageError. `option`: the stem of both, such as ``--key``."""
+    """Read the secret from the variable `env` or from `file`; None if neither is given. Raises UsageError. `option`: the stem of
+    both, such as ``--key``."""
     from gateway.secret import Secret
 
     if env is not None and file is not None:

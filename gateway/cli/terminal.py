@@ -116,7 +116,7 @@ def faults_end_the_command(as_json: bool = False, file: Path | None = None) -> I
 
 
 def hint_at_init(file: Path) -> None:
-    """For who starts in a fresh checkout, where a gateway.yaml lies that is no one's own."""
+    """Print a hint in a fresh checkout, whose gateway.yaml is only the reference of all keys."""
     if is_reference(file):
         made = f"`{program()} init --dir my-gateway` writes one of your own, with its keys"
         print(f"{file} is the reference of all keys; {made}", file=sys.stderr)

@@ -291,8 +291,8 @@ class AsyncClient:
     async def delete_connection(
         self, provider_config_key: str | None = None, connection_id: str | None = None, *, revoke: bool = True
     ) -> Json:
-        """It ends at once, then its tokens at the provider; the answer's `revocation` has the result of each. `revoke` False
-        leaves them alone."""
+        """Delete the connection at once, then end its tokens at the provider, unless `revoke` is False; the answer's `revocation`
+        has the result of each."""
         return await self._json(calls.deleted(*self._named(provider_config_key, connection_id), revoke=revoke))
 
     async def get_metadata(self, provider_config_key: str | None = None, connection_id: str | None = None) -> Json:
@@ -368,7 +368,8 @@ class AsyncClient:
         return await self._data(calls.changed_integration(self._key(provider_config_key), changes, unique_key))
 
     async def delete_integration(self, provider_config_key: str) -> Json:
-        """It and its connections, whose tokens are ended at the provider; `connections` in the answer counts them."""
+        """Delete the integration and its connections, whose tokens are ended at the provider; `connections` in the answer counts
+        them."""
         return await self._json(calls.deleted_integration(provider_config_key))
 
     async def list_providers(

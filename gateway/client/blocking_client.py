@@ -127,7 +127,7 @@ class Pages:
 
 
 class Client:
-    """As `AsyncClient`, without ``async``. Open it with ``with``, or close it when done."""
+    """The same client as `AsyncClient`, without ``async``. Open it with ``with``, or close it when done."""
 
     def __init__(
         self,
@@ -274,7 +274,7 @@ class Client:
     def delete_connection(
         self, provider_config_key: str | None = None, connection_id: str | None = None, *, revoke: bool = True
     ) -> Json:
-        """It ends at once, then its tokens at the provider, unless `revoke` is False."""
+        """Delete the connection at once, then end its tokens at the provider, unless `revoke` is False."""
         return self._loop.run(self._client.delete_connection(provider_config_key, connection_id, revoke=revoke))
 
     def get_metadata(self, provider_config_key: str | None = None, connection_id: str | None = None) -> Json:
@@ -335,7 +335,7 @@ class Client:
         return self._loop.run(self._client.update_integration(provider_config_key, unique_key=unique_key, **changes))
 
     def delete_integration(self, provider_config_key: str) -> Json:
-        """It and its connections, whose tokens are ended at the provider."""
+        """Delete the integration and its connections, whose tokens are ended at the provider."""
         return self._loop.run(self._client.delete_integration(provider_config_key))
 
     def list_providers(

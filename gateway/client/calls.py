@@ -155,7 +155,7 @@ class ImportedConnection(TypedDict, total=False):
 
 
 class ConnectSessionCall(TypedDict, total=False):
-    """Who may connect what. `end_user` is ``{"id", "email"?, "display_name"?}``; `tags` may stand in for it.
+    """The end user and what it may connect. `end_user` is ``{"id", "email"?, "display_name"?}``; `tags` may stand in for it.
 
     `integrations_config_defaults` fixes settings by integration; `allowed_integrations` left out means all. `expires_in`:
     seconds, 60 to 604800. `max_connections`: how many it may make. `single_use`: for one browser. `code_challenge`: of

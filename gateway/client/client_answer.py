@@ -27,7 +27,7 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """As UTF-8; what is none is replaced."""
+        """Return the content as UTF-8; invalid bytes are replaced."""
         return self.content.decode("utf-8", "replace")
 
     @property
@@ -80,7 +80,7 @@ class AsyncStream:
                 yield line
 
     async def several_lines(self) -> AsyncIterator[list[bytes]]:
-        """As many lines at once as there are. Raises CutShort."""
+        """Yield lists of lines, each with all complete lines that have come. Raises CutShort."""
         held = b""
         async for piece in self:
             *lines, held = (held + piece).split(b"\n")

@@ -61,7 +61,7 @@ class GatewayError(CallFailed):
 
     @property
     def retry_at(self) -> datetime | None:
-        """From when on it makes sense to ask again, if the gateway says; with its time zone."""
+        """Return the earliest time to call again, with its time zone, if the gateway states one."""
         try:
             when = datetime.fromisoformat(str(self.payload.get("retry_at")))
         except ValueError:

@@ -62,7 +62,7 @@ class AsyncPages:
                 yield record
 
     async def batches(self) -> AsyncIterator[list[Any]]:
-        """As many records at once as have come; each batch counts as a whole as soon as it is returned."""
+        """Yield lists of records, each with all records that have come; a batch counts as a whole as soon as it is returned."""
         async for batch in self.uncounted():
             self.count(len(batch))
             yield batch
@@ -139,7 +139,7 @@ class AsyncPages:
         return "error" not in trailer
 
     async def _wait_after(self, fault: CallFailed) -> None:
-        """Until it is worth another try. Raises `fault` where it is not."""
+        """Wait until another try makes sense. Raises `fault` if none does."""
         self._breaks += 1
         lost = isinstance(fault, PagingBroken) and fault.cursor is None
         if self._breaks > self._resumes or lost or not _passes(fault):

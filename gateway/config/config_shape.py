@@ -37,7 +37,7 @@ def _truth(value: object) -> object:
 
 
 def _read(check: Callable[[str], Any]) -> BeforeValidator:
-    """For what is written as text and kept as something else; other types are left for pydantic to refuse."""
+    """Return a validator for a value that is written as text and kept as something else; pydantic refuses other types."""
 
     def read(value: object) -> object:
         if isinstance(value, Secret):

@@ -102,7 +102,7 @@ class ConfigDocument:
         return Fault(f"{self.name}:{line}", message)
 
     def faults(self, findings: AnySequence[Finding]) -> list[Fault]:
-        """In the order of the file."""
+        """Return the faults in the order of the file."""
         all_findings = [*self.findings, *findings]
         all_findings.sort(key=lambda finding: finding.line or self.line(finding.place))
         return list(dict.fromkeys(map(self.fault, all_findings)))

@@ -40,9 +40,9 @@ def open_to_network(server: ServerConfig, address: str) -> OpenPort | None:
 # ── Files that hold secrets and that others on this machine may read.
 
 FILE: Final = re.compile(r"(?<!\$)\$\{file:([^}]+)\}")
-LOGIN: Final = re.compile(r"://[^/@]*:[^/@]+@")  # of a database, or of an outbound proxy
+LOGIN: Final = re.compile(r"://[^/@]*:[^/@]+@")  # the login of a database, or of an outbound proxy
 ADDRESSES: Final[frozenset[Place]] = frozenset({("store", "url"), ("egress", "proxy")})  # which may hold a login
-MOUNTED: Final = (Path("/run"), Path("/var/run"))  # by Docker, Kubernetes or systemd, whose modes are theirs
+MOUNTED: Final = (Path("/run"), Path("/var/run"))  # mounted by Docker, Kubernetes or systemd, which set the modes
 OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 SQLITE: Final = "sqlite:///"
 
@@ -88,7 +88,8 @@ def open_files(config: Config) -> list[OpenFile]:
 
 
 def _looked_at(path: Path, why: str) -> OpenFile | None:
-    """None: its owner's alone, or absent. A file of another's may be its group's: that is how we read it."""
+    """Return the file if others can read it; None if only its owner can, or if it is absent. If the file belongs to another user,
+    its group may be ours and may read it."""
     if any(path.is_relative_to(folder) for folder in MOUNTED):
         return None
     try:

@@ -110,7 +110,7 @@ def _unknown_key(place: Place) -> str:
 
 
 def _section(place: Place) -> type[Section]:
-    """Whose keys stand at `place`."""
+    """Return the class whose keys stand at `place`."""
     if place in SECTIONS:
         return SECTIONS[place]
     return SECTIONS[tuple("*" if index in (1, 3) else step for index, step in enumerate(place))]
@@ -274,7 +274,7 @@ def _config(document: ConfigDocument, *, base: Path, environ: Mapping[str, str],
 
 
 def _with_origin(finding: Finding, origins: Mapping[tuple[str, ...], str]) -> Finding:
-    """With the reference that a value came from, since the file shows no value to find fault with."""
+    """Add the reference that a value came from to the fault, since the file itself does not show the value."""
     origin = origins.get(finding.place)
     return replace(finding, message=f"{finding.message} (it came from {origin})") if origin else finding
 

@@ -167,7 +167,7 @@ class TimeoutsConfig:
 
 @dataclass(frozen=True, slots=True)
 class LimitsConfig:
-    """For each provider origin: open connections, calls whose answer is outstanding, those that wait, and how long."""
+    """Limits for each provider origin: open connections, calls without an answer yet, waiting calls, and how long these wait."""
 
     connections: int
     outstanding: int
@@ -308,7 +308,7 @@ class Config:
         return self.document.where(place)
 
     def at_port(self, port: int, console_port: int | None = None) -> "Config":
-        """For a server configured with port 0: the same with the ports it got, in a derived `public_url` too."""
+        """Return the configuration of a server configured with port 0, with the ports it got, in a derived `public_url` too."""
         derived = self.server.public_url == default_public_url(self.server.host, self.server.port)
         public_url = default_public_url(self.server.host, port) if derived else self.server.public_url
         server, console = replace(self.server, port=port, public_url=public_url), self.console

@@ -34,7 +34,7 @@ def checked(text: str) -> str:
 
 
 def absolute(url: str, base: Path) -> str:
-    """With `base` in front of what names a file by a relative path."""
+    """Return the URL with `base` in front of each file that it names by a relative path."""
     if url.startswith(SQLITE):
         return SQLITE + os.path.normpath(base / url.removeprefix(SQLITE))
     head, mark, query = url.partition("?")

@@ -48,14 +48,15 @@ class ApiIntegrations:
         self._ending: dict[str, asyncio.Task[Ended]] = {}
 
     async def add(self, new: Integration) -> Integration | None:
-        """As it is stored; None where the key is taken, be it by one that is just being deleted."""
+        """Add an integration and return it as stored; None if its key is taken, even by an integration that is just being
+        deleted."""
         stored = await self._store.integrations.add(new, now=clock.now())
         if stored is not None:
             self._live.integration_is(stored.environment, stored.integration_id, stored)
         return stored
 
     async def change(self, before: Integration, after: Integration) -> Integration | None:
-        """As it is stored; None where `before` is no longer what is there, or may not be renamed so."""
+        """Replace `before` by `after` and return it as stored; None if `before` is out of date, or may not be renamed so."""
         stored = await self._store.integrations.change(before, after, now=clock.now())
         if stored is not None:
             if before.integration_id != stored.integration_id:

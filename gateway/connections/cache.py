@@ -59,7 +59,7 @@ class Loads:
         self._loading: dict[ConnectionRef, asyncio.Task[Connection]] = {}
 
     async def row(self, ref: ConnectionRef) -> Connection:
-        """From the store, once for all who ask meanwhile. Raises NotFound."""
+        """Load the row from the store, once for all callers that need it meanwhile. Raises NotFound."""
         task = self._loading.get(ref)
         if task is None:
             task = asyncio.create_task(self.reload_row(ref))
@@ -68,7 +68,7 @@ class Loads:
         return await asyncio.shield(task)
 
     async def reload_row(self, ref: ConnectionRef) -> Connection:
-        """From the store, asked now. Raises NotFound."""
+        """Load the row from the store now. Raises NotFound."""
         row = await self._store.connections.get(ref)
         if row is None:
             raise NotFound(
@@ -95,11 +95,11 @@ OPENED_S: Final = 60.0
 REACH_S: Final = 0.1  # what a token must still be good for to arrive alive
 PLANNED_S: Final = 3600.0  # how far ahead a refresh has its slot; who is in use still has its turn to get one by then
 AGEING_S: Final = 1.0  # how long an ageing credential serves before it is asked again whether its refresh has come
-MOST_ORIGINS: Final = 10_000  # of which it is known whose they are
+MOST_ORIGINS: Final = 10_000  # the most origins in `provider_at`
 
 
 class ConnectionCache:
-    """From an address to a connection that can be used at once; `feed` keeps it up to date.
+    """The cache from an address to a connection that can be used at once; `feed` keeps it up to date.
 
     `provider_at`: an origin ▸ the provider whose credentials were recently sent there, for metrics. `followers`, `on_change`:
     see ChangeFeed.
@@ -320,7 +320,7 @@ class ConnectionCache:
         return opened
 
     def _refresh_at(self, connection: Connection, provider: Provider, now: float) -> float | None:
-        """As it was reckoned before, if it was: each token has one slot."""
+        """Return when to refresh the connection. A time that was computed before is kept: each token has one slot."""
         if self._refresher.under_way(connection.ref):
             return None
         kept = self._kept.get(connection.ref)
@@ -328,7 +328,7 @@ class ConnectionCache:
             return kept.refresh_at
         within_s = max(
             PLANNED_S, self._limits.ttl_s + OPENED_S
-        )  # else it could be put away before it is reckoned again
+        )  # otherwise the entry could be put away before the time is computed again
         return refresh_at(connection, provider, now, self._slots, within_s=within_s)
 
     def _refresh_behind(self, connection: Connection) -> None:
@@ -498,7 +498,7 @@ class ConnectionCache:
                     del noted[ref]
 
     def _see_to(self, kept: Kept, now: float) -> None:
-        if now >= kept.used_at + self._limits.ttl_s:  # as `next_due` reckons it: what stays must not be due now
+        if now >= kept.used_at + self._limits.ttl_s:  # computed as in `next_due`: what stays must not be due now
             self._put_away(kept)
             self._kept.drop(kept.connection.ref)
             return
@@ -513,7 +513,8 @@ class ConnectionCache:
         self._kept.look_again(kept, self._limits.ttl_s)
 
     def _put_away(self, kept: Kept) -> None:
-        """Not served any more; while the database cannot be read, it may be newer than what that shows later."""
+        """Stop serving the entry; if the database cannot be read now, keep its connection, which may be newer than a later
+        read."""
         if self.feed.uncertain:
             self._set_aside[kept.connection.ref] = kept.connection
 

@@ -11,7 +11,7 @@ from gateway.records.connection import Connection, ConnectionRef
 
 SPARE: Final = 64
 ENTRY_BYTES: Final = (
-    1000  # of an entry whose sealed credential, settings and the like are empty, with its place in dict and heap
+    1000  # the size of an entry without credential, settings and the like, with its place in dict and heap
 )
 
 
@@ -32,7 +32,7 @@ class Kept:
     size: int = 0
 
     def next_due(self, ttl_s: float) -> float:
-        """When it is to be closed, refreshed or, unused for `ttl_s`, put away, whichever comes first."""
+        """Return when the entry is to be closed, refreshed or, unused for `ttl_s`, put away, whichever comes first."""
         due = self.used_at + ttl_s
         if self.opened is not None and self.good_until < due:
             due = self.good_until
@@ -42,7 +42,8 @@ class Kept:
 
 
 class CacheEntries:
-    """Where there is no room the one that was put longest ago goes. `bytes_held`: about what all take, what is opened aside."""
+    """The entries of the connection cache. If there is no room, the one that was put longest ago goes. `bytes_held`: about what
+    all take, what is opened aside."""
 
     def __init__(self) -> None:
         self.bytes_held = 0
@@ -96,7 +97,7 @@ class CacheEntries:
             heapify(self._due)
 
     def due(self, now: float) -> Iterator[Kept]:
-        """Those to be looked at by `now`, each once; what stays must be given to `look_again`."""
+        """Yield the entries to be looked at by `now`, each once; the caller gives those that stay to `look_again`."""
         while self._due and self._due[0][0] <= now:
             at, ref = heappop(self._due)
             kept = self._kept.get(ref)

@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 class Follower(Protocol):
-    """Who keeps something in memory that the same log reports, besides connections."""
+    """Another cache, besides the connection cache, that is kept current by the same change log."""
 
     def changed(self, ref: ConnectionRef) -> None:
         """Something at this address was written; an address without an integration is a key's (`store.minted_keys`)."""
@@ -141,7 +141,7 @@ class ChangeFeed:
             if self._integrations_missed:
                 changes = self._managed.changes
                 made = await self._store.integrations.all()
-                if changes == self._managed.changes:  # else at the next look
+                if changes == self._managed.changes:  # otherwise at the next look
                     self._managed.learn(made)
                     self._integrations_missed = False
             seen = await self._store.changes.version()

@@ -28,7 +28,7 @@ from gateway.records.connection import Account, Connection, ConnectionRef, EndUs
 from gateway.records.integration import Integration
 from gateway.refresh.auth_exchange import Dialogues
 from gateway.refresh.ending_connections import ended
-from gateway.refresh.save_tokens import who
+from gateway.refresh.save_tokens import log_fields
 from gateway.refresh.schedule import ends_with_token, lifespan, refresh_token_advice
 from gateway.store import Store
 
@@ -91,7 +91,7 @@ class ConnectionInput(TypedDict, total=False):
 
 
 class Creator:
-    """Used by imports and by finished authorizations alike."""
+    """Creates connections, for imports and for finished authorizations alike."""
 
     def __init__(self, store: Store, current: Current, live: ConnectionCache, dialogues: Dialogues) -> None:
         self._store = store
@@ -129,9 +129,9 @@ class Creator:
     def stored(self, connection: Connection, row: NewConnection, *, created: bool) -> None:
         """Use `connection` from now on, which was just made of `row`."""
         self._live.replace(connection)
-        log.info("connection_stored", **who(row.ref), created=created)
+        log.info("connection_stored", **log_fields(row.ref), created=created)
         if row.warning is not None:
-            log.warning("no_refresh_token", **who(row.ref), detail=row.warning)
+            log.warning("no_refresh_token", **log_fields(row.ref), detail=row.warning)
 
     async def prepare(
         self,

@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 
 class Revoker:
-    """Once more after a second, where the provider is unavailable."""
+    """Revokes tokens; tries once more after a second if the provider is unavailable."""
 
     def __init__(self, current: Current, dialogues: Dialogues) -> None:
         self._current = current
@@ -107,7 +107,7 @@ class Deleted:
 
 
 class Deleter:
-    """Used by the API and by the command line."""
+    """Deletes connections, for the API and for the command line."""
 
     def __init__(self, store: Store, current: Current, live: ConnectionCache, revoker: Revoker) -> None:
         self._store = store
@@ -119,8 +119,8 @@ class Deleter:
     async def delete(
         self, ref: ConnectionRef, *, at_provider: bool = True, integration: Integration | None = None
     ) -> Deleted | None:
-        """None where there is no such connection. `at_provider` false leaves its tokens alive there. `integration`: the
-        connection's, where nobody else knows it any more.
+        """Delete the connection and return the result; None if there is no such connection. `at_provider` false leaves its tokens
+        alive there. `integration`: the connection's, if it is not in the registry any more.
 
         Once begun it ends, also if the caller leaves.
         """

@@ -82,7 +82,7 @@ def story(
     ends = row.expires_at
     damaged = [] if readable else [LikelyCause("credential_unreadable", UNREADABLE)]
     if ends_with_token:
-        row = replace(row, life=Lifespan())  # that of a refresh token
+        row = replace(row, life=Lifespan())  # the lifespan of a refresh token
     if ends_with_token and row.failure is None and ends is not None and provider is not None:
         causes = [*damaged, _lasts_as_its_token(ends, provider, integration)]
     else:
@@ -125,7 +125,7 @@ def _named(scopes: Sequence[str]) -> str:
 
 
 def _restored(row: Connection, changes: Sequence[Change]) -> Iterator[LikelyCause]:
-    """Where it ended before it was refreshed once since a backup was put back."""
+    """Yield the cause if the connection ended before its first refresh since a backup was put back."""
     back = next((change for change in reversed(changes) if change.reason == RESTORED), None)
     if back is None or back.state in ENDED:
         return  # in the backup it had ended already, for another reason
@@ -137,7 +137,8 @@ def _restored(row: Connection, changes: Sequence[Change]) -> Iterator[LikelyCaus
 
 
 def _failed_over(row: Connection, failovers: Sequence[datetime]) -> Iterator[LikelyCause]:
-    """Where its refresh token was refused after a failover, and its access token was old enough before that to be refreshed."""
+    """Yield the cause if the refresh token was refused after a failover, and the access token was old enough before it to be
+    refreshed."""
     noted, refreshed_at = row.failure, row.last_refreshed_at
     if (
         noted is None
@@ -158,7 +159,7 @@ def _failed_over(row: Connection, failovers: Sequence[datetime]) -> Iterator[Lik
 
 
 def _moments(row: Connection, changes: Sequence[Change], now: datetime) -> list[TimelineMoment]:
-    """By time; changes of the state in the order in which they were written, whatever two clocks said."""
+    """Return the moments by time; changes of state keep the order in which they were written, whatever two clocks said."""
     latest = accumulate((change.at for change in changes), max)
     moments = [
         TimelineMoment(at, f"{change.state.value}: {change.reason}", change.detail)

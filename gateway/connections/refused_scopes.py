@@ -17,7 +17,7 @@ from gateway.errors import GatewayError
 from gateway.http.scope_challenge import MOST_SCOPES
 from gateway.records.connection import Connection, RefusedScopes
 from gateway.records.integration import Integration
-from gateway.refresh.save_tokens import who
+from gateway.refresh.save_tokens import log_fields
 from gateway.store import Store
 
 log = structlog.get_logger(__name__)
@@ -50,11 +50,11 @@ class ScopeRefusals:
         try:
             row = await self._store.rejections.record_scopes(seen, refused)
         except GatewayError as fault:  # the next call leads to the same
-            log.warning("refused_scopes_not_stored", **who(seen.ref), detail=fault.message)
+            log.warning("refused_scopes_not_stored", **log_fields(seen.ref), detail=fault.message)
             return
         if row is not None:
             self._replace(row)
-            log.info("scopes_refused", **who(row.ref), scopes=list(refused.scopes), path=refused.path)
+            log.info("scopes_refused", **log_fields(row.ref), scopes=list(refused.scopes), path=refused.path)
 
 
 def asked_again(

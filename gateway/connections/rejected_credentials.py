@@ -26,7 +26,7 @@ from gateway.records.states import REJECTED
 from gateway.refresh.auth_exchange import mode_for
 from gateway.refresh.backoff import API_DEGRADED, api_verdict
 from gateway.refresh.refresher import Refresher
-from gateway.refresh.save_tokens import who
+from gateway.refresh.save_tokens import log_fields
 from gateway.refresh.schedule import lifetime
 from gateway.store import Store
 from gateway.text import counted
@@ -185,7 +185,7 @@ class Rejections:
         self.suspected: dict[ConnectionRef, Suspicion] = {}
 
     def learn(self, row: Connection) -> None:
-        """To be called when a connection is opened: another node may have stored a verdict, or withdrawn one."""
+        """Take over the stored verdict when a connection is opened: another node may have stored one, or withdrawn it."""
         one = self.suspected.get(row.ref)
         stored = row.failure if row.failure is not None and row.failure.code == REJECTED else None
         if stored is not None:
@@ -253,7 +253,7 @@ class Rejections:
             if not task.cancelled() and (fault := task.exception()) is not None:
                 # Nothing is lost: the next answer leads to the same.
                 detail = fault.message if isinstance(fault, GatewayError) else repr(fault)
-                log.warning("credential_verdict_not_stored", **who(one.seen.ref), detail=detail)
+                log.warning("credential_verdict_not_stored", **log_fields(one.seen.ref), detail=detail)
 
         one.writing = asyncio.create_task(work)
         one.writing.add_done_callback(ended)
@@ -276,7 +276,7 @@ class Rejections:
         self._replace(row)
         self._metrics.add(REJECTED_CREDENTIALS, *row.ref[:2], row.state.value)
         why = {"detail": detail} if detail else {}
-        log.warning(event, **who(row.ref), connection_state=row.state.value, **why)
+        log.warning(event, **log_fields(row.ref), connection_state=row.state.value, **why)
 
 
 def _same_grant(one: Connection, other: Connection) -> bool:

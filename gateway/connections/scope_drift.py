@@ -14,7 +14,7 @@ from gateway.records.integration import Integration
 
 OFTEN_UNNAMED: Final = frozenset({"openid", "profile", "email", "offline_access", "offline", "refresh_token"})
 """Scopes that many providers grant without naming them in the answer."""
-ANY: Final = "any"  # of `scope_challenge`
+ANY: Final = "any"  # a value of `scope_challenge`
 ALL_REGISTERED: Final = "/.default"  # Microsoft: whatever the app is registered with
 
 
@@ -79,7 +79,7 @@ def scope_drift(
 
 
 def _granted(answer: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Those that a token answer names (RFC 6749 §5.1), as a text or, with some, as a list."""
+    """Return the scopes that a token answer names (RFC 6749 §5.1), as one text or, from some providers, as a list."""
     named = answer.get("scope", answer.get("scopes"))
     if isinstance(named, str):
         return scope_list(named) or None

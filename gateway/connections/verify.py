@@ -13,7 +13,7 @@ from multidict import CIMultiDict
 from gateway import clock
 from gateway.auth.context import Context, revealed
 from gateway.auth.mode import AuthMode, GrantingMode
-from gateway.auth.provider_answers import said, short
+from gateway.auth.provider_answers import refusal_text, short
 from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import ANYTHING, NOTHING, Verification
 from gateway.catalog.render import Moment
@@ -34,7 +34,7 @@ from gateway.text import sentence
 # ── Who authorized: stated by the provider where the entry says how, by an ID token, or by a setting that names an
 # account.
 
-LABELS: Final = ("email", "preferred_username", "name")  # of an ID token, in the order that people know them best
+LABELS: Final = ("email", "preferred_username", "name")  # claims of an ID token, those that people know best first
 LONGEST: Final = 255
 
 
@@ -49,7 +49,7 @@ class Asking(Protocol):
 
 
 async def account_of(asking: Asking, held: Mapping[str, Any]) -> Account:
-    """As far as it is known. A provider that cannot be asked, or a scope that is lacking, is not a failure."""
+    """Return the account as far as it is known. A provider without a readable answer, or a missing scope, is not a failure."""
     form, raw, found = asking.provider.account, held.get("raw"), Account()
     if form is not None:
         try:
@@ -199,7 +199,7 @@ def built(
 
 def refusal(context: Context, reply: Reply, secrets: Iterable[str]) -> InvalidRequest:
     """Return the error for the caller, with the provider's own words as far as they hold no secret."""
-    words = scrubbed(said(reply), tuple(secrets))
+    words = scrubbed(refusal_text(reply), tuple(secrets))
     name = context.provider.display_name
     quoted = f": {words}" if words else ""
     if reply.status >= 500 or reply.status in TRANSIENT:

@@ -22,12 +22,12 @@ def asked(request: web.Request, names: Sequence[str], longest: int = LONGEST) ->
 
 
 def asked_moment(query: Mapping[str, str], name: str, now: datetime) -> datetime | None:
-    """None where it is empty. Raises InvalidRequest."""
+    """Return the moment of that name, or None if the text is empty. Raises InvalidRequest."""
     return moment(query, name, now) if query[name] else None
 
 
 def asked_number(query: Mapping[str, str], name: str) -> int | None:
-    """None where it is empty. Raises InvalidRequest."""
+    """Return the number of that name, or None if the text is empty. Raises InvalidRequest."""
     text = query[name]
     if not text:
         return None

@@ -6,7 +6,7 @@ from typing import Final
 from aiohttp import web
 
 from gateway import clock
-from gateway.api.audit_endpoints import shown, uses_shown
+from gateway.api.audit_endpoints import audit_record_json, uses_shown
 from gateway.api.request_body import wrong_query
 from gateway.console.asked_query import asked_moment, asked_number, asked_of
 from gateway.console.console_page import View
@@ -57,7 +57,7 @@ async def audit(request: web.Request, environment: str) -> View:
         "title": "Audit",
         "asked": asked,
         "actions": [str(action) for action in AuditAction],
-        "records": [shown(one) for one in records[:ROWS]],
+        "records": [audit_record_json(one) for one in records[:ROWS]],
         "following": records[ROWS - 1].sequence if len(records) > ROWS else None,
         "uses": uses_shown(uses, await store.uses.find(uses)),
     }

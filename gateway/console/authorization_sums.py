@@ -46,7 +46,7 @@ class AuthorizationSum(NamedTuple):
 
 
 async def authorization_sums(runtime: Runtime, environment: str) -> dict[str, AuthorizationSum]:
-    """By integration, of those with an authorization in the last hour."""
+    """Return sums by integration, for those with an authorization in the last hour."""
     now = clock.now()
     began_after = now - SUMMED_WITHIN
     not_returned, returned = await asyncio.gather(

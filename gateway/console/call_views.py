@@ -9,7 +9,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from gateway import clock
-from gateway.api.logs_endpoints import shown
+from gateway.api.logs_endpoints import operation_json
 from gateway.api.request_body import wrong_query
 from gateway.connections.operation_search import NARROWER, connections_of
 from gateway.console.asked_query import asked_moment, asked_number, asked_of
@@ -65,7 +65,7 @@ async def rows(store: Store, environment: str, operations: Sequence[StoredOperat
 
 
 def _row(one: StoredOperation) -> dict[str, Any]:
-    fields: dict[str, Any] = dict(shown(one))
+    fields: dict[str, Any] = dict(operation_json(one))
     detail = fields["detail"] or {}
     fields["what"] = fields["path"] or detail.get("what") or detail.get("event") or fields["host"] or ""
     fields["failed"] = bool(fields["error"]) or (fields["status"] or 0) >= 400

@@ -157,7 +157,7 @@ async def link(request: web.Request, _who: SignedIn, environment: str, fields: d
     )
     made = await connect_endpoints.reconnect_session(runtime, generation, Caller(Environment(environment)), wish)
     await record_link(runtime, environment, made[1], one.ref.integration_id, one.ref.connection_id)
-    shown = connect_endpoints.shown(generation, *made)
+    shown = connect_endpoints.connect_session_json(generation, *made)
     data = {
         "title": "A link to connect again",
         "message": "It works for anybody who opens it: send it to this end user alone. It is shown once.",
@@ -171,19 +171,20 @@ async def link(request: web.Request, _who: SignedIn, environment: str, fields: d
 async def record_link(
     runtime: Runtime, environment: str, session: ConnectSession, integration_id: str, connection_id: str = ""
 ) -> None:
-    """To be called before the link is shown, which is not without its record. Raises Unavailable."""
+    """Record the link before it is shown; without the record it is not shown. Raises Unavailable."""
     entry = AuditEntry.of(
         AuditAction.CONNECT_LINK_CREATED,
         environment,
         integration_id=integration_id,
         connection_id=connection_id,
-        detail={"session": session.digest[:16]},  # as the record of what is connected by it has it
+        detail={"session": session.digest[:16]},  # the same form as in the record of the connection made by it
     )
     await runtime.store.trail.write(entry)
 
 
 async def delete(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
-    """Here at once, and its tokens at the provider; the id must be typed again. What became of each is shown."""
+    """Delete the connection at once, and end its tokens at the provider; the id must be typed again. The result of each is
+    shown."""
     one = await _found(request, environment, fields)
     if fields.get("typed", "") != one.ref.connection_id:
         raise InvalidRequest("invalid_body", f"Nothing was deleted: type the connection's id, {one.ref.connection_id}.")

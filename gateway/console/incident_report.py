@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from gateway import clock
-from gateway.api.audit_endpoints import shown as audit_shown
-from gateway.api.audit_endpoints import uses_shown
+from gateway.api.audit_endpoints import audit_record_json, uses_shown
 from gateway.api.connection_json import stamp
 from gateway.api.keys import as_json
 from gateway.console.call_views import rows
@@ -106,7 +105,7 @@ async def report(
         "refused_kinds": len(folded),
         "refused_calls": len(refused),
         "more_refused": more_refused,
-        "records": [audit_shown(one) for one in records[:RECORDS]],
+        "records": [audit_record_json(one) for one in records[:RECORDS]],
         "more_records": len(records) > RECORDS,
     }
 

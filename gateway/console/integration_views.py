@@ -169,7 +169,7 @@ async def connect(request: web.Request, _who: SignedIn, environment: str, fields
     runtime, caller = request.app[RUNTIME], Caller(Environment(environment))
     made = await connect_endpoints.new_session(runtime, generation, caller, wish)
     await record_link(runtime, environment, made[1], one.integration_id)
-    shown = connect_endpoints.shown(generation, *made)
+    shown = connect_endpoints.connect_session_json(generation, *made)
     data = {
         "title": "Test the integration",
         "message": "Open it and connect an account of your own. What goes wrong is shown there, and at Calls.",

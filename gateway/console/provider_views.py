@@ -33,7 +33,7 @@ _UNREACHABLE: Final = frozenset(
 
 
 async def providers(request: web.Request, environment: str) -> View:
-    """Those that an integration of the environment uses, the most troubled first."""
+    """Return the view of the providers that the environment's integrations use, the most troubled first."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     found = await runtime.store.call_log.totals(environment, clock.now() - WITHIN)
     places: dict[str, list[PlaceTotal]] = {}

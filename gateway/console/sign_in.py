@@ -48,8 +48,8 @@ log = structlog.get_logger(__name__)
 
 
 async def signed_in(request: web.Request) -> SignedIn:
-    """Who asks. Raises NotFound where there is no console, Unauthorized where nobody has signed in, Forbidden for somebody
-    whom a trusted proxy names and who is in no group that may."""
+    """Return the person who is signed in. Raises NotFound if there is no console, Unauthorized if nobody has signed in, Forbidden
+    for a person whom a trusted proxy names but who is in none of the allowed groups."""
     check_enabled(request)
     token = _token(request)
     if (session := _by_headers(request)) is not None:
@@ -65,7 +65,7 @@ async def signed_in(request: web.Request) -> SignedIn:
 
 
 def _by_headers(request: web.Request) -> ConsoleSession | None:
-    """Whom a trusted proxy names; None without one. Raises Forbidden."""
+    """Return the person whom a trusted proxy names; None without one. Raises Forbidden."""
     config = generation_of(request).config.console
     asked = config.identity_headers
     if not asked.trusted_proxies or not _is_trusted(request.remote, config):
@@ -86,7 +86,7 @@ def _by_headers(request: web.Request) -> ConsoleSession | None:
 
 
 def _is_trusted(remote: str | None, config: ConsoleConfig) -> bool:
-    """By the address of the connection itself, never by a header field."""
+    """Return whether the proxy is trusted, by the address of the connection itself, never by a header field."""
     try:
         address = ip_address((remote or "").partition("%")[0])
     except ValueError:
@@ -110,7 +110,7 @@ async def _with_headers(request: web.Request, session: ConsoleSession, token: Se
 
 
 async def posted_by_operator(request: web.Request) -> tuple[SignedIn, dict[str, str]]:
-    """Who sends this form, and its fields. Raises Forbidden for a viewer, and for a form that is none of ours."""
+    """Return the person who sends this form, and its fields. Raises Forbidden for a viewer, and for a form that is not ours."""
     who = await signed_in(request)
     check_own_form(request, console_url(request))
     if not who.may_act:
@@ -174,7 +174,7 @@ async def from_identity_provider(request: web.Request) -> web.StreamResponse:
     config = generation.config.console
     if config.oidc.issuer is None:
         raise NotFound("not_found", "gateway.yaml names no identity provider for the console (console.oidc).")
-    begun = Begun(Secret(request.cookies.get(_begun_name(request), "")[:LONGEST_LINK]))
+    begun = Begun(Secret(request.cookies.get(_flow_cookie_name(request), "")[:LONGEST_LINK]))
     try:
         claims = await claims_of(
             generation.egress, config.oidc, begun, request.query, console_path(request, "callback")
@@ -210,12 +210,12 @@ async def _session_of(request: web.Request, name: str, role: ConsoleRole) -> web
     return answer
 
 
-def _begun_name(request: web.Request) -> str:
+def _flow_cookie_name(request: web.Request) -> str:
     return f"{cookie_name(request)}-begun"
 
 
 def _set_flow_cookie(request: web.Request, answer: web.StreamResponse, cookie: Secret, life_s: int) -> None:
-    name = _begun_name(request)
+    name = _flow_cookie_name(request)
     secure = name.startswith("__Host-")
     answer.set_cookie(name, cookie.reveal(), max_age=life_s, path="/", secure=secure, httponly=True, samesite="Lax")
 

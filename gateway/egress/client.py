@@ -135,7 +135,7 @@ class Egress:
         self._names = Names()
         self._dialler = Dialler(guard, self._names, self.timeouts.connect_s, URL(proxy) if proxy else None)
         self._pools: dict[PoolKey, Pool] = {}
-        self._unused: Callable[[], None] | None = None  # once it is retired
+        self._unused: Callable[[], None] | None = None  # set once the client is retired
 
     def load(self) -> Iterator[tuple[str, Load]]:
         """Each origin there is a connection to, and how much its pool is used."""
@@ -257,7 +257,8 @@ class Egress:
         return pool
 
     async def _context(self) -> ssl.SSLContext:
-        """Made when first needed, in a thread: the system's authorities take half a megabyte, and 50 ms to read."""
+        """Return the TLS context, made at first use and in a thread: the system's authorities take half a megabyte, and 50 ms to
+        read."""
         if self._tls is None:
             made = await asyncio.to_thread(prepared, self._trust, self._sessions)
             self._tls = self._tls or made

@@ -181,7 +181,7 @@ class Dialler:
             raise
 
     async def _addresses(self, host: str, port: int) -> list[str]:
-        """Those of a name; an address that is written out stands for itself."""
+        """Return the addresses of a host name; an IP address is returned as it is."""
         if ":" in host or host.replace(".", "").isdigit():
             return [host]
         return await self._names.addresses(host, port)

@@ -19,7 +19,8 @@ class EgressError(Exception):
 
 
 class TurnedAway(EgressError):
-    """Not even tried: too many calls wait for this provider, or it has been silent recently. `reason` is for programs."""
+    """The call was not even tried: too many calls wait for this provider, or it has been silent recently. `reason` is for
+    programs."""
 
     def __init__(self, message: str, *, reason: str, retry_after_s: int) -> None:
         super().__init__("busy", message, sent=False)

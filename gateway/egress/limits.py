@@ -90,7 +90,7 @@ class CircuitBreaker:
 SHARE: Final = 0.2
 MOST: Final = 100.0  # what a busy hour saves up for a bad minute
 FLOOR: Final = 10.0
-FLOOR_PER_S: Final = 0.5  # so that a provider that is seldom called has its retries too
+FLOOR_PER_S: Final = 0.5  # so that retries to a seldom called provider are possible too
 
 
 class Budget:
@@ -192,7 +192,7 @@ Origin = tuple[str, str, int]
 """Scheme, host and port."""
 Outcome = Literal["answered", "failed", "unknown"]
 
-MOST_ORIGINS: Final = 10_000  # of which those that remember nothing are dropped
+MOST_ORIGINS: Final = 10_000  # above this, origins without state are dropped
 COME_BACK_S: Final = 5
 
 log = structlog.get_logger(__name__)
@@ -237,7 +237,7 @@ class OriginLimits:
         return probe
 
     def release(self, outcome: Outcome, *, probe: bool) -> None:
-        """Once for every `acquire` that returned, with its result."""
+        """Release the slot, once for every `acquire` that returned, with the call's result."""
         self.concurrency.release()
         breaker = self.breaker
         if outcome == "answered":
@@ -296,7 +296,7 @@ class EgressLimits:
             gate.concurrency.admit()
 
     def __iter__(self) -> Iterator[OriginLimits]:
-        """For metrics."""
+        """Iterate over the limits of all origins, for metrics."""
         return iter(list(self._gates.values()))
 
     def _sweep(self) -> None:

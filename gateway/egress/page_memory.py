@@ -14,7 +14,7 @@ from typing import Final
 from gateway import clock
 from gateway.errors import Unavailable
 
-SHARE: Final = 0.5  # of the bound, that one key may hold: there is always room for another key
+SHARE: Final = 0.5  # the part of the bound that one key may hold: there is always room for another key
 RETRY_AFTER_S: Final = 5
 
 

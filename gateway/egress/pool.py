@@ -27,7 +27,7 @@ class Load(NamedTuple):
 
 
 class Pool:
-    """At most `limit` connections, dialling included. `dial` makes one that has this pool for its owner.
+    """A pool of at most `limit` connections, dialling included. `dial` makes one that has this pool for its owner.
 
     `host` is what Host says. `forget` is called whenever the last connection is gone and nobody waits.
     """

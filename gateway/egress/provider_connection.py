@@ -187,7 +187,7 @@ class ProviderConnection(asyncio.Protocol):
         self._behind_switch = b""
         self._keep_s: float | None = None
         self._reading_paused = self._writing_paused = False
-        self._parts: PartByPart | None = None  # of what is dear to read
+        self._parts: PartByPart | None = None  # splits what is expensive to read
 
     @property
     def peer(self) -> str | None:
@@ -202,7 +202,7 @@ class ProviderConnection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """Idle, as far as is known without a request."""
+        """Return whether the connection is idle, as far as is known without a request."""
         return self._stage == _IDLE and self._transport is not None and not self._transport.is_closing()
 
     # ── a request ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -239,10 +239,10 @@ class ProviderConnection(asyncio.Protocol):
         write_batch.add(partial(self._depart, message))
 
     def begin(self, message: bytes, taker: Taker, listener: UploadListener, *, method: str) -> PushedUpload:
-        """As `send_nowait`, with a request whose body has not come to its end: what is returned takes the rest."""
+        """Send as `send_nowait` does, for a request whose body is not complete: the returned upload takes the rest."""
         self._expect(taker, method)
         upload = self._upload = PushedUpload(self, listener)
-        upload.paused = self._writing_paused  # by the request before: the transport does not say so again
+        upload.paused = self._writing_paused  # paused by the request before: the transport does not say so again
         self._depart(message)
         return upload
 
@@ -329,7 +329,7 @@ class ProviderConnection(asyncio.Protocol):
             self._behind_switch += data
         elif self._stage != _DEAD:
             self.abort()  # bytes without a request: which answer they belong to cannot be known
-            self._refuse(ConnectionLost())  # whose request is still due
+            self._refuse(ConnectionLost())  # the request is not complete yet
 
     def eof_received(self) -> bool:
         if self._parts is not None:
@@ -441,7 +441,8 @@ class ProviderConnection(asyncio.Protocol):
             self._answer.source = None
 
     def _refuse(self, fault: Exception) -> None:
-        """In `_fail` a head may have come with the bytes that were bad: then its sink gets the error instead."""
+        """Report the fault to the taker or the waiter. If a head came with the bad bytes in `_fail`, its sink gets the error
+        instead."""
         if self._taker is not None and not self._begun:
             taker, self._taker = self._taker, None
             taker.refused(fault)

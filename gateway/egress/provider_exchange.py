@@ -50,7 +50,7 @@ class ProviderExchange(Protocol):
         """Some bytes of the body as soon as there are any; ``b""`` at its clean end. Raises EgressError."""
 
     def switch(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
-        """After status 101: hand the connection over to `protocol`, reading paused, with what has come already.
+        """Hand the connection over to `protocol` after status 101, with reading paused, and with what has come already.
 
         From here on the transport is the caller's to close. Raises EgressError.
         """
@@ -274,7 +274,7 @@ class ProviderAnswer:
             self.fail(EgressError("protocol", "The exchange was given up before its end."))
 
     def switch(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
-        """After status 101: hand the connection over to `protocol`, with reading paused, and what has come already.
+        """Hand the connection over to `protocol` after status 101, with reading paused, and with what has come already.
 
         From here on the transport is the caller's to close.
         """
@@ -315,13 +315,13 @@ class Owner(Protocol):
     """Keeps the connection between two requests: the pool."""
 
     def take_back(self, connection: "ProviderConnection", keep_s: float | None) -> None:
-        """It is free for the next request; `keep_s` is what the provider said of how long, if anything."""
+        """Take the connection back, which is free for the next request; `keep_s`: how long, if the provider has said so."""
 
     def met(self, connection: "ProviderConnection") -> None:
         """Note that the connection's first answer has ended."""
 
     def lost(self, connection: "ProviderConnection") -> None:
-        """It is closed."""
+        """Note that the connection is closed."""
 
 
 class ConnectionLost(Exception):

@@ -52,7 +52,7 @@ class AuditKeeper:
         self.failing = False
 
     async def run(self) -> None:
-        """For as long as the gateway runs."""
+        """Keep the audit for as long as the gateway runs."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_S):
@@ -81,7 +81,7 @@ class AuditKeeper:
             await self._prune(config)
 
     def _failed(self, why: str, fault: Exception | None) -> None:
-        """Once, until it works again. Records stay where they are, without a place in the chain."""
+        """Log the failure once, until it works again. Records stay where they are, without a place in the chain."""
         if not self.failing:
             log.error("audit_not_sealed", detail=why, effect="records wait without a checkpoint", exc_info=fault)
         self.failing = True
@@ -132,7 +132,7 @@ class AuditKeeper:
 
 
 def _append(path: Path, line: str) -> None:
-    """On the disk when this returns. What cannot be written is logged: the checkpoint is in the log as well."""
+    """Append to the file and sync it. A failure is logged: the checkpoint is in the log as well."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

@@ -135,7 +135,7 @@ class TargetPace:
 # ── One attempt: a signed POST through the egress guard, redirects not followed.
 
 TIMEOUT_S: Final = 20.0  # until the head of the answer, connecting included
-READ_BYTES: Final = 1 << 16  # of an answer's body, so that its connection can be used again
+READ_BYTES: Final = 1 << 16  # how much of an answer's body is read, so that its connection can be used again
 READ_S: Final = 1.0
 USER_AGENT: Final = "integration-gateway"
 
@@ -226,7 +226,7 @@ class Deliverer:
         self._bell.set()
 
     async def run(self) -> None:
-        """For as long as the gateway runs."""
+        """Deliver events for as long as the gateway runs."""
         while True:
             try:
                 pause_s = await self.once()
@@ -394,5 +394,5 @@ class Deliverer:
 
 
 def _kind(target: str) -> str:
-    """For the log: an address may hold what is nobody's business."""
+    """Return the kind of the target for the log, since an address may be confidential."""
     return target if target in {PRIMARY, SECONDARY} else "override"

@@ -148,7 +148,7 @@ def _payload(raw: bytes, kind: str) -> Any:
 
 
 def _dumped(value: Any, *, patient: bool = False) -> bytes:
-    """As JavaScript's JSON.stringify writes it, so that a client that parses and writes it again has the same text."""
+    """Serialize as JavaScript's JSON.stringify does: a client that parses and serializes the value again gets the same text."""
     try:
         # `iterencode` is written in Python, and gives other threads their turn.
         return "".join(WRITER.iterencode(value)).encode() if patient else WRITER.encode(value).encode()

@@ -41,7 +41,7 @@ class Keeper:
         self._count_at = 0.0
 
     async def run(self) -> None:
-        """For as long as the gateway runs."""
+        """Keep the events for as long as the gateway runs."""
         try:
             while True:
                 try:

@@ -57,9 +57,8 @@ def checked_with(
 
 
 def handling_of(integration: Integration, provider: Provider) -> WebhookHandling | None:
-    """None: nobody here listens to this provider's webhooks. Raises SignatureRefused where they cannot be checked, and
-    the integration does not say `allow_unsigned_webhooks`.
-    """
+    """Return how the provider's webhooks are handled; None if nobody here listens to them. Raises SignatureRefused if they cannot
+    be checked, and the integration does not say `allow_unsigned_webhooks`."""
     if not takes_webhooks(provider) and not integration.allow_unsigned_webhooks:
         return None
     script = provider.webhook_routing_script
@@ -102,7 +101,7 @@ async def receive(
 
 
 def _origins(routing: Routing) -> Sequence[str]:
-    """As the column `site_origin` of `connections` spells them."""
+    """Return the routing's origins as the column `site_origin` of `connections` spells them."""
     found = []
     for origin in routing.origins:
         try:

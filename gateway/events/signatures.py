@@ -96,7 +96,7 @@ class KnownKeys:
         self._known: dict[str, tuple[float, Sequence[Secret]]] = {}
 
     async def of(self, environment: str) -> Sequence[Secret]:
-        """As `signing_keys`."""
+        """Return what `signing_keys` returns, cached for `KNOWN_S` seconds."""
         good_until, keys = self._known.get(environment, (0.0, ()))
         if clock.monotonic() >= good_until:
             generation = self._current.generation

@@ -82,7 +82,7 @@ class WebhookKeyCache:
         message: IncomingWebhook,
         secrets: Sequence[Secret],
     ) -> Sequence[str]:
-        """Those that may have signed `message`; none where the entry names no place for keys.
+        """Return the keys that may have signed `message`; none if the entry names no place for keys.
 
         Raises SignatureRefused where there is no such key, Unavailable ``busy`` where it cannot be fetched now.
         """

@@ -48,7 +48,7 @@ class AnswerHead:
         self.keep_s: float | None = None
 
     def whole(self) -> "AnswerHead":
-        """With its `fields`, also where it was not taken apart yet (`passed_head.plain_head`)."""
+        """Return the head with its `fields`, also if it was not parsed yet (`passed_head.plain_head`)."""
         return self
 
 

@@ -74,8 +74,8 @@ def _spliced(text: str, pos: int, slots: Mapping[str, Any], defaults: Mapping[st
     """
     if text[pos : pos + 1] != "{":
         raise NotJson(pos)
-    spans: list[tuple[int, int]] = []  # of members that stay as they are
-    sent: dict[str, tuple[int, int]] = {}  # of the others: where the value begins and ends
+    spans: list[tuple[int, int]] = []  # positions of members that stay as they are
+    sent: dict[str, tuple[int, int]] = {}  # the other members: where the value begins and ends
     last, end = pos, skip_space(text, pos + 1) + 1
     for member in members_at(text, pos):
         name = string_of(text[member.start : member.colon])
@@ -109,7 +109,7 @@ def _value(
 
 
 def _written(value: Any) -> str:
-    """As JSON, in the form of `text` above."""
+    """Return the value as JSON, in the form of `text` above."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=dict).encode().decode("latin-1")
 
 

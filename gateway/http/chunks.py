@@ -7,7 +7,7 @@ from gateway.http.answer_head import Malformed
 from gateway.http.headers import FRAMING, plain
 
 LINE_BYTES: Final = 1024
-REQUEST_LINE_BYTES: Final = 16_384  # as much as aiohttp's parser takes in the chain
+REQUEST_LINE_BYTES: Final = 16_384  # the limit of aiohttp's parser, which the chain uses
 TRAILER_BYTES: Final = 16_384
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[\t\x20-\x7e\x80-\xff]*)?\r\n")
 _TRAILER: Final = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*\r\n")

@@ -34,7 +34,7 @@ _UNPLAIN: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\
 
 
 class UnplainDocument(ValueError):
-    """It is malformed, or two readers may take it for different operations; words that follow "the document"."""
+    """The document is malformed, or two readers may take it for different operations; words that follow "the document"."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ HOP_BY_HOP: Final = frozenset(
         "keep-alive",
         "proxy-authenticate",
         "proxy-authorization",
-        "proxy-connection",  # no standard, but sent by old clients (RFC 9110 §7.6.1)
+        "proxy-connection",  # not standard, but sent by old clients (RFC 9110 §7.6.1)
         "te",
         "trailer",
         "transfer-encoding",
@@ -125,7 +125,7 @@ def from_wire(raw: tuple[tuple[bytes, bytes], ...]) -> Fields:
 
 
 def media_type(field: str) -> str:
-    """In lower case, without its parameters; empty where there is none."""
+    """Return the media type in lower case, without its parameters; empty if there is none."""
     return field.partition(";")[0].strip().lower()
 
 

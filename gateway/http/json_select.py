@@ -15,10 +15,10 @@ MOST_GROWTH: Final = 64
 MOST_WORK: Final = 2_000_000  # growth × values of the document: a second of one thread, and some 100 MiB, at most
 MOST_STEPS: Final = 10_000_000  # steps × values: 15 s of one thread at most
 MOST_NODES: Final = 256  # steps for a single value
-INLINE_STEPS: Final = 20_000  # of those, what the event loop may be held up by: 30 ms
-BYTES_A_VALUE: Final = 64  # of long texts, which are copied too
+INLINE_STEPS: Final = 20_000  # the steps that may run on the event loop: 30 ms
+BYTES_A_VALUE: Final = 64  # long texts count as a value for each so many bytes: they are copied too
 MOST_VALUES: Final = (
-    1_000_000  # of an answer that is looked at as JSON: an empty list takes 2 bytes of it, and 64 of memory
+    1_000_000  # values of an answer that is read as JSON: an empty list takes 2 bytes in it, and 64 in memory
 )
 _SUMS: Final = frozenset({"multi_select_list", "multi_select_dict", "or_expression", "and_expression"})
 _IN_TURN: Final = frozenset(  # each child gets what the one before has made
@@ -29,7 +29,7 @@ TO_STRING: Final = 4  # each escapes once more what one inside it has escaped
 
 
 class UnfitExpression(ValueError):
-    """It cannot be read, costs too much, or does not fit the answer; the text says so."""
+    """The expression cannot be read, costs too much, or does not fit the answer; the text says so."""
 
 
 def parsed(expression: str) -> ParsedResult:

@@ -100,7 +100,8 @@ class Rewriter:
         return self.shown_at + self._without_credential(below)
 
     def _without_credential(self, reference: str) -> str:
-        """It less the pairs that we put into the query; the others stay byte for byte, and so does a fragment."""
+        """Return the reference without the pairs that we put into the query; the others stay byte for byte, and so does a
+        fragment."""
         if not self.injected or "?" not in reference:
             return reference
         address, hash_sign, fragment = reference.partition("#")
@@ -150,7 +151,7 @@ def _read(text: str) -> tuple[bytes, list[int]]:
 
 
 def _alike(raw: bytes) -> bytes:
-    """In lower case, as hosts are, and with a plus as a space, as forms have it."""
+    """Return the text in lower case, as hosts are, and with a plus as a space, as forms have it."""
     return raw.lower().replace(b"+", b" ")
 
 

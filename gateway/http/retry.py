@@ -16,7 +16,7 @@ from gateway.http.headers import Fields
 
 _NUMBER: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,9})?")
 LONGEST_S: Final = 315_360_000.0  # ten years: a longer wait counts as this one
-_MILLISECONDS_FROM: Final = 1e11  # as seconds that is the year 5138
+_MILLISECONDS_FROM: Final = 1e11  # in seconds, this is the year 5138
 
 
 def seconds_until(text: str, now: datetime) -> float | None:
@@ -61,7 +61,7 @@ MAX_RETRIES: Final = 10
 LONGEST_WAIT_S: Final = 30.0  # a provider that wants more has its answer passed on: its caller knows better what to do
 ALL_WAITS_S: Final = 60.0
 FIRST_WAIT_S: Final = 0.5
-SPREAD: Final = 0.1  # of a wait that the provider asked for, so that callers that wait together do not return together
+SPREAD: Final = 0.1  # part of a wait that the provider asked for, so that waiting callers do not return together
 
 IDEMPOTENT: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 USUAL: Final = (range(429, 430), range(502, 505))

@@ -15,7 +15,7 @@ _FIELD_CHARS: Final = 8192
 
 
 def refused_scopes(status: int, fields: Fields) -> tuple[str, ...] | None:
-    """None where an answer does not say that the token lacks scopes; empty where it does not name them."""
+    """Return the scopes that an answer says the token lacks; None if it says nothing of scopes, empty if it names none."""
     if status != 403:
         return None
     for name, value in fields:
@@ -45,6 +45,6 @@ def _unquoted(text: str) -> str:
 
 
 def scopes_of(named: list[str]) -> tuple[str, ...]:
-    """Those that are scopes by their letters, each once, and not more than `MOST_SCOPES`."""
+    """Return the names that are well-formed scopes, each once, at most `MOST_SCOPES` of them."""
     fit = (scope for scope in named if len(scope) <= SCOPE_CHARS and _SCOPE.fullmatch(scope))
     return tuple(dict.fromkeys(fit))[:MOST_SCOPES]

@@ -58,7 +58,7 @@ def shaped_body(media_type: str, body: bytes, select: ParsedResult | None, max_b
         try:
             return _json(_document(body), body, select, max_bytes)
         except (ValueError, RecursionError):
-            pass  # no JSON, or numbers that JSON does not have: a text like any other
+            pass  # not JSON, or with numbers that JSON does not have: it stays a text
     try:
         text = body.decode()
     except UnicodeDecodeError:
@@ -108,7 +108,7 @@ def _within(value: Any, max_bytes: int, *, small: bool = False) -> str | None:
 
 
 def _first_part(document: Any, max_bytes: int) -> ShapedBody:
-    """As many whole items as fit of the list, or of the longest list among an object's members."""
+    """Return as many whole items as fit, of the list or of the longest list among an object's members."""
     if isinstance(document, list):
         items = _items_within(document, max_bytes)
         if items:

@@ -11,8 +11,8 @@ from gateway.http.strict_json import parse
 
 Shows = Callable[[str], bool]
 MOST_EVENT: Final = 4 << 20
-MOST_VALUES: Final = 250_000  # of a list: its JSON is read in one go, in which no other thread has its turn
-MOST_LINES: Final = 50_000  # of an event
+MOST_VALUES: Final = 250_000  # values of a list: its JSON is read in one step, during which no other thread runs
+MOST_LINES: Final = 50_000  # lines of an event
 DEAR_BYTES: Final = 4096
 """More of a stream than this is not filtered on the event loop: it may be a thousand events."""
 BOM: Final = b"\xef\xbb\xbf"

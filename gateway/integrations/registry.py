@@ -13,9 +13,9 @@ Key = tuple[str, str]
 
 
 class ManagedIntegrations:
-    """Those made through the API, as this process knows them. They outlive a configuration.
+    """The integrations made through the API, as this process knows them. They outlive a configuration.
 
-    `changes` counts them, so that who read the store can see whether a newer state has been put here meanwhile.
+    `changes` counts the writes, so that code that has read the store can see whether a newer state was put here meanwhile.
     """
 
     def __init__(self, made: Iterable[Integration] = ()) -> None:
@@ -24,7 +24,7 @@ class ManagedIntegrations:
         self.get = self._made.get
 
     def learn(self, made: Iterable[Integration]) -> None:
-        """These and no others have been made through the API."""
+        """Replace all integrations made through the API by these."""
         found = _by_key(made)
         self.changes += 1
         self._made.clear()

@@ -25,7 +25,7 @@ class Open:
 
 
 def open_records(folder: Path) -> list[Open]:
-    """Those of all files, also of the format before this one. Blocks."""
+    """Return the open records of all files, including files of the previous format. Blocks."""
     found = []
     for path in all_files(folder):
         living = not is_dead(path)  # before it is read: what its writer appends last is then not missed

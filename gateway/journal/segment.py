@@ -69,7 +69,8 @@ class Segment:
         return self.at + HEAD.size + size <= self.size - self.reserved
 
     def append(self, kind: int, payload: bytes) -> None:
-        """In the file when this returns, so that it outlives this process, though not the machine: see `sync`. Raises OSError."""
+        """Append a record. It is in the file when this returns, and outlives this process, but not the machine: see `sync`.
+        Raises OSError."""
         record = frame(kind, payload)
         if self.at + len(record) > self.size:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
@@ -78,7 +79,7 @@ class Segment:
         self.at += len(record)
 
     def sync(self) -> None:
-        """On the disk when this returns is what was appended before. Blocks. Raises OSError."""
+        """Wait until what was appended before is on the disk. Blocks. Raises OSError."""
         SYNC(self._fd)
 
     def close(self, *, remove: bool) -> None:
@@ -140,7 +141,7 @@ def is_dead(path: Path) -> bool:
 
 
 def sync_folder(path: Path) -> None:
-    """That a file was made in `path` is on the disk too."""
+    """Sync the folder `path`, so that a file made in it survives a crash of the machine."""
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(folder)

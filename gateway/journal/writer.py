@@ -169,7 +169,7 @@ class Writer:
             self._put_away(segment)
 
     def _sync_if_open(self, segment: Segment, attempt: str, step: int) -> None:
-        """As a rule the database has it by now, on the disk."""
+        """Sync the segment if the record is still open; as a rule the database has it on its disk by now."""
         if (attempt, step) not in segment.open:
             return
         syncing = asyncio.get_running_loop().run_in_executor(None, segment.sync)
@@ -179,5 +179,5 @@ class Writer:
     def _synced(self, segment: Segment, syncing: "asyncio.Future[None]") -> None:
         self._syncs.discard(syncing)
         fault = None if syncing.cancelled() else syncing.exception()
-        if isinstance(fault, OSError) and segment.open:  # else it was closed meanwhile
+        if isinstance(fault, OSError) and segment.open:  # otherwise it was closed meanwhile
             self._failed(fault, segment)

@@ -53,7 +53,7 @@ class DoorRequest:
 
     @property
     def seals(self) -> Tokens:
-        """For texts that go out and come back: only the gateway makes and reads them."""
+        """Return the sealer of texts that go out and come back: only the gateway makes and reads them."""
         return Tokens(self.generation.config.store.encryption_keys, "agent door")
 
     def count(self) -> None:

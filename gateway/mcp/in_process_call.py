@@ -51,7 +51,7 @@ class CallerEnd(asyncio.Transport):
 
 
 class CallerProtocol:
-    """In place of the server's protocol."""
+    """Stands in for the server's protocol."""
 
     ssl_context = None
     peername = None
@@ -63,7 +63,7 @@ class CallerProtocol:
         self.handed = handed
 
     def take_handed(self) -> Handed | None:
-        """Once: for the first attempt of a request that began on the fast path."""
+        """Return what the fast path handed over, once: for the first attempt of a request that began there."""
         handed, self.handed = self.handed, None
         return handed
 

@@ -8,8 +8,8 @@ from typing import Final
 from gateway import clock
 
 KEPT_S: Final = 600.0
-MOST_BYTES: Final = 64 << 20  # of one worker
-SHARE_BYTES: Final = 16 << 20  # of one key
+MOST_BYTES: Final = 64 << 20  # for all keys of one worker
+SHARE_BYTES: Final = 16 << 20  # for one key
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class KeptAnswers:
         return answer_id
 
     def get(self, share: str, answer_id: str) -> KeptAnswer | None:
-        """To any other key it does not exist."""
+        """Return the kept answer; for any other key it does not exist."""
         self._sweep()
         found = self._kept.get(answer_id)
         return found if found is not None and found.share == share else None

@@ -13,7 +13,7 @@ from gateway.catalog.yaml_file import UnreadableFile
 from gateway.generation import Generation
 from gateway.mcp.door_request import DoorRequest
 from gateway.mcp.list_cursor import is_list
-from gateway.mcp.tool_list import OperationPlace, RuleTool, listed, shown, tools_of
+from gateway.mcp.tool_list import OperationPlace, RuleTool, listed, tool_json, tools_of
 from gateway.records.access import ANY_INTEGRATION
 from gateway.store import ListFilter
 
@@ -42,7 +42,8 @@ class KeyTools:
 
     @cached_property
     def known(self) -> "Known":
-        """Made once for a key, while its rules, the integrations that it reaches and their entries are the same."""
+        """Return what is computed once for a key, while its rules, the integrations that it reaches and their entries stay the
+        same."""
         there = tuple(
             (one.integration_id, one.provider)
             for one in self._asked.generation.integrations.of(self._asked.environment)
@@ -110,7 +111,7 @@ class KeyTools:
         return named is None or len(named) != 1
 
     def describe(self, tool: RuleTool) -> dict[str, Any]:
-        return shown(tool, self.named() or (), choose=self.choose)
+        return tool_json(tool, self.named() or (), choose=self.choose)
 
     def listed(self) -> list[dict[str, Any]]:
         tools = list(self.known.tools.values())
@@ -131,8 +132,8 @@ class KeyTools:
         return list(found)
 
     async def candidates(self, *, labelled: bool) -> dict[str, str] | None:
-        """Those that a call may go to, in order; None where the key names none and may not list them. `labelled`: each with
-        what its provider calls the account, where the key may list connections."""
+        """Return the connections that a call may go to, in order; None if the key names none and may not list them. `labelled`:
+        each with the provider's name for the account, if the key may list connections."""
         named, policy = self.named(), self._asked.policy
         may_list = policy.allows(LIST_SCOPE)
         if named is not None and (not may_list or len(named) == 1 or not (labelled or policy.of_tags)):

@@ -25,7 +25,7 @@ from gateway.records.proxied_call import Position, UpstreamRequest
 from gateway.vault import Tokens, VaultError
 
 KEPT_S: Final = 3600.0
-LONGEST: Final = 8192  # of a target
+LONGEST: Final = 8192  # the length of a target
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ def sealed(page: NextPage, seals: Tokens, key_id: str, call: str) -> str:
 
 
 def opened_cursor(cursor: str, seals: Tokens, key_id: str, call: str) -> NextPage | None:
-    """None: it was not given here, for another call, or too long ago."""
+    """Return the page that the cursor stands for; None if it was not issued here, was issued for another call, or has expired."""
     try:
         for_key, of_call, ends_at, target, skip = json.loads(seals.open(cursor))
     except (VaultError, ValueError, TypeError):

@@ -115,7 +115,7 @@ CAPABILITIES: Final[dict[str, Any]] = {"tools": {}, "resources": {}}
 
 
 async def _result(asked: DoorRequest) -> tuple[dict[str, Any], int | None]:
-    """As `_answered`; the message's span says what was asked and how it ended. Raises RpcError."""
+    """Return what `_answered` returns, and record in the message's span what was requested and how it ended. Raises RpcError."""
     trace = asked.trace
     if trace is None:
         return await _answered(asked)

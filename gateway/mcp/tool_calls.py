@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from gateway.mcp.tool_list import BODILESS, RuleTool
 
-LONGEST_TARGET: Final = 8190  # as of a request line
+LONGEST_TARGET: Final = 8190  # the same limit as for a request line
 USUAL_BYTES: Final = 20_000
 MOST_BYTES: Final = 1 << 20
 LONGEST_SELECT: Final = 512

@@ -20,10 +20,10 @@ from gateway.text import counted
 
 MOST_LISTED: Final = 12
 MOST_PINNED: Final = 9  # named rules that stay in a list that is too long
-MOST_CHARS: Final = 3900  # of a list with starters in it: each character goes into the context of a model
+MOST_CHARS: Final = 3900  # characters of a list with starters in it: each one goes into the context of a model
 MOST_FOUND: Final = 10
-LONGEST_QUERY: Final = 512  # of find_tools: each word is looked for in each tool
-MOST_CONNECTIONS: Final = 20  # of which a list names each
+LONGEST_QUERY: Final = 512  # the query of find_tools: each word is searched in each tool
+MOST_CONNECTIONS: Final = 20  # a list names each connection up to this number
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})  # RFC 9110 §9.2.1
 IDEMPOTENT: Final = SAFE | {"PUT", "DELETE"}  # RFC 9110 §9.2.2
 BODILESS: Final = SAFE
@@ -63,7 +63,7 @@ class RuleTool:
 
     @property
     def only_reads(self) -> bool:
-        """It changes nothing: by its methods, or by the risk that the catalog states for the operation."""
+        """Return whether the tool changes nothing: by its methods, or by the risk that the catalog states for the operation."""
         return set(self.methods) <= SAFE or (isinstance(self.rule, OperationRule) and self.rule.risk == "read")
 
     @property
@@ -310,7 +310,7 @@ def connection_schema(named: Sequence[str]) -> dict[str, Any]:
     return {"type": "string", "description": "INTEGRATION/CONNECTION"}
 
 
-def shown(tool: RuleTool, connections: Sequence[str], *, choose: bool) -> dict[str, Any]:
+def tool_json(tool: RuleTool, connections: Sequence[str], *, choose: bool) -> dict[str, Any]:
     """A tool of `tools/list`. `choose`: the caller says which connection; `connections`: those it may choose from, if known."""
     if isinstance(tool.rule, OperationRule):
         return _shown_operation(tool, tool.rule, connections, choose=choose)
@@ -438,13 +438,13 @@ def listed(
     if not rules:
         return [call_api(rules, connections, choose=choose)]
     if len(tools) <= MOST_LISTED:
-        return [shown(tool, connections, choose=choose) for tool in tools]
+        return [tool_json(tool, connections, choose=choose) for tool in tools]
     named = [tool for tool in tools if isinstance(tool.rule, KeyRule) and tool.rule.name]
-    pinned = [shown(tool, connections, choose=choose) for tool in named[:MOST_PINNED]]
+    pinned = [tool_json(tool, connections, choose=choose) for tool in named[:MOST_PINNED]]
     about = list_tools(tools)
     room = MOST_CHARS - len(json.dumps([*pinned, *about]))
     for tool in (tool for tool in tools if tool.is_starter and len(pinned) < MOST_PINNED):
-        one = shown(tool, connections, choose=choose)
+        one = tool_json(tool, connections, choose=choose)
         room -= len(json.dumps(one)) + 2
         if room < 0:
             break
@@ -452,8 +452,8 @@ def listed(
     return [*pinned, *about]
 
 
-def found(tools: Sequence[RuleTool], query: str) -> list[RuleTool]:
-    """Those with the most of the query's words, best first."""
+def matching_tools(tools: Sequence[RuleTool], query: str) -> list[RuleTool]:
+    """Return the tools that contain the most of the query's words, best first."""
     words = {word.lower() for word in _WORD.findall(query)}
 
     def score(tool: RuleTool) -> int:

@@ -14,7 +14,7 @@ from gateway.off_loop import INLINE_BYTES
 from gateway.proxy.collected_answer import CollectedAnswer
 from gateway.runtime import RUNTIME
 
-MOST_ANSWER: Final = 8 << 20  # of a provider, that is held to be looked at
+MOST_ANSWER: Final = 8 << 20  # bytes of a provider's answer that are held to read it
 FORMS: Final = 3  # an answer is held as it came, as values, and as the text that leaves
 LONGEST_S: Final = 120.0  # an agent waits no longer; a stream without end must end somewhere
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")

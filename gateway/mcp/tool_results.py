@@ -84,7 +84,7 @@ def refusal(error: Mapping[str, Any], status: int) -> dict[str, Any]:
 
 
 def failure(message: str) -> dict[str, Any]:
-    """Nothing was sent, or nothing came back that can be shown."""
+    """Return a result that says that nothing was sent, or that nothing came back that can be shown."""
     return {"content": [text_block(message[:LONGEST_MESSAGE])], "isError": True}
 
 

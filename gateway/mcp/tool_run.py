@@ -26,7 +26,7 @@ from gateway.mcp.list_cursor import NextPage, items_at, opened_cursor, page_behi
 from gateway.mcp.mcp_messages import RpcError
 from gateway.mcp.refused_calls import RefusedCalls
 from gateway.mcp.tool_calls import ToolCall, UnfitArguments, chosen, of_api, of_rule
-from gateway.mcp.tool_list import LONGEST_QUERY, RuleTool, below_base, found
+from gateway.mcp.tool_list import LONGEST_QUERY, RuleTool, below_base, matching_tools
 from gateway.mcp.tool_provider_call import LONGEST_S, MOST_ANSWER, Held, Sent, proxied
 from gateway.mcp.tool_results import CALL_AGAIN, ShapedResult, failure, link_block, provider_result, text_block
 from gateway.mcp.whole_answers import WholeAnswers
@@ -91,7 +91,7 @@ class ToolRun:
             query = arguments.get("query", "")
             if not isinstance(query, str) or len(query) > LONGEST_QUERY:
                 return failure(f"'query' must be a text of at most {LONGEST_QUERY} characters.")
-            lines = [f"{one.name}: {one.summary}" for one in found(list(tools.values()), query)]
+            lines = [f"{one.name}: {one.summary}" for one in matching_tools(list(tools.values()), query)]
             return {"content": [text_block("\n".join(lines) or "No tool fits.")], "isError": False}
         one = arguments.get("name")
         if not isinstance(one, str):
@@ -223,7 +223,8 @@ class _Lists:
 
 
 def _tool_named(name: str, tools: Mapping[str, RuleTool], *, by_call_tool: bool) -> RuleTool | None:
-    """None: `call_api`. Raises UnfitArguments for an unknown tool that is named to `call_tool`, else RpcError."""
+    """Return the tool of that name; None for `call_api`. Raises UnfitArguments for an unknown tool that is named to `call_tool`,
+    else RpcError."""
     tool = tools.get(name)
     if tool is None and name != "call_api":
         if by_call_tool:

@@ -45,7 +45,7 @@ async def write_lines(
     now: datetime,
     step: Callable[[int], None],
 ) -> Counts:
-    """Everything, one connection in memory after the other. Raises VaultError where no key opens one."""
+    """Write everything, with one connection at a time in memory. Raises VaultError if no key opens one."""
     counts = Counts()
 
     def line(kind: str, record: dict[str, Any]) -> None:

@@ -148,7 +148,7 @@ KINDS: Final = ("bundle", "jsonl", "csv")
 
 
 def kind_of(path: Path, source: IO[bytes]) -> Kind:
-    """By its first bytes, else by its name; it is read from its beginning afterwards."""
+    """Return the kind of a file, by its first bytes, else by its name; reading then starts at its beginning again."""
     begins = source.read(len(MAGIC))
     source.seek(0)
     if begins == MAGIC:

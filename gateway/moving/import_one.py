@@ -93,7 +93,8 @@ def _date(given: dict[str, Any], now: datetime, notes: list[str]) -> None:
 def _accepted(
     given: Mapping[str, Any], mode: AuthMode, provider: Provider, now: datetime, notes: list[str]
 ) -> dict[str, Any]:
-    """As the mode takes it, without the members that it does not know: another gateway keeps more than it asks for."""
+    """Return the credential as the mode accepts it, without the members that the mode does not know: other gateways store
+    more."""
     try:
         return mode.accept(given, provider, now)
     except InvalidRequest as fault:
@@ -198,8 +199,8 @@ class ConnectionImporter:
         held: dict[str, Any],
         config: dict[str, Any],
     ) -> tuple[dict[str, Any], dict[str, Any], Account]:
-        """With its first token where it brought none, and the settings that the entry's script finds where it has none of
-        them. The provider is asked only then, or for a verification."""
+        """Add a first token if the connection brought none, and the settings that the entry's script finds if it has none of
+        them. The provider is called only then, or for a verification."""
         creator, url = self._runtime.creator, self._runtime.generation.public_url
         context = Context(provider, integration, config, moved.metadata, url)
         held, account = await creator.obtained(mode, held, context), Account()

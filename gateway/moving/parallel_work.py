@@ -40,7 +40,7 @@ async def bounded(items: Iterable[Item], do: Callable[[Item], Awaitable[None]], 
 
 
 class WorkPace:
-    """At most so many turns a second, evenly."""
+    """Spreads work evenly, with at most `per_s` turns a second."""
 
     def __init__(self, per_s: float) -> None:
         self._every_s = 1 / per_s

@@ -31,7 +31,7 @@ TRANSIENT: Final = frozenset({408, 429, 500, 502, 503, 504})
 
 
 class Answered(Exception):
-    """It answered with an error that is about this one request. `code` and `message` are its own."""
+    """The other gateway answered with an error about this one request. `code` and `message` are its own."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ class Answered(Exception):
 
 
 class Unreached(Exception):
-    """It gave no usable answer, however often it was asked."""
+    """The other gateway gave no usable answer, however often it was called."""
 
 
 class PeerCalls:
@@ -189,7 +189,7 @@ class Peer:
         self._calls = calls
 
     async def integrations(self, only: Collection[str] = ()) -> list[PeerIntegration]:
-        """With their credentials as far as its key may see them."""
+        """Return the peer's integrations, with their credentials as far as its key may see them."""
         listed = _list(await self._get("/integrations"), "data")
         keys = [str(one["unique_key"]) for one in listed if isinstance(one, dict) and one.get("unique_key")]
         return [await self._integration(key) for key in keys if not only or key in only]
@@ -240,7 +240,7 @@ class Peer:
         return wanted[::-1]
 
     async def connection(self, one: PeerConnection) -> Moved:
-        """With its credential. Raises Unusable."""
+        """Return the connection with its credential. Raises Unusable."""
         path = f"/connections/{quote(one.connection_id, safe='')}"
         query = {"provider_config_key": one.integration_id, "refresh_token": "true"}
         where = (one.integration_id, one.connection_id)

@@ -172,7 +172,7 @@ def _other_client(one: PeerIntegration, here: Integration) -> str:
 
 
 def _steps(seen: Preview) -> list[str]:
-    """In the order in which nothing stops working meanwhile."""
+    """Return the steps in an order in which nothing stops working meanwhile."""
     steps = []
     if any(one.verdict in ("needs_something", "not_possible") for one in seen.forecasts):
         steps.append("Settle what is listed as needs_something and not_possible.")

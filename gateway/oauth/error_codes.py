@@ -139,7 +139,7 @@ _PLACES: Final = (
 _INVALID: Final = ("invalid", "expired", "revoked", "unknown", "not_found", "no_longer", "does_not_exist", "not_valid")
 _OTHER_FAULT: Final = ("client", "required", "missing")  # such a sentence may be about the request
 _LONGEST: Final = 300  # characters of a text that may say it
-_AT_ONCE: Final = 5  # of the members of a list
+_AT_ONCE: Final = 5  # members of a list that are read
 _DEEPEST: Final = 3
 _FORM: Final = re.compile(rb"[A-Za-z_]{1,40}=[^\s<>{}\"]*")
 

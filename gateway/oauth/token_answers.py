@@ -18,7 +18,7 @@ from gateway.oauth.token_requests import OAuthEntry
 MAX_LIFETIME: Final = timedelta(days=3650)
 MAX_TOKEN_CHARS: Final = 65_536
 GRANT_GONE: Final = error_codes.GRANT_GONE
-REFUSING: Final = frozenset({400, 401, 403})  # by which status an answer refuses, whatever its body has
+REFUSING: Final = frozenset({400, 401, 403})  # statuses that mean a refusal, whatever the body has
 
 
 class TokenRefused(Exception):

@@ -27,7 +27,7 @@ from gateway.records.proxied_call import ExchangeRecord
 from gateway.records.trace import trace_id_in
 
 BOUND: Final = 30_000
-MORE_FAILURES: Final = 10_000  # of failures and refreshes, say, that are still taken where so many rows wait
+MORE_FAILURES: Final = 10_000  # further rows, such as failures and refreshes, that are still taken while so many wait
 BATCH: Final = 2000
 WHOLE: Final = 100  # rows; those beyond a multiple of it wait for the next time: a few cost as much as these
 LINES: Final = 100  # turned into text before the event loop gets its turn again
@@ -225,7 +225,7 @@ class CallQueue:
             log.warning("call_log_dropped", records=self.dropped)
 
     def _unwritten(self, why: str, fault: Exception | None) -> None:
-        """Once, until it can be written again. What could not be written stays queued."""
+        """Log once that the log cannot be written, until it can be again. The records stay queued."""
         if self.unwritable is None:
             log.warning("call_log_unwritable", detail=why, effect="calls go on and are not logged", exc_info=fault)
         self.unwritable = why

@@ -165,7 +165,8 @@ def setup(level: str | None = None, *, terminal: bool | None = None) -> None:
 
 
 def for_host() -> None:
-    """In a host's process: our lines go to the standard library's loggers, unless the host has set structlog up.
+    """Set up logging in a host's process: our lines go to the standard library's loggers, unless the host has configured
+    structlog.
 
     By itself structlog would print to stdout, and with every traceback the local variables of all its frames.
     """

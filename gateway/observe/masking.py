@@ -74,7 +74,7 @@ def masked(value: Any) -> Any:
 
 
 def mask_text(_logger: Any, _method: str, event: Event) -> Event:
-    """For the words of other libraries, which know nothing of names."""
+    """Mask messages of other libraries, whose secrets have no field names."""
     event["event"] = masked_text(str(event.get("event", "")))
     return event
 

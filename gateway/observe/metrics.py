@@ -232,7 +232,7 @@ FAMILIES: Final[dict[str, Family]] = {
 Key: TypeAlias = tuple[str, ...]
 
 CELLS: Final = 1 << 17
-ENTRY_BYTES: Final = 7 << 20  # of both, only what has been written to takes memory
+ENTRY_BYTES: Final = 7 << 20  # in both, only written pages take memory
 SPARE_CELLS: Final = 64  # at the end, for counts that find no room: never read
 PAGE_BYTES: Final = CELLS * 8 + ENTRY_BYTES
 USED, SEEN_AT, FIRST = range(
@@ -260,7 +260,8 @@ class MetricsPage:
         return cls(memoryview(mmap.mmap(-1, PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)))
 
     def place(self, key: Key, width: int = 1) -> int:
-        """The first of the `width` cells of `key`, which begin at 0. For the owner alone. Raises PageFull."""
+        """Return the index of the first of `width` cells for `key`; new cells begin at 0. Only the page's owner may call it.
+        Raises PageFull."""
         self._catch_up()
         known = self._places.get(key)
         if known is not None:
@@ -323,7 +324,7 @@ GATEWAY, TOKEN, UPSTREAM = (n * HISTOGRAM for n in range(3))
 SPLIT: Final = "split"  # the key of an integration's three histograms, side by side
 
 MOST_INTEGRATIONS: Final = 1000
-REST: Final[Whose] = ("", OTHER)  # of those beyond
+REST: Final[Whose] = ("", OTHER)  # stands for all keys above the limit
 
 log = structlog.get_logger(__name__)
 
@@ -436,7 +437,7 @@ class Metrics:
         return at
 
     def _spare(self) -> int:
-        """Where counts go that find no room any more, to be shown nowhere."""
+        """Return the cell for counts that find no room any more, which is shown nowhere."""
         if not self._full:
             self._full = True
             log.error("metrics_full", effect="new series are not shown at /metrics from now on")
@@ -444,7 +445,7 @@ class Metrics:
 
 
 def spelled(answer: Answer) -> Answer:
-    """With what is on no list replaced by something that is."""
+    """Return the answer with each value that is on no list replaced by one that is."""
     method, status, error = answer
     return (
         method if method in METHODS else OTHER,

@@ -186,7 +186,7 @@ def _schema(name: str, definition: dict[str, Any]) -> Schema:
 
 
 def _kind(schema: dict[str, Any]) -> tuple[str, str | None]:
-    """In a word or two, and the schema to look at."""
+    """Return the kind of a schema in a word or two, and the schema to look at."""
     found = _REF.search(str(schema))
     link = found.group(1) if found else None
     either = schema.get("anyOf") or schema.get("oneOf")

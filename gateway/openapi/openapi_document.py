@@ -63,7 +63,7 @@ def body(public_url: str) -> ListingBody:
 
 
 def document(public_url: str) -> dict[str, Any]:
-    """As plain values."""
+    """Return the OpenAPI document as plain values."""
     shared = Shared()
     paths: dict[str, dict[str, Any]] = {}
     for operation in OPERATIONS:

@@ -52,7 +52,7 @@ class Browser:
 
     @property
     def digest(self) -> str:
-        """By which the session knows the browser that it serves."""
+        """Return the digest by which the session knows the browser that it serves."""
         return digest(self._value.reveal())
 
     @property

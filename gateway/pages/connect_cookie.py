@@ -29,7 +29,7 @@ def name_of(session_digest: str) -> str:
 
 
 def quoted(integration_id: str) -> str:
-    """As it stands in the path of a page."""
+    """Return the integration's id as it stands in the path of a page."""
     return quote(integration_id, safe="")
 
 
@@ -56,7 +56,7 @@ def address_of(
 
 
 async def session_of(request: web.Request, posted: str | None = None) -> ConnectSession:
-    """Whose page it is. `posted`: the token in a form. Raises Unauthorized, Forbidden."""
+    """Return the session that the page belongs to. `posted`: the token in a form. Raises Unauthorized, Forbidden."""
     sessions = request.app[RUNTIME].sessions
     if not is_embedded(request):
         name = request.match_info["session_id"]

@@ -105,7 +105,7 @@ def offer(runtime: Runtime, generation: Generation, integration: Integration, st
     return Offer(
         key=integration.integration_id,
         name=name,
-        logo=generation.catalog.shown(provider.name, public_url)["logo_url"],
+        logo=generation.catalog.provider_json(provider.name, public_url)["logo_url"],
         address=f"{path}/i/{quote(integration.integration_id, safe='')}" + (f"?{query}" if query else ""),
         provider=provider,
         integration=integration,
@@ -115,8 +115,8 @@ def offer(runtime: Runtime, generation: Generation, integration: Integration, st
     )
 
 
-def found(offers: list[Offer], search: str) -> list[Offer]:
-    """Those whose name, provider or categories hold every word of `search`."""
+def matching_offers(offers: list[Offer], search: str) -> list[Offer]:
+    """Return the offers whose name, provider or categories contain every word of `search`."""
     wanted = search.casefold().split()
     return [one for one in offers if all(word in _searched(one) for word in wanted)]
 

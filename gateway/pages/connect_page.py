@@ -142,8 +142,8 @@ async def act(request: web.Request) -> web.StreamResponse:
 
 
 async def leave(request: web.Request) -> web.StreamResponse:
-    """On to the provider, in the browser that has just begun. A page that goes on by itself, not a redirect: so that forms of
-    ours may go nowhere but to us (CSP form-action), and that it can be loaded again."""
+    """Send the browser that has just begun on to the provider. The answer is a page that goes on by itself, not a redirect, so
+    that our forms may go nowhere but to us (CSP form-action), and that it can be loaded again."""
     words, runtime = words_for(request), request.app[RUNTIME]
     try:
         session = await _session(request)

@@ -10,7 +10,7 @@ from gateway.connections.refused_scopes import asked_again
 from gateway.errors import MARK, GatewayError, Issue
 from gateway.pages.confirmation import Browser
 from gateway.pages.connect_cookie import address_of, base_of, is_embedded, name_of
-from gateway.pages.connect_offer import Offer, found, grants, offer, offered
+from gateway.pages.connect_offer import Offer, grants, matching_offers, offer, offered
 from gateway.pages.error_page import advice, advices, expired, reference
 from gateway.pages.form_fields import fields_of, filled
 from gateway.pages.frame import PageWords, connect_page, embedders
@@ -40,7 +40,7 @@ async def first_page(request: web.Request, session: ConnectSession, words: PageW
         "connect/list.html",
         words,
         framed=is_embedded(request),
-        offers=found(offers, search),
+        offers=matching_offers(offers, search),
         many=len(offers) > 6,
         total=len(offers),
         search=search,
@@ -133,7 +133,8 @@ def frame_page(request: web.Request, words: PageWords) -> web.Response:
 
 
 async def _asked_by(request: web.Request, session: ConnectSession, words: PageWords) -> str | None:
-    """Who asks beside the application: an agent, by the name of its key. A key that may do anything is the application's."""
+    """Return the line that names the agent that requested the session, by the name of its key. None for a key that may do
+    anything: it is the application's."""
     if not session.key_id:
         return None
     key = await request.app[RUNTIME].store.keys.find(session.environment, int(session.key_id))

@@ -90,7 +90,7 @@ def advices(words: PageWords, name: str) -> dict[str, str]:
 
 
 def reference(request: web.Request, fault: GatewayError, words: PageWords) -> str:
-    """By which support finds the failure in the log."""
+    """Return the line by which support finds the failure in the log."""
     return words("reference", code=fault.code, request=request[REQUEST_ID])
 
 

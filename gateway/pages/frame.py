@@ -36,7 +36,7 @@ class PageWords:
         return text[:1].upper() + text[1:]
 
     def plain(self, key: str) -> str:
-        """As it stands, to be put into another sentence."""
+        """Return the text as it stands, to be put into another sentence."""
         return self._words.get(key) or _read_words(LANGUAGES[0])[key]
 
     def has(self, key: str) -> bool:
@@ -47,7 +47,8 @@ class PageWords:
 
 
 def words_for(request: web.Request, lang: str | None = None) -> PageWords:
-    """In `lang`, else in ``?lang=``, else in the first language of Accept-Language that we have (RFC 9110 §12.5.4)."""
+    """Return the words in `lang`, else in ``?lang=``, else in the first language of Accept-Language that we have (RFC 9110
+    §12.5.4)."""
     for wanted in (lang, request.query.get("lang")):
         if wanted and (known := _known(wanted)):
             return PageWords(known, asked=True)

@@ -223,7 +223,7 @@ async def guide(request: web.Request) -> web.Response:
         return failed(request, missing, 404, title="There is no such provider", message=missing.message)
     shared = generation.catalog.get(provider.family) if provider.family and provider.family != name else None
     if shared is not None and shared.auth_mode != provider.auth_mode:
-        shared = None  # of the same vendor, but an app of another kind
+        shared = None  # the same vendor, but an app of another kind
     known = await asyncio.to_thread(_operations_of, generation.catalog, name)
     call = call_of(provider, known)
     return page(
@@ -231,7 +231,7 @@ async def guide(request: web.Request) -> web.Response:
         "guide.html",
         script=True,
         provider=provider,
-        shown=generation.catalog.shown(name, public_url),
+        shown=generation.catalog.provider_json(name, public_url),
         trust=TRUST.get(provider.trust() or "", "Nobody says where its facts come from."),
         evidence=in_words(provider.evidence),
         steps=steps(provider, public_url, shared.display_name if shared else None),

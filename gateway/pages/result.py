@@ -202,7 +202,7 @@ def _failure(request: web.Request, words: PageWords, outcome: Outcome, session: 
 
 
 async def _facts(request: web.Request, made: Outcome, words: PageWords) -> list[tuple[str, str]]:
-    """Whose account, and which site, in words that its owner knows."""
+    """Return the account and the site, in words that the account's owner knows."""
     if made.connection_id is None:
         return []
     ref = ConnectionRef(made.environment, made.integration_id, made.connection_id)

@@ -26,7 +26,7 @@ from gateway.process.workers import WorkerProcess, Workers
 from gateway.startup.hardening import hide_versions
 
 SILENT_S: Final = 15.0  # a worker that has not reported for so long is not ready: its loop stands still
-DEAD_S: Final = 60.0  # and where all have been silent for so long, a new start is better
+DEAD_S: Final = 60.0  # if all workers have been silent for so long, a new start is better
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 PROCESS: Final = Path("/proc/self")
 STANDARD: Final = {
@@ -75,7 +75,7 @@ class Admin:
         return _answer({"result": "ok"})
 
     async def _ready(self, request: web.Request) -> web.Response:
-        """As the same path on the public port answers; of several workers, by one that is ready if there is one."""
+        """Answer as the same path on the public port does, for a ready worker if there is one."""
         required = "required" if request.query.get("store") == "required" else "any"
         found: Mapping[str, Any] = {"status": 503, "body": {"result": "not ready"}}
         if not self.stopping:

@@ -31,7 +31,7 @@ class Channel:
         return self._writer is not None and not self._writer.is_closing()
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Nothing happens where the other end is gone."""
+        """Send a message; nothing happens if the other end is gone."""
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(framed(message))
 

@@ -33,7 +33,7 @@ from gateway.startup.imports import give_back_memory, small_web
 
 
 class Terminal:
-    """As it is when this is made."""
+    """Remembers whether a terminal was there when this object was made."""
 
     def __init__(self) -> None:
         self._was_there = sys.stderr.isatty()
@@ -54,7 +54,7 @@ log = structlog.get_logger(__name__)
 
 
 def run(first: Started, memory: SharedMemory, file: str, *, as_json: bool) -> int:
-    """Until SIGTERM or SIGINT; the exit code. A second signal kills the workers and ends this process by itself."""
+    """Run until SIGTERM or SIGINT and return the exit code. A second signal kills the workers and ends this process."""
     logs.setup()
     harden()
     parent = Parent(first, memory, file, as_json=as_json)
@@ -217,7 +217,7 @@ class Parent:
                 self._reloads.missing_keys(worker, message["ids"])
 
     def _open_sockets(self, worker: WorkerProcess, message: Message) -> None:
-        """For the first worker; the others get the same."""
+        """Open the sockets for the first worker; the others get the same ones."""
         if self._sockets is None:
             try:
                 addresses = SimpleNamespace(**message["server"])
@@ -235,7 +235,8 @@ class Parent:
             send_now(worker.sock, {"metrics": metrics, "pages": self._count + 1}, descriptors)
 
     def _close_public(self) -> None:
-        """Once no worker takes connections any more, new ones are refused, and do not wait for the last one to end."""
+        """Close the public port once no worker takes connections, so that new ones are refused instead of waiting for the last to
+        end."""
         everybody = all(worker.closed for worker in self._workers.living.values())
         if self._sockets is not None and self._ending.is_set() and everybody:
             self._sockets.close_to_clients()
@@ -259,7 +260,7 @@ class Parent:
             self._beside(self._reloads.bring_up_to_date(worker))
 
     async def _open_journal(self, folder: Path, worker: WorkerProcess) -> None:
-        """Before the first token exchange, so that a folder that cannot be written is reported at the start."""
+        """Open the journal before the first token exchange, so that a folder that cannot be written is reported at the start."""
         await self._exchanges.journals.of(folder).ready()
         worker.send({"type": "journal", "fault": self._exchanges.journals.fault})
 

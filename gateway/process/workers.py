@@ -20,7 +20,7 @@ ORDERLY: Final = frozenset({0, -signal.SIGTERM})  # the latter where it had only
 SHORT_LIFE_S: Final = 5.0
 FIRST_PAUSE_S: Final = 0.25
 LONGEST_PAUSE_S: Final = 30.0
-SHORT_LIVES: Final = 5  # so many in a row, nobody left who serves, and starting another one will not help
+SHORT_LIVES: Final = 5  # after so many in a row without a serving worker, starting another one will not help
 
 log = structlog.get_logger(__name__)
 
@@ -95,12 +95,12 @@ class Workers:
                 self.changed.set()
 
     def dead(self) -> list[WorkerProcess]:
-        """Who has ended since the last call."""
+        """Return the workers that have ended since the last call."""
         dead, self._dead = self._dead, []
         return dead
 
     def plan_replacement(self, worker: WorkerProcess) -> None:
-        """At once after a long life, after a growing pause where lives are short."""
+        """Plan the replacement of a dead worker: at once after a long life, after a growing pause while lives are short."""
         lived_s = time.monotonic() - worker.began
         self._short_lives = self._short_lives + 1 if lived_s < SHORT_LIFE_S else 0
         pause_s = min(FIRST_PAUSE_S * 2 ** (self._short_lives - 1), LONGEST_PAUSE_S) if self._short_lives else 0.0
@@ -109,7 +109,7 @@ class Workers:
 
     @property
     def next_start_in_s(self) -> float | None:
-        """None where no place is vacant."""
+        """Return the seconds until the next worker starts; None if no place is vacant."""
         return max(0.0, min(self._vacant.values()) - time.monotonic()) if self._vacant else None
 
     async def fill_places(self) -> None:
@@ -117,7 +117,7 @@ class Workers:
         for place in [place for place, due in self._vacant.items() if due <= now]:
             try:
                 await self.start(place)
-            except OSError as fault:  # no process, no descriptor, no memory: later there may be
+            except OSError as fault:  # no process, descriptor or memory was free; later there may be
                 self._vacant[place] = now + LONGEST_PAUSE_S
                 log.error("worker_not_started", detail=str(fault), again_in_s=LONGEST_PAUSE_S)
             else:
@@ -129,7 +129,7 @@ class Workers:
 
     @property
     def ready(self) -> list[WorkerProcess]:
-        """Those that serve. One that starts reads no other message than those of its start."""
+        """Return the workers that serve. A starting worker reads no messages other than those of its start."""
         return [worker for worker in self.living.values() if worker.ready.is_set()]
 
     def send(self, message: Mapping[str, Any]) -> None:

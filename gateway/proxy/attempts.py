@@ -64,7 +64,7 @@ class Handed(NamedTuple):
             self.record_end(*((STOPPED, "stopped") if stopped else (CUT_OFF, "client_left")))
 
     def discard(self) -> None:
-        """Nobody goes on with what has come of the provider's answer."""
+        """Close the provider's answer, which nobody uses."""
         if isinstance(self.outcome, ProviderAnswer):
             self.outcome.close()
 
@@ -114,7 +114,7 @@ async def sign(request: web.Request, upload: CallerBody) -> None:
 
 
 IDEMPOTENCY_KEY: Final = "Idempotency-Key"
-SWALLOWED_BYTES: Final = 16 * 1024  # so much of an answer that is not passed on is read, to keep its connection
+SWALLOWED_BYTES: Final = 16 * 1024  # how much of an answer that is not passed on is read, to keep its connection
 SWALLOWED_S: Final = 1.0
 REFUSING: Final = frozenset({401, 403})
 _SAYS_DOWN: Final = frozenset({"unreachable", "timeout"})
@@ -177,7 +177,7 @@ class Attempts:
                 continue
             more = may_lead_to_more(exchange.status, retries=self._retries_left)
             if not more or not await self._after_answer(exchange):
-                if refused_scopes(exchange.status, exchange.headers) is None:  # else the credential is well
+                if refused_scopes(exchange.status, exchange.headers) is None:  # otherwise the credential is valid
                     self._judge(exchange.status)
                 return exchange
 
@@ -252,7 +252,7 @@ class Attempts:
             self._upload.kept = False
             self._request.content.total_bytes = handed.received
         self._upload.waiting = handed.by_caller
-        moved = handed.opened.base != self._request[CONNECTION].base  # by a reload, or by other settings
+        moved = handed.opened.base != self._request[CONNECTION].base  # changed by a reload, or by other settings
         if moved and self._may_repeat(sent=getattr(handed.outcome, "sent", True)):
             close = getattr(handed.outcome, "close", None)
             if close is not None:
@@ -285,7 +285,7 @@ class Attempts:
         return await self._waited(told_s, exchange)
 
     async def _newer_credential(self) -> bool:
-        """After a 401: refresh the token. Whether the request carries a newer one now and may go out with it."""
+        """Refresh the token after a 401, and return whether the request has a newer token now and may be sent again."""
         refusals, sent = self._runtime.live.refusals, self._sent_with or self._request[CONNECTION]
         self._sent_with = None
         if not self._may_repeat(sent=True):

@@ -56,7 +56,7 @@ class CallerBody:
         self._waited_s = 0.0  # for the caller's bytes; the time that the provider takes to read them does not count
 
     def body(self) -> Body | None:
-        """With the declared length, if there is one that still holds; None if the message has no body and says so."""
+        """Return the body, with its declared length if that still holds; None if the message has no body and says so."""
         request = self._request
         if not request.body_exists:
             declared = hdrs.CONTENT_LENGTH in request.headers or request.method in _LENGTH_EXPECTED

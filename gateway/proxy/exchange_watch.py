@@ -64,7 +64,7 @@ class ExchangeWatch:
 
     @contextmanager
     def resting(self) -> Iterator[None]:
-        """For as long as nothing is meant to move; the caller may still leave, and time is still limited in total."""
+        """Lift the limit on silence while nothing is meant to move; the caller may still leave, and the total time is limited."""
         limit_s, self.limit_s = self.limit_s, inf
         try:
             yield
@@ -84,7 +84,7 @@ class ExchangeWatch:
         self._plan()
 
     def taken_back(self, *, total: bool = False) -> StoodStill | None:
-        """After a CancelledError: what it stood for, if it was of our making; the task then goes on, watched again.
+        """Return the timeout behind a CancelledError if this watch caused it; the task then goes on, watched again.
 
         `total`: also where the time for all of it was over.
         """
@@ -148,7 +148,7 @@ class ExchangeWatch:
         self._task.cancel(str(fault))
 
     def _tell_of_bad_framing(self) -> None:
-        """After a bad chunk aiohttp's server queues its 400 behind us, and lets us wait for the body's rest.
+        """Report a bad chunk to the reader of the body: aiohttp's server only queues its 400, and leaves the reader waiting.
 
         Nothing else can be in the queue while a body is unfinished.
         """

@@ -98,7 +98,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
 
 
 async def _relay(exchange: ProviderExchange, answer: PassedAnswer, request: web.Request, watch: ExchangeWatch) -> None:
-    """Both sides of a connection that has switched; it may be silent for as long as it likes."""
+    """Relay both sides of a connection that has switched protocols; it may be silent for as long as it likes."""
     await answer.prepare(request)
     tunnel = Tunnel(request)
     try:

@@ -26,7 +26,7 @@ from gateway.runtime import RUNTIME, generation_of
 # ── The attempts for one page. After an answer that says when to try again, it is tried again then, also where the caller
 # asked for no retries.
 
-RETRIES: Final = 5  # of each page, where the caller does not say
+RETRIES: Final = 5  # retries of each page, if the caller does not say
 LONGEST_WAIT_S: Final = 60.0  # quotas are often counted by the minute
 ALL_WAITS_S: Final = 120.0
 HEADER: Final = "Retries"
@@ -89,7 +89,7 @@ def retries_of(request: web.Request) -> int:
 
 PAGE_BYTES: Final = 16 * 1024 * 1024  # decoded
 FORMS: Final = 2  # a page is held as it came and as the text that is taken apart
-TOLD_BYTES: Final = 2048  # so much of a provider's refusal is passed on
+TOLD_BYTES: Final = 2048  # how much of a provider's refusal is passed on
 BROKEN: Final = (EgressError, CodingError, StoodStill)
 
 
@@ -107,7 +107,7 @@ class PageReader:
         self._reserved: Reservation | None = None
 
     def holds(self, size: int) -> None:
-        """Only so many bytes of the page are still in memory."""
+        """Note that only `size` bytes of the page are still in memory."""
         if self._reserved is not None:
             self._reserved.shrink(size)
 

@@ -73,14 +73,15 @@ def line_of(name: str, fields: Mapping[str, Any]) -> bytes:
 
 
 def error_of(fault: GatewayError) -> dict[str, Any]:
-    """As the body of an error has it, with the status that it would have had."""
+    """Return the error as the body of an error response has it, with the status that the response would have had."""
     return {"status": fault.status, **fault.as_json()}
 
 
 # ── Page after page, until there is no more, the caller has enough, or something breaks: then the trailer says what.
 
 CURSOR_CHARS: Final = 12_000  # it comes back in a header field, of which the server takes 16 KiB
-_CONDITIONS: Final = ("If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since")  # of the first page
+# For the first page only.
+_CONDITIONS: Final = ("If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since")
 
 
 async def pass_pages(

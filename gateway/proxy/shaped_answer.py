@@ -30,7 +30,7 @@ from gateway.runtime import RUNTIME, generation_of
 from gateway.text import counted
 
 CUT: Final = "Gateway-Cut"
-MOST_ANSWER: Final = 8 << 20  # that is held to be looked at
+MOST_ANSWER: Final = 8 << 20  # bytes of an answer that are held to read it
 FORMS: Final = 3  # an answer is held as it came, as values, and as the text that leaves
 OF_THE_WHOLE: Final = (
     "ETag",

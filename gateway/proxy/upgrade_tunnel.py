@@ -31,7 +31,8 @@ class Tunnel(asyncio.Protocol):
         self._fault: Exception | None = None
 
     async def run(self, exchange: ProviderExchange) -> None:
-        """Until the provider ends it; the caller's leaving cancels. Raises ConnectionError if it was not an orderly end."""
+        """Run until the provider ends the connection; the caller's leaving cancels. Raises ConnectionError if the end was not
+        orderly."""
         provider, held = exchange.switch(self)
         self._provider = provider
         try:
@@ -86,7 +87,7 @@ class Tunnel(asyncio.Protocol):
         """The caller has left; the task that runs this is cancelled for that."""
 
     def set_exception(self, *_: object) -> None:
-        """As `feed_eof`."""
+        """Do nothing, for the same reason as `feed_eof`."""
 
     def _tell(self) -> None:
         if not self._news.done():

@@ -1,4 +1,4 @@
-"""Who may do what: environments, minted keys and their limits, capabilities."""
+"""Records of what a caller may do: environments, minted keys and their limits, capabilities."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -104,7 +104,7 @@ class MintedKey(KeyTerms):
     last_used_at: datetime | None = None
 
     def alive(self, now: datetime) -> bool:
-        """Neither revoked nor past its end."""
+        """Return whether the key is neither revoked nor past its end."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 

@@ -66,7 +66,7 @@ ActorKind = Literal["key", "configured_key", "session", "browser", "operator", "
 
 @dataclass(frozen=True, slots=True)
 class AuditActor:
-    """Who acts.
+    """The actor of an audit record.
 
     ``key``: a minted key, with its id, its name and the ids of the keys above it, the nearest first. ``configured_key``: one
     of gateway.yaml. ``session``: an end user in a connect session, named by the first 16 hex digits of its token's digest;
@@ -86,7 +86,7 @@ class AuditActor:
     address: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """Without `address`, which stands beside it in a record."""
+        """Return the actor without `address`, which stands beside it in a record."""
         members = {
             "kind": self.kind,
             "key_id": self.key_id,
@@ -125,7 +125,7 @@ class AuditEntry:
 
     @classmethod
     def of(cls, action: AuditAction, environment: str = "", at: datetime | None = None, **members: Any) -> "AuditEntry":
-        """By whom `acting` says, under the request in hand, now."""
+        """Return an entry with the actor in `acting` and the id of the request in hand, at the current time."""
         return cls(
             action=action,
             at=at or clock.now(),
@@ -256,13 +256,13 @@ class SealedRecord(NamedTuple):
     body: str
 
     def as_json(self) -> dict[str, Any]:
-        """As API and export show it."""
+        """Return the record as the API and the export show it."""
         members: dict[str, Any] = json.loads(self.body)
         return {"sequence": self.sequence, "hash": self.hash, **members}
 
 
 class UseKey(NamedTuple):
-    """Whose use of a credential is counted: by which minted key (0: a key of gateway.yaml), of which connection."""
+    """The use of a credential that is counted: by which minted key (0: a key of gateway.yaml), of which connection."""
 
     environment: str
     integration_id: str

@@ -192,7 +192,7 @@ class PendingAuthorization:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "PendingAuthorization":
-        """Also of an earlier version: what it did not store yet has the value that it meant."""
+        """Read the record, also one of an earlier version: what that did not store yet has the value that it meant."""
         known = {one.name for one in fields(cls)} - {"choice"}
         values = {name: value for name, value in stored.items() if name in known}
         values["given"] = tuple(stored.get("given", stored["config"]))

@@ -22,7 +22,7 @@ Mark: TypeAlias = tuple[int, datetime]
 
 @dataclass(frozen=True, slots=True)
 class EndUser:
-    """Whose connection it is, in the customer's own words (docs/compatibility.md#identifiers)."""
+    """The end user of a connection, in the customer's own words (docs/compatibility.md#identifiers)."""
 
     id: str
     email: str | None = None
@@ -73,7 +73,7 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Who may refresh the credential, and until when by the database's time. `owner` names one attempt (`store.cluster`)."""
+    """The right to refresh the credential, until a time by the database's clock. `owner` names one attempt (`store.cluster`)."""
 
     owner: str
     until: datetime
@@ -93,7 +93,7 @@ class Lifespan:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Who authorized, as the provider reports: `id` never changes for one account, `label` is for people."""
+    """The account that authorized, as the provider reports it: `id` never changes for one account, `label` is for people."""
 
     id: str | None = None
     label: str | None = None

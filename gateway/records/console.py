@@ -1,4 +1,4 @@
-"""Who works at the console, and what they may do."""
+"""The people who work at the console, and what they may do."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -14,7 +14,7 @@ SHORTEST: Final = 4  # a shorter text is no secret, and masking it would make an
 
 @dataclass(frozen=True, slots=True)
 class ClientIdentity:
-    """Who we are in mutual TLS (RFC 8705): a certificate, its chain behind it, and the private key; both PEM."""
+    """The gateway's identity in mutual TLS (RFC 8705): a certificate, its chain behind it, and the private key; both PEM."""
 
     certificate: str
     private_key: Secret

@@ -17,7 +17,7 @@ TRACE_FIELDS: Final = frozenset({TRACEPARENT, "tracestate"})
 CAUSE: Final = "traceparent"
 """Among the facts of a stored event: the span that led to it."""
 
-SAMPLED: Final = 1  # of the flags
+SAMPLED: Final = 1  # the bit of the flags
 TOOL_ERROR: Final = "tool_error"  # the word of OpenTelemetry for a tool's result that says that it is an error
 _HEX: Final = frozenset("0123456789abcdef")
 _VERSION_00: Final = 55  # characters of a ``traceparent`` of version 00; later versions may append
@@ -146,7 +146,7 @@ class RefreshTrace:
             by.waited_for.append(self)
 
     def end(self) -> None:
-        """It has come to an outcome; to be called before that is noted. A second outcome is another span."""
+        """End the span; call this before the outcome is recorded. A second outcome is another span."""
         if self.exported:
             self.span_id = new_span_id()
         self.ended = clock.monotonic()

@@ -114,7 +114,8 @@ def refresh_failure(
 
 
 def _wait(attempts: int, before: RefreshFailure | None) -> timedelta:
-    """Until the next try: twice as long each time, and no shorter than the last wait where the failure is of another kind."""
+    """Return the wait before the next try: twice as long each time, and no shorter than the last wait after another kind of
+    failure."""
     last = before.retry_at - before.at if before is not None and before.retry_at is not None else timedelta()
     wait: timedelta = min(max(FIRST * 2.0 ** min(attempts - 1, 10), last), LONGEST)
     return wait * random.uniform(1, 1.2)  # noqa: S311 (spread, not secrecy)
@@ -149,7 +150,7 @@ def interrupted(connection: Connection, until: datetime, now: datetime) -> Unava
 
 
 def clock_off(offset_s: float) -> Unavailable:
-    """This node's clock or the database's is wrong, so it cannot judge which token has expired."""
+    """Return the error for a node whose clock, or the database's, is wrong, so that it cannot judge which token has expired."""
     return Unavailable(
         "store_unavailable",
         f"This node's clock differs from the database's by {abs(offset_s):.0f} s, so it refreshes no token. Set the clocks "
@@ -223,7 +224,7 @@ def refusal(connection: Connection, failure: RefreshFailure, now: datetime) -> G
 
 
 def ask_again_at(failure: RefreshFailure, now: datetime) -> datetime:
-    """When it makes sense to ask us again: the provider is not asked, but the end user may have come back by then."""
+    """Return when to call us again: the provider is not asked before that, but the end user may have reconnected."""
     return now + min(max(FIRST, (now - failure.at) / 2), LONGEST)
 
 

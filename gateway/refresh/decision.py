@@ -32,7 +32,7 @@ class LeaseState(StrEnum):
 
 
 class Holder(StrEnum):
-    """Who holds or held the lease."""
+    """The process that holds or held the lease."""
 
     NOBODY = "nobody"
     HERE_DEAD = "here_dead"

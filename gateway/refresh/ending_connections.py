@@ -11,7 +11,7 @@ from gateway.errors import CredentialUnreadable, Unavailable
 from gateway.generation import Current
 from gateway.records.connection import Connection, RefreshFailure
 from gateway.refresh.backoff import NOT_REFRESHABLE
-from gateway.refresh.save_tokens import who
+from gateway.refresh.save_tokens import log_fields
 from gateway.refresh.schedule import outlives_its_token
 from gateway.store import Store
 
@@ -27,7 +27,7 @@ def ended(now: datetime) -> RefreshFailure:
 
 
 class Ends:
-    """Used by the one process that keeps connections alive."""
+    """Records connections that end with their access token, in the one process that keeps connections alive."""
 
     def __init__(self, store: Store, current: Current) -> None:
         self._store = store
@@ -46,12 +46,13 @@ class Ends:
             alive = [row for row, is_dead in judged if is_dead is False]
             await self._store.expiring.settle(alive, now=clock.now())
             for row in await self._store.expiring.end(dead, ended(clock.now())):
-                log.info("connection_needs_reauth", **who(row.ref), reason=NOT_REFRESHABLE)
+                log.info("connection_needs_reauth", **log_fields(row.ref), reason=NOT_REFRESHABLE)
                 done += 1
         return done
 
     def _is_dead(self, row: Connection) -> bool | None:
-        """False also where nothing can be said: the entry is gone or has another auth mode by now, the row is damaged.
+        """Return whether the credential can never be refreshed. False also if that cannot be decided: the entry is gone or has
+        another auth mode by now, or the row is damaged.
 
         None: not yet, since its key is not in the keyring.
         """

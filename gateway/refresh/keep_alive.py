@@ -46,7 +46,7 @@ class KeepAlive:
         self._planned_for: Generation | None = None
 
     async def run(self) -> None:
-        """For as long as the gateway runs: look each minute, if no other node does."""
+        """Look every minute, if no other node does, for as long as the gateway runs."""
         try:
             while True:
                 try:

@@ -40,14 +40,14 @@ from gateway.refresh.save_tokens import (
     LOOK_AGAIN_S,
     TOKEN_CALL_S,
     Pair,
-    again,
     commit,
-    held,
     is_over,
+    keep_lease,
+    log_fields,
+    repeat_last,
     rescue,
     same,
     token_digest,
-    who,
 )
 from gateway.store import Store
 from gateway.store.failover import Claim
@@ -87,7 +87,8 @@ class Standing:
         holder, recorded = Holder.NOBODY if row.lease is None else Holder.ELSEWHERE, False
         if intent:
             holder = await self._store.holders.of(row.lease)
-            asked = lease is not decision.LeaseState.HELD and holder not in TAKEN_UP  # else it decides nothing
+            # Otherwise the journal decides nothing.
+            asked = lease is not decision.LeaseState.HELD and holder not in TAKEN_UP
             recorded = asked and await self._store.journal.recorded(row)
         return Facts(
             node=await self._node(),  # last, so that it is so when the caller claims
@@ -110,7 +111,7 @@ class Standing:
 
 
 def _lease(row: Connection, now: datetime) -> decision.LeaseState:
-    """By this node's measure of the database's time; the claim itself is judged by the database."""
+    """Return the lease's state by this node's measure of the database's time; the database itself judges the claim."""
     if row.lease is None:
         return decision.LeaseState.FREE
     if row.lease.until > now:
@@ -130,7 +131,7 @@ class LeaseOver(Exception):
 
 
 class TokenSource:
-    """By the lease's holder, and by nobody else."""
+    """Gets the new pair for a claim. Only the lease's holder uses it."""
 
     def __init__(self, store: Store, dialogues: Dialogues) -> None:
         self._store = store
@@ -146,7 +147,7 @@ class TokenSource:
         row = claim.row
         left = await self._store.journal.left(row) if row.intent is not None else Left()
         if left.credential is not None:
-            log.info("refresh_found_in_journal", **who(row.ref))
+            log.info("refresh_found_in_journal", **log_fields(row.ref))
             return Pair(context.provider, kept, left.credential.values, left.credential.expires_at), _nothing
         await self._store.journal.prepare(row.ref.environment)
         await clock.give_way()  # not once the reply is there, which is to be in the journal as soon as can be
@@ -159,13 +160,13 @@ class TokenSource:
         self, row: Connection, mode: AuthMode, kept: Mapping[str, Any], context: Context, replies: Sequence[Recorded]
     ) -> tuple[Attempt, dict[str, Any]]:
         if replies:
-            log.info("refresh_found_in_journal", **who(row.ref))
+            log.info("refresh_found_in_journal", **log_fields(row.ref))
             again = self._attempt(row, replies)
             try:
                 return again, await self._held(mode.renew(kept, context), again)
             except (TokenRefused, TokenUnavailable):
                 if again.asked:
-                    raise  # by the provider, and not by what was recorded
+                    raise  # refused by the provider, and not read from the journal
         first = self._attempt(row)
         try:
             return first, await self._held(mode.renew(kept, context), first)
@@ -174,7 +175,7 @@ class TokenSource:
             if fault.code not in GRANT_GONE or before is None:
                 raise
             # The provider still takes the token before this one, for the case that it, not we, lost the rotation.
-            log.warning("previous_refresh_token_tried", **who(row.ref), reason=fault.code)
+            log.warning("previous_refresh_token_tried", **log_fields(row.ref), reason=fault.code)
             second = self._attempt(row)
             return second, await self._held(mode.renew({**kept, **before}, context), second)
 
@@ -244,7 +245,7 @@ class RefreshProtocol:
     async def _claimed(self, seen: Connection, owner: str, force: bool) -> tuple[Connection, float]:
         """The row with our lease and intent on it, or the row with another credential than `seen` has; and when it was
         claimed or read (monotonic)."""
-        row, waits, waited = seen, again(LOOK_AGAIN_S), False
+        row, waits, waited = seen, repeat_last(LOOK_AGAIN_S), False
         while True:
             failure, now = row.failure, clock.now()
             since = self._current.generation.integrations.client_since(*row.ref[:2])
@@ -289,7 +290,7 @@ class RefreshProtocol:
 
     async def _refreshed(self, row: Connection, owner: str, claimed_at: float) -> Connection | None:
         """Store the outcome of the call; None where this node was fenced off. Raises the error for the caller."""
-        async with held(self._store, row, owner, claimed_at) as claim:
+        async with keep_lease(self._store, row, owner, claimed_at) as claim:
             started = clock.monotonic()
             if (trace := refresh_in_hand.get()) is not None:
                 trace.asked = started
@@ -322,7 +323,7 @@ class RefreshProtocol:
             took_ms = round((clock.monotonic() - started) * 1000)
             self._metrics.add(REFRESHES, *row.ref[:2], "renewed")
             self._metrics.measure(REFRESH_DURATION, took_ms, *row.ref[:2])
-            log.info("token_refreshed", **who(row.ref), version=saved.version, duration_ms=took_ms)
+            log.info("token_refreshed", **log_fields(row.ref), version=saved.version, duration_ms=took_ms)
             self._record(row, None, {"version": saved.version}, took_ms)
         return saved
 
@@ -372,7 +373,7 @@ class RefreshProtocol:
         if after is None:
             return
         why = {"reason": failure.code, "final": failure.final, "detail": failure.message}
-        log.warning("token_refresh_failed", **who(row.ref), **why)
+        log.warning("token_refresh_failed", **log_fields(row.ref), **why)
         self._record(row, failure.code, {"final": failure.final, "message": failure.message})
         self._metrics.add(REFRESHES, *row.ref[:2], "refused" if failure.final else "unavailable")
         self._metrics.add(REFRESH_FAILURES, *row.ref[:2], failure.code if failure.code in KNOWN_REASONS else OTHER)

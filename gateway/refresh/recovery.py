@@ -133,7 +133,7 @@ async def recover(store: Store, refresher: Refresher, release: Callable[[str], N
                 refresher.start(row, force=True)
         except GatewayError as fault:
             log.warning("recovery_failed", detail=fault.message)
-        except OSError as fault:  # of the journal's folder, which may be writable again later
+        except OSError as fault:  # a fault of the journal's folder, which may be writable again later
             log.warning("recovery_failed", detail=str(fault))
         await asyncio.sleep(EVERY_S)
 

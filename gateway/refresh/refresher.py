@@ -24,11 +24,11 @@ from gateway.refresh.decision import RefreshStep
 from gateway.refresh.protocol import RefreshProtocol
 from gateway.store import Store
 
-URGENT: Final = 64  # of one integration: a provider that is slow holds up its own only
+URGENT: Final = 64  # for one integration: a slow provider delays only its own refreshes
 BEHIND: Final = 4
 PACE_S: Final = 0.1  # between two that nobody waits for: so few that others' slowest calls are hardly slower
 HURRY_S: Final = 0.024  # where that many would not be through in time
-PART: Final = 0.5  # of the time that is left to the last of them, within which they are to be through
+PART: Final = 0.5  # part of the time left to the last of them in which all must be done
 
 
 @dataclass(slots=True)
@@ -111,7 +111,7 @@ class RefreshQueue:
 
     @property
     def idle(self) -> bool:
-        """Nothing runs and nothing waits."""
+        """Return whether nothing runs and nothing waits."""
         return not self._lines
 
     def close(self) -> None:
@@ -223,7 +223,7 @@ class Refresher:
         return await self._protocol.standing.step(row)
 
     def start_behind(self, connection: Connection, then: Callable[["asyncio.Task[Connection]"], None]) -> None:
-        """As `start`, unless it is under way already."""
+        """Start a refresh as `start` does, unless one is under way, and call `then` when it has ended."""
         if connection.ref not in self._running:
             self.start(connection).add_done_callback(then)
 

@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 
 @asynccontextmanager
-async def held(store: Store, row: Connection, owner: str, claimed_at: float) -> AsyncIterator[Claim]:
+async def keep_lease(store: Store, row: Connection, owner: str, claimed_at: float) -> AsyncIterator[Claim]:
     """Renew the lease of `owner` while the body runs: an answer may take several calls, a save several tries.
 
     `row` was claimed at `claimed_at` (monotonic) or later. A lease that another has taken stays lost; what the body
@@ -109,7 +109,7 @@ async def commit(store: Store, row: Connection, owner: str, pair: Pair) -> Conne
     A store that stumbles, however, is asked again; the lease is not given back before, since the refresh token in the row
     is spent.
     """
-    waits, spent, grace = again(SAVE_AGAIN_S), pair.spent, pair.grace
+    waits, spent, grace = repeat_last(SAVE_AGAIN_S), pair.spent, pair.grace
     while True:
         now = clock.now()
         granted_at = row.granted_at or row.created_at
@@ -128,14 +128,14 @@ async def commit(store: Store, row: Connection, owner: str, pair: Pair) -> Conne
                 uid=row.uid,
             )
         except Exception as fault:  # noqa: BLE001 (whatever it was, the pair must not be lost to it)
-            log.error("token_save_failed", **who(row.ref), detail=str(fault))
+            log.error("token_save_failed", **log_fields(row.ref), detail=str(fault))
             await asyncio.sleep(next(waits))
 
 
 async def rescue(store: Store, row: Connection, pair: Pair) -> Connection | None:
     """Our token pair, stored after all unless a process that took the lease from us has stored a newer one: then None."""
-    log.warning("refresh_lease_was_lost", **who(row.ref))
-    waits = again(LOOK_AGAIN_S)
+    log.warning("refresh_lease_was_lost", **log_fields(row.ref))
+    waits = repeat_last(LOOK_AGAIN_S)
     while True:
         try:
             there = await store.connections.get(row.ref)
@@ -146,12 +146,12 @@ async def rescue(store: Store, row: Connection, pair: Pair) -> Connection | None
                 continue
             owner, intent, now = await store.holders.new_owner(), token_digest(store, row), clock.monotonic()
             if await store.refreshes.lease_refresh(row.ref, owner=owner, ttl=LEASE, seen=there, intent=intent):
-                async with held(store, row, owner, now):
+                async with keep_lease(store, row, owner, now):
                     saved = await commit(store, row, owner, pair)
                 if saved is not None:
                     return saved
         except (GatewayError, VaultError) as fault:  # it is the only pair there is
-            log.error("token_save_failed", **who(row.ref), detail=str(fault))
+            log.error("token_save_failed", **log_fields(row.ref), detail=str(fault))
         await clock.sleep(next(waits))
 
 
@@ -166,10 +166,10 @@ def same(there: Connection, row: Connection) -> bool:
     return (there.uid, there.version) == (row.uid, row.version)
 
 
-def again(waits_s: Sequence[float]) -> Iterator[float]:
-    """These seconds in turn, and then the last of them for ever."""
+def repeat_last(waits_s: Sequence[float]) -> Iterator[float]:
+    """Yield these seconds in turn, and then the last of them for ever."""
     return chain(waits_s, repeat(waits_s[-1]))
 
 
-def who(ref: ConnectionRef) -> dict[str, str]:
+def log_fields(ref: ConnectionRef) -> dict[str, str]:
     return {"environment": ref.environment, "integration": ref.integration_id, "connection_id": ref.connection_id}

@@ -53,7 +53,7 @@ class RefreshSlots:
         return moment
 
     def _forget(self, now: float) -> None:
-        """Those that have passed; seldom, since all are gone through."""
+        """Forget the slots that have passed; called seldom, since it goes through all of them."""
         passed = int(now / self._width_s)
         self._before = {slot: before for slot, before in self._before.items() if slot >= passed}
         self._most = 2 * len(self._before) + SPARE
@@ -75,11 +75,11 @@ PART: Final = 0.1
 MOST_OF_LIFE: Final = 0.5  # a token is never born due
 JITTER: Final = 0.2
 LAST_STRETCH: Final = timedelta(seconds=1.1)  # the second by which servers round, and the way to the provider
-LAST_PART: Final = 0.75  # of the margin, at most: below what jitter leaves of it
+LAST_PART: Final = 0.75  # the part of the refresh window, at most: less than jitter leaves of it
 
 
 def refresh_from(connection: Connection, provider: Provider) -> datetime | None:
-    """From then on it is refreshed behind the requests that use it; None where no end is known.
+    """Return when background refreshes of the token may begin, behind the requests that use it; None if its end is not known.
 
     The entry's `token_expiration_buffer` (seconds) overrides the margin; both are capped at half the lifetime.
     """
@@ -91,7 +91,7 @@ def refresh_from(connection: Connection, provider: Provider) -> datetime | None:
 
 
 def last_from(connection: Connection, provider: Provider) -> datetime | None:
-    """From then on its refresh is worth waiting for; None where no end is known."""
+    """Return the time from which a request waits for the refresh; None if the token's end is not known."""
     if connection.expires_at is None:
         return None
     return connection.expires_at - min(LAST_STRETCH, _margin(connection, provider, connection.expires_at) * LAST_PART)
@@ -100,7 +100,7 @@ def last_from(connection: Connection, provider: Provider) -> datetime | None:
 def refresh_at(
     connection: Connection, provider: Provider, now: float, slots: RefreshSlots, *, within_s: float
 ) -> float | None:
-    """When it is begun, on the monotonic clock, `now` on which it is; None where that has come, or is further than `within_s`.
+    """Return when to begin the refresh, on the monotonic clock, like `now`; None if that has come, or is further than `within_s`.
 
     In a crowd that is earlier than `refresh_from`, but not before half of its lifetime is over.
     """
@@ -116,7 +116,7 @@ def refresh_at(
 
 
 def seconds_left(connection: Connection, provider: Provider, now: datetime, *, at_most: float) -> float:
-    """Until the credential must be looked at again: at its margin, at its last stretch, at its end; else `at_most`."""
+    """Return the seconds until the credential must be looked at again, at its margin, last stretch or end; else `at_most`."""
     if connection.expires_at is None:
         return at_most
     ahead = (refresh_from(connection, provider), last_from(connection, provider), connection.expires_at)
@@ -133,7 +133,7 @@ def _margin(connection: Connection, provider: Provider, expires_at: datetime) ->
 
 
 def lifetime(connection: Connection, expires_at: datetime) -> timedelta:
-    """How long its access token lives, from when it was obtained."""
+    """Return how long the connection's access token lives, from when it was obtained."""
     return max(expires_at - (connection.last_refreshed_at or connection.created_at), timedelta(0))
 
 
@@ -165,7 +165,7 @@ def idle_limit(provider: Provider) -> timedelta | None:
 
 
 def age_limit(provider: Provider) -> timedelta | None:
-    """How long it lives however much it is used; no refresh helps against that."""
+    """Return how long a refresh token lives however much it is used; no refresh prolongs that."""
     policy = provider.refresh
     if policy is None or policy.expires_after_days is None or policy.rotating:
         return None

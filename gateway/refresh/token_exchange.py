@@ -163,7 +163,7 @@ async def exchanged(
     try:
         writer = journals.of(entry.folder)
         begun = await writer.begin(entry, step)
-        if abandoned():  # who takes the refresh up may have read the journal before it said that this call is under way
+        if abandoned():  # a recovery may have read the journal before this call was recorded in it
             if begun is not None:
                 writer.drop(entry, step, begun)
             raise EgressError("unreachable", "the process that wanted it has ended.", sent=False)

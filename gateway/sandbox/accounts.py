@@ -1,4 +1,4 @@
-"""Who may log in, and what an application may ask of them: the demo users and the scopes in words."""
+"""The demo users who may log in, and the scopes that an application may request, in words."""
 
 import hmac
 from collections.abc import Iterable, Mapping
@@ -49,5 +49,5 @@ def authenticate(email: str, password: str) -> DemoAccount | None:
 
 
 def unknown(scopes: Iterable[str]) -> list[str]:
-    """Those that the tracker does not know, in order."""
+    """Return the scopes that the tracker does not know, in order."""
     return [scope for scope in scopes if scope not in SCOPES]

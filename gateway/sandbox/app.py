@@ -89,7 +89,8 @@ async def running(
 
 @web.middleware
 async def _own_host(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Only for who means this machine: a name that was pointed here by a foreign page does not pass (DNS rebinding)."""
+    """Let only requests pass that name this machine as host; a name that a foreign page points here does not pass (DNS
+    rebinding)."""
     if request.url.host not in (HOST, "localhost", "::1"):
         return web.json_response({"error": f"Call the sandbox as {HOST} or localhost."}, status=421)
     return await handler(request)

@@ -12,7 +12,7 @@ from gateway.sandbox.state import SANDBOX
 
 @dataclass(frozen=True, slots=True)
 class SandboxCaller:
-    """Whom the access token stands for, and what it may do."""
+    """The user and application that an access token stands for, and what it may do."""
 
     account: DemoAccount
     scopes: list[str]

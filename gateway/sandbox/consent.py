@@ -179,7 +179,7 @@ def _who(request: web.Request) -> DemoAccount | None:
 
 
 def _csrf(request: web.Request) -> str:
-    """Only who holds the login cookie can derive it, and the page does not give the cookie away."""
+    """Return the token of the form. Only a browser with the login cookie can derive it, and the page does not show the cookie."""
     return digest("consent " + request.cookies.get(COOKIE, ""))
 
 

@@ -89,7 +89,7 @@ class Tracker:
         return self._by_site[cloud_id]
 
     def find(self, cloud_id: str, key_or_id: str) -> TrackerIssue | None:
-        """By key, in any case, or by id."""
+        """Find an issue by key, in any case, or by id."""
         wanted = key_or_id.upper()
         return next((issue for issue in self._by_site[cloud_id] if wanted in (issue.key, issue.id)), None)
 
@@ -110,12 +110,12 @@ class Tracker:
 
     @classmethod
     def from_json(cls, kept: list[dict[str, Any]]) -> "Tracker":
-        """As `as_json` wrote it. Raises KeyError or TypeError where it did not."""
+        """Return the tracker that `as_json` wrote. Raises KeyError or TypeError for anything else."""
         return cls(created=[TrackerIssue(**issue) for issue in kept])
 
 
 def _demo_issue(cloud_id: str, number: int) -> TrackerIssue:
-    """Made up from its number alone, so that every run and every reader sees the same."""
+    """Return an issue made from its number alone, so that every run and every reader sees the same."""
     people = [account.account_id for account in ACCOUNTS.values() if cloud_id in account.sites]
     return TrackerIssue(
         cloud_id=cloud_id,

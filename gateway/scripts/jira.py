@@ -48,7 +48,7 @@ async def jira_post_connection(context: ScriptContext) -> None:
     try:
         me = await context.get_json(_myself(context, site))
     except ProviderUnreadable:
-        return  # who authorized is nice to know; without the scope to ask, the connection is as good
+        return  # the account is optional: the connection works without the scope that reads it
     if isinstance(me, Mapping) and isinstance(me.get("accountId"), str):
         context.set_config(accountId=me["accountId"])
         who = next((me[name] for name in ("emailAddress", "displayName") if isinstance(me.get(name), str)), None)
@@ -59,7 +59,7 @@ async def jira_post_connection(context: ScriptContext) -> None:
 def choose(
     sites: Sequence[Mapping[str, Any]], config: Mapping[str, Any], suffix: str = ""
 ) -> Sequence[Mapping[str, Any]]:
-    """Those that the settings name by `cloudId` or `subdomain`, else all. Raises Refused, naming the sites.
+    """Return the sites that the settings `cloudId` or `subdomain` name, else all. Raises Refused, naming the sites.
 
     `suffix`: what the entry shows behind `subdomain`, such as ``.atlassian.net``. A `cloudId` means one site by itself, so
     that its stored `subdomain` fits without one.
@@ -82,7 +82,7 @@ def choose(
 
 
 def _only(fitting: Sequence[Mapping[str, Any]], subdomain: str) -> Mapping[str, Any]:
-    """The first. Raises Refused where a `subdomain` was given and several hosts fit it."""
+    """Return the first site. Raises Refused if a `subdomain` was given and several hosts fit it."""
     hosts = sorted({_host(site) for site in fitting})
     if subdomain and len(hosts) > 1:
         raise Refused(f"Several sites match the Subdomain '{subdomain}'. Give the whole host: {', '.join(hosts)}.")
@@ -112,7 +112,7 @@ def _suffix(context: ScriptContext) -> str:
 def _host(site: Mapping[str, Any]) -> str:
     try:
         return (urlsplit(site["url"]).hostname or "").casefold()
-    except ValueError:  # no address at all, such as "http://[": a site without a host is none
+    except ValueError:  # not an address, such as "http://[": a site needs a host
         return ""
 
 
@@ -161,7 +161,8 @@ SUBJECTS: Final = (
 
 
 def jira_webhook_routing(message: IncomingWebhook, how: WebhookSignature | None, secrets: Sequence[Secret]) -> Routing:
-    """Where a secret is set the signature must be right; Jira signs only webhooks that were registered with one."""
+    """Return the routing of a Jira webhook. If a secret is set, the signature must be right; Jira signs only webhooks that were
+    registered with one."""
     seen = verified(message, how or SIGNED, secrets) if secrets else None
     origin = _origin(message.body)
     return Routing((origin,) if origin else (), seen)
@@ -201,5 +202,5 @@ def _subjects(body: bytes) -> dict[str, str]:
 
 
 def _members(text: str, pos: int) -> Iterator[JsonMember]:
-    """None where there is no object."""
+    """Yield the members of the object at `pos`, or nothing if there is no object."""
     return members_at(text, pos) if text[pos : pos + 1] == "{" else iter(())

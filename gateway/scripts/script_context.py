@@ -63,7 +63,7 @@ class ScriptContext(Protocol):
         """Settings to be stored with the connection."""
 
     def set_account(self, *, id: str | None, label: str | None) -> None:  # noqa: A002 (as the API names it)
-        """Who authorized: `id` as the provider numbers accounts, `label` for people."""
+        """Set the account that authorized: `id` as the provider numbers accounts, `label` for people."""
 
 
 PostConnection = Callable[[ScriptContext], Awaitable[None]]
@@ -115,5 +115,5 @@ class Routing:
 
 
 # Raises SignatureRefused. The secrets are those of the integration, more than one while a new one is being introduced;
-# none where the integration allows unsigned webhooks, or forwards none (`events.receive`).
+# there are none if the integration allows unsigned webhooks, or forwards no webhooks (`events.receive`).
 WebhookRouting = Callable[[IncomingWebhook, WebhookSignature | None, Sequence[Secret]], Routing]

@@ -80,7 +80,7 @@ def _header(token: str) -> Mapping[str, Any]:
 
 
 def _claims(token: str, key: str, algorithm: str) -> Mapping[str, Any] | None:
-    """Those of a token that `key` has signed, else None."""
+    """Return the claims of a token that `key` has signed, else None."""
     from joserfc import jwk, jws, jwt
     from joserfc.errors import JoseError, SecurityWarning
 

@@ -70,7 +70,7 @@ SHARED: Final = "shared-token"
 BASIC: Final = "basic"
 TIMES: Final = frozenset({"t", "ts", "timestamp"})
 BY_CLIENT_SECRET: Final = frozenset({"client secret", "app secret"})
-MOST_SIGNATURES: Final = 8  # that one webhook may offer; a provider that changes its secret sends two
+MOST_SIGNATURES: Final = 8  # how many signatures one webhook may offer; a provider that changes its secret sends two
 MOST_FIELDS: Final = 10_000
 RAW: Final = "raw body"
 FORM: Final = "full URL followed by sorted POST parameters"
@@ -166,7 +166,7 @@ class _Values:
         self.time: str | None = None
 
     def signatures(self) -> Iterator[str]:
-        """Those that are offered: in a list several may be, of which one must be right."""
+        """Yield the offered signatures: a list may contain several, of which one must be right."""
         if self._listed:
             yield from (text for name, text in self._elements if name not in TIMES)
         elif prefix := self._how.prefix:
@@ -303,7 +303,7 @@ def _decoded(text: str) -> bytes:
 
 
 def _bytes(text: str) -> bytes:
-    """As they came: what is not UTF-8 in a header is a lone surrogate here."""
+    """Return the bytes as they came: what is not UTF-8 in a header is a lone surrogate here."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -314,7 +314,7 @@ def _name(said: bytes) -> str:
 def signing_secrets(
     how: WebhookSignature | None, own: Sequence[Secret], client_secret: Secret | None
 ) -> Sequence[Secret]:
-    """With what a webhook is checked. Some providers sign with the secret of the app itself."""
+    """Return the secrets that check a webhook. Some providers sign with the secret of the app itself."""
     if how is not None and how.key in BY_CLIENT_SECRET and client_secret:
         return (Secret(client_secret.reveal() + how.key_suffix) if how.key_suffix else client_secret,)
     return own
@@ -336,7 +336,7 @@ def signed_webhook(message: IncomingWebhook, how: WebhookSignature | None, secre
 
 
 def _reply(body: bytes, secret: Secret | None) -> dict[str, Any] | None:
-    """To a provider that asks, in its own words, whether anybody is there before it sends anything."""
+    """Answer a provider that checks the address, in its own format, before it sends anything."""
     if len(body) > LONGEST_QUESTION:
         return None
     try:

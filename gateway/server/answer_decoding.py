@@ -18,7 +18,7 @@ class DecodedSink(Protocol):
     def pass_on(self, piece: bytes) -> None: ...
 
     def decoded(self) -> None:
-        """As much as came has been passed on."""
+        """Called when everything that came has been passed on."""
 
     def whole(self) -> None: ...
 
@@ -26,7 +26,7 @@ class DecodedSink(Protocol):
 
 
 class PausableSource(Protocol):
-    """Whom the coded body comes from."""
+    """The source of the coded body."""
 
     def hold_back(self) -> None: ...
 
@@ -77,7 +77,7 @@ class AnswerDecoding:
         self._go_on()
 
     def stop(self) -> None:
-        """Nobody wants the rest."""
+        """Stop decoding, since nobody needs the rest."""
         self._over = True
         self._coded.clear()
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 HEAD_END: Final = b"\r\n\r\n"
 ODD_LINE: Final = "The request line has more than one space between two of its parts (RFC 9112 §3)."
-CUTS: Final = 64  # so many pieces are cut from what came at once; a body full of empty lines is not worth more
+CUTS: Final = 64  # how many pieces are cut from one read; a body full of empty lines is not worth more
 
 log = structlog.get_logger(__name__)
 
@@ -78,7 +78,7 @@ def crowded() -> bytes:
 
 HELD_BYTES: Final = 64 * 1024
 DUE_BYTES: Final = 64 * 1024  # joined at most; more leaves at once
-SPEAKING_TO: Final = 64  # of those that are one too many; any more are closed silently
+SPEAKING_TO: Final = 64  # how many connections above the limit get an answer; any more are closed silently
 
 
 class ClientProtocol(RequestHandler):
@@ -117,8 +117,8 @@ class ClientProtocol(RequestHandler):
     def __init__(self, server: "GatewayServer", **options: Any) -> None:
         super().__init__(server, **options)
         self._server = server
-        self._body: StreamReader = EMPTY_PAYLOAD  # of the newest message
-        self._chunks: ChunkWatch | None = None  # of that body, if it is chunked
+        self._body: StreamReader = EMPTY_PAYLOAD  # the body of the newest message
+        self._chunks: ChunkWatch | None = None  # the watch on that body, if it is chunked
         self._at_boundary = False
         self._awaited = 0  # bytes of that body, if its length was declared
         self._tail = b""  # the last three bytes of what came of a head or of chunks: an empty line may be cut in two
@@ -131,7 +131,7 @@ class ClientProtocol(RequestHandler):
         self.head_since = 0.0
         self._gone: asyncio.Future[None] | None = None  # set while the client is given time to read
         self._due = b""  # what came of an answer on the fast path, and leaves before the loop's turn is over
-        self._parts: PartByPart | None = None  # of what is dear to read
+        self._parts: PartByPart | None = None  # splits what is expensive to read
         self._held_back = False  # reading is paused, because enough is held
         self._fast_exchange: FastExchange | FastMessage | None = None  # a request on the fast path
         self.handed: Handed | None = None  # what has come of the one that the chain takes over from there
@@ -145,7 +145,7 @@ class ClientProtocol(RequestHandler):
 
     @property
     def idle(self) -> bool:
-        """Between two requests, or before the first."""
+        """Return whether the connection is between two requests, or before the first."""
         waits = self._waiter is not None and not self._messages
         return waits and self._gone is None and not self.on_fast_path
 
@@ -285,7 +285,7 @@ class ClientProtocol(RequestHandler):
 
     @property
     def _unoccupied(self) -> bool:
-        """Between two messages, with nothing begun, held or announced."""
+        """Return whether the connection is between two messages, with nothing begun, held or announced."""
         return not (
             self._held
             or self._head_bytes
@@ -395,7 +395,7 @@ class ClientProtocol(RequestHandler):
         )
 
     def take_handed(self) -> Handed | None:
-        """Once: for the first attempt of the request that the chain has taken over."""
+        """Return what the fast path handed over, once: for the first attempt of the request that the chain has taken over."""
         handed, self.handed = self.handed, None
         return handed
 
@@ -431,7 +431,7 @@ class ClientProtocol(RequestHandler):
             self._resume_transport_reading()
 
     def _end_orderly(self) -> None:
-        """As `_half_close`, with nobody to wait for it."""
+        """Half-close the connection as `_half_close` does, with nobody to wait for it."""
         self.depart()
         self._deaf = True
         self._held = b""
@@ -475,7 +475,7 @@ class ClientProtocol(RequestHandler):
     async def _half_close(self) -> None:
         """Say that nothing follows, and let the client read it: closing with bytes unread would reset the connection."""
         self._deaf = True
-        self._lingering_time = 0.0  # of aiohttp, which would wait for the body and say nothing
+        self._lingering_time = 0.0  # aiohttp would otherwise wait for the body and not answer
         transport = self.transport
         if transport is None or not transport.can_write_eof():
             return
@@ -514,7 +514,7 @@ class ClientProtocol(RequestHandler):
         runtime = self._server.app.get(RUNTIME)
         if runtime is None:  # a host's application, which has ours somewhere below
             return
-        known = request.method != "UNKNOWN"  # of aiohttp's stand-in
+        known = request.method != "UNKNOWN"  # the method of aiohttp's stand-in
         runtime.call_queue.record(
             ExchangeRecord(
                 at=clock.now(),

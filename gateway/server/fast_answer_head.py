@@ -72,7 +72,7 @@ def answer_head(
 def _of_lines(head: PlainHead, method: str, own: str, *, by_headers: bool, last: bool) -> tuple[bytes, bool]:
     lines = [head.start, *head.lines, _added(head.media_type, head.vary, by_headers)]
     if head.length is not None and not last and method == "GET" and head.status not in (204, 304):
-        own, chunked = f"{own}\r\nContent-Length: {head.length}", False  # as nearly always
+        own, chunked = f"{own}\r\nContent-Length: {head.length}", False  # the usual case
     else:
         frame = framing(method, HttpVersion11, head.status, head.length, keep_alive=not last)
         own, chunked = _with(own, frame.fields), frame.chunked

@@ -119,7 +119,7 @@ class FastExchange:
         self._upload: PushedUpload | None = None
         self._decoding: AnswerDecoding | None = None
         self._out: list[bytes] | None = []  # what waits to leave together with the head; None once that has left
-        self._status = 0  # of the answer, once it is known and ours to pass on
+        self._status = 0  # the status of the answer, once it is known and ours to pass on
         self._sent_bytes = 0
         self._chunked = False
         self._came = False  # all of the answer has come
@@ -127,7 +127,7 @@ class FastExchange:
         self._over = False
         self._left = False
         self._lingers = False  # the answer has left, and the rest of the request's body is awaited
-        self._answered_at = 0  # so much of the body had come when the answer left
+        self._answered_at = 0  # how much of the body had come when the answer left
         self._waited_s = 0.0  # for the caller's bytes
         self.held_bytes = 0  # we hold nothing: `pause` reads no more
         self.last = self.asked_last = False
@@ -142,7 +142,7 @@ class FastExchange:
             if self._kept_bytes > KEPT_BYTES:
                 del self._request[1:]
             self._upload = self._connection.begin(message, self, self, method=method)
-            if self._upload.paused:  # by what has just been written, before there was an upload to pause
+            if self._upload.paused:  # paused by the last write, before there was an upload to pause
                 self._client.pause_upload()
         else:
             self._connection.send_nowait(message, self, self._write_batch, method=method)
@@ -308,7 +308,7 @@ class FastExchange:
             self._client.depart_with(piece, self._write_batch)
 
     def decoded(self) -> None:
-        """As much of the body as came has been decoded: the head need not wait for more."""
+        """Flush, since all of the body that came has been decoded: the head need not wait for more."""
         if self._answered and self._out is not None and not self._over:
             self._flush()
 

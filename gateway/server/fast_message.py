@@ -105,7 +105,7 @@ class AgentDoor:
         return FastMessage(self, client, head, lines, caller, mount), body, data[end:]
 
     def _caller(self, lines: MessageLines, mount: str) -> Caller | None:
-        """Who calls, if the key is known and may come here; None: the chain looks, or says why not."""
+        """Return the caller if the key is known and may come here; None: the chain decides, or says why not."""
         generation = self._runtime.current.generation
         by_address = mount != PROXY_MOUNT
         if by_address is bool(lines.key):
@@ -128,7 +128,7 @@ class AgentDoor:
         return provider is None or provider.auth_mode.startswith(MCP_MODES)
 
     def message(self, begun: "FastMessage", body: bytes, trace: CallTrace | None) -> AgentMessage:
-        """As `answered` takes it."""
+        """Return the message in the form that `answered` takes."""
         return AgentMessage(
             self._app,
             begun.generation,
@@ -204,7 +204,7 @@ class FastMessage:
             self._hand_back()
 
     def caller_left(self, *, stopped: bool) -> None:
-        """Nobody waits for the answer any more. `stopped`: we cut the caller off ourselves, because the gateway stops."""
+        """Note that the caller has left. `stopped`: we cut the caller off ourselves, because the gateway stops."""
         self._stopped = stopped
         if self._task is not None:
             self._task.cancel()  # its end is recorded there
@@ -255,7 +255,7 @@ class FastMessage:
         return trace
 
     async def _response(self, message: AgentMessage) -> web.Response | None:
-        """None: the chain is to answer, since nothing has been called."""
+        """Return the response; None if the chain is to answer, since nothing has been called."""
         from gateway.mcp.mcp_endpoint import answered  # loaded with the first message
 
         try:
@@ -271,7 +271,7 @@ class FastMessage:
             return refusal(shaped, trace_id)
 
     def _note(self, trace: CallTrace | None, status: int, error: str | None, bytes_out: int) -> None:
-        """As `middleware.access_log` records a request that is not itself a proxied one."""
+        """Record the message as `middleware.access_log` records a request that is not itself a proxied one."""
         path = DOOR if self.mount == PROXY_MOUNT else masked(self.mount + DOOR)[:PATH_LIMIT]
         given = self.lines.traceparent
         self._runtime.call_queue.record(

@@ -43,7 +43,7 @@ from gateway.server.strict_framing import RequestBody
 HEAD_BYTES: Final = 16_384
 HEAD_LINES: Final = 128
 KNOWN_HEADS: Final = 1024  # remembered whole, once they have come twice
-KNOWN_BYTES: Final = 2 * 1024 * 1024  # of their lines together
+KNOWN_BYTES: Final = 2 * 1024 * 1024  # the size of their lines together
 COMPOSED_BYTES: Final = 2048  # the lines that leave are remembered by connection, of shorter heads only
 KNOWN_S: Final = 60.0  # the lines may hold what is secret to the caller
 HEADS_A_CONNECTION: Final = 8

@@ -91,7 +91,7 @@ class FastPlan:
         return first_byte_s(self.options, self.route.generation.egress.timeouts)
 
     def decoder_for(self, head: AnswerHead) -> Decoder | None:
-        """For an answer that is to be decoded, and can be."""
+        """Return a decoder if the answer is to be decoded, and can be."""
         if not self.decodes or self.method == "HEAD" or head.status in BODY_AS_IT_IS:
             return None
         if isinstance(head, PlainHead) and not any(line[:17].lower() == _CODING for line in head.lines):
@@ -100,7 +100,8 @@ class FastPlan:
         return decoder if decoder.start(",".join(values(head.whole().fields, "content-encoding"))) else None
 
     def record(self, status: int, error: str | None, bytes_out: int, sent_at: float, head_at: float) -> None:
-        """It is over; `sent_at` and `head_at`: when it left, and when the answer's head was there, 0.0 if none was."""
+        """Record the call, which is over; `sent_at` and `head_at`: when it left, and when the answer's head was there, 0.0 if
+        none was."""
         now, began = clock.monotonic(), self.began
         ref, base = self.opened.connection.ref, self.opened.base
         self.route.gate.budget.requests += 1

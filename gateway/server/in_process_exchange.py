@@ -18,7 +18,7 @@ from gateway.proxy.collected_answer import CollectedAnswer, Room
 from gateway.server.fast_exchange import FastExchange
 from gateway.server.fast_path import FastPath
 
-LOOK_S: Final = 1.0  # so often it is asked whether its caller is there still, and whether anything moves
+LOOK_S: Final = 1.0  # how often it checks whether its caller is still there, and whether anything moves
 
 
 class InProcessExchange(FastExchange):

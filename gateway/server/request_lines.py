@@ -20,8 +20,8 @@ from gateway.middleware.answer_shape import GIVEN, fit
 from gateway.middleware.who_calls import key_in
 
 NAMES: Final = 2048  # remembered
-OPTION_SETS: Final = 4096  # so many combinations of values are remembered, each for a minute at most
-OPTION_BYTES: Final = 512  # of the lines of one combination; longer ones are read each time
+OPTION_SETS: Final = 4096  # how many combinations of values are remembered, each for a minute at most
+OPTION_BYTES: Final = 512  # the size of one combination's lines; longer ones are read each time
 _NAME_BYTES: Final = 128
 _LENGTH_DIGITS: Final = 15
 

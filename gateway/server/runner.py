@@ -35,7 +35,7 @@ TELL_EVERY_S: Final = 60.0
 SHUTDOWN_S: Final = 1.0  # for handlers, once their requests are ended
 LOOK_AGAIN_S: Final = 0.05  # while draining
 FIRST_REQUEST_S: Final = 1.0  # a connection taken just before the end still gets its answer if it asks so soon
-ACCEPTING_TURNS: Final = 5  # of the loop, from a connection's acceptance to the reading of its first bytes
+ACCEPTING_TURNS: Final = 5  # turns of the event loop from a connection's acceptance to the reading of its first bytes
 
 
 log = structlog.get_logger(__name__)
@@ -76,7 +76,7 @@ class GatewayServer(Server):
         return ClientProtocol(self, loop=self._loop, **self._options)
 
     def new_parser(self, protocol: BaseProtocol) -> HttpRequestParser:
-        """As aiohttp makes one for a connection of ours."""
+        """Return a parser for a connection of ours, made as aiohttp makes it."""
         options = self._options
         return HttpRequestParser(
             protocol,
@@ -101,7 +101,7 @@ class GatewayServer(Server):
         return len(self._connections) - self.turned_away > self.most
 
     def count_turned_away(self) -> None:
-        """In the metrics, and once a minute in the log."""
+        """Count a refused connection in the metrics, and once a minute in the log."""
         runtime = self.app.get(RUNTIME)
         if runtime is not None:
             runtime.metrics.add(TURNED_AWAY)
@@ -111,7 +111,7 @@ class GatewayServer(Server):
             log.warning("client_connections_full", most=self.most, setting="server.limits.connections")
 
     def start_draining(self) -> None:
-        """From now on every answer says that its connection ends."""
+        """Let every answer from now on say that its connection ends."""
         self.draining = True
         for connection in self._connections:
             if isinstance(connection, ClientProtocol):
@@ -134,7 +134,7 @@ class GatewayServer(Server):
 
 
 class GatewayRunner(web.AppRunner):
-    """In place of `web.AppRunner`. `drain_s`: how long requests in flight may take once the end is announced.
+    """Replaces `web.AppRunner`. `drain_s`: how long requests in flight may take once the end is announced.
 
     `head_s`: how long a connection may stay silent at first, and how long any header block may take to arrive.
     `answer_idle_s`: how long an answer of our own may lie unread. `connections`: how many may be open at once. These are
@@ -178,7 +178,7 @@ class GatewayRunner(web.AppRunner):
         return sum(len(one.connections) for one in self.servers)
 
     def counts(self) -> Iterator[Sample]:
-        """For metrics: connections from clients, and what the fast path took."""
+        """Return counts for metrics: connections from clients, and what the fast path took."""
         yield ("gateway_client_connections",), self.client_connections
         fast_path = self._server.fast_path if isinstance(self._server, GatewayServer) else None
         if fast_path is not None:

@@ -54,7 +54,7 @@ EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.E
 
 
 class BatchSite(web.BaseSite):
-    """In place of `web.SockSite`, for a listening socket that does not block; the caller closes that."""
+    """Replaces `web.SockSite`, for a listening socket that does not block; the caller closes that."""
 
     def __init__(self, runner: web.BaseRunner, listener: socket.socket, server: web.Server | None = None) -> None:
         """`server` None: the runner's own."""
@@ -245,9 +245,9 @@ class Worker:
         return 0
 
     def _end(self) -> None:
-        """The first signal drains; more of them do nothing, unless the parent is gone.
+        """Drain at the first signal; further ones do nothing, unless the parent is gone.
 
-        A service manager may signal all processes, and then the parent does once more. That has SIGKILL.
+        A service manager may signal all processes, and then the parent signals its workers again. To force an end it has SIGKILL.
         The loop keeps its handlers: removing one sets SIG_DFL first, and a signal in that moment would kill the worker.
         """
         self._stop.set()

@@ -11,11 +11,11 @@ USUAL: Final = gc.get_threshold()
 
 
 def collect_rarely() -> None:
-    """From here on, for a command, or for a server until it calls `collect_as_usual`."""
+    """Collect rarely from here on: in a command, or in a server until it calls `collect_as_usual`."""
     gc.set_threshold(STARTING, *USUAL[1:])
 
 
 def collect_as_usual() -> None:
-    """At Python's own setting again, after one look at all there is."""
+    """Restore Python's own setting, after one collection of everything."""
     gc.collect()
     gc.set_threshold(*USUAL)

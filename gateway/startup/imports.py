@@ -100,7 +100,7 @@ CLIENT: Final = tuple(
 
 
 def leave_out_the_unused() -> None:
-    """Before anything is imported but the configuration."""
+    """Keep unused modules from loading. Call it before importing anything but the configuration."""
     stay_small()
     small_web()
     _sqlalchemy_without_orm()
@@ -167,7 +167,7 @@ def _aiohttp_without_client() -> None:
 
 
 def small_web() -> None:
-    """After `stay_small`, in a process that serves: its server sends no files as they lie, and reads no arguments."""
+    """Load aiohttp's server without what a gateway never uses (files, command line arguments), after `stay_small`."""
     if "aiohttp.web" in sys.modules:
         return
     with lazy_imports("argparse", "tempfile", "aiohttp.web_fileresponse"):

@@ -45,7 +45,7 @@ MOST: Final = 10_000  # where nobody follows the log, as in a command
 
 
 class OwnChanges:
-    """By their ids in the change log. What is not noted here is merely read like another's."""
+    """This process's own changes, by their ids in the change log. One that is not recorded here is read like another's."""
 
     def __init__(self) -> None:
         self._marks: dict[int, Mark] = {}
@@ -89,7 +89,7 @@ async def prune_oldest(transactions: Transactions, table: Table, old: ColumnElem
     while True:
         begun = clock.monotonic()
         removed = (await transactions.write(lambda db: db.execute(gone))).rowcount
-        if not removed:  # or another node has just removed them
+        if not removed:  # none is left, or another node has just removed them
             return total
         total += removed
         await asyncio.sleep(clock.monotonic() - begun)
@@ -179,11 +179,11 @@ class ChangeLog:
         async with self._transactions.read() as db:
             late = (await db.execute(AMONG, {"missing": list(position.missing)})).all() if position.missing else []
             rows = (await db.execute(LATER, {"last_id": last_id})).all()
-            if not rows or rows[0].id != last_id + 1:  # else nothing lies between, and the log reaches back
+            if not rows or rows[0].id != last_id + 1:  # otherwise no id is missing, and the log reaches back
                 first, last = (await db.execute(ENDS)).one()  # last, so that what is pruned in between shows
                 reaches = last_id + 1 if last_id else IN_FLIGHT  # the first ones of all may still be missing
                 if first > reaches or last < last_id:  # the latter after an older backup was restored
-                    self._own.clear()  # whose ids may be others' there
+                    self._own.clear()  # their ids may belong to other changes there
                     raise ChangesMissed
         position = position.read((row.id for row in (*late, *rows)), self._missing_s)
         if len(position.missing) > MOST_MISSING:

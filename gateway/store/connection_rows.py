@@ -128,7 +128,7 @@ def _conditions(wanted: ListFilter) -> list[ColumnElement[bool]]:
     if wanted.in_trouble:
         conditions.append(
             literal_column(IN_TROUBLE.text)
-        )  # as the index has it: without a type, or SQLite gets `… = 1`
+        )  # written as in the index: with a type, SQLAlchemy would write `… = 1` for SQLite
     if wanted.search:
         conditions.append(table.search_text.contains(wanted.search.casefold(), autoescape=True))
     conditions += [table.id.in_(_tagged(key.lower(), value)) for key, value in wanted.tags.items()]
@@ -138,7 +138,7 @@ def _conditions(wanted: ListFilter) -> list[ColumnElement[bool]]:
 
 
 def _reached(limits: KeyLimits) -> Iterator[ColumnElement[bool]]:
-    """As `access.key_policy` decides for one connection."""
+    """Yield the SQL conditions of `limits`, equal to what `access.key_policy` decides for one connection."""
     table = connections.c
     if limits.integrations:
         yield table.integration_id.in_(limits.integrations)

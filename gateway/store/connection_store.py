@@ -51,7 +51,8 @@ DATES = ("created_at", "granted_at", "last_refreshed_at", "last_fetched_at")
 
 
 async def give_past(db: AsyncConnection, row_id: int, past: Past, *, now: datetime) -> None:
-    """In the caller's transaction, after the row was filled. Its history begins with the move."""
+    """Write the past that a moved connection brings, in the caller's transaction and after its row. Its history begins with the
+    move."""
     state = past.state or State.ACTIVE
     changed: dict[str, Any] = {
         "state": state.value,

@@ -31,7 +31,7 @@ from gateway.vault.seal import KEY_ID, DataKey
 # not come.
 
 ANSWER_S: Final = 3.0  # a whole configuration is read again within one, as a rule; requests wait for it
-LOGGED_EVERY_S: Final = 60.0  # of each data key or place, however many requests need it
+LOGGED_EVERY_S: Final = 60.0  # at most one line for each data key or place, however many requests need it
 
 log = structlog.get_logger(__name__)
 
@@ -71,7 +71,7 @@ class MissingKeys:
         return bool(done)
 
     def answered(self) -> None:
-        """It was read again, whatever came of it."""
+        """Wake those who wait: the key was read again, with whatever result."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(None)
         self._answer = None
@@ -256,7 +256,7 @@ class DataKeys:
         return partial(self._hold, environment, SEALS_A_TURN + seals)
 
     async def _hold(self, environment: str, seals: int, db: AsyncConnection) -> None:
-        """Only the newest key seals, and it stays in its place until `db` has committed. Raises Overtaken.
+        """Keep the newest key, which alone seals, in its place until `db` has committed. Raises Overtaken.
 
         So that nothing is sealed under a key that is being replaced once everything under it was counted (ADR 22). Of
         several writes with one commit the first holds it for the others, and each looks whether leave for it is left.
@@ -284,7 +284,7 @@ class DataKeys:
         key = self._vault.sealing_key(environment)
         while key is not None and (key.replaced or key.allowance < enough):
             if await self._transactions.begin(partial(self._reserve, key_id=key.id)):
-                key.replaced = False  # by one that was seen and then not committed
+                key.replaced = False  # it was replaced by a key that was seen and then not committed
                 key.allowance += self.reserved
                 self._vault.seal_with(key)
             else:

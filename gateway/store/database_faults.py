@@ -32,9 +32,9 @@ class FileGone(OSError):
 
 
 class DatabaseDamage:
-    """What one process has seen of its database, for ``/ready`` and, once a minute, for the log.
+    """The damage that one process has seen in its database, for ``/ready`` and, once a minute, for the log.
 
-    `seen`: it said that it is damaged. `full`: the last write did not fit on its disk.
+    `seen`: the database has reported that it is damaged. `full`: the last write did not fit on its disk.
     """
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ def unavailable(cause: str) -> Unavailable:
 
 
 def cause_of(error: BaseException) -> str | None:
-    """In words, why the database could not be used; None if the fault lies with our statement instead."""
+    """Return in words why the database could not be used; None if the fault lies with our statement instead."""
     if isinstance(error, DBAPIError) and (known := postgres_cause(_sqlstate(error))):
         return known
     if isinstance(error, IntegrityError | ProgrammingError | sqlite3.IntegrityError | sqlite3.ProgrammingError):

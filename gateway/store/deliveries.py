@@ -76,7 +76,7 @@ class DeliveryStore:
         """Return the work that there is to do, read without a lock."""
         table = deliveries.c
         async with self._transactions.read() as db:
-            if (await db.execute(_FIRST)).scalar() is None:  # as it is nearly always
+            if (await db.execute(_FIRST)).scalar() is None:  # the usual case
                 return Work((), None)
             queues = select(table.environment, table.target).where(_free(now)).distinct()
             later = select(func.min(table.due_at)).where(table.due_at > now)
@@ -88,7 +88,7 @@ class DeliveryStore:
     async def claim(
         self, queue: TargetQueue, *, owner: str, now: datetime, ttl: timedelta, limit: int
     ) -> list[Delivery]:
-        """At most `limit` of that queue, the longest due first, leased to `owner` until `now` + `ttl`."""
+        """Claim at most `limit` deliveries of that queue, the longest due first, leased to `owner` until `now` + `ttl`."""
         table = deliveries.c
         mine = (table.environment == queue[0], table.target == queue[1])
         free = select(table.id).where(*mine, _free(now)).order_by(table.due_at, table.id).limit(limit)
@@ -161,7 +161,7 @@ class DeliveryStore:
         await self._transactions.write(lambda db: db.execute(mine.values(NO_LEASE)))
 
     async def backlog(self) -> list[Backlog]:
-        """By environment; empty without one."""
+        """Return the backlog of each environment that has one."""
         table = deliveries.c
         wanted = select(table.environment, func.count(), func.min(table.at)).where(table.due_at.is_not(None))
         async with self._transactions.read() as db:

@@ -100,7 +100,7 @@ class ExpiringStore:
         ]
 
     async def token_ended(self, now: datetime, *, after: Connection | None, limit: int) -> list[Connection]:
-        """Those whose access token has ended and was not looked at since, the oldest first, from behind `after` on."""
+        """Return connections whose access token has ended and was not looked at since, oldest first, starting behind `after`."""
         table = connections.c
         wanted = select(connections).where(*_unsettled(now))
         if after is not None and after.expires_at is not None:
@@ -147,7 +147,7 @@ class ExpiringStore:
 
 
 def _unsettled(now: datetime) -> tuple[Any, ...]:
-    """In the words of the index `connections_by_token_end`, without which it is not used."""
+    """Return the conditions exactly as the index `connections_by_token_end` has them, without which it is not used."""
     table = connections.c
     return (table.end_settled.is_(None), table.expires_at.is_not(None), table.expires_at <= now)
 
@@ -163,19 +163,19 @@ class KeepAliveStore:
         self._keys = keys
 
     async def due(self, provider: str, now: datetime, *, limit: int) -> list[Connection]:
-        """Those whose time has come, the longest due first."""
+        """Return the connections whose time has come, the longest due first."""
         table = connections.c
         wanted = _of(provider, table.keep_alive_at <= now).order_by(table.keep_alive_at, table.id)
         return await self._found(wanted.limit(limit))
 
     async def unplanned(self, provider: str, *, after_id: int, limit: int) -> list[Connection]:
-        """Those that have no time yet, from before the entry had a limit or because they have nothing to keep alive."""
+        """Return connections without a time, from before the entry had a limit or because they have nothing to keep alive."""
         table = connections.c
         wanted = _of(provider, table.keep_alive_at.is_(None), table.id > after_id)
         return await self._found(wanted.where(table.state.not_in(sorted(ENDED))).order_by(table.id).limit(limit))
 
     async def too_late(self, provider: str, latest: datetime, *, limit: int) -> list[Connection]:
-        """Those whose time lies behind `latest`, by an older entry that knew a longer limit."""
+        """Return connections whose time lies behind `latest`, set by an older entry with a longer limit."""
         table = connections.c
         return await self._found(_of(provider, table.keep_alive_at > latest).order_by(table.keep_alive_at).limit(limit))
 

@@ -36,7 +36,8 @@ class MetadataUnfit(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """None leaves what there is; an empty `webhook_url_override` takes it away. `tags` replace all there were."""
+    """An edit of a connection. None leaves a field as it is; an empty `webhook_url_override` removes it. `tags` replace all
+    tags."""
 
     end_user: EndUser | None = None
     tags: Mapping[str, str] | None = None

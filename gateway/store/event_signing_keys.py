@@ -38,7 +38,7 @@ class SigningKeyStore:
         self._keys = keys
 
     async def of(self, environment: str, *, now: datetime) -> list[EventSigningKey]:
-        """Those that sign now, the one in force first; none where none was made yet."""
+        """Return the keys that sign now, the one in force first; an empty list if none was made yet."""
         table = signing_keys.c
         alive = or_(table.retires_at.is_(None), table.retires_at > now)
         wanted = select(signing_keys).where(table.environment == environment, alive).order_by(table.number.desc())
@@ -50,7 +50,7 @@ class SigningKeyStore:
         return [EventSigningKey(key, row.created_at, row.retires_at) for key, row in zip(opened, rows, strict=True)]
 
     async def ensure(self, environment: str, mint: Callable[[], Secret], *, now: datetime) -> list[EventSigningKey]:
-        """As `of`, with the first one made where there is none."""
+        """Return what `of` returns, after making the first key if there is none."""
         found = await self.of(environment, now=now)
         if not found:
             await self._write(environment, lambda db: self._add(db, environment, 1, mint(), now))

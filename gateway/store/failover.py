@@ -66,7 +66,7 @@ class Failover:
         self._confirmed: str | None = None
         self._begun = False
         self._noticed = asyncio.Event()
-        self._since: datetime | None = None  # of a failover that not all have confirmed
+        self._since: datetime | None = None  # the time of a failover that not all processes have confirmed
         self._until = 0.0  # where the database has lost commits without another timeline
         self._began_at = 0.0
         self._asking = asyncio.Lock()
@@ -80,7 +80,7 @@ class Failover:
 
     @property
     def pending_s(self) -> float:
-        """For how long that has been so; 0 where it is not."""
+        """Return for how long the reconciliation has been pending; 0 if it is not."""
         return clock.monotonic() - self._began_at if self.pending else 0.0
 
     async def reconciling(self) -> bool:
@@ -152,7 +152,7 @@ class Failover:
                     await self._noticed.wait()
 
     async def leave(self) -> None:
-        """Nobody need wait for this process any more."""
+        """Leave the list of processes that others wait for."""
         if self._joined:
             self._joined = False
             ours = delete(processes).where(processes.c.process == self._process)

@@ -113,7 +113,7 @@ SEEN: Final = (*BEFORE, connections.c.uid, connections.c.granted_at, connections
 
 
 class RejectionStore:
-    """Also which scopes it asks for.
+    """Records that the provider rejected a credential, and which scopes it asked for.
 
     A failed refresh says more than a rejected call, and stays; so does whatever belongs to a newer grant.
     """

@@ -25,8 +25,8 @@ from gateway.records.connection import Connection, ConnectionRef, Sealed
 from gateway.store.data_keys import DataKeys
 from gateway.vault import Vault, VaultError
 
-TABLE: Final = "pairs"  # no table: what such a value is bound to, named as in the first release
-CREDENTIAL: Final = "answer"  # of releases that recorded credentials
+TABLE: Final = "pairs"  # not a table: the name that such a value is bound to, as in the first release
+CREDENTIAL: Final = "answer"  # used by releases that recorded credentials
 KEY: Final = "key"
 LOOK_AGAIN_S: Final = 0.05
 WAIT_S: Final = 30.0  # longer than any token exchange
@@ -64,7 +64,8 @@ class RefreshJournal:
         self._seen: dict[str, float] = {}  # an open attempt or a dead marker ▸ since when (monotonic)
 
     async def process_name(self) -> str | None:
-        """By which others on this machine see whether this process lives (`Holders.of`); None where it has no marker."""
+        """Return the name by which others on this machine see whether this process lives (`Holders.of`); None if it has no
+        marker."""
         return None if self.marker is None else await self.marker.name() or None
 
     async def recorded(self, row: Connection) -> bool:
@@ -80,7 +81,7 @@ class RefreshJournal:
         return False
 
     async def prepare(self, environment: str) -> None:
-        """Before an exchange, so that sealing the attempt's key needs nothing more of the database."""
+        """Prepare for an exchange, so that sealing the attempt's key needs nothing more of the database."""
         if self.folder is not None:
             await self._keys.allow(environment)
 
@@ -217,7 +218,7 @@ class RefreshJournal:
         return Credential(value["credential"], datetime.fromisoformat(ends) if ends else None)
 
     async def _reply(self, row: Connection, one: Open) -> Recorded | None:
-        """None while there is no reply."""
+        """Return the recorded reply; None while there is none."""
         try:
             key = await self._opened(row, KEY, bytes.fromhex(one.about["key"])) if one.sealed else None
         except ValueError:  # damaged

@@ -52,7 +52,7 @@ class KeyStore:
             return [_key(row) for row in (await db.execute(wanted)).mappings()]
 
     async def names(self, environment: str, key_ids: Collection[int]) -> dict[int, str]:
-        """Those of the keys that are there, by id."""
+        """Return the names of the keys that exist, by id."""
         wanted = select(keys.c.id, keys.c.name).where(keys.c.environment == environment, keys.c.id.in_(key_ids))
         async with self._transactions.read() as db:
             return {row.id: row.name for row in await db.execute(wanted)}

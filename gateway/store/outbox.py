@@ -104,7 +104,8 @@ class Outbox:
         detail: str | None = None,
         override: str | None = None,
     ) -> None:
-        """As `note`, of a connection that need not be there. `facts`: `tags`, `end_user`, an unusual `operation`."""
+        """Add an event as `note` does, for a connection that need not exist. `facts`: `tags`, `end_user`, an unusual
+        `operation`."""
         targets = self.targets(ref.environment, override)
         if not targets:
             return

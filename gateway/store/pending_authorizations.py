@@ -36,7 +36,7 @@ from gateway.vault import Vault
 # ── Connect sessions, kept by their token's digest: the token itself is in no table.
 
 PINNED: Final = ""
-COUNTED_AFTER: Final = timedelta(minutes=10)  # in which an authorization ends that began before its session expired
+COUNTED_AFTER: Final = timedelta(minutes=10)  # the time for an authorization that began before its session expired
 SESSION_COLUMNS: Final = tuple(column.name for column in connect_sessions.columns)
 
 
@@ -49,8 +49,8 @@ class SessionStore:
         self._keys = keys
 
     async def add(self, session: ConnectSession, *, most_open: int | None = None) -> datetime | None:
-        """None once it is stored. Where its key has `most_open` that have not expired, nothing is stored, and the answer is
-        when the first of them expires."""
+        """Store the session and return None. If its key has `most_open` that have not expired, store nothing, and return when the
+        first of them expires."""
         row = {
             **{name: getattr(session, name) for name in SESSION_COLUMNS},
             "end_user": end_user_to_json(session.end_user),
@@ -251,7 +251,7 @@ class FlowStore:
         return {row[0]: (row[1], row[2]) for row in rows}
 
     async def prune(self, now: datetime) -> None:
-        """One that expired stays an hour, in which it is used no more and `not_returned` counts it."""
+        """Delete flows an hour after they expired. In that hour a flow cannot be used, and `not_returned` counts it."""
         await self._transactions.write(lambda db: db.execute(delete(flows).where(flows.c.expires_at <= now - KEPT)))
 
     async def _flow(self, row: RowMapping) -> Flow:

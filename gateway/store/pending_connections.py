@@ -145,7 +145,7 @@ class PendingStore:
         return kept, [one for row in former if (one := await self._openable(row)) is not None]
 
     async def of_session(self, session_digest: str, *, now: datetime) -> list[PendingConnection]:
-        """Those that wait, and those that were completed in the last minutes. One that no key opens is left out."""
+        """Return the connections that wait, and those completed in the last minutes. One that no key opens is left out."""
         alive = pending_connections.c.session_digest == session_digest, pending_connections.c.expires_at > now
         wanted = select(pending_connections).where(*alive).order_by(pending_connections.c.expires_at)
         async with self._transactions.read() as db:

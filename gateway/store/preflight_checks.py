@@ -52,7 +52,7 @@ def damages(error: BaseException | None) -> bool:
 
 
 def sqlite_cause(error: sqlite3.Error) -> str | None:
-    """In words, why SQLite could not use its file; None if the error has no code."""
+    """Return in words why SQLite could not use its file; None if the error has no code."""
     code = getattr(error, "sqlite_errorcode", None)
     return CAUSES.get(code & 0xFF, "an operation on it failed") if isinstance(code, int) else None
 

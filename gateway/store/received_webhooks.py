@@ -19,7 +19,7 @@ from gateway.store.transactions import Transactions, insert_if_absent
 from gateway.text import counted
 from gateway.vault import Vault
 
-MOST: Final = 1000  # of the connections that one webhook is for
+MOST: Final = 1000  # connections that one webhook can be for
 
 
 class WebhookStore:

@@ -397,7 +397,7 @@ class RefreshStore:
             return (await execute_last(db, claim, values | times())).rowcount == 1
 
         def times() -> dict[str, Any]:
-            """From when it is written: there may have been a queue."""
+            """Return the times, counted from the moment of the write: there may have been a queue."""
             ends = {"lease_for": self._statements.value(ttl)}
             return ends if from_holder else ends | {"free_for": self._statements.value(-ran_out)}
 
@@ -413,7 +413,7 @@ class RefreshStore:
         claimed = await self._transactions.write(
             write, before=lambda: self._rows.keys.allow(ref.environment), at_once=at_once
         )
-        return claimed and timeline == self._failover.timeline  # else it failed over since, and may have lost the claim
+        return claimed and timeline == self._failover.timeline  # otherwise a failover may have lost the claim
 
     async def _rehearse(self, db: AsyncConnection) -> None:
         """Have the statement of a save compiled and prepared, by a save that finds no row."""
@@ -452,6 +452,6 @@ class RefreshStore:
 
 
 def _recorded(ref: ConnectionRef, now: datetime) -> AuditEntry:
-    """For the audit trail. Whose connection it is, the record of its creation says."""
+    """Return the entry for the audit trail. The record of the connection's creation names the end user."""
     where = {"integration_id": ref.integration_id, "connection_id": ref.connection_id}
     return AuditEntry.of(AuditAction.CONNECTION_REFRESHED, ref.environment, now, **where)

@@ -181,7 +181,7 @@ class BatchSize:
             yield some
 
     def took(self, held_s: float) -> None:
-        """The last transaction took `held_s`: halve the size if that is more than HOLDS_S, else double it up to BATCH."""
+        """Adapt the size to the last transaction, which took `held_s`: halve it above HOLDS_S, else double it up to BATCH."""
         self._size = max(SHORTEST_BATCH, self._size // 2) if held_s > HOLDS_S else min(BATCH, 2 * self._size)
 
 
@@ -331,7 +331,7 @@ class Rotation:
                 changed, damaged = list[dict[str, Any]](), list[str]()
                 for key, sealed in (_sealed(column, row) for row in rows):
                     if sealed.ciphertext[1:9].hex() in newest:
-                        continue  # by its own refresh, in the meantime
+                        continue  # sealed again by its own refresh in the meantime
                     try:
                         changed.append({"of": key, "sealed": self._vault.seal_again(sealed).ciphertext})
                     except VaultError:
@@ -348,7 +348,7 @@ class Rotation:
         return done, held
 
     async def _environments(self, column: SealedColumn, keys: Sequence[Any]) -> dict[str, list[Any]]:
-        """These rows by environment, each of which has its own key."""
+        """Return the keys of these rows by environment, since each environment has a data key of its own."""
         table = metadata.tables[column.table]
         where = select(table.c.environment, table.c[column.key]).where(table.c[column.key].in_(keys))
         found: dict[str, list[Any]] = {}
@@ -358,7 +358,7 @@ class Rotation:
         return found
 
     async def _write(self, work: Work[T], *, before: Before | None = None) -> T:
-        """In one transaction, tried again while a busy neighbour or a restart of the database stands in the way."""
+        """Write in one transaction, retried while a busy neighbour or a restart of the database stands in the way."""
         end = time.monotonic() + PATIENCE_S
         while True:
             try:

@@ -90,7 +90,7 @@ class Store:
         self.former_log = FormerLog(transactions)
         self.waits = transactions.waits
         self.backed_up_at = backend.backed_up_at
-        self.pruned_at: dict[str, datetime] = {}  # by what was pruned: when this process last did it
+        self.pruned_at: dict[str, datetime] = {}  # what was pruned, and when this process last did it
 
     def open(self, sealed: Sealed | None) -> Mapping[str, Any]:
         """Open what was sealed; nothing where there is nothing.

@@ -60,7 +60,7 @@ class IntegrationStore:
         return await self._record(rows[0]) if rows else None
 
     async def ending(self) -> list[Integration]:
-        """Those whose deletion was begun and has not come to its end, with what their connections need to be revoked."""
+        """Return the integrations whose deletion has begun but not ended, with what their connections need to be revoked."""
         return await self._readable(select(integrations).where(integrations.c.ending_at.is_not(None)))
 
     async def add(self, new: Integration, *, now: datetime) -> Integration | None:
@@ -116,7 +116,7 @@ class IntegrationStore:
             return (await db.execute(_connections_of(environment, integration_id))).first() is not None
 
     async def begin_end(self, integration: Integration, *, now: datetime) -> bool:
-        """From here on it is gone for every node; its connections are still there, and deleted next."""
+        """Begin the deletion: every node stops using the integration; its connections still exist, and are deleted next."""
         assert integration.made is not None
         its = and_(integrations.c.uid == integration.made.uid, integrations.c.ending_at.is_(None))
         entry = _entry(AuditAction.INTEGRATION_DELETED, integration, now)
@@ -231,5 +231,5 @@ def _connections_of(environment: str, integration_id: str) -> Any:
 
 
 async def _note(db: AsyncConnection, environment: str, integration_id: str, *, now: datetime) -> None:
-    """In the log of changes, under no connection's id: no connection has an empty one."""
+    """Note the change in the change log under an empty connection id, which no connection has."""
     await record_change(db, ConnectionRef(environment, integration_id, ""), now)

@@ -147,7 +147,7 @@ connections = Table(
     Column("keep_alive_at", UtcTime),
     Column("end_settled", Boolean),  # null: to be looked at when expires_at comes; true: nothing is to be done then
     Column("expiry_told_days", Integer),  # how many days ahead its end was reported last
-    Column("site_origin", Text),  # that of config["baseUrl"], for finding by it whose a provider's webhook is
+    Column("site_origin", Text),  # the origin of config["baseUrl"], by which a webhook finds its connections
     Column("account_id", Text),
     Column("account_label", Text),
     Column("rotates", Boolean),  # true: the provider has replaced its refresh token at a refresh
@@ -269,7 +269,7 @@ connect_sessions = Table(
     Column("single_use", Boolean, nullable=False, server_default=false()),
     Column("max_connections", Integer),
     Column("connections_made", Integer, nullable=False, server_default="0"),
-    Column("browser_digest", Text),  # of the one browser that a single-use session serves
+    Column("browser_digest", Text),  # the digest of the one browser that a single-use session serves
     Column("code_challenge", Text),
     Column("return_url", Text),
     Column("return_state", Text),

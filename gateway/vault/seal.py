@@ -31,7 +31,7 @@ class VaultError(Exception):
 
 
 class Damaged(VaultError):
-    """It is not what was sealed here: a byte was changed, or it was moved here from another place."""
+    """The value is not what was sealed here: a byte was changed, or it was moved here from another place."""
 
 
 class UnknownKey(VaultError):
@@ -300,7 +300,7 @@ class Tokens:
 
     @cached_property
     def _fernet(self) -> "MultiFernet":
-        """Made on first use: a worker that never needs it has 2 MB less to hold."""
+        """Return the cipher, made at first use: a worker that never needs it saves 2 MB."""
         from cryptography.fernet import Fernet, MultiFernet
 
         derived = [_derived(bytes.fromhex(key.reveal()), self._purpose) for key in self._masters]

@@ -75,7 +75,7 @@ def in_context(path: Path) -> bool:
 
 
 def copy(sources: list[str], target: Path) -> None:
-    """As COPY does, from the top of the checkout, without what the ignore file leaves out."""
+    """Copy as COPY does, from the top of the checkout, without what the ignore file leaves out."""
     for name in sources:
         source = TOP / name
         if source.is_dir():

@@ -213,7 +213,7 @@ def test_there_is_a_wheel_of_everything_for_both_architectures(tmp_path: Path, m
 
 
 def _python(version: str) -> str:
-    """One of that version, if there is one that runs; else the one that the tests run on."""
+    """Return a Python of that version, if one runs here; else the one that the tests run on."""
     found = shutil.which(f"python{version}")
     runs = found is not None and subprocess.run([found, "--version"], capture_output=True, check=False).returncode == 0
     return found if found is not None and runs else OUTSIDE

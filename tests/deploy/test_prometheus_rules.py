@@ -148,8 +148,8 @@ def test_the_dashboard_names_series_and_labels_that_exist() -> None:
 
 
 def proved(tmp_path: Path, quiet: bool) -> subprocess.CompletedProcess[str]:
-    """What promtool says of each alert on its series; `quiet`: on none. Each has a file of its own, so that promtool works out
-    no other one on them."""
+    """Run promtool on each alert with its series; `quiet`: with none that fires. Each alert has a file of its own, so that
+    promtool evaluates no other alert on its series."""
     files = list[Path]()
     for name, (series, labels) in FIRES.items():
         rule = RULES[name]

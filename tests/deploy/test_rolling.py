@@ -43,7 +43,7 @@ class Streams:
         self._tasks = [asyncio.create_task(self._on_and_on(n * STREAM_S / STREAMS)) for n in range(STREAMS)]
 
     async def stop(self) -> None:
-        """After the last event of those that are open."""
+        """Stop after the last event of the streams that are open."""
         self._more = False
         await asyncio.gather(*self._tasks)
 

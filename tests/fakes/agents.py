@@ -109,7 +109,7 @@ class Agents:
 async def agents(
     folder: Path, *, base: str = BASE, auth_mode: str = "API_KEY", fast_path: bool = True, **proxy: Any
 ) -> AsyncIterator[Agents]:
-    """With a connection to the provider that is kept already, so that calls take the fast path unless it is off."""
+    """A gateway with a kept connection to the provider, so that calls take the fast path unless it is off."""
     provider = RecordedProvider()
     runner = web.ServerRunner(web.Server(provider.answer))  # type: ignore[arg-type]
     await runner.setup()

@@ -39,7 +39,7 @@ def certified(host: str, folder: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
 
 
 class Identity(NamedTuple):
-    """Both PEM."""
+    """A certificate and its private key, both PEM."""
 
     certificate: str
     key: str

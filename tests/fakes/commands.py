@@ -8,15 +8,15 @@ from click.testing import CliRunner
 from gateway.cli import main
 
 
-class Said(NamedTuple):
+class CommandOutput(NamedTuple):
     code: int
     out: str
     err: str
 
 
-async def said(*words: str, stdin: str | None = None) -> Said:
+async def command_output(*words: str, stdin: str | None = None) -> CommandOutput:
     """Exit code, stdout and stderr. An exception that would be a traceback is raised."""
     done = await asyncio.to_thread(CliRunner().invoke, main, words, input=stdin)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
-    return Said(done.exit_code, done.stdout, done.stderr)
+    return CommandOutput(done.exit_code, done.stdout, done.stderr)

@@ -49,7 +49,7 @@ class AtConsole:
 
 
 def form_in(page: str) -> str:
-    """What the forms of this page hold."""
+    """Return the token against forged requests that the forms of this page contain."""
     found = _FORM.search(page)
     assert found is not None, page
     return found[1]

@@ -59,7 +59,7 @@ async def serving(folder: Path, redirect_uri: str, ttl_s: int = server.TOKEN_TTL
 async def walk_consent(
     session: aiohttp.ClientSession, url: str, *, allow: bool = True, user: str = server.USERNAME
 ) -> VisitedPage:
-    """From `url` through the login and the consent form; returns the page where it ends.
+    """Walk from `url` through the login and the consent form; return the page where it ends.
 
     `session` must keep cookies of IP addresses (`gateway.sandbox.visitor.browser`).
     """

@@ -51,7 +51,7 @@ class Internet:
     _handlers: dict[str, Handler] = field(default_factory=dict)
 
     def on(self, address: str, handler: Handler) -> None:
-        """Who answers requests to `address`, of any method and with any query."""
+        """Let `handler` answer requests to `address`, of any method and with any query."""
         self._handlers[address] = handler
 
     async def answer(self, request: web.Request) -> web.StreamResponse:

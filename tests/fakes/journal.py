@@ -13,7 +13,7 @@ from gateway.records.provider_call import ProviderCall, Reply
 
 
 class JournalFile:
-    """Of a living process until `die`."""
+    """The journal file of a process, which lives until `die`."""
 
     def __init__(self, folder: Path) -> None:
         self.segment = Segment(folder, secrets.token_hex(6))
@@ -26,7 +26,7 @@ class JournalFile:
         self.segment.append(REPLY, entry.head(step) + b"\n" + entry.sealed(step, call, reply))
 
     def die(self) -> None:
-        """As the system does it for a process that was killed."""
+        """Close the file as the system does for a process that was killed."""
         self.segment.close(remove=False)
 
 
@@ -39,7 +39,7 @@ def slot_file(place: Path, records: Sequence[bytes]) -> Path:
 
 
 def left(folder: Path) -> list[tuple[dict[str, Any], bytes]]:
-    """What is recorded and not released."""
+    """Return the records that are not released."""
     return [(one.about, one.sealed) for one in open_records(folder)]
 
 

@@ -50,7 +50,7 @@ class Keyed:
             return await client.answer(message.partition(b" ")[0])
 
     async def warm(self) -> None:
-        """From here on a plain request finds a kept connection to the provider, and takes the lane."""
+        """Open connections to the provider that are kept, so that plain requests take the fast path from here on."""
         for connection_id in ("c1", "c2"):
             async with self.running.proxied(connection_id, "/warm", integration="lane", headers={"X-W": "1"}) as answer:
                 assert answer.status == 200

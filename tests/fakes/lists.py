@@ -104,7 +104,7 @@ async def imported(gateway: RunningGateway, connection_id: str) -> None:
 
 @dataclass(frozen=True)
 class PagedReply:
-    """What a paged call brought. `lines` are all of them, `records` those that are not ours."""
+    """The answer to a paged call. `lines`: all of its lines, `records`: those that are not the gateway's own."""
 
     status: int
     headers: Mapping[str, str]
@@ -152,7 +152,7 @@ class Paged:
         method: str = "GET",
         **more: Any,
     ) -> PagedReply:
-        """One call with ``Gateway-Paginate: wish``; `since` goes into Gateway-Paginate-From."""
+        """Make one call with ``Gateway-Paginate: wish``; `since` goes into Gateway-Paginate-From."""
         headers = {} if wish is None else {"Gateway-Paginate": wish}
         since = more.pop("since", None)
         headers |= {} if since is None else {"Gateway-Paginate-From": since}

@@ -102,7 +102,7 @@ class Load:
             await self._moved.wait_for(lambda: self.total >= goal or self.failed)
 
     async def stop(self) -> None:
-        """After the answers that are awaited now."""
+        """Stop after the answers that are awaited now."""
         self._more = False
         await asyncio.gather(*self._tasks)
 

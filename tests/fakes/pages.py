@@ -1,4 +1,4 @@
-"""What a browser does with a form of our pages: it loads the page first, and sends the hidden inputs along."""
+"""Submits forms of our pages as a browser does: it loads the page first, and sends the hidden inputs along."""
 
 import re
 from collections.abc import Mapping

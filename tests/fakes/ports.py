@@ -9,7 +9,7 @@ QUIET: Final = range(15_000, 32_000)
 
 
 def lasting_port() -> int:
-    """One on which nothing listens now."""
+    """Return a port on which nothing listens now."""
     while True:
         port = random.choice(QUIET)
         with socket.socket() as trial:

@@ -132,7 +132,7 @@ class PostgresServer:
                 return
 
     def stop(self) -> None:
-        """As an operator's restart does it: connections are ended at once."""
+        """Stop the server as an operator's restart does: connections are ended at once."""
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
             self._process.wait(PATIENCE_S)
@@ -146,7 +146,7 @@ class PostgresServer:
         self._to_all(signal.SIGCONT)
 
     def kill(self) -> None:
-        """At once, as when its host is lost."""
+        """Kill the server at once, as when its host is lost."""
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT)
             self._process.wait(PATIENCE_S)

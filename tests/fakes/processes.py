@@ -60,7 +60,7 @@ class Files:
         self.write()
 
     def write(self) -> None:
-        """In one step, as an editor or a deployment does it."""
+        """Write the file in one step, as an editor or a deployment does."""
         fresh = self.path.with_suffix(".new")
         fresh.write_text(yaml.safe_dump(self.document))
         fresh.replace(self.path)

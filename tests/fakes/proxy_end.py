@@ -221,7 +221,7 @@ class Gateway:
         body: bytes = b"",
         us: bool = True,
     ) -> bytes:
-        """One raw request with our three headers, `lines` below them, and ``Connection: close``."""
+        """Send one raw request with our three headers, `lines` below them, and ``Connection: close``."""
         ours = [f"{name}: {value}" for name, value in US.items()] if us else []
         head = [f"{method} {target} HTTP/1.1", "Host: gw.example.com", *ours, *lines]
         if not any(line.lower().startswith("connection:") for line in lines):

@@ -12,7 +12,7 @@ from tests.fakes.patience import PATIENCE_S
 
 @dataclass(frozen=True, slots=True)
 class RawAnswer:
-    """One answer as it stood on the wire. `rest` is what followed it."""
+    """An answer as it stood on the wire. `rest`: the bytes behind it."""
 
     line: str
     headers: dict[str, str]

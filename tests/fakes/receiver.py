@@ -13,7 +13,7 @@ from multidict import CIMultiDictProxy
 
 @dataclass(frozen=True)
 class Got:
-    """One request, and the status it was answered with."""
+    """A request, and the status it was answered with."""
 
     path: str
     headers: CIMultiDictProxy[str]
@@ -51,7 +51,7 @@ class Receiver:
 
     @property
     def taken(self) -> list[Got]:
-        """What was answered with a 2xx, in order."""
+        """Return the requests that were answered with a 2xx, in order."""
         return [one for one in self.got if 200 <= one.status < 300]
 
     def events(self) -> list[tuple[str, str]]:

@@ -43,7 +43,7 @@ async def test_the_whole_life_of_a_grant(tmp_path: Path) -> None:
             assert await idp.token_requests(session) == {"authorization_code": 1, "refresh_token": 3}
 
 
-async def test_who_refuses_consent_returns_with_access_denied(tmp_path: Path) -> None:
+async def test_a_user_who_refuses_consent_returns_with_access_denied(tmp_path: Path) -> None:
     async with TestServer(_callback()) as callback, browser() as session:
         redirect_uri = str(callback.make_url("/oauth/callback"))
         async with serving(tmp_path, redirect_uri) as idp:

@@ -22,7 +22,7 @@ SITES = [
 
 @dataclass
 class Grant:
-    """One end user's consent and all tokens that came of it."""
+    """An end user's consent with all tokens that were issued for it."""
 
     refresh_token: str
     access_tokens: set[str] = field(default_factory=set)
@@ -85,7 +85,7 @@ class Tracker:
         return server
 
     def grant(self) -> dict[str, Any]:
-        """What a token endpoint would answer to a new consent, for imports."""
+        """Make a grant and return a token endpoint's answer to it, for imports."""
         made = Grant(f"refresh-{next(self._numbers)}")
         self.grants.append(made)
         return self._issued(made)

@@ -20,7 +20,7 @@ RESOURCES: Final = {
 GROUPS: Final = {"resources": RESOURCES.get(platform.machine()) if sys.platform == "linux" else None}
 
 PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, FILTER = 22, 38, 2
-LOAD, EQUAL, RETURN = 0x20, 0x15, 0x06  # of classic BPF: load a word, jump if equal, return
+LOAD, EQUAL, RETURN = 0x20, 0x15, 0x06  # instructions of classic BPF: load a word, jump if equal, return
 ALLOW, REFUSE = 0x7FFF0000, 0x00050000 | errno.EPERM
 
 
@@ -29,7 +29,7 @@ class Program(ctypes.Structure):
 
 
 def refuse(numbers: Collection[int]) -> None:
-    """From now on, in this process and all that it starts, these system calls end with EPERM."""
+    """Let these system calls fail with EPERM from now on, in this process and all that it starts."""
     steps = [(LOAD, 0, 0, 0)]
     steps += [(EQUAL, len(numbers) - at, 0, number) for at, number in enumerate(numbers)]
     steps += [(RETURN, 0, 0, ALLOW), (RETURN, 0, 0, REFUSE)]

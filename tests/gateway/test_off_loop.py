@@ -25,8 +25,8 @@ async def test_what_work_raises_is_raised_and_the_next_has_its_turn() -> None:
     assert await off_loop("a", lambda: 1) == 1
 
 
-async def test_who_leaves_the_line_takes_no_turn() -> None:
-    """Before being called up, and in the very moment of it."""
+async def test_a_task_that_leaves_the_line_takes_no_turn() -> None:
+    """It may leave before being called up, and in the very moment of it."""
     turns, order = FairTurns(), list[str]()
 
     async def take(name: str) -> None:

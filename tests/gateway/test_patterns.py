@@ -192,7 +192,7 @@ def written() -> Iterator[Used]:
 
 
 def of_module(tree: ast.Module) -> list[ast.AST]:
-    """What the module's own variables are set to: `named` has these."""
+    """Return the values of the module's own variables, whose patterns `named` has already."""
     return [node.value for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None]
 
 
@@ -284,7 +284,7 @@ def in_category(category: Any, char: str) -> bool:
 
 
 def repeats(nodes: Any, before: str) -> Iterator[tuple[str, str]]:
-    """For each repetition: what leads to it, and one round of it."""
+    """Yield, for each repetition, what leads to it, and one round of it."""
     for operator, value in nodes:
         if operator in (sre.MAX_REPEAT, sre.MIN_REPEAT, sre.POSSESSIVE_REPEAT):
             _, most, inner = value

@@ -100,7 +100,7 @@ def free_port() -> int:
 
 @pytest.fixture
 async def gateway_server(tmp_path: Path) -> AsyncIterator[GatewayServer]:
-    """Not configured and not started yet: `configure`, then `start`."""
+    """A gateway that is neither configured nor started yet: call `configure`, then `start`."""
     folder = tmp_path / "gateway"
     folder.mkdir()
     async with aiohttp.ClientSession() as session:

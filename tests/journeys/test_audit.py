@@ -17,7 +17,7 @@ from gateway.events import audit_keeper
 from gateway.events.audit_keeper import AuditKeeper
 from gateway.observe import call_queue
 from gateway.records.audit import AuditAction, AuditFilter
-from tests.fakes.commands import Said, said
+from tests.fakes.commands import CommandOutput, command_output
 from tests.fakes.console import at_console, form_in
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.patience import PATIENCE_S
@@ -69,14 +69,14 @@ def audit(running: RunningGateway, **members: Any) -> AuditConfig:
     return made
 
 
-async def command(running: RunningGateway, *words: str, code: int = 0) -> Said:
-    done = await said(*words, "-c", str(running.folder / "gateway.yaml"))
+async def command(running: RunningGateway, *words: str, code: int = 0) -> CommandOutput:
+    done = await command_output(*words, "-c", str(running.folder / "gateway.yaml"))
     assert done.code == code, done.err
     return done
 
 
 async def connected(running: RunningGateway, path: str, **body: Any) -> dict[str, Any]:
-    """By an end user's browser, through the provider's consent and back."""
+    """Connect with an end user's browser, through the provider's consent and back."""
     made = await running.json("POST", f"/connect/sessions{path}", json=body, expect=201)
     token = parse_qs(urlsplit(made["data"]["connect_link"]).query)["session_token"][0]
     async with running.http.get(f"{running.url}/oauth/connect/tracker?connect_session_token={token}") as answer:
@@ -310,7 +310,7 @@ async def test_the_use_of_a_credential_is_counted_by_key_and_connection(
 
 
 async def records(files: Files) -> list[dict[str, Any]]:
-    done = await said("audit", "export", "-c", str(files.path))
+    done = await command_output("audit", "export", "-c", str(files.path))
     assert done.code == 0, done.err
     return [json.loads(line) for line in done.out.splitlines()]
 
@@ -345,7 +345,7 @@ async def test_a_kill_amid_writes_loses_no_record_of_what_was_acknowledged(tmp_p
     found = [one["object"]["connection"] for one in await records(files) if one["action"] == "connection.imported"]
     assert set(acknowledged) <= set(found)
     assert len(found) == len(set(found))
-    done = await said("audit", "verify", "-c", str(files.path))
+    done = await command_output("audit", "verify", "-c", str(files.path))
     assert done.code == 0, done.err
 
 

@@ -64,7 +64,8 @@ asyncio.run(main())
 
 @asynccontextmanager
 async def provider() -> AsyncIterator[str]:
-    """In a process of its own, so that what is measured is the gateway; tokens have one, and the stranger's API another."""
+    """Run a provider in a process of its own, so that only the gateway is measured; one serves tokens, another the stranger's
+    API."""
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", PROVIDER, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
     try:
@@ -135,7 +136,7 @@ async def used(gateway: Nodes) -> set[int]:
 
 
 async def percentile_99_ms(gateway: Nodes, for_s: float) -> float:
-    """Of the stranger's calls, a hundred a second."""
+    """Return the 99th percentile of the time that the stranger's calls take, a hundred of them a second."""
     took, until = [], time.monotonic() + for_s
     while time.monotonic() < until:
         begun = time.perf_counter()

@@ -107,7 +107,7 @@ def gateway_yaml(chosen: list[dict[str, Any]], port: int) -> dict[str, Any]:
 
 
 def hosts(provider: Provider) -> list[str]:
-    """Those of the examples, where an end user names the host that the client secret goes to."""
+    """Return the example values of the settings in which an end user names the host that the client secret goes to."""
     named = {setting: provider.connection_config[setting] for _, setting in open_secret_addresses(provider)}
     return [one.example for one in named.values() if one.example]
 
@@ -190,7 +190,7 @@ def parted(address: str) -> tuple[str, dict[str, str]]:
 
 
 class Expected:
-    """What one provider's facts say, corrected as people corrected them, with values filled in by the simplest means."""
+    """The entry that a provider's facts say, corrected as people corrected them, with values filled in by the simplest means."""
 
     def __init__(self, facts: dict[str, Any], entry: dict[str, Any]) -> None:
         family = _correction(facts.get("family") if facts.get("family") in FAMILIES else None)

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
-from tests.fakes.commands import said
+from tests.fakes.commands import command_output
 from tests.fakes.patience import PATIENCE_S
 
 DEMO = (sys.executable, "-P", "-m", "gateway", "demo", "--port", "0", "--sandbox-port", "0", "--json")
@@ -41,7 +41,7 @@ async def demo(state: Path) -> AsyncIterator[tuple[Process, dict[str, Any]]]:
 
 
 async def paste(line: str) -> tuple[int, bytes]:
-    """What a shell makes of the curl line: exit code and body. `-sS` only keeps the progress meter off."""
+    """Run the curl line in a shell and return its exit code and body. `-sS` only keeps the progress meter off."""
     process = await asyncio.create_subprocess_shell(f"{line} -sS", stdout=PIPE)
     body, _ = await process.communicate()
     assert process.returncode is not None
@@ -109,10 +109,10 @@ async def health_ready_and_the_links_answer(ready: dict[str, Any]) -> None:
 
 
 async def commands_beside_it_find_both_ports(state: Path, ready: dict[str, Any]) -> None:
-    output = await said("connections", "refresh", "-c", str(state / "gateway.yaml"), ready["connection_id"])
+    output = await command_output("connections", "refresh", "-c", str(state / "gateway.yaml"), ready["connection_id"])
     assert output.code == 0, output
     key = ("keys", "create", "agent", "--capability", "--connection", f"sandbox/{ready['connection_id']}")
-    output = await said(*key, "-c", str(state / "gateway.yaml"))
+    output = await command_output(*key, "-c", str(state / "gateway.yaml"))
     assert f"{ready['url']}/c/gw_cap_" in output.out, output
 
 

@@ -73,7 +73,7 @@ async def test_many_calls_at_expiry_share_one_token_request(
     assert after["refresh_token"] - before.get("refresh_token", 0) == 1
 
 
-async def test_who_refuses_consent_gets_a_page_that_says_so_and_a_withdrawn_grant_is_reported_as_reconnect_needed(
+async def test_refused_consent_gets_a_page_that_says_so_and_a_withdrawn_grant_is_reported_as_reconnect_needed(
     gateway_server: GatewayServer, django_idp: DjangoIdp, connected: str, end_user: aiohttp.ClientSession
 ) -> None:
     page = await walk_consent(end_user, await gateway_server.connect_url("accounts"), allow=False)

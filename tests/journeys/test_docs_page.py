@@ -22,14 +22,14 @@ async def browser() -> AsyncIterator[Any]:
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningGateway]:
-    """One for all: the pages are only read, and no provider is called."""
+    """One gateway for all tests: the pages are only read, and no provider is called."""
     async with in_front_of("http://127.0.0.1:9", tmp_path_factory.mktemp("docs-page")) as gateway:
         yield gateway
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def page(browser: Any) -> AsyncIterator[Any]:
-    """In a profile of its own."""
+    """A page in a browser profile of its own."""
     context = await browser.new_context()
     yield await context.new_page()
     await context.close()

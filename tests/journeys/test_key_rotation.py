@@ -18,7 +18,7 @@ import aiohttp
 import pytest
 import yaml
 
-from tests.fakes.commands import said
+from tests.fakes.commands import command_output
 from tests.fakes.gateways import ENCRYPTION_KEY
 from tests.fakes.nodes import Nodes, nodes
 from tests.fakes.tracker import Tracker
@@ -31,8 +31,8 @@ NEXT: Final = "dzpPopuI4/KNx+qnj3WNpMLS2v0Vek+qyopYqciI7cE="
 
 
 async def gateway(folder: Path, *words: str) -> dict[str, Any]:
-    """What a command of the command line tells."""
-    output = await said(*words, "-c", str(folder / "gateway.yaml"), "--json")
+    """Run a command of the command line and return its JSON."""
+    output = await command_output(*words, "-c", str(folder / "gateway.yaml"), "--json")
     assert output.code == 0, output
     body: dict[str, Any] = json.loads(output.out)
     return body

@@ -19,7 +19,7 @@ GROWTH_KB = 8 * 1024
 
 
 async def curl(ready: dict[str, Any], path: str, *more: str) -> bytes:
-    """What curl prints for this path, called as the demo's own curl line is."""
+    """Return what curl prints for this path, called as in the demo's own curl line."""
     line = shlex.split(ready["curl"])
     process = await create_subprocess_exec(
         *line[:-1], *more, "-sS", "--fail", f"{ready['url']}/proxy{path}", stdout=PIPE

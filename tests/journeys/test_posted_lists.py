@@ -292,7 +292,7 @@ async def test_a_page_that_does_not_show_its_connection_is_no_empty_list(
         assert says in error["message"]
 
 
-async def test_of_two_connections_the_caller_says_which(tmp_path: Path) -> None:
+async def test_the_caller_says_which_of_two_connections(tmp_path: Path) -> None:
     provider = graph(labels={"nodes": [], "pageInfo": {"hasNextPage": False}})
     async with paged(tmp_path, provider, GRAPHQL) as list_:
         body = {"query": QUERY, "variables": {}}

@@ -73,7 +73,7 @@ async def there(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Internet]:
 
 
 class Events:
-    """What the application got, in order."""
+    """The events that the application received, in order."""
 
     def __init__(self, there: Internet) -> None:
         self.bodies: list[bytes] = []

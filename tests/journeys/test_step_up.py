@@ -53,7 +53,7 @@ def token_of(link: str) -> str:
 
 
 async def connected(running: RunningGateway, link: str) -> str:
-    """What the end user's browser does: through the provider's consent and back."""
+    """Follow the link as the end user's browser does: through the provider's consent and back."""
     async with running.http.get(
         f"{running.url}/oauth/connect/tracker?connect_session_token={token_of(link)}"
     ) as answer:

@@ -136,7 +136,7 @@ class Session:
         return grants
 
     async def _deleted(self, names: list[str]) -> None:
-        """So that none is refreshed in the next scenario."""
+        """Delete the connections, so that none is refreshed in the next scenario."""
         async with self._node(0) as http:
             for name in names:
                 url = f"/connections/{name}?provider_config_key=tracker&revoke=false"
@@ -144,7 +144,7 @@ class Session:
                     assert answer.status == 200, await answer.text()
 
     async def _settled(self, number: int, name: str) -> tuple[int, str | None]:
-        """What a call by one node and a forced refresh by another come to, and the reason of the connection's state."""
+        """Return the status of a call by one node and a forced refresh by another, and the reason of the connection's state."""
         shown = f"/connections/{name}?provider_config_key=tracker"
         status, end = 0, time.monotonic() + SETTLED_S
         names = {"Provider-Config-Key": "tracker", "Connection-Id": name}

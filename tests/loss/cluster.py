@@ -82,7 +82,7 @@ class Cluster:
                 await asyncio.sleep(0.1)
 
     async def restart(self, number: int, *, skew_s: int = 0) -> None:
-        """In order, as for an upgrade."""
+        """Restart the nodes in order, as for an upgrade."""
         self.node(number).signal(signal.SIGTERM)
         await self.ended(number)
         await self.start(number, skew_s=skew_s)
@@ -98,7 +98,7 @@ class Cluster:
             node.kill_all()
 
     def log(self) -> str:
-        """Of all processes since the last time, one JSON object a line."""
+        """Return the log lines of all processes since the last time, one JSON object a line."""
         nodes = [*self._ended, *self._running.values()]
         lines = [json.dumps({"parent": node.process.pid, **entry}) for node in nodes for entry in node.log]
         self._ended.clear()

@@ -1,4 +1,4 @@
-"""What became of the connections of one scenario, and of the calls on them."""
+"""The result of one scenario: what became of its connections, and of the calls on them."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ class Judged:
     unexpected: list[str] = field(default_factory=list)
 
     def add(self, connection_id: str, status: int, reason: str | None, *, may_be_lost: bool) -> None:
-        """One connection, when all is over. `status`: of a call and a forced refresh, `reason`: of its state."""
+        """Add one connection, when all is over. `status`: of a call and a forced refresh, `reason`: of its state."""
         if status == 200:
             return
         result = status == 424 and reason == "rotation_lost"

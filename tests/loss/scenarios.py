@@ -1,4 +1,4 @@
-"""What happens to the nodes in each scenario, while clients call and tokens are refreshed."""
+"""The scenarios: what happens to the nodes, while clients call and tokens are refreshed."""
 
 import asyncio
 import os

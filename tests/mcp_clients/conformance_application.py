@@ -162,7 +162,7 @@ RESOURCES: Final[dict[str, dict[str, Any]]] = {
 
 
 class ConformanceApplication:
-    """One address: `answer` is its handler."""
+    """An application with a single address, whose handler is `answer`."""
 
     def __init__(self) -> None:
         self._seals = Tokens([secrets.token_bytes(32)], "conformance")

@@ -37,5 +37,5 @@ def node() -> tuple[Path, Path]:
 
 
 def environ() -> dict[str, str]:
-    """For a client's process: nothing of ours, and no proxy."""
+    """Return the environment for a client's process: nothing of ours, and no proxy."""
     return {**{name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}, "NO_PROXY": "*"}

@@ -1,4 +1,4 @@
-"""What AgentDojo's injection tasks want an agent to call, as JSON: run by the interpreter that has the package."""
+"""Prints the calls that AgentDojo's injection tasks want from an agent, as JSON; run by the interpreter that has the package."""
 
 import json
 

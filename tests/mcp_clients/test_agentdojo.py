@@ -93,7 +93,7 @@ async def reading_key(session: aiohttp.ClientSession, ready: dict[str, Any]) -> 
 
 
 def ways(site: str, method: str, path: str, arguments: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """As the raw API, as a made-up tool, and by the tool that there is for it, if there is one."""
+    """Return the ways to make a call: by the raw API, by a made-up tool, and by the tool for it, if there is one."""
     body = {"body": {"fields": arguments}} if method in ("POST", "PUT") else {}
     tried = [("call_api", {"method": method, "path": site + path, **body})]
     if (method, path) == NEW:

@@ -1,4 +1,4 @@
-"""One record an exchange, however it ends; nothing in it that should not be seen."""
+"""Each exchange makes one record, however it ends, with nothing in it that should not be seen."""
 
 import asyncio
 from types import SimpleNamespace

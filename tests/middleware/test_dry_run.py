@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 from multidict import CIMultiDict
 
-from gateway.middleware.dry_run import MASK, shown
+from gateway.middleware.dry_run import MASK, request_json
 from gateway.records.proxied_call import UpstreamRequest
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.recording_server import RecordingServer, listening
@@ -96,7 +96,7 @@ async def test_a_secret_in_the_base_address_or_the_query_is_masked_too(tracker: 
 def test_a_credential_without_a_scheme_is_masked_whole() -> None:
     headers = CIMultiDict([("X-Api-Key", "abc"), ("Authorization", "Basic dXNlcg=="), ("Accept", "*/*")])
     request = UpstreamRequest("GET", "https", "::1", 443, "/v1/x", headers, "/v1")
-    result = shown(request, slots=["x-api-key", "authorization"], query_slots=[])
+    result = request_json(request, slots=["x-api-key", "authorization"], query_slots=[])
     assert result["url"] == "https://[::1]/v1/x"
     assert result["headers"] == [
         ["Host", "[::1]"],
@@ -230,11 +230,11 @@ async def test_a_caller_learns_nothing_by_guessing(bots: tuple[RunningGateway, R
 
 def test_a_password_that_begins_like_a_scheme_is_masked_whole() -> None:
     request = UpstreamRequest("GET", "https", "api.example.com", 443, "/x", CIMultiDict([("X-Pass", "correct horse")]))
-    result = shown(request, slots=["x-pass"], query_slots=[], templates={"x-pass": "${password}"})
+    result = request_json(request, slots=["x-pass"], query_slots=[], templates={"x-pass": "${password}"})
     assert ["X-Pass", MASK] in result["headers"]
 
 
 def test_a_credential_in_the_host_is_masked_in_the_host_field_too() -> None:
     request = UpstreamRequest("GET", "https", "sesame.example.com", 443, "/v1/x", CIMultiDict(), "/v1")
-    result = shown(request, slots=[], query_slots=[], base="https://${apiKey}.example.com/v1")
+    result = request_json(request, slots=[], query_slots=[], base="https://${apiKey}.example.com/v1")
     assert "sesame" not in json.dumps(result)

@@ -79,7 +79,7 @@ def leaks(shown: Any, markers: list[str]) -> list[str]:
 
 
 def distinct() -> list[str]:
-    """One entry for each way in which entries place a credential."""
+    """Return one entry for each way in which entries place a credential."""
     found: dict[str, str] = {}
     for name, entry in CATALOG.providers.items():
         proxy, secret = entry.proxy, sorted(n for n, one in entry.connection_config.items() if one.secret)

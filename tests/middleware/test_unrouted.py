@@ -12,7 +12,7 @@ LONG = "x" * 20_000
 
 @pytest.fixture
 def noted(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> list[ExchangeRecord]:
-    """What the request log takes, and through it the metrics."""
+    """The records that reach the call log's queue, and through it the metrics."""
     seen: list[ExchangeRecord] = []
     monkeypatch.setattr(running.runtime.call_queue, "_observe", seen.append)
     return seen

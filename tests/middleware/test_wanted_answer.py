@@ -1,4 +1,4 @@
-"""What can be asked in Gateway-Paginate and Gateway-Paginate-From, what is reported of a slip, and whether codings are undone."""
+"""The values of Gateway-Paginate and Gateway-Paginate-From, the errors about wrong ones, and whether codings are undone."""
 
 from pathlib import Path
 

@@ -16,7 +16,7 @@ PASSED_ON = ("Authorization", "Content-Type", "Accept", "User-Agent")
 
 @dataclass(frozen=True, slots=True)
 class TokenRequest:
-    """One request that the gateway sent to the token endpoint, and what the server answered."""
+    """A request that the gateway sent to the token endpoint, and the server's answer."""
 
     form: Mapping[str, str]
     status: int

@@ -58,7 +58,7 @@ class Canaille:
             return str(found["sub"]) if found["active"] else None
 
     async def withdraw(self, browser: aiohttp.ClientSession, refresh_token: str | None) -> None:
-        """On the page where its users see their consents."""
+        """Withdraw consent on the page where its users see their consents."""
         page = await open_page(browser, f"{self.url}/consent/")
         (link,) = set(re.findall(r'href="(/consent/revoke/[^"]+)"', page.text))
         page = await open_page(browser, f"{self.url}{link}")

@@ -103,7 +103,7 @@ class Glewlwyd:
             return str(found["username"]) if found["active"] else None
 
     async def withdraw(self, browser: aiohttp.ClientSession, refresh_token: str | None) -> None:
-        """As the script of the profile page does it: it disables the refresh tokens. Access tokens live on to their end."""
+        """Do what the script of the profile page does: disable the refresh tokens. Access tokens live on to their end."""
         async with browser.get(f"{self.api}/oidc/token/") as answer:
             tokens = await answer.json()
         for token in tokens:

@@ -54,7 +54,7 @@ class JupyterHub:
             return str((await answer.json())["name"]) if answer.status == 200 else None
 
     async def withdraw(self, browser: aiohttp.ClientSession, refresh_token: str | None) -> None:
-        """As the script of the page with a user's tokens does it: it deletes those of one application."""
+        """Do what the script of the page with a user's tokens does: delete those of one application."""
         page = await open_page(browser, f"{self.url}/hub/token")
         applications = page.text.partition("Authorized Applications")[2]
         (token,) = set(re.findall(r'data-token-id="([^"]+)"', applications))

@@ -55,7 +55,8 @@ class OidcProvider:
             return str((await answer.json())["sub"]) if answer.status == 200 else None
 
     async def withdraw(self, browser: aiohttp.ClientSession, refresh_token: str | None) -> None:
-        """By its revocation endpoint, which ends the whole grant; a page for its users is the deployment's own."""
+        """Withdraw consent at the revocation endpoint, which ends the whole grant; a page for its users is the deployment's
+        own."""
         form = {"token": refresh_token or "", "token_type_hint": "refresh_token"}
         headers = {"Authorization": basic(CLIENT_ID, CLIENT_SECRET)}
         async with browser.post(f"{self.url}/token/revocation", data=form, headers=headers) as answer:

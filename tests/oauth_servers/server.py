@@ -1,4 +1,4 @@
-"""What the tests need of an OAuth server, and how a server is started as a process of its own."""
+"""An OAuth server for the tests: what they need of it, and how it is started as a process of its own."""
 
 import asyncio
 import contextlib

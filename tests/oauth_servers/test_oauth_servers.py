@@ -19,7 +19,7 @@ import aiohttp
 import pytest
 
 from gateway.sandbox.visitor import browser
-from tests.fakes.commands import said
+from tests.fakes.commands import command_output
 from tests.journeys.conftest import GatewayServer, free_port
 from tests.oauth_servers import api, canaille, django, glewlwyd, jupyterhub, oidc_provider
 from tests.oauth_servers.api import Api
@@ -75,7 +75,7 @@ class Journey:
         return await self.gateway.call("GET", "/proxy/whoami", headers=names)
 
     async def credentials(self) -> dict[str, Any]:
-        """What the gateway holds, with its refresh token."""
+        """Return the credentials that the gateway has, with the refresh token."""
         path = f"/connections/{self.connection_id}?provider_config_key=accounts&refresh_token=true"
         status, shown = await self.gateway.call("GET", path)
         assert status == 200, shown
@@ -97,9 +97,11 @@ class Journey:
             await asyncio.sleep(0.2)
 
     async def why(self) -> dict[str, Any]:
-        """What ``gateway connections why`` says."""
+        """Return the diagnosis by ``gateway connections why``."""
         file = str(self.gateway.folder / "gateway.yaml")
-        output = await said("connections", "why", "-c", file, "--integration", "accounts", "--json", self.connection_id)
+        output = await command_output(
+            "connections", "why", "-c", file, "--integration", "accounts", "--json", self.connection_id
+        )
         assert output.code == 0, output
         explained: dict[str, Any] = json.loads(output.out)["diagnosis"]
         return explained
@@ -142,7 +144,7 @@ async def journey(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 
 def at(*names: str, ttl_s: int) -> pytest.MarkDecorator:
-    """One run for each of these servers, its access tokens live `ttl_s`."""
+    """Run the test once for each of these servers, whose access tokens live `ttl_s`."""
     return pytest.mark.parametrize("journey", [pytest.param((name, ttl_s), id=name) for name in names], indirect=True)
 
 

@@ -1,4 +1,4 @@
-"""One crash: a gateway is killed at a named point of a refresh, another takes its place, and what was lost is seen."""
+"""A crash: a gateway is killed at a named point of a refresh, another takes its place, and the test sees what was lost."""
 
 import asyncio
 import json
@@ -168,8 +168,8 @@ async def _let_go(tracker: Tracker) -> None:
 
 
 async def _served(serving: Serving, name: str) -> None:
-    """By the worker that replaced the dead one: it takes the refresh up, and a call waits for it, or comes again where the
-    token endpoint has refused to answer."""
+    """Return the status of a call to the worker that replaced the dead one: it takes the refresh up, and a call waits for it, or
+    comes again where the token endpoint has refused to answer."""
     async with asyncio.timeout(LIMIT_S):
         while await call(serving.port, name) == 503:
             await asyncio.sleep(0.05)
@@ -222,7 +222,7 @@ async def _seen(
     killed: Mapping[str, bool],
     requests: Mapping[str, int],
 ) -> dict[str, Outcome]:
-    """What the next start finds. `requests`: token requests so far."""
+    """Return what the next start finds, by the point of the crash. `requests`: token requests so far."""
     sound = _is_sound(folder / "gateway.db")
     after = RunningGateway(folder, config)
     await after.start()

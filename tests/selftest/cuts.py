@@ -50,7 +50,7 @@ class Cut(Tracker):
 
 
 async def cut(place: str, folder: Path, *, forgiving: bool) -> Seen:
-    """One refresh whose connection dies there, and what the next calls get."""
+    """Run one refresh whose connection is cut at `place`, and return what the next calls get."""
     tracker = Cut()
     tracker.place, tracker.forgiving = place, forgiving
     server = await tracker.serve()

@@ -108,7 +108,7 @@ async def _call(http: aiohttp.ClientSession, port: int) -> int:
 
 
 async def _ready(http: aiohttp.ClientSession, port: int) -> object:
-    """What `/ready` says of the store."""
+    """Return what `/ready` says of the store."""
     async with http.get(f"http://127.0.0.1:{port}/ready") as answer:
         return (await answer.json()).get("store")
 

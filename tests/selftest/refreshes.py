@@ -36,7 +36,7 @@ WEIGHTS: Final = {WORKER: 70, PARENT: 15, BOTH: 15}
 
 @dataclass(slots=True)
 class Count:
-    """Of the kills of one kind of process.
+    """Counts over the kills of one kind of process.
 
     `cut`: calls that ended with the process. `reported`: connections lost whose state says `rotation_lost`, `silent`: lost ones
     whose state says anything else.
@@ -197,7 +197,7 @@ class _Trial:
         ]
 
     async def _running(self) -> Serving:
-        """One that was killed is replaced by a new one. Returns once all its workers serve."""
+        """Return the gateway once all its workers serve; one that was killed is replaced by a new one."""
         if self._serving is None:
             self._config["server"]["workers"] = self._started = WORKERS
             file = written(self._folder, self._config)
@@ -234,14 +234,14 @@ async def _client(port: int) -> AsyncIterator[aiohttp.ClientSession]:
 
 
 async def _status(http: aiohttp.ClientSession, name: str) -> int:
-    """Of one call. A POST, which the client does not send again by itself when its worker dies."""
+    """Return the status of one call: a POST, which the client does not send again by itself when its worker dies."""
     async with http.post("/proxy/x", headers={"Provider-Config-Key": "tracker", "Connection-Id": name}) as answer:
         await answer.read()
         return answer.status
 
 
 async def _settled(port: int, name: str) -> tuple[int, str | None]:
-    """What a call and a forced refresh come to, and the reason of the connection's state; 0 where nothing comes in time."""
+    """Return the status of a call and a forced refresh, and the reason of the connection's state; 0 if nothing comes in time."""
     status, end = 0, time.monotonic() + PATIENCE_S
     shown = f"/connections/{name}?provider_config_key=tracker"
     while status not in (200, 424) and time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""What came of one trial, in the words of the table that `make selftest` prints."""
+"""The result of one trial, in the words of the table that `make selftest` prints."""
 
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -139,7 +139,7 @@ def _left(database: Path) -> tuple[bool, dict[str, int]]:
 
 
 async def _unreadable(process: Serving, writers: list[Writer]) -> int:
-    """Of what was written last by each: how many credentials are not the acknowledged ones."""
+    """Return how many of the last credentials, one for each writer, are not the acknowledged ones."""
     wrong = 0
     async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {SECRET_KEY}"}) as http:
         for writer in writers:

@@ -1,4 +1,4 @@
-"""What the shipped entries claim against what sources state, both from files of the repository."""
+"""Compares the claims of the shipped entries with what sources state, both from files of the repository."""
 
 import json
 from collections.abc import Mapping

@@ -21,7 +21,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)")
 
 
 async def answers(deployment: Deployment, client: Client, known: Mapping[str, Any]) -> dict[str, Any]:
-    """By question: status and body. `known` has the secrets that the script noted."""
+    """Return the answers by question: status and body. `known` has the secrets that the script noted."""
     found = dict[str, Any]()
 
     async def ask(path: str, **options: Any) -> Any:

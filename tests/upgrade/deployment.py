@@ -17,7 +17,7 @@ from unittest.mock import patch
 import aiohttp
 import asyncpg
 
-from tests.fakes.commands import said
+from tests.fakes.commands import command_output
 from tests.fakes.patience import PATIENCE_S
 from tests.upgrade.provider import Provider
 
@@ -53,10 +53,10 @@ class Deployment:
         }
 
     async def command(self, *words: str, expect: int = 0, stdin: str = "") -> str:
-        """What `gateway …` prints, run in this process: one at a time."""
+        """Run `gateway …` in this process, one at a time, and return what it prints."""
         environ = {**self.environ, "PASSPHRASE": "a passphrase for tests"}
         with patch.dict(os.environ, environ), chdir(self.folder):
-            output = await said(*words, stdin=stdin)
+            output = await command_output(*words, stdin=stdin)
         assert output.code == expect, (words, output)
         return output.out
 

@@ -52,7 +52,7 @@ class Provider:
         return f"code=code-{person}&state={asked['state']}"
 
     def starts_over(self) -> None:
-        """As if no gateway had called yet."""
+        """Forget everything, as if no gateway had called yet."""
         self.hooks.clear()
         self.token_requests.clear()
         self._challenges.clear()
@@ -117,7 +117,7 @@ class Provider:
             return await self.hooks.setdefault(message, asyncio.Future())
 
     async def api(self, request: web.Request) -> web.Response:
-        """What of the request is the credential's, but for what a clock or chance puts into a signature."""
+        """Answer with what the credential adds to the request, except what a clock or chance puts into a signature."""
         shown = {name: request.headers[name] for name in ("Authorization", "X-Api-Key") if name in request.headers}
         if shown.get("Authorization", "").startswith(("OAuth ", "AWS4-")):
             shown["Authorization"] = shown["Authorization"].split()[0]

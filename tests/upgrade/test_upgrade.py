@@ -81,7 +81,7 @@ async def test_a_bundle_and_json_lines_are_imported(version: Path, deployment: D
 
 
 def _expected(version: Path, backend: str) -> tuple[dict[str, Any], timedelta]:
-    """What was recorded, and how long ago."""
+    """Return what was recorded, and how long ago."""
     expected = json.loads((version / "expected.json").read_text())[backend]
     age = datetime.now(UTC) - datetime.fromisoformat(expected["written_at"])
     return expected, timedelta(seconds=int(age.total_seconds()))

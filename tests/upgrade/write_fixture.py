@@ -239,7 +239,7 @@ async def _keys(deployment: Deployment, client: Client) -> tuple[dict[str, str],
 
 
 async def _sessions(client: Client) -> dict[str, dict[str, str]]:
-    """By name: its id, its token, its environment."""
+    """Return the sessions by name: id, token, environment."""
     common = {"end_user": {"id": "eve", "email": "eve@example.com", "display_name": "Eve"}, "expires_in": WEEK_S}
     back = {"return_url": "https://app.example.com/back?tab=2", "state": "state of the application"}
     wanted = {

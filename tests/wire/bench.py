@@ -59,7 +59,7 @@ class Answer:
 
     @property
     def message(self) -> str:
-        """What an error of ours says."""
+        """Return the message of an error of ours."""
         body: str = json.loads(self.body.data)["error"]["message"]
         return body
 
@@ -80,7 +80,7 @@ class Answer:
 
 
 class Caller:
-    """One client connection."""
+    """A client connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -115,7 +115,7 @@ class Caller:
         cut(self.writer.transport)
 
     async def rest(self) -> bytes:
-        """What else comes until the connection ends, in whichever manner."""
+        """Return what else comes until the connection ends, in whichever manner."""
         seen = bytearray()
         async with asyncio.timeout(PATIENCE_S):
             try:
@@ -243,7 +243,7 @@ class Bench:
 
 
 def check_arrival(heard: Heard, authority: bytes) -> None:
-    """What holds of every request that leaves towards a provider, no matter what caused it."""
+    """Check the rules for every request that leaves towards a provider, no matter what caused it."""
     head = heard.head
     assert SECRET_KEY.encode() not in head.raw
     assert head.start.endswith(b" HTTP/1.1")
@@ -274,7 +274,7 @@ def check_second_reader(heard: Heard) -> None:
 
 
 def check_ours(answer: Answer) -> None:
-    """What holds of every error that the gateway authors."""
+    """Check the rules for every error that the gateway authors."""
     body = json.loads(answer.body.data)["error"] if answer.body.framing != "none" else {"code": answer.code}
     assert body["code"] == answer.code
     assert answer.head.start.startswith(b"HTTP/1.1 ")

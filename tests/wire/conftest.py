@@ -1,5 +1,5 @@
-"""One gateway and one recorder a module, on the loop that `gateway serve` runs on; everything through the fast path where
-that takes it, and again through the chain."""
+"""Starts one gateway and one recorder for each module, on the loop that `gateway serve` runs on. Every test runs through the fast
+path, where it takes the request, and again through the chain."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping

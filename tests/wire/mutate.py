@@ -51,7 +51,7 @@ PIECES: Final = (
 
 
 def mutated(chance: random.Random) -> bytes:
-    """One of SEEDS with one to three faults in it."""
+    """Return one of SEEDS with one to three faults in it."""
     data = bytearray(chance.choice(SEEDS))
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         at = chance.randrange(len(data) + 1)
@@ -74,7 +74,7 @@ def mutated(chance: random.Random) -> bytes:
 
 
 async def ours(bench: Bench, data: bytes) -> list[Heard]:
-    """What leaves the gateway for `data`."""
+    """Return the requests that leave the gateway for `data`."""
     bench.set(bench.recorder.says)
     async with bench.dial() as caller:
         await caller.send(data)
@@ -84,7 +84,7 @@ async def ours(bench: Bench, data: bytes) -> list[Heard]:
 
 
 def by_h11(data: bytes) -> Reading:
-    """What h11 makes of the same bytes, up to the end of the last whole message."""
+    """Return h11's reading of the same bytes, up to the end of the last whole message."""
     seen: list[tuple[bytes, bytes, bytes]] = []
     reader = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
     reader.receive_data(data)

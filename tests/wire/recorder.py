@@ -42,7 +42,7 @@ Script = Callable[["Heard", asyncio.StreamReader, asyncio.StreamWriter], Awaitab
 
 @dataclass(slots=True)
 class Heard:
-    """One request as it arrived. `partial` is what came of a body that broke off, else None."""
+    """A request as it arrived. `partial`: the bytes of a body that broke off, else None."""
 
     connection: int
     head: Head

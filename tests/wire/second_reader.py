@@ -38,7 +38,7 @@ class Reading:
 
 
 async def until_quiet(reader: asyncio.StreamReader, quiet_s: float = QUIET_S) -> bytes:
-    """What comes until the end, or until nothing more comes. A half-close would do, were it not taken for leaving."""
+    """Return what comes until the end, or until nothing more comes. A half-close would do, but it is taken for leaving."""
     seen = bytearray()
     with suppress(ConnectionError, TimeoutError):
         while True:

@@ -1,4 +1,4 @@
-"""Who may pass: the key, the two names of a connection, and where a credential may travel."""
+"""Authorization: the key, the two names of a connection, and where a credential may travel."""
 
 import pytest
 

@@ -161,7 +161,7 @@ def _on_one_line(value: Mapping[str, Any] | list[Any]) -> str | None:
 
 
 def _scalar(value: Any, *, flow: bool = False) -> str:
-    """As plain as YAML allows at this place."""
+    """Return the value written as plainly as YAML allows at this place."""
     if value is None:
         return "null"
     if isinstance(value, bool | int | float):

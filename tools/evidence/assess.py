@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from gateway.catalog.evidence import FIELDS, GROUPS, weakest
-from tools.evidence.compare import agrees, said
+from tools.evidence.compare import agrees, entry_values
 from tools.evidence.drift import explanations
 from tools.evidence.statements import KNOWLEDGE, sources, statements
 
@@ -92,7 +92,7 @@ def _assessed(name: str, entry: Entry, field: str, place: str) -> tuple[str, set
     written = _is_written(entry, place)
     if not written and entry["auth_mode"] not in _DEFAULTED.get(field, ()):
         return None
-    if field == "placement" and not list(said(entry, field)):
+    if field == "placement" and not list(entry_values(entry, field)):
         return None  # the whole request is signed
     explicit, implied = set[str](), set[str]()
     for one in statements().get(name, ()):

@@ -18,13 +18,13 @@ ADDRESSES: Final = ("authorization_url", "token_url", "refresh_url", "revocation
 
 def agrees(entry: Entry, statement: Statement) -> bool | None:
     """Return whether `entry`, whole, says one of the statement's values; None where it says nothing comparable."""
-    ours = list(said(entry, statement.field))
+    ours = list(entry_values(entry, statement.field))
     if not ours:
         return None
     return any(_same(statement.field, one, theirs) for one in ours for theirs in statement.values)
 
 
-def said(entry: Entry, field: str) -> Iterator[Any]:
+def entry_values(entry: Entry, field: str) -> Iterator[Any]:
     """Return what an entry says of a field, defaults included; nothing where the field does not concern it."""
     if field in ADDRESSES:
         yield from _address(entry, field)

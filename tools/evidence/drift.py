@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from gateway.catalog.load_catalog import load_catalog
 from gateway.catalog.yaml_file import read
-from tools.evidence.compare import agrees, said
+from tools.evidence.compare import agrees, entry_values
 from tools.evidence.statements import KNOWLEDGE, sources, statements
 
 ROOT: Final = Path(__file__).parents[2]
@@ -67,7 +67,9 @@ def compared(entries: Mapping[str, Mapping[str, Any]]) -> Iterator[FieldComparis
                 others.setdefault(one.field, {}).setdefault(stated, set()).update(by)
         for field in sorted({*alike, *others}):
             different = {value: frozenset(by) for value, by in others.get(field, {}).items()}
-            yield FieldComparison(name, field, tuple(said(entry, field)), frozenset(alike.get(field, ())), different)
+            yield FieldComparison(
+                name, field, tuple(entry_values(entry, field)), frozenset(alike.get(field, ())), different
+            )
 
 
 def shipped() -> dict[str, dict[str, Any]]:

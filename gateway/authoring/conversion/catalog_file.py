@@ -153,7 +153,7 @@ def _below(whole: Expanded, shipped: Mapping[str, Mapping[str, Any]]) -> dict[st
 
 
 def _heir(values: dict[str, Any], whole: Expanded) -> dict[str, Any]:
-    """Only what it says itself."""
+    """Return only the values that the entry gives itself."""
     inherited = {"auth_mode", "proxy", "categories", "display_name"} - set(whole.values)
     return {"alias": whole.unknown, **{key: value for key, value in values.items() if key not in inherited}}
 
@@ -219,7 +219,7 @@ def _where(document: CatalogDocument, name: str, whole: Expanded, note: Note) ->
 
 
 def rows(found: Sequence[Converted]) -> Iterator[dict[str, Any]]:
-    """As JSON: per entry whether it is usable, and what became of its fields."""
+    """Yield the result as JSON: for each entry whether it is usable, and what became of its fields."""
     for one in found:
         notes: dict[str, list[dict[str, str]]] = {"lost": [], "changed": [], "refused": []}
         for note in one.notes:

@@ -62,7 +62,7 @@ def _converted_setting(given: Any, place: Place, notes: Notes) -> dict[str, Any]
 
 
 def _pattern(out: dict[str, Any], pattern: str, at: Place, notes: Notes) -> None:
-    """In Python's words, where JavaScript has others."""
+    """Put the pattern into `out`, in Python's syntax where JavaScript's differs."""
     python = _JS_GROUP.sub("(?P<", pattern).replace("\\/", "/")
     try:
         re.compile(python)
@@ -384,7 +384,8 @@ class Converting:
             self._base_address()
 
     def _base_address(self) -> None:
-        """Without one Nango proxies nothing; ours needs one, and a token's own origin gets nothing that it has not."""
+        """Set the base address from a token's own origin if the entry has none, which ours needs: the token gives nothing to that
+        origin that it has not already."""
         for key in ("token_url", "authorization_url"):
             scheme, found, rest = str(self.out.get(key) or "").partition("://")
             if found:

@@ -23,7 +23,7 @@ class Note:
 
 @dataclass(slots=True)
 class Notes:
-    """Those of one entry."""
+    """The notes on one converted entry."""
 
     all: list[Note] = field(default_factory=list)
 

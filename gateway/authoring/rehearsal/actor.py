@@ -71,7 +71,7 @@ class Arrival:
             return None
         return name, password
 
-    def shown(self, secrets: Collection[str]) -> list[str]:
+    def masked_lines(self, secrets: Collection[str]) -> list[str]:
         """A line for the request and one for each field that says something, credentials masked."""
         known = tuple(secrets)
         lines = [f"{self.method} {scrubbed(self.target, known)}"]

@@ -272,7 +272,7 @@ class _Play(Knowledge):
                 step.checks.append(
                     Check(f"{name} works", False, self.place_of(step.name, mark), str(wrong) or "no answer in time")
                 )
-            step.sent = [one.shown(self.secrets()) for one in self.actor.since(mark)]
+            step.sent = [one.masked_lines(self.secrets()) for one in self.actor.since(mark)]
             known = tuple(self.secrets())
             step.checks = [
                 replace(one, what=scrubbed(one.what, known), detail=scrubbed(one.detail, known)) for one in step.checks
@@ -331,7 +331,7 @@ class _Play(Knowledge):
             )
         )
         if fitting:
-            step.sent = [fitting[0].shown(self.secrets())]
+            step.sent = [fitting[0].masked_lines(self.secrets())]
             step.checks += header_fields(fitting[0], spec.headers, known, (*place, "headers"))
         if is_redirecting(self.provider):
             return

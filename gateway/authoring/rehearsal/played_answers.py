@@ -18,7 +18,8 @@ _URLISH: Final = ("url", "uri", "domain", "host", "endpoint")
 
 
 def token_answer(provider: Provider, access_token: str, refresh_token: str, local: str) -> dict[str, Any]:
-    """As the entry expects it. `local`: an address of the sandbox, for a setting that is a whole one."""
+    """Return a token answer as the entry expects it. `local`: an address of the sandbox, for a setting that is a whole
+    address."""
     response = provider.token_response
     out: dict[str, Any] = {}
     if provider.auth_mode == "BILL":

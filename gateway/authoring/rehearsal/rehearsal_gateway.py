@@ -54,7 +54,7 @@ class Gateway:
         return shown
 
     async def only_id(self) -> str:
-        """That of the one connection. Raises Refused."""
+        """Return the id of the one connection. Raises RehearsalRefused."""
         found = (await self.json("GET", "/connections"))["connections"]
         if len(found) != 1:
             raise RehearsalRefused("no connection was made")

@@ -130,6 +130,6 @@ def _body(arrival: Arrival, expected: Any, place: tuple[str | int, ...]) -> Iter
 
 
 def _filled(templates: Mapping[str, str], known: KnownValues) -> dict[str, str]:
-    """Those whose values are known; one that is unset is left out of the request."""
+    """Return the fields whose values are known; a field that is unset is left out of the request."""
     texts = {name: known.text(template) for name, template in templates.items()}
     return {name: text for name, text in texts.items() if text is not None}

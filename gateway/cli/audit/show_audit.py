@@ -77,7 +77,7 @@ def _row(one: "SealedRecord") -> tuple[str, ...]:
         str(one.sequence),
         f"{one.columns.at:%Y-%m-%d %H:%M:%S}",
         one.columns.action,
-        by(members.get("actor", {})),
+        actor_text(members.get("actor", {})),
         members.get("address", ""),
         of or key or members.get("end_user", ""),
         members.get("outcome", ""),
@@ -85,8 +85,8 @@ def _row(one: "SealedRecord") -> tuple[str, ...]:
     )
 
 
-def by(actor: Mapping[str, Any]) -> str:
-    """Who acted, in a few words."""
+def actor_text(actor: Mapping[str, Any]) -> str:
+    """Return the actor in a few words."""
     kind = actor.get("kind", "")
     if kind == "key":
         return f"key {actor.get('key_id')} ({actor.get('name', '')})"

@@ -79,7 +79,7 @@ def show(name: str, file: Path | None, as_json: bool) -> None:
     with faults_end_the_command():
         catalog, public_url = catalog_and_url(file)
     named(catalog, name)
-    entry = catalog.shown(name, public_url)
+    entry = catalog.provider_json(name, public_url)
     if as_json:
         print(json.dumps({"data": entry}, indent=2))
         return

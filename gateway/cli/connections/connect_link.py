@@ -73,7 +73,7 @@ def link(file: Path, environment: str | None, integrations: tuple[str, ...], as_
             body |= {"integration_id": integrations[0], "connection_id": reconnect}
             again = checked(body, connect_endpoints.Reconnect, "invalid_body")
             token, session = await connect_endpoints.reconnect_session(runtime, runtime.generation, caller, again)
-        shown = connect_endpoints.shown(runtime.generation, token, session)
+        shown = connect_endpoints.connect_session_json(runtime.generation, token, session)
         if as_json:
             print(json.dumps(shown, indent=2))
         else:

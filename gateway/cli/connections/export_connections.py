@@ -110,7 +110,7 @@ async def _connections(runtime: "Runtime", environment: str, only: tuple[str, ..
     some: list[Connection] = []
 
     async def recorded() -> None:
-        """Before they are written: a credential that cannot be recorded does not leave."""
+        """Record the exports before they are written: a credential that cannot be recorded is not exported."""
         await runtime.store.connections.record_read(some, AuditAction.CONNECTION_EXPORTED, now=clock.now())
 
     async for one in pages(runtime, environment, integration_ids=only):

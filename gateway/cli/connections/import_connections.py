@@ -182,7 +182,7 @@ class Reading:
 def intake_of(
     runtime: "Runtime", wish: "ImportOptions", stack: ExitStack, report: Path | None, at_once: int
 ) -> "Importer":
-    """With its progress shown, and its report open until `stack` is left."""
+    """Return an importer that shows its progress and writes its report, which is open until `stack` is left."""
     from gateway.cli.terminal import progress
     from gateway.moving.importer import Importer
     from gateway.moving.parallel_work import Tally

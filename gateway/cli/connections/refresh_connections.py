@@ -80,7 +80,7 @@ def refresh(
 async def _refs(
     runtime: "Runtime", environment: str, integration: str | None, connection_ids: tuple[str, ...]
 ) -> "list[ConnectionRef] | None":
-    """None, and reported, where one of them is not clear."""
+    """Return the connections; None, with an error printed, if one of them is ambiguous."""
     if integration is not None:
         from gateway.records.connection import ConnectionRef
 

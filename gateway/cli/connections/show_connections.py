@@ -129,7 +129,7 @@ def list_connections(
 async def _lacking(
     runtime: "Runtime", environment: str, wanted: "ListFilter", limit: int
 ) -> "tuple[list[Connection], str | None]":
-    """The first `limit` that lack scopes, however many have to be looked at; where to go on."""
+    """Return the first `limit` connections that lack scopes, however many have to be looked at, and where to go on."""
     from gateway.connections.lacking_scopes import find_lacking
 
     shown: list[Connection] = []

@@ -145,7 +145,7 @@ class Customer:
 
 
 def session() -> ClientSession:
-    """For the customer's calls; a refresh behind one of them may take a moment."""
+    """Return an HTTP session for the customer's calls; a refresh behind one of them may take a moment."""
     return ClientSession(timeout=ClientTimeout(total=30))
 
 

@@ -51,7 +51,7 @@ def demo(port: int, sandbox_port: int, state: Path, as_json: bool) -> None:
 
 
 def banner(ready: "Ready", state: Path) -> str:
-    """For the person at the terminal; the commands and the link stand alone on their lines, whole."""
+    """Return the text for the person at the terminal; the commands and the link stand alone on their lines, whole."""
     where = "" if state == Path(".gateway") else f" -c {shlex.quote(str(state / 'gateway.yaml'))}"
     look = f"""Look inside (the link signs in once, for ten minutes; `{program()} console{where}` prints another):
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def held(port: int, flag: str) -> Iterator[int]:
+def reserved_port(port: int, flag: str) -> Iterator[int]:
     """Keep a port from others until the end of the block, so that it is free for a child then; 0 picks one.
 
     Raises DemoFailed, which names the flag that chooses another.
@@ -61,7 +61,7 @@ class Ready:
 
 
 async def run(folder: DemoFolder, *, port: int, sandbox_port: int, announce: Callable[[Ready], None]) -> None:
-    """Until a signal, which is a good end. Raises DemoFailed, with both processes ended."""
+    """Run until a signal, which is a good end. Raises DemoFailed, with both processes ended."""
     work = asyncio.create_task(_run(folder, port, sandbox_port, announce))
     signalled = False
 
@@ -113,9 +113,9 @@ def _said_last(ends: Sequence[asyncio.Task[DemoFailed]]) -> DemoFailed:
 async def _both(folder: DemoFolder, port: int, sandbox_port: int) -> AsyncIterator[tuple[str, Child, Child]]:
     """The gateway's address, sandbox and gateway, once both listen. They end with the block, the gateway first."""
     async with AsyncExitStack() as stack:
-        with held(port, "--port") as own_port:
+        with reserved_port(port, "--port") as own_port:
             url = f"http://{HOST}:{own_port}"
-            with held(sandbox_port, "--sandbox-port"):
+            with reserved_port(sandbox_port, "--sandbox-port"):
                 pass  # only to say so at once, and with the name of the flag
             sandbox = await stack.enter_async_context(_sandbox(folder, sandbox_port, f"{url}/oauth/callback"))
             origin = await sandbox.ready()

@@ -67,7 +67,7 @@ def doctor(
 
 
 async def _examined(file: Path, wanted: str | None, *, offline: bool) -> "tuple[list[DoctorFinding], Config | None]":
-    """In the order in which they are best read; the configuration if it can be used."""
+    """Return the findings in the order in which they are best read, and the configuration if it can be used."""
     from gateway.cli.doctor.findings import declared, ok, patient
 
     config, catalog, findings = await asyncio.to_thread(_configuration, file)
@@ -108,7 +108,7 @@ async def _all(findings: "AsyncIterator[DoctorFinding]") -> "list[DoctorFinding]
 
 
 def _configuration(file: Path) -> "tuple[Config | None, Catalog | None, list[DoctorFinding]]":
-    """As `gateway check` sees it, with its faults and warnings."""
+    """Return the configuration and the catalog as `gateway check` reads them, with the faults and warnings."""
     from gateway.cli.check import examine
     from gateway.cli.doctor.findings import DoctorFinding
     from gateway.integrations.declared import catalog_of

@@ -85,7 +85,7 @@ class Patient:
 
 
 def declared(config: Config, catalog: Catalog, wanted: str | None) -> tuple[Declared, ...]:
-    """Those whose key is `wanted`, in any environment; all of them where nothing is."""
+    """Return the integrations whose key is `wanted`, in any environment; all of them if it is None."""
     return tuple(
         Declared(environment.name, key, integration, provider)
         for environment in config.environments.values()

@@ -33,7 +33,8 @@ BAD_S: Final = 60.0  # where token endpoints begin to refuse what was signed her
 
 
 def skew_s(date: str, asked: datetime, answered: datetime) -> float | None:
-    """By how many seconds our clock is ahead of the one that wrote `date`; 0 where the exchange itself explains it."""
+    """Return how many seconds our clock is ahead of the one that wrote `date`; 0 if the exchange itself explains the
+    difference."""
     try:
         date_there = parsedate_to_datetime(date)
         early, late = (asked - date_there).total_seconds() - 1, (answered - date_there).total_seconds()
@@ -101,7 +102,7 @@ async def outbound(patient: Patient) -> AsyncIterator[DoctorFinding]:
 
 
 def origins(one: Declared) -> Iterator[Origin]:
-    """Those that the entry spells out; what end users fill in cannot be tried without one."""
+    """Yield the origins that the entry spells out; one with a part that end users fill in cannot be tried without their value."""
     provider, seen = one.provider, set()
     for field in FIELDS:
         template = provider.proxy.base_url if field == "proxy.base_url" else getattr(provider, field, None)
@@ -289,7 +290,7 @@ UNREADABLE: Final = re.compile(r"^gateway_stored_secrets_unreadable_total\{[^}]*
 
 
 async def running(patient: Patient) -> AsyncIterator[DoctorFinding]:
-    """Nothing where none runs; of its metrics nothing without `server.admin_port`."""
+    """Yield findings about a running gateway, if there is one; its metrics need `server.admin_port`."""
     server, text, journal = patient.config.server, "", None
     with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError, ValueError):
         async with patient.http.get(f"{local_url(server.host, server.port)}/ready") as answer:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def delivery_json(one: "Delivery") -> dict[str, Any]:
-    """As JSON, times in ISO 8601."""
+    """Return the delivery as JSON, with times in ISO 8601."""
     return {
         "id": one.message_id,
         "event": one.event,

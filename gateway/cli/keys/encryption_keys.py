@@ -32,7 +32,7 @@ class Master:
 
     @property
     def may_go(self) -> bool:
-        """The first stays: it wraps what is made next."""
+        """Return whether the key may be removed. The first may not: it wraps what is made next."""
         return self.place > 1 and self.data_keys == 0
 
 

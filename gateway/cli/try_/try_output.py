@@ -52,7 +52,7 @@ def picture(durations: dict[str, float]) -> Sequence[str]:
 
 
 def bar(start: float, share: float) -> str:
-    """Both of 1; whatever took time at all leaves a trace."""
+    """Return a bar; `start` and `share` are parts of 1. Whatever took time at all leaves a trace."""
     blanks = round(start * WIDTH)
     eighths = max(round(share * WIDTH * 8), 1 if share > 0 else 0)
     full, part = divmod(eighths, 8)

@@ -25,7 +25,7 @@ class TypedBody:
 
     @property
     def text(self) -> str | None:
-        """None for what is not UTF-8."""
+        """Return the body as text; None if it is not UTF-8."""
         try:
             return self.content.decode()
         except UnicodeDecodeError:
@@ -38,7 +38,7 @@ class TypedBody:
 
     @property
     def content_type(self) -> str:
-        """As it looks, for a caller who says nothing about it."""
+        """Return the content type that the body looks like, for a caller who names none."""
         try:
             self.json  # noqa: B018 - only whether it can be read
         except ValueError:
@@ -51,7 +51,7 @@ class TypedBody:
 
 
 def read(given: str) -> TypedBody:
-    """As curl reads it: ``@file`` is that file, ``@-`` standard input. Raises BadParameter."""
+    """Read the body as curl does: ``@file`` is that file, ``@-`` standard input. Raises BadParameter."""
     if not given.startswith("@"):
         return TypedBody(given.encode())
     if given == "@-":
@@ -104,7 +104,7 @@ def curl(sent: SentCall) -> str:
 
 
 def python(sent: SentCall) -> str:
-    """With gateway.client."""
+    """Return the call as Python code that uses gateway.client."""
     known = sent.method.lower() in ("get", "post", "put", "patch", "delete", "head", "options")
     arguments = [_py(sent.target)] if known else [_py(sent.method), _py(sent.target)]
     arguments += (

@@ -85,7 +85,7 @@ def _configured(file: Path, url: str | None, key: str | None, environment: str |
 
 
 def _read(file: Path) -> "Config":
-    """As far as it can be read: the variables of a gateway that runs elsewhere need not be set in this terminal."""
+    """Read the configuration as far as possible: the variables of a gateway elsewhere need not be set in this terminal."""
     from gateway.config import Faults, load
 
     try:

@@ -30,7 +30,7 @@ _READING: Final = frozenset({"query", "fragment"})
 
 
 def check_list_body(body: bytes, content_type: str, coding: str, ways: Sequence[Way]) -> list[Way]:
-    """Those of `ways` that go with this body: of GraphQL's, the ones that have their variable in the query.
+    """Return those of `ways` that fit this body: of GraphQL's ways, only the ones that have their variable in the query.
 
     Raises ValueError that says what is wrong, to stand behind the header's name.
     """
@@ -53,7 +53,7 @@ def check_list_body(body: bytes, content_type: str, coding: str, ways: Sequence[
 
 
 def first_body(body: bytes, ways: Sequence[Way], limit: int | None) -> bytes:
-    """For the first page: with the page size and with the offset to begin with, where that is known."""
+    """Return the body for the first page: with the page size, and with the offset to begin with if that is known."""
     if limit is not None:
         names = [way.limit_name_in_request for way in ways if way.limit_name_in_request is not None]
         body = _put(body, names[0], limit)

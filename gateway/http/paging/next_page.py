@@ -39,7 +39,7 @@ class Place:
 
     @property
     def origin(self) -> str:
-        """As `Address.origin` spells it."""
+        """Return the origin as `Address.origin` spells it."""
         return origin_of(self.scheme, self.host, self.port)
 
     @property

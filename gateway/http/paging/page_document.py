@@ -56,7 +56,7 @@ NO_RECORDS: Final = Records("", "", array("I"))
 
 
 MOST_RECORDS: Final = 100_000
-MOST_LEVELS: Final = 10  # of objects in which a GraphQL connection is looked for
+MOST_LEVELS: Final = 10  # levels of objects in which a GraphQL connection is searched
 _BOM: Final = codecs.BOM_UTF8
 _PIECE_BYTES: Final = 1 << 16
 _INDEX: Final = re.compile(r"-?[0-9]{1,9}")

@@ -13,7 +13,7 @@ _PARAM: Final = re.compile(
     r";[ \t]*+(?P<name>[a-z*][a-z0-9_.*-]*+)"
     r'(?:=(?:"(?P<quoted>(?:[ !#-\[\]-~]|\\["\\])*+)"|(?P<plain>[!#-+\--:<-~]++)))?+[ \t]*+'
 )
-LONGEST_VALUE: Final = 255  # of a name or a path; each step of a path is one more level of a page
+LONGEST_VALUE: Final = 255  # the length of a name or a path; each step of a path is one more level of a page
 _COUNT: Final = re.compile(r"[1-9][0-9]{0,8}")
 _YES: Final = frozenset({"?1", "true", "1", None})
 _NO: Final = frozenset({"?0", "false", "0"})
@@ -46,7 +46,7 @@ def parse_wish(text: str) -> PaginateHeader:
 
 
 def _params(text: str, pos: int) -> dict[str, str | None]:
-    """None for a parameter without a value."""
+    """Return the parameters from `pos` on by name; the value None stands for a parameter without one."""
     params: dict[str, str | None] = {}
     while pos < len(text):
         param = _PARAM.match(text, pos)

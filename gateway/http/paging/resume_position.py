@@ -31,7 +31,7 @@ def digest_of(*parts: str) -> str:
 
 
 def written(position: Position, request_digest: str) -> str:
-    """To be sealed before it leaves."""
+    """Write the position as text, which is to be sealed before it leaves."""
     way = {name: value for name, value in asdict(position.way).items() if value is not None}
     of_body = {"body": position.body_digest} if position.body_digest else {}
     sealed = {"v": VERSION, "for": request_digest, **of_body, "way": way, "at": position.at}
@@ -75,5 +75,5 @@ def aim(upstream: UpstreamRequest, position: Position, allowed_origins: Collecti
 
 
 def set_query(upstream: UpstreamRequest, name: str, value: str) -> None:
-    """In place of whatever the query has under that name, in any spelling; its other pairs stay byte for byte."""
+    """Replace whatever the query has under that name, in any spelling; its other pairs stay byte for byte."""
     upstream.target = with_query(upstream.target, [(quote(name, safe=""), quote(value, safe=""))], ())

@@ -36,7 +36,8 @@ def link(before: str, sequence: int, body: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """That record `sequence` of store `store` had this hash at that time, signed by `public_key` (both base64)."""
+    """A signed statement that record `sequence` of store `store` had this hash at that time. `public_key` and `signature`:
+    base64."""
 
     store: str
     sequence: int
@@ -92,7 +93,8 @@ class Checkpoint:
 
 
 def checkpoints_in(text: str) -> list[Checkpoint]:
-    """Those in a checkpoint file or in a log of the gateway: a JSON object a line; lines of other things are passed over."""
+    """Return the checkpoints in a checkpoint file or in a log of the gateway: one JSON object per line; other lines are
+    skipped."""
     found = []
     for line in text.splitlines():
         if '"signature"' not in line or '"sequence"' not in line:
@@ -169,7 +171,7 @@ class ChainCheck:
             self._look(record)
 
     def end(self) -> Verdict:
-        """To be called once, when all were fed."""
+        """Finish the verification. Call it once, after all records were fed."""
         self._judge_checkpoints(None)
         verdict = self.verdict
         ahead = [one for one in self._wanted if one.sequence > verdict.last]

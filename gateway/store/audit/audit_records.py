@@ -141,7 +141,8 @@ class AuditRecords:
         return await self._transactions.write(work)
 
     async def checkpoints(self) -> list[Checkpoint]:
-        """Those that this store has kept, oldest first: they prove nothing to who may have changed the store."""
+        """Return the checkpoints in this store, oldest first. They prove nothing about changes by somebody who can write to the
+        store."""
         async with self._transactions.read() as db:
             store = await _store_id(db)
             rows = (await db.execute(select(audit_checkpoints).order_by(audit_checkpoints.c.sequence))).all()
@@ -193,7 +194,7 @@ class AuditRecords:
     # ── Reading.
 
     async def find(self, wanted: AuditFilter, *, oldest_first: bool = False) -> list[SealedRecord]:
-        """At most `wanted.limit`, the newest first."""
+        """Return at most `wanted.limit` records, the newest first."""
         async with self._transactions.read() as db:
             conditions = await self._conditions(db, wanted)
             if conditions is None:
@@ -214,7 +215,7 @@ class AuditRecords:
                 return
 
     async def _conditions(self, db: AsyncConnection, wanted: AuditFilter) -> list[ColumnElement[bool]] | None:
-        """None: nothing can fit."""
+        """Return the conditions of a search; None if no record can fit."""
         table = audit_records.c
         exact = {
             table.environment: wanted.environment,

@@ -68,7 +68,7 @@ class AuditTrail:
             await self._transactions.write(work)
 
     async def let_go(self, db: AsyncConnection, ref: ConnectionRef, end_user_id: str | None) -> None:
-        """In the transaction that takes connection `ref` from this end user: forget them where it was their last one."""
+        """Forget this end user if `ref` was their last connection, in the transaction that takes it from them."""
         if not end_user_id:
             return
         others = exists().where(
@@ -93,7 +93,7 @@ class AuditTrail:
         return await self._transactions.write(work)
 
     async def known_digest(self, db: AsyncConnection, environment: str, end_user_id: str) -> str | None:
-        """By which this end user stands in records; None where they never did, or were forgotten."""
+        """Return the digest that stands for this end user in records; None if there is none, or it was forgotten."""
         secret = await _secret(db, environment, end_user_id)
         return None if secret is None else digest_of(secret, environment, end_user_id)
 

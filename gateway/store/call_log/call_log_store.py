@@ -23,7 +23,7 @@ class CallLogBounds:
     max_rows: int | None = None
 
     def oldest(self, now: datetime) -> datetime:
-        """Before then nothing is kept."""
+        """Return the time before which no record is kept."""
         return now - timedelta(days=self.keep_days)
 
 

@@ -96,7 +96,7 @@ def by_slot(mark: Callable[[int], str]) -> str:
 
 
 def by_place(mark: Callable[[int], str]) -> str:
-    """From the hour on in which the slot lies."""
+    """Return the SQL that reads the totals by place, from the hour on in which the slot lies."""
     classes = ", ".join(f"sum({name})" for name in CLASSES)
     return (
         f"SELECT kind, integration_id, reason, sum(calls), max(last_at), {classes} FROM {TABLE}"

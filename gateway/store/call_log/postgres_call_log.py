@@ -26,7 +26,7 @@ AT_ONCE: Final = 2000  # rows a statement, after which the event loop has its tu
 DELETED_AT_ONCE: Final = 5000
 SLICE: Final = 50_000  # rows that a search for text reads before it looks at the time
 DAY: Final = timedelta(days=1)
-LOCK: Final = 5_201_713  # of pg_advisory_xact_lock: one node at a time makes a partition
+LOCK: Final = 5_201_713  # the id for pg_advisory_xact_lock: one node at a time makes a partition
 NAME: Final = "call_log_%Y%m%d"
 
 COLUMNS: Final = (
@@ -80,7 +80,7 @@ class PostgresCallLog:
     def __init__(self, transactions: Transactions, bounds: CallLogBounds | None = None) -> None:
         self.bounds = bounds or CallLogBounds()
         self._transactions = transactions
-        self._days: set[date] = set()  # whose partitions are known to be there
+        self._days: set[date] = set()  # days whose partitions are known to exist
 
     async def add_many(self, records: Sequence[ExchangeRecord | Operation]) -> None:
         """Raises Unavailable, with nothing stored."""
@@ -231,7 +231,7 @@ async def _prune_totals(db: AsyncConnection, slot: int) -> None:
 
 
 def _values(one: Operation) -> tuple[Any, ...]:
-    """In the order of `COLUMNS`. PostgreSQL takes no NUL in text."""
+    """Return the values in the order of `COLUMNS`. PostgreSQL takes no NUL in text."""
     return (
         one.at,
         one.kind,

@@ -28,7 +28,7 @@ from gateway.records.trace import trace_id_in
 from gateway.records.traffic import Traffic
 from gateway.store.call_log.call_log_store import CallLogBounds
 from gateway.store.call_log.call_totals import TABLE, by_place, by_slot, schema, slot_of, totals_of, traffic, upsert
-from gateway.store.call_log.sqlite_search import found
+from gateway.store.call_log.sqlite_search import find_operations
 from gateway.store.call_log.sqlite_segments import (
     EPOCH,
     ID_BITS,
@@ -50,7 +50,7 @@ AT_ONCE: Final = (500, 100, 10, 1)
 BUSY_S: Final = 5.0
 DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 WAL_BYTES: Final = 4 << 20
-RESERVE_BYTES: Final = 128 << 20  # of the disk stay free for what must not be lost
+RESERVE_BYTES: Final = 128 << 20  # space on the disk that stays free for what must not be lost
 
 ADD_TOTAL: Final = upsert(lambda _: "?", "max")
 
@@ -73,7 +73,7 @@ class SqliteCallLog:
         self._writer = _Thread(path, write=True)
         self._reader = _Thread(path, write=False)
         self._subjects: dict[tuple[Any, ...], int] = {}
-        self._segment = 0  # whose subjects those are
+        self._segment = 0  # the segment that these subjects belong to
 
     async def add_many(self, records: Sequence[ExchangeRecord | Operation]) -> None:
         """Raises Unavailable, with nothing stored."""
@@ -85,7 +85,7 @@ class SqliteCallLog:
         if not self.path.exists():
             return OperationPage()
         oldest = self.bounds.oldest(clock.now())
-        return await self._reader.run(lambda db: found(db, wanted, oldest))
+        return await self._reader.run(lambda db: find_operations(db, wanted, oldest))
 
     async def totals(self, environment: str, since: datetime) -> Traffic:
         """Raises Unavailable."""
@@ -341,7 +341,7 @@ def _insert(db: sqlite3.Connection, segment: int, rows: Sequence[tuple[Any, ...]
 
 
 def _row(number: int, one: ExchangeRecord | Operation, subject: int) -> tuple[Any, ...]:
-    """In the order of `COLUMNS`."""
+    """Return the values in the order of `COLUMNS`."""
     if isinstance(one, Operation):
         kind, trace_id, detail = KINDS.index(one.kind), one.trace_id, one.detail
     else:

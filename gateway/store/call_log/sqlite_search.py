@@ -15,7 +15,7 @@ from gateway.store.call_log.sqlite_segments import COLUMNS, EPOCH, ID_BITS, SEGM
 
 FAILED: Final = "(c.error_code IS NOT NULL OR c.status >= 400)"
 SEARCHED: Final = "c.path || ' ' || coalesce(c.error_code, '') || ' ' || coalesce(c.detail, '')"
-FEW_SUBJECTS: Final = 300  # whose rows are looked up; where there are more, a segment is read from its end
+FEW_SUBJECTS: Final = 300  # up to so many subjects are looked up; for more, a segment is read from its end
 
 
 class _Segment(NamedTuple):
@@ -28,7 +28,7 @@ class _Segment(NamedTuple):
     counted: int | None = None
 
 
-def found(db: sqlite3.Connection, wanted: OperationFilter, oldest: datetime) -> OperationPage:
+def find_operations(db: sqlite3.Connection, wanted: OperationFilter, oldest: datetime) -> OperationPage:
     since = microseconds(max(oldest, wanted.since) if wanted.since is not None else oldest)
     until = None if wanted.until is None else microseconds(wanted.until)
     begun = clock.monotonic()
@@ -51,7 +51,7 @@ def found(db: sqlite3.Connection, wanted: OperationFilter, oldest: datetime) -> 
 
 
 def _segments(db: sqlite3.Connection, wanted: OperationFilter, since: int, until: int | None) -> list[_Segment]:
-    """Those that can hold what is wanted, by their times and by what was counted when they were sealed."""
+    """Return the segments that can contain what is wanted, by their times and by what was counted when they were sealed."""
     rows = [
         _Segment(*row)
         for row in db.execute(

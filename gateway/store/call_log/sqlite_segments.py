@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 SEGMENT_ROWS: Final = 100_000
-ID_BITS: Final = 32  # of an id are the row's number in its segment, those above the segment's number
+ID_BITS: Final = 32  # the low bits of an id are the row's number in its segment, those above the segment's number
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 SUBJECT: Final = ("environment", "integration_id", "connection_id", "key_id", "method", "host", "rule")
@@ -60,7 +60,7 @@ def insert_of(segment: int, rows: int) -> str:
 
 
 def run_all(db: sqlite3.Connection, statements: str, segment: int = 0) -> None:
-    """In the caller's transaction, which `executescript` would end."""
+    """Run all statements in the caller's transaction, which `executescript` would end."""
     for statement in statements.format(segment).split(";"):
         db.execute(statement)
 

@@ -46,7 +46,7 @@ def postgres_engines(url: str, pool: PoolConfig) -> Engines:
 
 
 def migrating_engine(url: str, pool: PoolConfig) -> AsyncEngine:
-    """For one long transaction: a large table may take longer to move on than any statement otherwise may."""
+    """Return an engine for one long transaction: a large table may take longer to migrate than any other statement may."""
 
     async def made() -> Any:
         return await connect(url, connect_s=pool.connect_s, statement_s=None)

@@ -39,7 +39,7 @@ class WaitingWrite:
     alone: bool = False
 
     def ended(self, made: object) -> None:
-        """With what it returned, or the fault that it raised."""
+        """End the write with its result, or with the fault that it raised."""
         if self.outcome.done():
             return
         if isinstance(made, asyncio.CancelledError):
@@ -175,7 +175,7 @@ class GroupCommit(Transactions):
                     raise BatchLost(one, first=number == 0) from fault
 
     def _wait_again(self, some: Sequence[WaitingWrite]) -> None:
-        """In their old places, but no longer than they may."""
+        """Put the writes back at their old places in the queue; those whose time is over fail."""
         now = asyncio.get_running_loop().time()
         for one in reversed(some):
             if now < one.late_at:
@@ -184,7 +184,7 @@ class GroupCommit(Transactions):
                 one.ended(unavailable(CROWDED))
 
     def _late(self, one: WaitingWrite) -> None:
-        if one in self._waiting:  # and is not being written just now
+        if one in self._waiting:  # it is not being written just now
             self._waiting.remove(one)
             one.ended(unavailable(CROWDED))
 

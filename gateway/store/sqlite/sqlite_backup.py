@@ -68,7 +68,8 @@ def back_up(source: Path, target: Path, keyring: Keyring, *, over: bool, step: S
 
 
 def _record(source: Path, entry: AuditEntry) -> bool:
-    """In the audit trail of the database that was copied. False where it takes no record; the copy is whole all the same."""
+    """Record the backup in the audit trail of the source. Return False if that takes no record; the copy is whole all the
+    same."""
     try:
         with closing(
             sqlite3.connect(f"{source.as_uri()}?mode=rw", uri=True, timeout=BUSY_S, isolation_level=None)
@@ -90,7 +91,7 @@ def marker_of(source: Path) -> Path:
 
 
 def last_backup(source: Path) -> datetime | None:
-    """When the database at `source` was last backed up; None where it never was."""
+    """Return when the database at `source` was last backed up; None if it never was."""
     try:
         return datetime.fromtimestamp(marker_of(source).stat().st_mtime, UTC)
     except OSError:

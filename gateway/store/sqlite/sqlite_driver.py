@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import aiosqlite
 
-CHUNK_ROWS: Final = 64  # of the driver's own cursors, which are not used here
+CHUNK_ROWS: Final = 64  # for the driver's own cursors, which are not used here
 
 
 class OneTripCursor:
@@ -59,11 +59,11 @@ class OneTripConnection(aiosqlite.Connection):
 
     def __init__(self, connector: Callable[[], sqlite3.Connection]) -> None:
         super().__init__(connector, CHUNK_ROWS)
-        self._thread.daemon = True  # as SQLAlchemy has it where it makes the connection itself
+        self._thread.daemon = True  # SQLAlchemy sets this when it makes the connection itself
         self._ahead: list[str] = []
         self._last = False
         self._cut = False
-        self.shared = False  # by several writes, none of which may commit for the others
+        self.shared = False  # shared by several writes, none of which may commit for the others
 
     def cursor(self) -> OneTripCursor:  # type: ignore[override]  # what SQLAlchemy enters
         return OneTripCursor(self)

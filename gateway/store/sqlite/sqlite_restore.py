@@ -167,7 +167,7 @@ def _read_out(descriptor: int, target: Path) -> None:
 
 
 def _taken_over(db: sqlite3.Connection, *, exactly: bool) -> tuple[int | None, int, int]:
-    """In one transaction: rows of the same connection and at least the same version, with the data keys they need."""
+    """Take over, in one transaction, rows of the same connection with at least the same version, and the data keys they need."""
     gone = _count(db, "SELECT count(*) FROM replaced.connections WHERE uid NOT IN (SELECT uid FROM connections)")
     back = _count(db, "SELECT count(*) FROM connections WHERE uid NOT IN (SELECT uid FROM replaced.connections)")
     if exactly:
@@ -209,14 +209,14 @@ def _end_keys(db: sqlite3.Connection) -> None:
 
 
 def _entry(backup: Path, at: datetime | None, taken_over: int | None, back: int, gone: int) -> AuditEntry:
-    """For the audit trail, whose end is now that of the backup."""
+    """Return the entry for the audit trail, whose end is now that of the backup."""
     counts = {"credentials_taken_over": taken_over, "deleted_since_and_back": back, "made_since_and_gone": gone}
     detail = {"file": str(backup), "at": at.isoformat() if at else None, **counts}
     return AuditEntry.of(AuditAction.STORE_RESTORED, detail=detail)
 
 
 def _note(db: sqlite3.Connection, at: datetime | None) -> None:
-    """In every connection's history, so that `gateway connections why` can show it."""
+    """Note the restore in every connection's history, so that `gateway connections why` can show it."""
     detail = f"from a backup of {at:%Y-%m-%d %H:%M:%S} UTC" if at else "from a backup"
     now = clock.now().replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
     db.execute(

@@ -49,7 +49,7 @@ class Vendor:
         raise NotImplementedError
 
     def refused(self) -> web.Response:
-        """To a wrong credential."""
+        """Return the answer to a wrong credential."""
         return web.json_response({"error": {"message": "wrong credential", "type": "authentication_error"}}, status=401)
 
     @property

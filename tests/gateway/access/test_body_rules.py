@@ -98,7 +98,7 @@ def test_a_graphql_request_is_held_against_all_its_root_fields() -> None:
 
 @pytest.mark.parametrize("pattern", ["a*b*c", "*b*", "*b", "a*", "a*b", "*", "abc", "*bc*b", "*b*c", "a*a*a"])
 def test_a_star_is_any_run_of_characters(pattern: str) -> None:
-    """As shell patterns read it, tried on every name of up to six letters."""
+    """A rule agrees with shell patterns on every name of up to six letters."""
     names = ["".join(letters) for length in range(1, 7) for letters in product("abc", repeat=length)]
     rule = parse_body_rule(f"query {pattern}")
     assert [one for one in names if rule.names.fullmatch(one)] == [one for one in names if fnmatchcase(one, pattern)]

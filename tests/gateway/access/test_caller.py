@@ -1,4 +1,4 @@
-"""What a key's calls count against: the parts of a budget that a worker sets aside in the store."""
+"""The budget of a key: its calls count against parts that a worker sets aside in the store."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Who counts as one client; its invalid keys are throttled, and its refusals logged a few times."""
+"""Which requests count as one client's; its invalid keys are throttled, and its refusals are logged only a few times."""
 
 from typing import Any
 

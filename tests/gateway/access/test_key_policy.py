@@ -174,7 +174,7 @@ def test_what_a_rule_lets_through_is_the_same_for_the_most_lenient_reader(path: 
 
 
 def leniently(path: str) -> str:
-    """As a chain of servers might read it that decode twice, fold, and drop what they hold for noise."""
+    """Return the path as a chain of servers might read it that decode twice, fold, and drop what they take for noise."""
     text = unicodedata.normalize("NFKC", unquote(unquote(path))).replace("\\", "/").partition("?")[0].partition("#")[0]
     out: list[str] = []
     for segment in text.split("\0")[0].split("/"):

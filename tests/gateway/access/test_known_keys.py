@@ -247,7 +247,7 @@ async def test_a_key_for_an_integration_cannot_rename_it_out_of_its_limits(gatew
 
 
 @pytest.mark.parametrize("limits", [{"connections": ["made/mine"]}, {"tags": {"team": "red"}}])
-async def test_who_is_limited_to_some_connections_leaves_the_integration_of_the_others_alone(
+async def test_a_key_limited_to_some_connections_leaves_the_integration_of_the_others_alone(
     gateway: Keyed, limits: dict[str, Any]
 ) -> None:
     made = {"provider": "lane", "unique_key": "made"}

@@ -1,4 +1,4 @@
-"""What a minted key cannot divert: hosts, settings, scopes, events and help pages of connections that it reaches."""
+"""A minted key cannot divert hosts, settings, scopes, events or help pages of connections that it reaches."""
 
 import secrets
 from collections.abc import AsyncIterator
@@ -172,7 +172,7 @@ async def test_an_import_over_a_connection_leads_it_nowhere_else(
     )
 
 
-async def test_who_may_make_sessions_reads_the_state_alone(gateway: RunningGateway) -> None:
+async def test_a_key_that_may_make_sessions_reads_only_the_state(gateway: RunningGateway) -> None:
     narrow = await minted(gateway, CONNECT)
     status, shown = await asked(gateway, "GET", "/connections/c?provider_config_key=forge", narrow)
     assert status == 200

@@ -34,7 +34,7 @@ def made(*lines: str, others: tuple[str, ...] = (), host: str = "api.example.com
     return OperationSet("lane", host, "", [_rule(RULE, "", line) for line in lines], others)
 
 
-def test_of_every_provider_what_was_chosen_fits_and_nothing_else(catalog: Catalog) -> None:
+def test_the_chosen_operations_of_every_provider_fit_and_nothing_else_does(catalog: Catalog) -> None:
     """Each operation with ordinary values in its places; it is then written out as a rule too, and fits that."""
     providers = operations = 0
     for name in catalog.providers:
@@ -103,7 +103,7 @@ def test_plain_rules_and_operations_stand_beside_each_other(catalog: Catalog) ->
     assert len(key.rules[-1]) == 1 + len(key.operation_sets["operations github read"].rules) + 1
 
 
-def test_of_a_line_of_keys_each_must_allow(catalog: Catalog) -> None:
+def test_each_key_in_a_line_of_keys_must_allow(catalog: Catalog) -> None:
     own, above = "operations jira read,write", "operations jira read"
     limits = [KeyLimits(rules=(rule,), operations={rule: snapshot(rule, catalog)}) for rule in (own, above)]
     key = Policy(("environment:proxy",), limits)

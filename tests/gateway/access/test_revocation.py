@@ -32,7 +32,7 @@ async def minted(http: aiohttp.ClientSession, url: str, headers: dict[str, str],
 
 
 async def statuses(url: str, key: str, count: int) -> list[int]:
-    """Of calls with this key, each on a connection of its own."""
+    """Return the statuses of `count` calls with this key, each on a connection of its own."""
     names = {"Authorization": f"Bearer {key}", "Provider-Config-Key": "tracker", "Connection-Id": "c1"}
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True, limit=0)) as http:
 

@@ -104,7 +104,7 @@ async def test_the_client_completes(running: RunningGateway, tracker: Tracker) -
     assert [one["connection_id"] for one in await listed(running)] == [done["connections"][0]["connection_id"]]
 
 
-async def test_of_several_that_are_pending_one_must_be_named(running: RunningGateway, tracker: Tracker) -> None:
+async def test_one_of_several_pending_connections_must_be_named(running: RunningGateway, tracker: Tracker) -> None:
     session = await made(running, **BOUND, max_connections=2)
     for _ in range(2):
         await arrive(running, session["token"])

@@ -242,7 +242,9 @@ async def test_a_session_that_ended_is_known_for_a_while(
         await running.json("GET", path, expect=404)
 
 
-async def test_who_waits_is_answered_as_soon_as_there_is_an_outcome(running: RunningGateway, tracker: Tracker) -> None:
+async def test_a_waiting_client_is_answered_as_soon_as_there_is_an_outcome(
+    running: RunningGateway, tracker: Tracker
+) -> None:
     answer = await made(running)
     path = answer["poll_url"].removeprefix(running.url)
     waiting = asyncio.create_task(running.json("GET", f"{path}?wait_s=30"))

@@ -126,7 +126,7 @@ async def test_only_the_window_that_was_named_hears_of_it(running: RunningGatewa
     await other.close()
 
 
-async def test_whoever_only_knows_what_is_stored_cannot_listen(running: RunningGateway, tracker: Tracker) -> None:
+async def test_a_client_that_only_knows_what_is_stored_cannot_listen(running: RunningGateway, tracker: Tracker) -> None:
     socket, client = await opened(running)
     await arrive(running, await running.session_token(), f"&ws_client_id={client}")
     await socket.close()

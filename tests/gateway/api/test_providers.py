@@ -81,13 +81,13 @@ async def test_the_list_without_a_limit_has_them_all_and_no_cursor(client: Clien
     body = await response.json()
     assert response.content_type == "application/json"
     assert list(body) == ["data"]
-    assert body["data"] == [catalog.shown(name, PUBLIC) for name in catalog.providers]
+    assert body["data"] == [catalog.provider_json(name, PUBLIC) for name in catalog.providers]
 
 
 async def test_one_provider_stands_in_the_same_envelope(client: Client, catalog: Catalog) -> None:
     response = await client.get("/providers/jira")
     assert response.status == 200
-    assert await response.json() == {"data": catalog.shown("jira", PUBLIC)}
+    assert await response.json() == {"data": catalog.provider_json("jira", PUBLIC)}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What our own API takes as a body and a query: strictly, and with every fault in our own words."""
+"""Our own API reads bodies and queries strictly, and reports every fault in our own words."""
 
 from typing import Any
 

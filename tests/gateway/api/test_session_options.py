@@ -1,4 +1,4 @@
-"""What a connect session may be limited and bound to: its lifetime, connections, browser, code challenge and return URL."""
+"""Limits and bindings of a connect session: its lifetime, connections, browser, code challenge and return URL."""
 
 from datetime import datetime
 from typing import Any

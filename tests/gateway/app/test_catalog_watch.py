@@ -179,7 +179,7 @@ async def test_a_folder_that_is_taken_away_takes_no_entry_with_it(
 
 
 async def test_a_turned_link_is_a_change(watched: RunningGateway) -> None:
-    """As Kubernetes changes the files of a ConfigMap."""
+    """Kubernetes changes the files of a ConfigMap this way."""
     catalog = watched.folder / "catalog"
     for version in ("one", "two"):
         (catalog / f"..{version}").mkdir()

@@ -1,4 +1,4 @@
-"""What metrics are told of a gateway that serves: its calls, its refreshes, and how its ways out are used."""
+"""Metrics of a gateway that serves: its calls, its refreshes, and the use of its connections to providers."""
 
 import asyncio
 import time
@@ -27,7 +27,7 @@ from tests.fakes.tracker import Tracker
 
 
 def numbers(running: RunningGateway, name: str) -> dict[tuple[str, ...], float]:
-    """Of one family: the labels' values ▸ the number. No zeros."""
+    """Return the numbers of one metric family by the values of their labels, without zeros."""
     metrics = running.runtime.metrics
     metrics.publish()
     return {key[1:]: reported[0] for key, reported in total([metrics.page]).items() if key[0] == name and reported[0]}

@@ -20,7 +20,7 @@ NOW: Final = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 async def rotated(running: RunningGateway, *keys: str) -> None:
-    """By another process, whose list of keys is this."""
+    """Rotate to the first of `keys`, as another process with this list of keys does."""
     keyring = Keyring([base64.b64decode(key) for key in keys])
     other = await open_store(running.runtime.generation.config.store.url, keyring, environments={"dev"})
     try:

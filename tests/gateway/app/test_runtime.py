@@ -1,4 +1,4 @@
-"""What lives as long as the process survives a reload with its work: every part of the runtime, found by walking it.
+"""Everything in the runtime survives a reload with its work: each part is found by walking the runtime.
 
 A new field of `Runtime` fails here until it is classified: by a test of its work (SURVIVES), or as an object that holds
 nothing of its own (HOLDS_NOTHING).

@@ -15,7 +15,7 @@ SERVER = "https://mcp.example.com"
 
 
 def found(issuer: str = SERVER, **result: Any) -> Server:
-    """What is found where the metadata of the server and of its issuer say so."""
+    """Return the server that discovery finds if its own metadata and its issuer's say so."""
     resource = {"resource": SERVER, "authorization_servers": [issuer]}
     metadata = {
         "issuer": issuer,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.auth.provider_answers import accepted_answer, jwt_ends_at, said, short, token_at
+from gateway.auth.provider_answers import accepted_answer, jwt_ends_at, refusal_text, short, token_at
 from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
 from gateway.records.provider_call import Reply
 
@@ -33,7 +33,7 @@ def reply(body: Any, status: int = 400, **headers: str) -> Reply:
     ],
 )
 def test_the_usual_members_say_what_was_wrong(body: Any, words: str) -> None:
-    assert said(reply(body)) == words
+    assert refusal_text(reply(body)) == words
 
 
 def test_words_are_bounded_and_on_one_line() -> None:

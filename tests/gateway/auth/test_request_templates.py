@@ -1,4 +1,4 @@
-"""What a header template may say of the request it stands in."""
+"""Header templates can name parts of the request that they stand in."""
 
 import pytest
 

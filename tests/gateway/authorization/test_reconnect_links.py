@@ -22,7 +22,7 @@ BOTH = ["environment:proxy", "environment:connect_sessions:write"]
 
 @pytest.fixture
 async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    """As elsewhere; keys of gateway.yaml get links too."""
+    """A gateway whose errors contain reconnect links, for keys of gateway.yaml too."""
     gateway = linking(tracker, tmp_path)
     await gateway.start()
     yield gateway
@@ -62,7 +62,7 @@ async def is_open(running: RunningGateway, link: str) -> bool:
 
 
 async def connected(running: RunningGateway, link: str) -> None:
-    """What the end user's browser does: through the provider's consent and back."""
+    """Follow the link as the end user's browser does: through the provider's consent and back."""
     token = parse_qs(urlsplit(link).query)["session_token"][0]
     start = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
     async with running.http.get(start) as answer:

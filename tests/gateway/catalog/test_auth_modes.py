@@ -1,4 +1,4 @@
-"""What each auth mode needs of an entry, and what its templates may name."""
+"""The fields that each auth mode needs in an entry, and the names that its templates may use."""
 
 from pathlib import Path
 from textwrap import dedent

@@ -33,22 +33,22 @@ def test_an_heir_takes_over_the_evidence_of_what_it_does_not_give_itself(tmp_pat
     heir = "alias: acme\nproxy: {base_url: https://eu.acme.example.com}\n"
     other = "alias: acme\nevidence: {addresses: {level: sourced, sources: [goth]}, client: null}\n"
     found = catalog(tmp_path, acme=BASE, heir=heir, other=other)
-    assert found.shown("acme", "")["provenance"] == "confirmed"
-    assert set(found.shown("heir", "")["evidence"]) == {"client"}
-    assert "provenance" not in found.shown("heir", "")
-    assert found.shown("other", "")["evidence"] == {"addresses": {"level": "sourced", "sources": ["goth"]}}
-    assert found.shown("other", "")["provenance"] == "sourced"
+    assert found.provider_json("acme", "")["provenance"] == "confirmed"
+    assert set(found.provider_json("heir", "")["evidence"]) == {"client"}
+    assert "provenance" not in found.provider_json("heir", "")
+    assert found.provider_json("other", "")["evidence"] == {"addresses": {"level": "sourced", "sources": ["goth"]}}
+    assert found.provider_json("other", "")["provenance"] == "sourced"
 
 
 def test_sources_are_those_of_all_groups(tmp_path: Path) -> None:
     found = catalog(tmp_path, acme=BASE + "sources: [https://docs.example.com/oauth]\n")
-    assert found.shown("acme", "")["sources"] == ["allauth", "grant", "https://docs.example.com/oauth"]
+    assert found.provider_json("acme", "")["sources"] == ["allauth", "grant", "https://docs.example.com/oauth"]
 
 
 def test_the_older_level_reviewed_loads_and_is_shown_as_unconfirmed(tmp_path: Path) -> None:
     plain = BASE[: BASE.index("evidence:")] + "provenance: reviewed\nsources: [me]\n"
     found = catalog(tmp_path, acme=plain)
-    assert found.shown("acme", "")["provenance"] == "unconfirmed"
+    assert found.provider_json("acme", "")["provenance"] == "unconfirmed"
     assert any("'reviewed' is shown as unconfirmed" in one.message for one in lint([tmp_path]))
 
 

@@ -235,7 +235,7 @@ def test_json_a_byte_order_mark_and_statuses_as_numbers_are_fine(tmp_path: Path)
 def test_the_other_spelling_of_script_names_is_taken_and_shown_as_ours(tmp_path: Path) -> None:
     camel = OAUTH.replace("jira_post_connection", "jiraPostConnection")
     assert faults(tmp_path, camel.replace("jira_webhook_routing", "jiraWebhookRouting")) == []
-    shown = load_catalog([tmp_path]).shown("entry", "")
+    shown = load_catalog([tmp_path]).provider_json("entry", "")
     assert (shown["post_connection_script"], shown["webhook_routing_script"]) == (
         "jira_post_connection",
         "jira_webhook_routing",

@@ -66,7 +66,7 @@ def test_an_heir_has_what_it_does_not_say(tmp_path: Path) -> None:
     assert provider.proxy.base_url == "https://api.example.com"
     assert provider.proxy.headers == {"authorization": "Bearer ${accessToken}", "accept": "text/plain"}
     assert provider.connection_config["site"].pattern == "[a-z]+"
-    assert "alias" not in catalog.shown("heir", "")
+    assert "alias" not in catalog.provider_json("heir", "")
 
 
 def test_a_chain_is_followed_to_its_end_whatever_the_order_of_files(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.gateway.catalog.folders import MAIL, SCRIPTS, SHIPPED, TRACKER, folde
 
 def test_the_smallest_forms_load_and_are_shown_in_full(tmp_path: Path) -> None:
     catalog = load_catalog([folder(tmp_path, tracker=TRACKER, mail_api=MAIL)], scripts=SCRIPTS)
-    assert catalog.shown("tracker", "https://gw.example.com") == {
+    assert catalog.provider_json("tracker", "https://gw.example.com") == {
         "name": "tracker",
         "display_name": "Tracker",
         "logo_url": "https://gw.example.com/images/template-logos/tracker.svg",
@@ -28,7 +28,7 @@ def test_the_smallest_forms_load_and_are_shown_in_full(tmp_path: Path) -> None:
         "token_request_auth_method": "basic",
         "default_scopes": ["offline_access"],
     }
-    assert catalog.shown("mail-api", "https://gw.example.com")["proxy"] == {
+    assert catalog.provider_json("mail-api", "https://gw.example.com")["proxy"] == {
         "base_url": "https://api.example.com/v1",
         "headers": {"x-api-key": "${apiKey}"},
         "decompress": True,

@@ -1,4 +1,4 @@
-"""What lint says of files of operations."""
+"""The findings of lint in files of operations."""
 
 from pathlib import Path
 

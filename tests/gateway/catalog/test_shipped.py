@@ -39,7 +39,7 @@ def test_a_sunset_names_entries_that_are_there_and_last(catalog: Catalog) -> Non
         sunset = catalog.providers[name].sunset
         assert sunset is not None
         assert set(sunset.replaced_by) <= set(catalog.providers) - ending
-        assert catalog.shown(name, "https://gw.example.com")["sunset"]["source"] == sunset.source
+        assert catalog.provider_json(name, "https://gw.example.com")["sunset"]["source"] == sunset.source
 
 
 def test_lint_finds_no_fault_and_misses_nothing_but_proofs_of_credentials() -> None:
@@ -56,7 +56,7 @@ def test_more_than_1150_providers_in_every_auth_mode(catalog: Catalog) -> None:
 
 
 def shown(catalog: Catalog) -> list[dict[str, Any]]:
-    return [catalog.shown(name, "https://gw.example.com") for name in catalog.providers]
+    return [catalog.provider_json(name, "https://gw.example.com") for name in catalog.providers]
 
 
 def test_every_entry_has_the_required_fields_and_no_null(catalog: Catalog) -> None:
@@ -76,7 +76,8 @@ def test_every_entry_has_the_required_fields_and_no_null(catalog: Catalog) -> No
 def test_an_entry_without_a_page_of_its_own_names_our_guide(catalog: Catalog) -> None:
     assert "docs" not in json.loads(catalog.providers.contents["airlabs"])
     assert (
-        catalog.shown("airlabs", "https://gw.example.com")["docs"] == "https://gw.example.com/providers/airlabs/guide"
+        catalog.provider_json("airlabs", "https://gw.example.com")["docs"]
+        == "https://gw.example.com/providers/airlabs/guide"
     )
 
 
@@ -108,7 +109,7 @@ def test_every_entry_says_how_far_it_can_be_trusted(catalog: Catalog) -> None:
 
 
 def test_jira_has_the_published_addresses(catalog: Catalog) -> None:
-    jira = catalog.shown("jira", "")
+    jira = catalog.provider_json("jira", "")
     assert jira["auth_mode"] == "OAUTH2"
     assert jira["authorization_url"] == "https://auth.atlassian.com/authorize"
     assert jira["token_url"] == "https://auth.atlassian.com/oauth/token"

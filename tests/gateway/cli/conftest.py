@@ -34,12 +34,12 @@ def mine(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def examined(running: RunningGateway) -> Examined:
-    """That of a gateway that runs, and of its provider."""
+    """The configuration of a gateway that runs, and of its provider."""
     return Examined(running.folder / "gateway.yaml", running.document)
 
 
 @pytest.fixture
 def still(tmp_path: Path) -> Examined:
-    """That of a gateway that has never run; its provider is nowhere."""
+    """The configuration of a gateway that has never run; its provider does not exist."""
     write_entry(tmp_path, "tracker", tracker_entry("http://127.0.0.1:9"))
     return Examined(tmp_path / "gateway.yaml", document(["127.0.0.1/32:9"]))

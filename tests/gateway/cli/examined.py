@@ -17,7 +17,7 @@ from gateway.cli import main
 
 
 class DoctorReport(NamedTuple):
-    """What doctor said: the exit code, its findings, and everything it printed."""
+    """A report of `gateway doctor`: the exit code, its findings, and everything it printed."""
 
     code: int
     findings: list[dict[str, Any]]

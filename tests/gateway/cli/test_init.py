@@ -229,7 +229,7 @@ def test_the_address_to_listen_on_and_that_of_webhooks_are_written(tmp_path: Pat
     assert made.environments["dev"].webhook_url == "https://app.example.com/hook"
 
 
-def test_whoever_listens_for_all_is_reported_which_address_is_missing(tmp_path: Path) -> None:
+def test_a_gateway_that_listens_for_all_reports_which_address_is_missing(tmp_path: Path) -> None:
     result = init("--dir", str(tmp_path), "--host", "0.0.0.0", "--port", "8080")
     assert result.exit_code == 0
     assert "server.host is 0.0.0.0" in result.stderr

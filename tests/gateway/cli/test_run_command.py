@@ -41,7 +41,7 @@ def written(folder: Path, url: str, *keys: str) -> str:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """That of an empty store."""
+    """The URL of an empty store."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'gateway.db'}"
     found: str = request.getfixturevalue("empty_database")

@@ -27,7 +27,7 @@ async def list_(tmp_path: Path) -> AsyncIterator[Paged]:
 
 @pytest.fixture
 async def echo() -> AsyncIterator[Lists]:
-    """In place of a gateway: says back what it was asked."""
+    """Stand in for a gateway: answer with the request."""
 
     async def answer(request: web.Request) -> web.Response:
         body = await request.json() if request.can_read_body else None

@@ -31,7 +31,7 @@ Call = Callable[..., Awaitable[Any]]
 
 
 async def echo(request: web.Request) -> web.StreamResponse:
-    """What arrived; ``/fail/404`` that status, ``/cut`` half an answer, ``/slow`` a piece at a time."""
+    """Answer with the request; ``/fail/404`` with that status, ``/cut`` with half an answer, ``/slow`` a piece at a time."""
     if request.path.startswith("/v1/fail/"):
         return web.json_response({"provider": "no"}, status=int(request.path.rpartition("/")[2]))
     if request.path in ("/v1/cut", "/v1/endless"):
@@ -224,7 +224,7 @@ async def into(seen: bytearray, answer: AsyncStream) -> None:
         seen += piece
 
 
-async def test_so_it_does_without_asyncio(list_: Paged) -> None:
+async def test_the_blocking_client_does_the_same(list_: Paged) -> None:
     def use() -> list[Any]:
         names: Any = {"provider_config_key": "tracker", "connection_id": "c1"}
         with Client(list_.gateway.url, SECRET_KEY, **names) as client:

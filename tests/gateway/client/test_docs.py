@@ -45,7 +45,7 @@ async def gateway_url(tmp_path: Path) -> AsyncIterator[str]:
 
 
 def run(snippet: str, url: str) -> str:
-    """What it prints, with its placeholders filled in."""
+    """Run the snippet with its placeholders filled in, and return what it prints."""
     for placeholder, value in (
         ("http://127.0.0.1:3003", url),
         ("<SECRET_KEY>", SECRET_KEY),

@@ -43,7 +43,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
 
 async def into(seen: list[Any], pages: AsyncPages) -> None:
-    """What came before a fault stays."""
+    """Append the records to `seen`, which keeps those that came before a fault."""
     async for record in pages:
         seen.append(record)  # noqa: PERF401
 
@@ -76,7 +76,7 @@ MANY = [{"n": number} for number in range(1, 1501)]
 
 
 @pytest.mark.parametrize("stop", [1, 50, 100, 101, 250, 1499, 1500])
-async def test_whoever_stops_after_any_record_goes_on_behind_it(tmp_path: Path, stop: int) -> None:
+async def test_a_reader_that_stops_after_any_record_goes_on_behind_it(tmp_path: Path, stop: int) -> None:
     async with paged(tmp_path, pages_of(15, 100)) as list_, client_of(list_) as client:
         first, seen = client.paginate("/list"), []
         async for record in first:
@@ -308,7 +308,7 @@ async def test_no_record_can_pretend_to_be_the_end(tmp_path: Path) -> None:
         assert [record async for record in client.paginate("/list")] == [json.loads(lie) for lie in lies]
 
 
-async def test_who_stops_early_leaves_the_rest(tmp_path: Path) -> None:
+async def test_a_reader_that_stops_early_leaves_the_rest(tmp_path: Path) -> None:
     async with paged(tmp_path, pages_of(100, 50)) as list_, client_of(list_) as client:
         async for record in client.paginate("/list"):
             if record["n"] == 3:

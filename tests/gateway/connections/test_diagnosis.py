@@ -13,7 +13,7 @@ from gateway.connections.diagnosis import ConnectionDiagnosis, story
 from gateway.records.connection import ConnectionRef
 from gateway.records.states import RESTORED, Change, State
 from gateway.store.history import KEPT
-from tests.fakes.commands import said
+from tests.fakes.commands import command_output
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 
@@ -125,7 +125,7 @@ async def test_the_command_line_tells_the_same_story(running: RunningGateway, tr
     file.write_text(json.dumps(running.document))
 
     async def command(*words: str) -> tuple[int, str]:
-        output = await said("connections", "why", "-c", str(file), *words)
+        output = await command_output("connections", "why", "-c", str(file), *words)
         return output.code, output.out + output.err
 
     code, text = await command("c1")
@@ -147,7 +147,7 @@ async def test_only_what_there_is_can_be_included(running: RunningGateway, track
 
 
 async def told(running: RunningGateway, *more: Change) -> ConnectionDiagnosis:
-    """What is said of the connection with `more` at the end of its history."""
+    """Return the diagnosis of the connection with `more` at the end of its history."""
     row = await running.runtime.store.connections.get(ConnectionRef("dev", "tracker", "c1"))
     assert row is not None
     changes = await running.runtime.store.history.of(row.id)

@@ -82,7 +82,7 @@ def test_what_the_api_requested_is_missing_unless_it_is_granted_by_now() -> None
     )
 
 
-def test_of_scopes_any_of_which_suffices_none_is_missing() -> None:
+def test_no_scope_is_missing_if_one_of_several_suffices() -> None:
     any_of = Provider.model_validate(ENTRY | {"proxy": ENTRY["proxy"] | {"scope_challenge": "any"}})
     all_granted = {"scope": "read write"}
     assert refused(all_granted, "admin", "root", provider=any_of).any_of == ("admin", "root")

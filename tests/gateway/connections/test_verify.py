@@ -1,4 +1,4 @@
-"""Who authorized: where it is read, and when a reconnect is refused."""
+"""The account that authorized: where it is read, and when a reconnect is refused."""
 
 import base64
 import json
@@ -68,7 +68,7 @@ ENDPOINT = {"endpoint": "/me", "id": "data.id", "label": ["data.mail", "data.nam
         (Asking(), {"id_token": "not.a"}, Account()),
     ],
 )
-async def test_who_authorized_is_found_where_it_is_reported(
+async def test_the_account_that_authorized_is_found_where_it_is_reported(
     asking: Asking, raw: dict[str, Any], account: Account
 ) -> None:
     assert await account_of(asking, {"raw": raw}) == account

@@ -1,4 +1,4 @@
-"""What holds of every page: escaping, no secrets, parts that change by themselves, errors as pages."""
+"""Rules for every page of the console: escaping, no secrets, parts that change by themselves, errors as pages."""
 
 import asyncio
 from hashlib import sha256

@@ -30,7 +30,7 @@ REVOKE = "/dev/key/revoke"
 
 @pytest.fixture
 async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    """One that may dial whatever listens here."""
+    """A gateway that may connect to any port of this machine."""
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url))
     found = RunningGateway(tmp_path, document(["127.0.0.1/32"]))
     await found.start()

@@ -5,7 +5,7 @@ from typing import Any
 
 import aiohttp
 
-from tests.fakes.commands import said
+from tests.fakes.commands import command_output
 from tests.fakes.gateways import SECRET_KEY
 from tests.fakes.processes import Files, serving
 
@@ -24,7 +24,7 @@ async def test_the_console_answers_on_its_own_port_and_nothing_else_does(tmp_pat
         url = (await gateway.logged("ready"))[0]["console"].removesuffix("/console")
         public = f"http://127.0.0.1:{gateway.port}"
         assert url != public
-        printed = await said("console", "-c", str(files.path))
+        printed = await command_output("console", "-c", str(files.path))
         link = printed.out.strip().partition("link=")[2]
 
         for path in ("/console", "/console/sign-in", "/console/dev", "/console/assets/console.css"):

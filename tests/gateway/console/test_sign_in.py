@@ -1,4 +1,4 @@
-"""Who gets into the console, for how long, and whose forms act."""
+"""Sign-in to the console: who gets in, for how long, and whose forms act."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What pydantic finds, in our words: one table for bodies and files, and no value repeated."""
+"""The findings of pydantic in our words: one table for bodies and files, and no value repeated."""
 
 from typing import Annotated, Any, Literal
 

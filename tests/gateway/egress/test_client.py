@@ -38,7 +38,7 @@ async def egress(guard: Guard | None = None, **options: object) -> AsyncIterator
 
 @pytest.fixture
 def addresses(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
-    """What names resolve to, and nothing else does."""
+    """The addresses of the names that resolve; no other name does."""
     known: dict[str, list[str]] = {HOST: ["127.0.0.1"]}
 
     def look_up(host: str, _port: int) -> list[str]:
@@ -298,7 +298,7 @@ async def test_a_connection_that_does_not_come_about_is_given_up(addresses: dict
 
 
 async def test_an_answer_that_came_during_a_stall_of_this_process_is_read() -> None:
-    """As after a pause of the process or its machine: the time is over, and the answer waits in the socket."""
+    """This happens after a pause of the process or its machine: the time is over, and the answer waits in the socket."""
     asked, answer = threading.Event(), threading.Event()
     written = threading.Event()
 

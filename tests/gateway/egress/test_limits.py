@@ -49,7 +49,7 @@ async def test_places_are_given_in_the_order_of_asking() -> None:
     assert (concurrency.outstanding, concurrency.waiting) == (0, 0)
 
 
-async def test_whoever_leaves_the_queue_holds_no_place_even_if_it_came_in_that_moment() -> None:
+async def test_a_call_that_leaves_the_queue_holds_no_place_even_if_its_turn_came_in_that_moment() -> None:
     concurrency = ConcurrencyLimit(ConcurrencySettings(1, 5, 10))
     concurrency.try_acquire()
     impatient, late = (asyncio.create_task(concurrency.acquire()) for _ in range(2))

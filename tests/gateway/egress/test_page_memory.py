@@ -64,7 +64,7 @@ async def test_a_large_page_is_not_overtaken_for_ever() -> None:
     assert small.done()
 
 
-async def test_whoever_waits_too_long_is_refused_and_leaves_nothing_behind() -> None:
+async def test_a_call_that_waits_too_long_is_refused_and_leaves_nothing_behind() -> None:
     memory = PageMemory(lambda: 100)
     held = [await memory.reserve("a", 50, LONG_S), await memory.reserve("b", 50, LONG_S)]
     with pytest.raises(NoPageMemory):

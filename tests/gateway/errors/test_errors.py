@@ -530,7 +530,10 @@ async def _(stage: Stage) -> None:
     declared["allowed_origins"] = [stage.tracker.url]
     await stage.reload()
     answer = await stage.gateway.http.get(f"{stage.gateway.url}/proxy/x", **stage.on_behalf("keyed", **wish))
-    assert (answer.status, "Gateway-Error" in answer.headers) == (403, False)  # the provider's own: it was asked
+    assert (answer.status, "Gateway-Error" in answer.headers) == (
+        403,
+        False,
+    )  # the provider's own answer: the call reached it
     answer.close()
 
 

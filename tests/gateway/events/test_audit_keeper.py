@@ -1,4 +1,4 @@
-"""What keeps the audit: checkpoints when they are due, sent until they are taken, and a lost key that stops nothing."""
+"""The task that keeps the audit: checkpoints when due, sent until accepted, and a lost key that stops nothing."""
 
 import json
 import os

@@ -263,7 +263,7 @@ async def test_a_signature_alone_is_enough_to_pass_a_webhook_on(hooked: RunningG
     assert (one.body, one.headers["Content-Type"]) == (body, form)
 
 
-async def test_who_cannot_be_checked_or_has_no_listener_is_reported_so(
+async def test_a_webhook_that_cannot_be_checked_or_has_no_listener_is_reported(
     hooked: RunningGateway, receiver: Receiver
 ) -> None:
     assert (await post(hooked, "/webhook/dev/plain", b"{}", X_Hub_Signature_256=signature(b"{}")))[0] == 204

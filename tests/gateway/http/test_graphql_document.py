@@ -1,4 +1,4 @@
-"""What a GraphQL document asks for at its root, and the documents that are refused."""
+"""The fields that a GraphQL document requests at its root, and the documents that are refused."""
 
 import pytest
 

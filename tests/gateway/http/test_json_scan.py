@@ -55,7 +55,7 @@ def test_whatever_stands_there_we_and_the_standard_library_agree(pieces: list[st
     assert ours(text) == of_the_standard_library(text)
 
 
-def test_so_they_do_for_a_great_many_of_those() -> None:
+def test_they_agree_on_a_great_many_values() -> None:
     dice = random.Random(8259)
     for _ in range(20_000):
         text = "[" + "".join(dice.choice(PIECES) for _ in range(dice.randint(1, 9))) + "]"

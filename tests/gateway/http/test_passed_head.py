@@ -1,4 +1,4 @@
-"""What is added to a provider's answer for browsers and caches."""
+"""Header fields that are added to a provider's answer for browsers and caches."""
 
 import pytest
 

@@ -27,7 +27,7 @@ def test_records_are_read_back_from_the_file_of_a_dead_process(tmp_path: Path) -
 
 
 def test_a_system_without_fdatasync_and_fallocate_has_another_way(tmp_path: Path) -> None:
-    """As macOS, where people try things first."""
+    """macOS is one, where people try things first."""
     code = "import os\ndel os.fdatasync, os.posix_fallocate\n" + OTHER
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False, timeout=60)
     (path,) = tmp_path.iterdir()

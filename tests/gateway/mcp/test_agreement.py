@@ -1,4 +1,4 @@
-"""What `tools/list` offers, what a call does and what `/proxy` allows agree, on random pairs of key and request.
+"""`tools/list`, calls of its tools and `/proxy` agree, on random pairs of key and request.
 
 `DOOR_PAIRS` says how many; 100,000 take some minutes.
 """
@@ -150,7 +150,7 @@ def fits_plainly(rule: str, call: Left) -> bool:
 
 
 async def check_tool(door: Agents, key: str, rules: list[str], tool: dict[str, Any], draw: random.Random) -> bool:
-    """What a listed tool sends is what one of the key's rules says, and what `/proxy` lets through as well."""
+    """Check that a listed tool sends what one of the key's rules says, and what `/proxy` lets through as well."""
     properties = tool["inputSchema"]["properties"]
     arguments: dict[str, Any] = {
         name: draw.choice(VALUES) for name, schema in properties.items() if schema == {"type": "string"}

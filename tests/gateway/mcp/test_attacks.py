@@ -1,4 +1,5 @@
-"""What an agent, or an attacker who steers its model, may try at the door: one test a row of the table in docs/security.md."""
+"""Attacks at the agent door, by an agent or by somebody who steers its model: one test for each row of the table in
+docs/security.md."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What an MCP call costs in CPU, beside the same POST through /proxy, in one run."""
+"""The CPU time of an MCP call, beside the same POST through /proxy, in one run."""
 
 import json
 import time

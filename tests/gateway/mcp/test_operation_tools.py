@@ -14,7 +14,7 @@ from gateway.access.freeze_operations import known_details, snapshot
 from gateway.access.key_policy import KeyRule, Policy, parse
 from gateway.access.operation_rules import operation_set
 from gateway.catalog.load_catalog import Catalog, load_catalog
-from gateway.mcp.tool_list import OperationPlace, RuleTool, found, listed, tools_of
+from gateway.mcp.tool_list import OperationPlace, RuleTool, listed, matching_tools, tools_of
 from gateway.records.access import KeyLimits
 from gateway.records.proxied_call import ExchangeRecord
 from tests.fakes.agents import BASE, Agents, text_of
@@ -87,7 +87,7 @@ def test_long_lists_of_other_providers_stay_as_small(catalog: Catalog, name: str
 
 
 def test_annotations_follow_method_and_risk(catalog: Catalog) -> None:
-    """Of every shipped operation: a tool that says it only reads has the risk read, and none of another risk says so."""
+    """In every shipped operation, a tool that says it only reads has the risk read, and no tool of another risk says so."""
     seen = 0
     for name in ("jira", "github", "slack", "google-mail", "dropbox", "zoho-crm"):
         known = catalog.operations(name)
@@ -118,8 +118,8 @@ def test_rules_with_names_are_pinned_before_starters(catalog: Catalog) -> None:
 
 def test_a_tool_is_found_by_the_words_of_its_summary(catalog: Catalog) -> None:
     tools, _ = of_provider("jira", "read", catalog)
-    assert found(tools, "edit metadata issue")[0].name.startswith("get_")
-    assert "get_issue" in [tool.name for tool in found(tools, "get issue")]
+    assert matching_tools(tools, "edit metadata issue")[0].name.startswith("get_")
+    assert "get_issue" in [tool.name for tool in matching_tools(tools, "get issue")]
 
 
 async def test_operations_are_tools_with_typed_arguments(door: Agents, tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def fits(template: str, path: str) -> bool:
 async def check_operation(
     door: Agents, key: str, tool: dict[str, Any], templates: list[list[str]], draw: random.Random
 ) -> bool:
-    """What a tool sends is its operation, and `/proxy` lets it through as well."""
+    """Check that a tool sends its operation, and that `/proxy` lets it through as well."""
     others = ("query", "body", "select", "max_bytes", "body_as")
     places = [name for name in tool["inputSchema"]["properties"] if name not in others]
     arguments = {name: draw.choice(VALUES) for name in places}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.access.key_policy import parse
-from gateway.mcp.tool_list import IDEMPOTENT, SAFE, annotations, below_base, found, listed, overlap, tools_of
+from gateway.mcp.tool_list import IDEMPOTENT, SAFE, annotations, below_base, listed, matching_tools, overlap, tools_of
 
 JIRA = "ex/jira/${connectionConfig.cloudId}"
 
@@ -105,8 +105,8 @@ def test_a_list_for_reading_is_cheap() -> None:
 def test_a_search_gives_the_best_first() -> None:
     rules = [parse(one) for one in ("GET /issue/*", "POST /issue/*/comment as add_comment", "GET /user")]
     tools = tools_of([rules], {"a": ""})
-    assert [tool.name for tool in found(tools, "comment on issue")] == ["add_comment", "get_issue"]
-    assert found(tools, "nothing") == []
+    assert [tool.name for tool in matching_tools(tools, "comment on issue")] == ["add_comment", "get_issue"]
+    assert matching_tools(tools, "nothing") == []
 
 
 def test_a_base_that_is_longer_than_the_rule_is_none_of_its_own() -> None:

@@ -1,4 +1,4 @@
-"""What another gateway shows of a credential becomes one of ours, in each auth mode."""
+"""A credential as another gateway shows it becomes one of ours, in each auth mode."""
 
 from datetime import UTC, datetime
 from typing import Any

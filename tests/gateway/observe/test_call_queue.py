@@ -64,14 +64,14 @@ class Kept:
 
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What is written to stderr."""
+    """The lines that are written to stderr."""
     seen: list[dict[str, Any]] = []
     monkeypatch.setattr(logs, "write_many", seen.extend)
     return seen
 
 
 async def written(log: CallQueue, kept: Kept) -> None:
-    """One round of the writing task."""
+    """Run one round of the writing task."""
     kept.asked.clear()
     task = asyncio.create_task(log.write_to(kept, every_s=0))
     async with asyncio.timeout(PATIENCE_S):

@@ -1,4 +1,4 @@
-"""What reaches stderr is one line each, and no secret, no matter which logger wrote it."""
+"""Every record reaches stderr as one line and without secrets, no matter which logger wrote it."""
 
 import errno
 import io

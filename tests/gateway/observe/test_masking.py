@@ -1,4 +1,4 @@
-"""What log lines show of other libraries' words and of exceptions: no credential, in linear time."""
+"""Log lines show no credential from other libraries' messages or from exceptions; masking takes linear time."""
 
 from collections.abc import Callable
 

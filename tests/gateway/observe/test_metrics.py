@@ -63,7 +63,7 @@ def samples(*pages: MetricsPage) -> dict[tuple[str, ...], float]:
 
 
 def requests(*pages: MetricsPage) -> dict[tuple[str, ...], float]:
-    """Of proxied requests: error, integration, method and status ▸ number."""
+    """Return the numbers of proxied requests by error, integration, method and status."""
     return {
         tuple(label.partition("=")[2] for label in key[2:]): number
         for key, number in samples(*pages).items()

@@ -1,4 +1,4 @@
-"""What programs that generate clients need of the description, and where those programs are, that they take it."""
+"""The description has what client generators need; where such a generator is installed, it accepts the description."""
 
 import json
 import re
@@ -74,7 +74,7 @@ def test_the_rule_tells_legal_patterns_from_others(pattern: str, legal: bool) ->
 
 
 def compiled(node: str, patterns: list[str]) -> list[str]:
-    """Those that node refuses."""
+    """Return the patterns that node refuses."""
     script = (
         "const bad = JSON.parse(process.argv[1]).filter((p) => { try { new RegExp(p, 'u'); } catch { return true; } });"
         "console.log(JSON.stringify(bad));"

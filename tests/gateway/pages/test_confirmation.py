@@ -171,7 +171,7 @@ async def test_a_link_for_one_use_serves_the_browser_that_began(
     assert len(await connections(running)) == 1
 
 
-async def test_of_browsers_that_confirm_at_once_one_goes_on(
+async def test_one_of_several_browsers_that_confirm_at_once_goes_on(
     running: RunningGateway, bob: aiohttp.ClientSession
 ) -> None:
     address, token = await link(running, single_use=True)
@@ -218,7 +218,7 @@ async def test_the_page_says_which_agent_asks(running: RunningGateway) -> None:
 
 @pytest.mark.parametrize("lang", LANGUAGES)
 async def test_a_reconnect_shows_no_uuid(running: RunningGateway, lang: str) -> None:
-    """Of a connection whose end user is known by a UUID alone, and whose id the gateway has made."""
+    """The end user is known by a UUID alone, and the gateway has made the connection's id."""
     end_user = {"id": str(uuid.uuid4())}
     await arrive(running, await running.session_token(end_user=end_user))
     (row,) = await connections(running)
@@ -241,7 +241,7 @@ async def test_an_id_that_people_may_know_is_shown(running: RunningGateway) -> N
         assert "For ada" in await page.text()
 
 
-async def test_of_tags_alone_the_person_s_name_is_shown(running: RunningGateway) -> None:
+async def test_the_person_s_name_is_shown_from_tags_alone(running: RunningGateway) -> None:
     address, _ = await link(running, end_user=None, tags={"end_user_display_name": "Ada by tag"})
     async with running.http.get(address, headers=BROWSER) as page:
         assert "For Ada by tag" in await page.text()

@@ -322,7 +322,7 @@ async def test_a_choice_cannot_be_made_into_a_callback(chooser: Chooser, tracker
     assert (await chooser.choose(html, "cloud-1"))[0] == 200
 
 
-async def test_who_named_a_site_is_not_asked(chooser: Chooser) -> None:
+async def test_an_end_user_who_named_a_site_is_not_asked(chooser: Chooser) -> None:
     status, html = await chooser.page("&params[subdomain]=acme")
     assert (status, "radio" in html) == (200, False)
 
@@ -385,7 +385,7 @@ async def test_an_integration_whose_entry_is_gone_does_not_take_the_others_along
 
 
 async def state_of(running: RunningGateway, token: str) -> str:
-    """Of an authorization that this browser has begun."""
+    """Begin an authorization in this browser and return its `state`."""
     begin = f"{running.url}/oauth/connect/tracker?connect_session_token={token}"
     async with running.http.get(begin, allow_redirects=False) as answer:
         return answer.headers["Location"].partition("state=")[2].partition("&")[0]

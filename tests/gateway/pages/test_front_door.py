@@ -1,4 +1,4 @@
-"""What a browser finds at the gateway's own address, and where there is nothing; programs get the API's errors as before."""
+"""Pages for a browser at the gateway's own address and at unknown ones; programs get the API's errors as before."""
 
 import pytest
 

@@ -22,7 +22,7 @@ APP = "http://127.0.0.1:9/back?tab=2"
 
 
 def browser() -> aiohttp.ClientSession:
-    """One of its own, with its own cookies."""
+    """Return a browser with cookies of its own."""
     return aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
 
 

@@ -85,7 +85,7 @@ class Expired:
             return answer.status
 
     async def states(self) -> list[tuple[int, str, str | None]]:
-        """Of each connection afterwards, with another gateway: the status of a forced refresh, the state and its reason."""
+        """Return for each connection, by another gateway afterwards: the status of a forced refresh, the state and its reason."""
         after = RunningGateway(self.folder, self.document)
         await after.start()
         found = []

@@ -1,4 +1,4 @@
-"""What the admin port answers by the workers' reports, and by how old they are."""
+"""Answers of the admin port, by the workers' reports and by their age."""
 
 import socket
 import time
@@ -60,7 +60,7 @@ async def test_it_is_ready_once_a_worker_has_said_so_and_healthy_before(probed: 
     assert await probed.ask("/ready") == (200, {"result": "ok"}, None)
 
 
-async def test_of_several_workers_one_that_is_ready_is_enough(probed: Probed) -> None:
+async def test_one_ready_worker_of_several_is_enough(probed: Probed) -> None:
     probed.live(worker(1, NOT_READY), worker(2, READY), worker(3, None))
     assert (await probed.ask("/ready"))[0] == 200
 

@@ -300,8 +300,8 @@ ready(); obey()
 """
 
 
-async def test_as_process_1_it_reaps_orphans_and_ends_at_a_signal() -> None:
-    """As in a container: in a PID namespace of its own."""
+async def test_process_1_reaps_orphans_and_ends_at_a_signal() -> None:
+    """The process runs as in a container: in a PID namespace of its own."""
     command = ("unshare", "--user", "--map-root-user", "--fork", "--pid", "--mount-proc")
     probe = await asyncio.create_subprocess_exec(*command, "true", stderr=asyncio.subprocess.DEVNULL)
     if await probe.wait():

@@ -34,7 +34,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def answering(provider: list[RawProvider], *answers: bytes) -> Script:
-    """One answer after the other, the last one for good; an empty one closes the connection."""
+    """Return a script that gives one answer after the other and repeats the last; an empty one closes the connection."""
     left: Iterator[bytes] = iter(answers)
     current = answers[-1]
 

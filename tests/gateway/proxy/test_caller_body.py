@@ -1,4 +1,4 @@
-"""What the caller sends: framing, back-pressure, early answers, and the ways a body can break off."""
+"""The caller's body: framing, back-pressure, early answers, and the ways it can break off."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""One provider that hangs, or is gone, costs the others nothing: ratios within one run."""
+"""A provider that hangs, or is gone, costs the others nothing: ratios within one run."""
 
 import asyncio
 import time

@@ -228,7 +228,7 @@ async def lines_of(answer: Any) -> Any:
             yield line
 
 
-async def test_who_leaves_stops_the_paging(tmp_path: Path) -> None:
+async def test_a_caller_that_leaves_stops_the_paging(tmp_path: Path) -> None:
     asked = asyncio.Event()
     abandoned = asyncio.Event()
 

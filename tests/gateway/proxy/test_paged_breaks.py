@@ -1,4 +1,4 @@
-"""What goes wrong on the first page is the answer; what goes wrong later is told in the trailer, with the way back."""
+"""A failure on the first page is the answer; a later one is reported in the trailer, with a cursor to resume from."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What comes back: the provider's head and body as they are, framed by us; a torn answer never looks whole."""
+"""The answer to the caller: the provider's head and body as they are, framed by us; a torn answer never looks whole."""
 
 import asyncio
 import gzip
@@ -23,7 +23,7 @@ def head_of(answer: bytes) -> list[str]:
 
 
 async def passed(answer: bytes, *lines: str, method: str = "GET", close: bool = False, **connection: Any) -> bytes:
-    """What a caller gets when the provider answers with these bytes."""
+    """Return the bytes that a caller gets when the provider answers with `answer`."""
     async with (
         raw_provider(answer, close=close) as provider,
         gateway_to(opened_at(provider.port, **connection)) as gateway,

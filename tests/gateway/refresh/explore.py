@@ -7,7 +7,7 @@ from tests.gateway.refresh.model import SPENT, Machine, Model, Row, State
 
 
 class Finding(NamedTuple):
-    """What is wrong, and the steps that lead there."""
+    """A fault that was found, and the steps that lead to it."""
 
     what: str
     trace: tuple[str, ...]

@@ -91,7 +91,7 @@ class Row(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """One gateway."""
+    """A machine with its gateway."""
 
     phase: Phase = Phase.IDLE
     token: int = 0
@@ -182,7 +182,7 @@ class Model:
         self._last = last
 
     def steps(self, state: State) -> Iterator[tuple[str, State, Sent | None]]:
-        """What may happen next, faults aside."""
+        """Yield the steps that may happen next, without faults."""
         for number in range(len(state.machines)):
             yield from self._worker(state, number)
             yield from self._parent(state, number)
@@ -192,7 +192,7 @@ class Model:
             yield "tokens may be sent again", state._replace(settled=True), None
 
     def faults(self, state: State) -> Iterator[tuple[str, State, Sent | None]]:
-        """What may go wrong, and what follows a fault whenever it likes: a start, or the end of a pause."""
+        """Yield the faults that may happen, and what may follow one at any time: a start, or the end of a pause."""
         for number, machine in enumerate(state.machines):
             if machine.phase is Phase.DOWN:
                 yield f"{number} starts", _with(state, number, _started(state, machine)), None
@@ -295,7 +295,7 @@ class Model:
                 yield f"{number} releases the reply", _idle(_with(state, number, released), number), None
 
     def facts(self, state: State, number: int) -> Facts:
-        """What the worker of a machine knows of the row, itself between two attempts."""
+        """Return what the worker of a machine knows of the row, itself between two attempts."""
         row, machine = state.row, state.machines[number]
         return Facts(
             node=Node.RECONCILING if _reconciles(state, machine) else Node.READY,
@@ -315,7 +315,7 @@ class Model:
         return Holder.HERE_DEAD if row.process is Process.KILLED else Holder.HERE_ENDED
 
     def _claim(self, state: State, number: int) -> tuple[str, State, None]:
-        """One conditional UPDATE: it fails if the row is not as it was seen, or the lease is not free."""
+        """Claim the row by one conditional UPDATE: it fails if the row is not as it was seen, or the lease is not free."""
         machine, row = state.machines[number], state.row
         seen, step = machine.seen, machine.step
         same = (row.token, row.intent, row.machine, row.process, row.lost) == (
@@ -421,7 +421,7 @@ class Model:
             yield "the fence is over", state._replace(row=row._replace(lease=LeaseState.LONG_RUN_OUT)), None
 
     def verdict(self, state: State) -> str | None:
-        """What is wrong with a state in which nothing more happens unless there is another fault."""
+        """Return the fault of a state in which nothing more happens unless there is another one; None: it has none."""
         row = state.row
         if row.token >= self._last:
             return None
@@ -509,7 +509,7 @@ def _killed(state: State, number: int) -> State:
 
 
 def _in_rows(state: State, change: Callable[[Row], Row]) -> State:
-    """What becomes of a process is the same whichever row names it."""
+    """Apply `change` to both copies of the row: what becomes of a process is the same whichever of them names it."""
     return state._replace(row=change(state.row), copy=None if state.copy is None else change(state.copy))
 
 

@@ -53,7 +53,7 @@ async def row_of(running: RunningGateway) -> Connection:
 
 
 async def left_open(running: RunningGateway) -> Connection:
-    """As a gateway leaves it that was killed amid the call; the row."""
+    """Leave the row as a gateway does that was killed amid the call, and return it."""
     row = await row_of(running)
     digest = token_digest(running.runtime.store, row)
     claim = running.runtime.store.refreshes.lease_refresh
@@ -114,7 +114,7 @@ async def test_a_reply_in_the_journal_is_not_requested_again(
 
 
 async def tracker_answers(tracker: Tracker) -> dict[str, Any]:
-    """What the endpoint replies, with all that it changes there."""
+    """Refresh at the token endpoint, which changes its grant, and return the reply."""
     body = tracker.refreshed(tracker.grants[0].refresh_token).body
     assert isinstance(body, bytes)
     answer: dict[str, Any] = json.loads(body)
@@ -134,7 +134,9 @@ async def test_a_recorded_reply_that_gives_nothing_is_no_reason_not_to_ask(
     file.die()
 
 
-async def test_of_several_attempts_each_answer_is_found(running: RunningGateway, tracker: Tracker, later: Any) -> None:
+async def test_the_answer_to_each_of_several_attempts_is_found(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
     """A process that died after another had died may have been further, or not as far."""
     await running.imported(tracker.grant())
     later(EXPIRED_S)

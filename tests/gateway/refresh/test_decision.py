@@ -94,7 +94,7 @@ def test_after_a_failover_all_that_live_are_waited_for(since_s: float, members: 
     assert reconciled(since_s, members) is may_claim
 
 
-def test_who_is_taken_for_dead_after_a_failover_has_no_lease_and_no_exchange_under_way_any_more() -> None:
+def test_a_process_taken_for_dead_after_a_failover_has_no_lease_and_no_exchange_under_way() -> None:
     assert TOKEN_CALL_S < SILENT_S
     assert LEASE.total_seconds() <= SILENT_S
     assert (LEASE + FENCE).total_seconds() <= MOST_S

@@ -19,7 +19,7 @@ from gateway.records.connection import ConnectionRef, Lifespan
 from gateway.refresh.keep_alive import KeepAlive
 from gateway.refresh.schedule import lifespan
 from gateway.store.tables import connections
-from tests.fakes.commands import said
+from tests.fakes.commands import command_output
 from tests.fakes.gateways import RunningGateway, document, tracker_entry, write_entry
 from tests.fakes.receiver import Receiver
 from tests.fakes.tracker import Tracker
@@ -297,7 +297,7 @@ async def test_doctor_names_the_integrations_whose_connections_end(
     await running.imported(tracker.grant(), "renewable")
     file = tmp_path / "gateway.yaml"
     file.write_text(yaml.safe_dump(running.document))
-    found = await said("doctor", "-c", str(file), "--offline", "--json")
+    found = await command_output("doctor", "-c", str(file), "--offline", "--json")
     (one,) = [one for one in json.loads(found.out)["findings"] if one["check"] == "refresh tokens"]
     assert (one["level"], one["integration"]) == ("warn", "dev/tracker")
     assert one["message"].startswith("1 connection has no refresh token and ends with its access token, the next on ")

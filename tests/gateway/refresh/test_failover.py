@@ -116,7 +116,7 @@ async def test_newer_tokens_in_memory_are_written_back_before_anybody_refreshes(
 
 
 async def _until_answered(node: RunningGateway, connection_id: str) -> Any:
-    """As an application does it that heeds a 503."""
+    """Refresh as an application does that heeds a 503, until there is another answer."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             result = await refreshed(node, connection_id)
@@ -184,7 +184,7 @@ async def test_where_no_node_had_the_newer_token_the_failover_is_named_and_not_t
 async def test_a_row_that_is_older_than_in_memory_is_noticed_without_a_failover(
     running: RunningGateway, tracker: Tracker
 ) -> None:
-    """As after a crash of a server that had not written its last commits, or a restored copy."""
+    """This happens after a crash of a server that had not written its last commits, or with a restored copy."""
     await running.imported(tracker.grant())
     assert await called(running, "c1") == 200
     store = running.runtime.store

@@ -25,7 +25,7 @@ from gateway.secret import Secret
 from tests.fakes.journal import left, living
 from tests.fakes.patience import PATIENCE_S
 
-AHEAD = timedelta(days=3)  # of the worker's clock before the parent's
+AHEAD = timedelta(days=3)  # how far the worker's clock is ahead of the parent's
 
 
 class Endpoint:
@@ -63,7 +63,7 @@ class Pair:
             self.exchanges.begin(json.loads(json.dumps(message)), self.its, self.parent.exchanged)
 
     def kill_worker(self) -> None:
-        """As the system does it for a process that was killed."""
+        """Close the worker's socket, as the system does for a process that was killed."""
         self.worker.close()
 
     async def close(self) -> None:
@@ -239,7 +239,7 @@ async def test_what_goes_wrong_inside_is_reported(pair: Pair, request_: Request,
 async def test_it_asks_nobody_for_a_worker_that_is_gone(
     pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry
 ) -> None:
-    """Who takes the refresh up may have read the journal before it said that somebody is at it."""
+    """The process that takes the refresh up may have read the journal before the parent recorded that it had begun."""
     pair.kill_worker()
     with pytest.raises(EgressError, match="has ended") as raised:
         await pair.parent.ask(request_)
@@ -257,7 +257,7 @@ def second(request: Request) -> Request:
 async def test_a_token_is_not_sent_again_while_its_first_answer_is_awaited(
     pair: Pair, endpoint: Endpoint, request_: Request, entry: Entry
 ) -> None:
-    """As when the parent stood still for longer than a worker waits."""
+    """This happens if the parent stood still for longer than a worker waits."""
     endpoint.free.clear()
     asking = asyncio.ensure_future(pair.parent.ask(request_))
     await until(lambda: endpoint.seen)

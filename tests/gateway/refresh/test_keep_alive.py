@@ -24,7 +24,7 @@ UNUSED = {"rotating": True, "expires_after_days_unused": 365, "expires_after_day
 
 @pytest.fixture
 async def running(tracker: Tracker, tmp_path: Path) -> AsyncIterator[RunningGateway]:
-    """As elsewhere, with the limits of the issue tracker (docs/connections.md#refresh)."""
+    """A gateway like `running` elsewhere, with the limits of Jira's refresh tokens (docs/connections.md#refresh)."""
     write_entry(tmp_path, "tracker", tracker_entry(tracker.url, refresh=UNUSED))
     gateway = RunningGateway(tmp_path, document([f"127.0.0.1/32:{tracker.url.rpartition(':')[2]}"]))
     await gateway.start()

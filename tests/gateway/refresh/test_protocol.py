@@ -71,7 +71,7 @@ async def status_of(running: RunningGateway) -> int:
 
 
 async def left_open(running: RunningGateway) -> None:
-    """As a process leaves it that was killed between intent and commit."""
+    """Leave the row as a process does that was killed between intent and commit."""
     row = await row_of(running)
     leased = await running.runtime.store.refreshes.lease_refresh(
         REF, owner="killed", ttl=LEASE, seen=row, intent=token_digest(running.runtime.store, row)
@@ -166,7 +166,7 @@ def waited(running: RunningGateway) -> float:
 
 
 def stalling(running: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """What lets its saves go on; until then each has its answer and stands still."""
+    """Let saves wait until the returned event is set; each has the provider's answer by then."""
     wake, save = asyncio.Event(), running.runtime.store.refreshes.save_refreshed
 
     async def stall(*args: Any, **kwargs: Any) -> Any:
@@ -200,7 +200,7 @@ async def test_what_a_stalled_holder_got_is_found_on_the_disk_by_who_comes_next(
 
 @pytest.fixture
 def unnoted(running: RunningGateway, other: RunningGateway) -> None:
-    """As where a store has no folder: an answer is nowhere but in memory until it is in the database."""
+    """Remove the journal's folder from both gateways: an answer is only in memory until it is in the database."""
     for one in (running, other):
         one.runtime.store.journal.folder = one.runtime.store.journal.marker = None
 

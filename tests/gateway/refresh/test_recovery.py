@@ -89,7 +89,7 @@ class Killed:
         file.die()
 
     def dies(self) -> None:
-        """As the system does it: its lock goes, its file stays."""
+        """Release the lock as the system does for a killed process: the file stays."""
         marker = self.store.journal.marker
         assert marker is not None
         marker.release()

@@ -47,7 +47,7 @@ async def test_ten_thousand_that_nobody_waits_for_are_renewed_few_at_once() -> N
     assert (crowd.most, len(crowd.order)) == (4, 10_000)
 
 
-async def test_who_is_waited_for_goes_ahead_of_the_crowd() -> None:
+async def test_a_refresh_that_a_call_waits_for_goes_ahead_of_the_crowd() -> None:
     crowd = Crowd(RefreshQueue(behind=2, urgent=8, pace_s=0))
     crowd.start(range(100))
     await settled()
@@ -61,7 +61,7 @@ async def test_who_is_waited_for_goes_ahead_of_the_crowd() -> None:
     await waiting
 
 
-async def test_those_that_nobody_waits_for_begin_one_after_the_other() -> None:
+async def test_refreshes_that_nobody_waits_for_begin_one_after_the_other() -> None:
     crowd = Crowd(RefreshQueue(behind=100, pace_s=0.02))
     crowd.go.set()
     began = asyncio.get_running_loop().time()

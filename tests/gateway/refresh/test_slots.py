@@ -31,7 +31,7 @@ def test_none_is_later_than_due_nor_earlier_than_it_may(dues: list[float], earli
         assert moment == due or moment >= earliest
 
 
-def test_who_finds_no_room_is_begun_when_it_is_due() -> None:
+def test_a_refresh_without_a_free_slot_begins_when_it_is_due() -> None:
     slots = RefreshSlots(WIDTH_S)
     moments = taken(slots, [10.0] * 50, earliest=9.0)
     assert moments.count(10.0) == 30  # one in its own slot, and those that twenty slots of a second did not hold

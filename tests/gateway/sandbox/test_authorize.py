@@ -16,7 +16,7 @@ async def test_a_person_logs_in_allows_and_returns_with_code_state_and_issuer(
     assert answer["code"]
 
 
-async def test_who_does_not_allow_returns_with_access_denied(application: Application) -> None:
+async def test_a_user_who_refuses_returns_with_access_denied(application: Application) -> None:
     answer = await application.walk(decision="deny")
     assert answer["error"] == "access_denied"
     assert answer["state"] == "st&te"

@@ -175,7 +175,7 @@ def _bearer(token: str) -> dict[str, str]:
 
 
 async def _raw(application: Application, token: str, fault: str) -> tuple[bytes, bool]:
-    """What arrived on a bare connection, and whether it ended by a reset."""
+    """Return what arrived on a bare connection, and whether it ended by a reset."""
     host, _, port = application.base.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     fields = f"Host: {host}\r\nAuthorization: Bearer {token}\r\nSandbox-Fault: {fault}\r\n"

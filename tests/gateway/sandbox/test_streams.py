@@ -1,4 +1,4 @@
-"""What the sandbox sends and takes beside issues: events, records, sockets, and bodies of any size."""
+"""The sandbox's paths beside issues: events, records, sockets, and bodies of any size."""
 
 import gzip
 import hashlib

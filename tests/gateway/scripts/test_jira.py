@@ -125,7 +125,7 @@ async def test_an_answer_that_is_no_list_is_the_providers_fault(answer: Any) -> 
         await jira_post_connection(Asked(answer))
 
 
-async def test_who_authorized_is_stored_where_the_provider_tells() -> None:
+async def test_the_account_that_authorized_is_stored_if_the_provider_reports_it() -> None:
     asked = Asked([ACME], **{"/ex/jira/id-acme/rest/api/3/myself": {"accountId": "5b10"}})
     await jira_post_connection(asked)
     assert asked.config["accountId"] == "5b10"
@@ -144,7 +144,7 @@ async def test_an_entry_says_itself_what_its_paths_look_like() -> None:
     assert asked.paths[1] == "/ex/sandbox/a%2F..%2Fb/rest/api/3/myself"
 
 
-async def test_who_wants_to_be_asked_gets_the_sites_that_fit() -> None:
+async def test_a_session_that_asks_for_the_site_gets_the_sites_that_fit() -> None:
     asked = Asked([ACME, XACME])
     asked.ask = True
     with pytest.raises(SiteOpen) as open_:
@@ -159,7 +159,7 @@ async def test_who_wants_to_be_asked_gets_the_sites_that_fit() -> None:
 
 
 @pytest.mark.parametrize("config", [{"subdomain": "acme"}, {"cloudId": "id-acme"}])
-async def test_who_has_named_a_site_is_not_asked(config: dict[str, str]) -> None:
+async def test_a_session_that_names_a_site_is_not_asked(config: dict[str, str]) -> None:
     asked = Asked([XACME, ACME], config)
     asked.ask = True
     await jira_post_connection(asked)

@@ -40,7 +40,7 @@ QUIET = 500
 
 
 def spoiled(chance: random.Random) -> bytes:
-    """One or two messages, with a few bytes gone, changed, repeated or put in."""
+    """Return one or two messages, with a few bytes gone, changed, repeated or put in."""
     data = bytearray(b"".join(chance.choices(SEEDS, k=chance.randint(1, 2))))
     for _ in range(chance.randint(0, 4)):
         at = chance.randrange(len(data) + 1)

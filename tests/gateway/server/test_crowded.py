@@ -44,7 +44,7 @@ async def test_one_connection_too_many_is_refused_and_the_others_serve_on(shown:
 
 
 async def test_a_crowd_of_them_takes_no_more_than_a_bound(shown: Shown) -> None:
-    """Those beyond are closed silently, so that refusals take no descriptors either."""
+    """Connections above the limit are closed silently, so that refusals take no descriptors either."""
     server = await served(shown, connections=MOST)
     async with AsyncExitStack() as around:
         around.push_async_callback(server.runner.cleanup)

@@ -165,7 +165,7 @@ async def test_what_does_not_finish_in_time_is_cut_and_cannot_pass_for_whole(sho
 
 
 async def closed_for_others(port: int) -> None:
-    """Until the port takes no new connection."""
+    """Wait until the port takes no new connection."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             try:
@@ -202,7 +202,7 @@ async def test_an_answer_that_promised_another_before_the_stop_is_followed_by_on
         await stopping
 
 
-async def test_who_was_let_in_just_before_the_stop_is_still_answered(steady: Served) -> None:
+async def test_a_client_accepted_just_before_the_stop_is_still_answered(steady: Served) -> None:
     async with dial(steady.port) as client:
         async with dial(steady.port) as other:  # taken after the first one
             other.send(get(b"/one"))

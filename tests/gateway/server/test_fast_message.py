@@ -138,7 +138,7 @@ class Spoken:
         return data
 
     async def answers(self, *pieces: bytes, count: int = 1) -> list[bytes]:
-        """What comes back when `pieces` are sent one after another, each read by the gateway before the next."""
+        """Send `pieces` one after another, each read by the gateway before the next, and return the answers."""
         reader, writer = await self.open()
         try:
             for piece in pieces:

@@ -520,7 +520,7 @@ async def test_a_host_application_has_no_lane(tmp_path: Path) -> None:
 
 
 async def test_strangers_fill_no_memory(tmp_path: Path) -> None:
-    """What a block of lines means is remembered once its key has opened something."""
+    """The meaning of a block of lines is remembered only after its key was accepted."""
     async with raw_provider() as provider, before(provider, tmp_path) as running, dial(port_of(running)) as client:
         foreign = get().replace(SECRET_KEY.encode(), b"sk-of-somebody-else-0123")
         assert (await client.ask(foreign)).status == 401

@@ -241,7 +241,7 @@ def uploads() -> Iterator[tuple[bytes, list[bytes]]]:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_whoever_leaves_is_noted_once_and_leaves_nothing_behind(tmp_path: Path, provider: str) -> None:
+async def test_a_caller_that_leaves_is_recorded_once_and_leaves_nothing_behind(tmp_path: Path, provider: str) -> None:
     async with AsyncExitStack() as stack:
         for n, (framing, pieces) in enumerate(uploads()):
             folder = tmp_path / str(n)

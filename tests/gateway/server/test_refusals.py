@@ -161,7 +161,7 @@ async def test_a_fault_is_reported_the_same_however_the_bytes_are_cut(server: Se
 
 
 async def server_has_read(server: Served) -> None:
-    """One more round trip on another connection: what was sent before it has been read by then."""
+    """Make one more round trip on another connection: what was sent before it has been read by then."""
     async with dial(server.port) as other:
         other.send(get(b"/other"))
         await other.answer()

@@ -1,4 +1,4 @@
-"""What the lines say by their names is what the chain reads in the whole head."""
+"""The fast path reads a request's lines by their names with the same result as the chain, which reads the whole head."""
 
 from collections.abc import Mapping, Sequence
 

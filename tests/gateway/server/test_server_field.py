@@ -1,4 +1,4 @@
-"""What our answers say of the software: its name. Versions help who attacks. (tests/wire: a provider's own field passes.)"""
+"""Our answers name the software without its version, which would help attackers. (tests/wire: a provider's own field passes.)"""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a start warns of: files and a port that others may read, keys that can be guessed, too few descriptors."""
+"""Warnings at a start: files and a port that others may read, keys that can be guessed, too few descriptors."""
 
 import os
 import resource

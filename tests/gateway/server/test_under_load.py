@@ -126,7 +126,7 @@ def _accepts(port: int) -> bool:
 
 
 def pieces(number: int) -> int:
-    """Of 16 KiB."""
+    """Return the length of this stream, in pieces of 16 KiB."""
     return (1 + number % 7) * FACTOR
 
 

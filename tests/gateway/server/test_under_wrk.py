@@ -136,7 +136,8 @@ async def test_no_request_of_wrk_fails_by_stops(tmp_path: Path, workers: int) ->
 
 
 async def relayed(files: Files, listener: socket.socket, serves: Serving, load: Run) -> int:
-    """One gateway after the other on the same socket, each told to stop as soon as its successor is ready."""
+    """Start one gateway after the other on the same socket, stop each as soon as its successor is ready, and count the
+    handovers."""
     if load.over:
         return 0
     async with serving(files, listener) as successor:

@@ -60,7 +60,7 @@ async def test_a_connection_that_changed_often_is_named_once(store: Store) -> No
     assert await store.changes.since(at) == (at, {})
 
 
-async def test_of_its_own_renewal_a_process_knows_what_it_made_of_the_row(opener: Opener) -> None:
+async def test_a_process_knows_the_row_that_its_own_refresh_wrote(opener: Opener) -> None:
     here, there = await opener(), await opener()
     row, _ = await here.connections.put(new(), now=NOW)
     at = await here.changes.end()
@@ -158,7 +158,7 @@ async def test_a_change_elsewhere_wakes_who_waits(opener: Opener) -> None:
     await waiting
 
 
-async def test_who_comes_back_after_the_log_was_pruned_is_reported_so(store: Store) -> None:
+async def test_a_reader_that_comes_back_after_the_log_was_pruned_is_notified(store: Store) -> None:
     for day in range(4):
         await store.connections.put(new(), now=NOW + timedelta(days=day))
     await store.prune(NOW + timedelta(days=3, hours=1))

@@ -1,4 +1,4 @@
-"""Who holds a lease, by the owner's name and the files of this machine."""
+"""The holder of a lease, found by the owner's name and the files of this machine."""
 
 import fcntl
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.gateway.store.conftest import NOW
 
 
 class Files:
-    """What this process has locked."""
+    """The files that this process has locked."""
 
     def __init__(self, marker: ProcessMarker | None) -> None:
         self._marker = marker

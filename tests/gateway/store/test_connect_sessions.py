@@ -69,7 +69,7 @@ async def test_a_session_made_for_a_connection_goes_with_it(store: Store) -> Non
     assert await store.sessions.get("d2", now=NOW)
 
 
-async def test_of_many_browsers_at_once_one_keeps_a_session(opener: Opener) -> None:
+async def test_one_of_many_browsers_at_once_keeps_a_session(opener: Opener) -> None:
     stores = [await opener(), await opener()]
     await stores[0].sessions.add(FULL)
     kept = await asyncio.gather(*(stores[n % 2].sessions.keep_for_browser("d1", f"b{n}") for n in range(8)))

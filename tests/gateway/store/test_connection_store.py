@@ -96,7 +96,7 @@ async def test_delete_removes_it_once_and_an_id_is_never_given_again(store: Stor
     assert again.tags == {}
 
 
-async def test_of_five_hundred_attempts_on_a_lease_one_wins(opener: Opener) -> None:
+async def test_one_of_five_hundred_attempts_on_a_lease_wins(opener: Opener) -> None:
     stores = [await opener(), await opener()]
     await stores[0].connections.put(new(), now=NOW)
     won = await asyncio.gather(
@@ -163,7 +163,7 @@ async def test_a_lease_counts_from_when_it_was_written(store: Store, monkeypatch
     assert row.lease.until >= began[0] + TTL - timedelta(milliseconds=100)
 
 
-async def test_who_may_claim_does_not_depend_on_the_clock_of_a_node(
+async def test_a_claim_does_not_depend_on_the_clock_of_a_node(
     store: Store, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.connections.put(new(), now=NOW)

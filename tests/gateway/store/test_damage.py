@@ -25,7 +25,7 @@ EVENT = "stored_secret_unreadable"
 
 
 def changed(folder: Path, column: str = "credential", connection_id: str = "c1", at: int = -1) -> None:
-    """One bit of what is stored for that connection."""
+    """Flip one bit of what is stored for that connection."""
     with sqlite3.connect(folder / "gateway.db") as db:
         where = f"FROM connections WHERE connection_id = '{connection_id}'"
         (stored,) = db.execute(f"SELECT {column} {where}").fetchone()

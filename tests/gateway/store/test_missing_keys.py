@@ -106,7 +106,7 @@ async def test_it_is_requested_ever_more_rarely_and_another_at_once(monkeypatch:
     assert len(asked) < 12
 
 
-async def test_who_comes_meanwhile_waits_for_the_same_answer() -> None:
+async def test_a_request_that_comes_meanwhile_waits_for_the_same_answer() -> None:
     missing, asked = MissingKeys(), list[None]()
     missing.ask = lambda _ids: asked.append(None)
     waiting = [asyncio.create_task(missing.asked_for({name})) for name in ("a", "a", "b")]

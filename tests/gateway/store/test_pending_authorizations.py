@@ -40,7 +40,7 @@ async def test_a_flow_can_be_looked_at_and_is_then_used_once(store: Store) -> No
     assert await store.flows.get("s1", now=NOW) is None
 
 
-async def test_of_twenty_callbacks_at_once_one_gets_the_flow(opener: Opener) -> None:
+async def test_one_of_twenty_callbacks_at_once_gets_the_flow(opener: Opener) -> None:
     stores = [await opener(), await opener()]
     await stores[0].flows.add(flow())
     got = await asyncio.gather(*(stores[n % 2].flows.consume("s1", now=NOW) for n in range(20)))

@@ -100,8 +100,8 @@ async def test_what_another_browser_has_typed_in_is_not_kept(opener: Opener, wai
     assert await made(stores[0]) == 1
 
 
-async def test_of_a_claim_and_a_typed_credential_at_once_none_comes_between(opener: Opener) -> None:
-    """What is kept without a browser was kept before one has claimed the session."""
+async def test_nothing_comes_between_a_claim_and_a_typed_credential_at_once(opener: Opener) -> None:
+    """A credential that is kept without a browser was kept before any browser has claimed the session."""
     stores = [await opener(), await opener()]
     for n in range(20):
         await stores[0].sessions.add(ConnectSession(digest=f"s{n}", environment="dev", expires_at=SOON))

@@ -51,7 +51,7 @@ async def test_a_key_is_given_once(store: Store) -> None:
     assert await store.integrations.add(replace(ONE, environment="prod"), now=LATER) is not None
 
 
-async def test_of_two_changes_to_the_same_the_second_is_refused(store: Store) -> None:
+async def test_the_second_of_two_changes_to_the_same_integration_is_refused(store: Store) -> None:
     stored = await added(store)
     first = await store.integrations.change(stored, replace(stored, display_name="First"), now=LATER)
     assert first is not None

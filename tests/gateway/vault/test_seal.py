@@ -68,7 +68,7 @@ def test_a_ciphertext_moved_to_another_place_is_refused(vault: Vault, elsewhere:
         vault.open_json(replace(sealed, **elsewhere))
 
 
-def test_of_ten_thousand_swapped_ciphertexts_none_opens(vault: Vault) -> None:
+def test_none_of_ten_thousand_swapped_ciphertexts_opens(vault: Vault) -> None:
     places = [ADDRESS | {"row": f"r{n}", "environment": ("dev", "prod")[n % 2]} for n in range(101)]
     sealed = [vault.seal_json({"n": n}, **place) for n, place in enumerate(places)]
     opened = 0

@@ -77,7 +77,7 @@ def npm(*packages: str) -> Path:
 
 
 async def violations(page: Any) -> list[str]:
-    """What axe finds wrong with the page as it is now, as ``rule: element``."""
+    """Return axe's findings on the page as it is now, as ``rule: element``."""
     script = (await asyncio.to_thread(npm, "axe-core")) / "axe-core" / "axe.min.js"
     # Through the debugger's own world: the page's policy forbids foreign scripts, and shall not be loosened for a test.
     source = await asyncio.to_thread(script.read_text)

@@ -42,7 +42,7 @@ async def app_page(aiohttp_server: AiohttpServer) -> str:
 
 
 async def sign_in(popup: Any) -> None:
-    """As the end user at the OAuth server; who is signed in already is only asked for consent, if at all."""
+    """Sign in as the end user at the OAuth server; one who is signed in already is only asked for consent, if at all."""
     async with asyncio.timeout(PATIENCE_S):
         while not popup.is_closed():
             try:

@@ -113,7 +113,7 @@ async def chromium() -> AsyncIterator[Any]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def browser(chromium: Any) -> AsyncIterator[Any]:
-    """What a test opens in it is closed at the test's end."""
+    """A browser whose contexts are closed at the test's end."""
     yield chromium
     for context in chromium.contexts:
         await context.close()

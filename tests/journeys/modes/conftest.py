@@ -26,7 +26,7 @@ class Far:
     _handlers: dict[str, Handler] = field(default_factory=dict)
 
     def on(self, path: str, handler: Handler) -> None:
-        """Who answers requests whose path begins with `path`; the longest such path wins."""
+        """Let `handler` answer requests whose path begins with `path`; the longest such path wins."""
         self._handlers[path] = handler
 
     async def answer(self, request: web.Request) -> web.StreamResponse:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.fakes.commands import said
+from tests.fakes.commands import command_output
 from tests.fakes.gateways import RunningGateway
 from tests.journeys.modes.conftest import Far
 
@@ -19,7 +19,7 @@ async def command(gateway: RunningGateway, *arguments: str) -> tuple[int, str, s
     """Exit code, stdout, stderr of ``gateway connections …`` on this gateway's configuration."""
     file = gateway.folder / "gateway.yaml"
     file.write_text(json.dumps(gateway.document))
-    return await said("connections", arguments[0], "-c", str(file), *arguments[1:])
+    return await command_output("connections", arguments[0], "-c", str(file), *arguments[1:])
 
 
 class Provider:

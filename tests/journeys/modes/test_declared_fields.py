@@ -13,7 +13,7 @@ from gateway.authoring.rehearsal.play import rehearse
 from gateway.catalog.checks import KnownWords
 from gateway.catalog.folder import provider_in
 from gateway.integrations.declared import SCRIPTS, known_modes
-from tests.fakes.commands import said
+from tests.fakes.commands import command_output
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.pages import BROWSER, submit
 from tests.journeys.modes.conftest import Far, imported, only_id, read
@@ -161,11 +161,11 @@ async def test_a_declared_field_survives_an_export_and_an_import(far: Far, start
     await imported(gateway, credentials={"type": "API_KEY", "apiKey": "k-1", "apiSecret": SECRET})
     file, lines = gateway.folder / "gateway.yaml", gateway.folder / "connections.jsonl"
     file.write_text(yaml.safe_dump(gateway.document))
-    exported = await said("connections", "export", "-c", str(file), "--plain", "-o", str(lines))
+    exported = await command_output("connections", "export", "-c", str(file), "--plain", "-o", str(lines))
     assert exported.code == 0, exported.err
     assert SECRET in lines.read_text()
     await gateway.json("DELETE", "/connections/c1?provider_config_key=tracker", expect=200)
-    moved = await said("connections", "import", "-c", str(file), str(lines))
+    moved = await command_output("connections", "import", "-c", str(file), str(lines))
     assert moved.code == 0, moved.err + moved.out
     await assert_signed(gateway, seen)
 

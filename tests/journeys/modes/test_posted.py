@@ -25,7 +25,7 @@ def open_api(far: Far) -> None:
 async def post(
     gateway: RunningGateway, path: str, body: Any = None, *, token: str | None = None, query: str = "", **session: Any
 ) -> tuple[int, Any]:
-    """As the browser SDK posts, from another origin."""
+    """Post as the browser SDK does, from another origin."""
     token = token or await gateway.session_token(**session)
     address = f"{gateway.url}{path}/tracker?connect_session_token={token}{query}"
     options: dict[str, Any] = {"skip_auto_headers": ["Content-Type"]} if body is None else {"json": body}

@@ -157,7 +157,7 @@ async def test_tokens_that_were_moved_elsewhere_can_be_left_alive(far: Far, star
 
 
 async def test_an_entry_may_describe_a_call_of_its_own(far: Far, start: Any) -> None:
-    """As GitHub has it: DELETE with the client as Basic and the token in JSON, one call for the whole grant."""
+    """GitHub has one: DELETE with the client as Basic and the token in JSON, one call for the whole grant."""
     seen: list[Any] = []
 
     async def grant(request: web.Request) -> web.Response:

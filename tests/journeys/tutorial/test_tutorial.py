@@ -81,7 +81,7 @@ class Reader:
             written.write("\n\n" + self.next("python"))
 
     async def run(self, script: str) -> str:
-        """What a shell prints that ends at the first command that fails."""
+        """Return what a shell prints for the script; it ends at the first command that fails."""
         process = await self._shell(script)
         out, err = await asyncio.wait_for(process.communicate(), PATIENCE_S)
         assert process.returncode == 0, err.decode()

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(loop_scope="module", params=[True, False], ids=["bound", "unbound"])
 async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
-    """That of the other tests, on the browser's loop."""
+    """The world of the other tests, on the browser's loop."""
     async with world_at(tmp_path, bound=request.param) as one:
         yield one
 
@@ -40,7 +40,7 @@ async def evil() -> AsyncIterator[str]:
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def chromium() -> AsyncIterator[Any]:
-    """One for all tests: each opens a profile of its own in it."""
+    """One Chromium for all tests: each opens a profile of its own in it."""
     async with launched() as browser:
         yield browser
 
@@ -121,7 +121,7 @@ async def test_a_page_of_another_site_frames_it(world: World, chromium: Any, evi
 
 
 async def test_a_page_of_another_site_loads_its_addresses(world: World, chromium: Any, evil: str) -> None:
-    """As an image, by fetch, and by forms that send themselves: Bob looks on, and clicks nothing."""
+    """The page tries an image, fetch, and forms that send themselves; Bob looks on, and clicks nothing."""
     link = await world.link()
     page = await bobs(chromium, world)
     await page.goto(link.address)  # his browser has the session's cookies

@@ -26,7 +26,7 @@ PROGRAM = {"Accept": "application/json"}
 
 
 async def program_begins(world: World, link: Link, person: Person | None = None) -> tuple[int, str, dict[str, str]]:
-    """What a program gets at /oauth/connect, with the cookies of nobody: status, where to, and its cookies."""
+    """Return what a program without anybody's cookies gets at /oauth/connect: status, location, and cookies."""
     address = f"{world.gateway.url}/oauth/connect/accounts?connect_session_token={link.token}"
     async with aiohttp.ClientSession() as http, http.get(address, headers=PROGRAM, allow_redirects=False) as answer:
         cookies = {name: morsel.value for name, morsel in answer.cookies.items()}
@@ -305,7 +305,7 @@ async def test_a_stolen_verifier_without_the_key(bound: World, bob: Person) -> N
     assert await bound.accounts() == {}
 
 
-async def test_another_environment_s_key_with_the_verifier(bound: World, bob: Person) -> None:
+async def test_a_key_of_another_environment_cannot_complete_with_the_verifier(bound: World, bob: Person) -> None:
     link = await bound.link()
     await bob.click(await bound.pages(bob, link))
     assert await bound.completing(link, link.verifier, key=OTHER_KEY) == 404

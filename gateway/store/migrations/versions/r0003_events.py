@@ -96,7 +96,7 @@ def _index_where_set(name: str, column: str, table: str, columns: list[str]) -> 
 
 
 def _fill_sites() -> None:
-    """For connections that are there already, a batch at a time: there may be a million."""
+    """Fill the sites of existing connections, a batch at a time: there may be a million."""
     table = sa.table("connections", sa.column("id", ROW_ID), sa.column("config", sa.JSON), sa.column("site_origin"))
     db, after = op.get_bind(), 0
     while True:

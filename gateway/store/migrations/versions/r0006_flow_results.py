@@ -1,4 +1,4 @@
-"""What came of an authorization, for those that wait on another node; and who authorized, as the provider reports."""
+"""Results of authorizations, for browsers that wait on another node; and the account that authorized, as the provider reports."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What waits of one integration is counted by an index, however much waits of others."""
+"""An index that counts the waiting deliveries of one integration, however many wait of others."""
 
 from collections.abc import Sequence
 

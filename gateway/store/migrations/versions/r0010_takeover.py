@@ -1,4 +1,4 @@
-"""What decides who may finish a refresh after a crash or a failover: whether tokens rotate, and when the database failed over."""
+"""Facts that decide who may finish a refresh after a crash or a failover: whether tokens rotate, and the time of the failover."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What a connect session may be limited and bound to: one browser, a number of connections, a code challenge, a return URL."""
+"""Limits and bindings of a connect session: one browser, a number of connections, a code challenge, a return URL."""
 
 from collections.abc import Sequence
 

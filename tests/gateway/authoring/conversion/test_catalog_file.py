@@ -175,7 +175,7 @@ def test_what_was_said_in_another_way_is_not_reported_as_lost(imported: Imported
             assert fields_noted(imported.found[name], "lost") <= {"docs"}, (name, imported.found[name].notes)
 
 
-def test_an_alias_stands_by_itself(imported: Imported) -> None:
+def test_an_alias_becomes_an_entry_of_its_own(imported: Imported) -> None:
     heirs = [name for name in imported.entries if name.endswith("-sandbox") and "alias" in imported.entries[name]]
     usable = [name for name in heirs if name in imported.usable]
     assert len(usable) > 100

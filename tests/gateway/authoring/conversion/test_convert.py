@@ -22,7 +22,7 @@ BASE: Mapping[str, Any] = {
 
 
 def converted(**fields: Any) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """What our file says, and (kind, field) of every note."""
+    """Return the values of our file, and (kind, field) of every note."""
     converting = Converting(SCRIPTS)
     values = converting.values({**BASE, **fields})
     return values, [(note.kind, ".".join(map(str, note.place))) for note in converting.notes.all]

@@ -2,14 +2,14 @@
 
 import pytest
 
-from tests.fakes.commands import Said, said
+from tests.fakes.commands import CommandOutput, command_output
 from tests.fakes.gateways import RunningGateway
 from tests.fakes.tracker import Tracker
 from tests.gateway.cli.examined import Examined
 
 
-async def audit(of: Examined, *words: str) -> Said:
-    return await said("audit", *words, "-c", str(of.file))
+async def audit(of: Examined, *words: str) -> CommandOutput:
+    return await command_output("audit", *words, "-c", str(of.file))
 
 
 @pytest.fixture

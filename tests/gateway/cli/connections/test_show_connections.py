@@ -88,7 +88,9 @@ async def test_a_name_gives_no_orders_to_the_terminal_and_adds_no_row(
     assert "Eve" in (await connections(examined, "list")).stdout
 
 
-async def test_those_that_lack_scopes_are_listed(running: RunningGateway, tracker: Tracker, examined: Examined) -> None:
+async def test_connections_that_lack_scopes_are_listed(
+    running: RunningGateway, tracker: Tracker, examined: Examined
+) -> None:
     for name in ("c1", "c2", "c3", "well"):
         await running.imported(tracker.grant(), name)
     store = running.runtime.store

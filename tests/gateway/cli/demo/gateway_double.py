@@ -1,4 +1,4 @@
-"""As much of the gateway's public API as the demo calls, in front of a real sandbox.
+"""A double of the gateway with the part of its public API that the demo calls, in front of a real sandbox.
 
 It connects in earnest, with PKCE at the sandbox's own pages, so that the demo's walk is tried on real forms before and
 apart from the gateway's own code. `dead` makes its connections useless; `log` notes what was asked.

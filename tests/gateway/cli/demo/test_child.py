@@ -13,7 +13,7 @@ import pytest
 
 from gateway.cli.demo import DemoFailed
 from gateway.cli.demo.child import started
-from gateway.cli.demo.demo_run import held
+from gateway.cli.demo.demo_run import reserved_port
 from tests.fakes.patience import PATIENCE_S
 
 
@@ -58,9 +58,9 @@ async def test_a_busy_port_of_the_sandbox_itself_is_one_line(tmp_path: Path) -> 
 
 def test_a_busy_port_names_its_flag() -> None:
     with (
-        held(0, "--port") as port,
+        reserved_port(0, "--port") as port,
         pytest.raises(DemoFailed, match=rf"port {port} is in use; .* --sandbox-port"),
-        held(port, "--sandbox-port"),
+        reserved_port(port, "--sandbox-port"),
     ):
         raise AssertionError("both got it")
 

@@ -1,4 +1,4 @@
-"""What `gateway demo` prints, and how it refuses."""
+"""The output of `gateway demo`, and its refusals."""
 
 import json
 import socket

@@ -155,7 +155,7 @@ async def test_a_client_secret_that_is_the_client_id_is_found(still: Examined) -
 
 
 async def test_a_file_without_a_secret_may_be_read_by_anybody(still: Examined) -> None:
-    """As the demo's own `port` and `sandbox_port`."""
+    """The demo's own `port` and `sandbox_port` are such files."""
     for name, text in (("port", "3003"), ("sandbox_port", "9")):
         (still.file.parent / name).write_text(text)
         (still.file.parent / name).chmod(0o644)

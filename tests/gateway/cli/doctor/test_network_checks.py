@@ -1,4 +1,4 @@
-"""What `gateway doctor` finds by dialling: the public URL, providers, webhooks, and the clock they tell."""
+"""Findings of `gateway doctor` that need a network: the public URL, providers, webhooks, and the clocks of these servers."""
 
 import base64
 import datetime as dt
@@ -69,7 +69,7 @@ async def test_the_certificate_of_the_public_url_is_looked_at(
 
 
 async def test_another_gateway_is_reported_from_this_one(examined: Examined, tmp_path: Path) -> None:
-    """What answers is a gateway, as a demo on the same port is, but it has another encryption key."""
+    """Another gateway answers, as a demo on the same port does, with another encryption key."""
     elsewhere = document([])
     elsewhere["store"]["encryption_keys"] = [base64.b64encode(secrets.token_bytes(32)).decode()]
     elsewhere["environments"]["dev"]["integrations"] = {}
@@ -141,12 +141,12 @@ async def test_the_clock_is_held_against_the_providers(
 ) -> None:
     asked = []
 
-    async def dated(request: web.Request) -> web.Response:
+    async def answer_with_date(request: web.Request) -> web.Response:
         asked.append((request.method, request.path, request.headers.get("Authorization")))
         there = dt.datetime.now(dt.UTC) - dt.timedelta(seconds=ahead_s)
         return web.Response(headers={"Date": format_datetime(there, usegmt=True)})
 
-    async with answering(dated) as server:
+    async with answering(answer_with_date) as server:
         url = f"http://127.0.0.1:{server.port}"
         write_entry(running.folder, "tracker", tracker_entry(url))
         examined.document["egress"]["allow"] = [f"127.0.0.1/32:{server.port}"]

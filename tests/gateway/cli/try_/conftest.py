@@ -18,7 +18,7 @@ Try = Callable[..., Awaitable[Result]]
 
 
 async def answer(request: web.Request) -> web.StreamResponse:
-    """What came, as JSON; other paths give what they are called after."""
+    """Answer with the request as JSON; some paths give another answer, which their name says."""
     name = request.path.rpartition("/")[2]
     if name == "long":
         return web.json_response([{"n": number} for number in range(100)])

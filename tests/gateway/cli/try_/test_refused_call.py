@@ -1,4 +1,4 @@
-"""What `gateway try` prints about a refusal, and the link that fixes it."""
+"""The output of `gateway try` for a refusal, and the link that fixes it."""
 
 import json
 from typing import Any

@@ -77,7 +77,7 @@ def test_other_media_types_of_json_are_taken() -> None:
     assert checked({}, CURSOR, kind="") == [CURSOR]  # the entry's default follows
 
 
-def test_of_several_ways_those_whose_variable_is_in_the_query_remain() -> None:
+def test_only_ways_whose_variable_is_in_the_query_remain() -> None:
     assert checked({"query": "query($page: Int) { a }"}, GRAPHQL, PAGES) == [PAGES]
     assert checked({"query": "query($page: Int, $after: String) { a }"}, GRAPHQL, PAGES) == [GRAPHQL, PAGES]
     with pytest.raises(ValueError, match=re.escape("$after or $page")):

@@ -71,7 +71,7 @@ def test_a_chain_as_it_was_written_is_whole() -> None:
 
 
 def again(records: list[SealedRecord]) -> list[SealedRecord]:
-    """What somebody who knows how it is done makes of changed records: numbers and hashes that fit."""
+    """Seal changed records again, as an attacker who knows the format would: numbers and hashes fit."""
     return sealed([one.body for one in records])
 
 

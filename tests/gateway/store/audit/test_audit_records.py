@@ -56,7 +56,7 @@ async def judged(store: Store, *given: Checkpoint, key: str = "", own: bool = Tr
 
 
 async def run_sql(store: Store, statement: str) -> int:
-    """As somebody with the database's password would."""
+    """Run the statement as somebody with the database's password would."""
     return (await store.transactions.write(lambda db: db.execute(text(statement)))).rowcount
 
 
@@ -100,7 +100,7 @@ async def test_a_change_and_its_record_are_committed_together(store: Store) -> N
     assert await store.audit.seal() == 0
 
 
-async def test_who_acts_is_taken_from_the_request_in_hand(store: Store) -> None:
+async def test_the_actor_is_taken_from_the_request_in_hand(store: Store) -> None:
     acting.set(AuditActor("key", key_id=4, name="ci", address="198.51.100.3"))
     request_in_hand.set("abc")
     await store.connections.put(new(), now=NOW)
@@ -187,7 +187,7 @@ TAMPERINGS = int(os.environ.get("GATEWAY_AUDIT_TAMPERINGS", "400")) // 20
 
 
 def statements(chance: random.Random, last: int) -> tuple[str, str]:
-    """What somebody does by SQL, and what is done about the hashes of the rest: nothing."""
+    """Return a way to tamper and its SQL statement; the hashes of the other records stay as they are."""
     at, other = chance.sample(range(1, last + 1), 2)
     kind = chance.choice(["edit", "column", "hash", "drop", "truncate", "swap", "copy"])
     return kind, {

@@ -27,7 +27,7 @@ def today(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=[7, 10**9], ids=["sealed", "open"])
 def small_segments(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of SQLite: most rows in segments that are full and indexed, or all in the one that is written."""
+    """Give SQLite small segments, most of them full and indexed, or a single large one that is still written."""
     monkeypatch.setattr(sqlite_call_log, "SEGMENT_ROWS", request.param)
 
 

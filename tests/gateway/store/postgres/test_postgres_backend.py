@@ -84,7 +84,7 @@ async def test_a_commit_that_was_under_way_when_the_reader_began_is_not_missed(o
 
 
 async def test_a_follower_hears_of_a_commit_with_an_earlier_id(opener: Opener) -> None:
-    """As `Live` follows: by the version of the store, which the late commit does not move, and by the notification."""
+    """A follower goes by the version of the store, which the late commit does not move, and by the notification."""
     slow, quick, reader = await opener(), await opener(), await opener()
     at, version = await reader.changes.end(), await reader.changes.version()
     async with SlowCommit(slow, REF):

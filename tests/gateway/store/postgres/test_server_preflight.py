@@ -97,7 +97,9 @@ async def test_a_server_that_says_nothing_is_given_up_in_time() -> None:
         assert "does not answer within 1 s" in await refused(url, pool=PoolConfig(connect_s=1))
 
 
-async def test_who_is_not_let_in_is_reported_why(postgres_server: PostgresServer, empty_database: str) -> None:
+async def test_a_refused_login_is_reported_with_its_reason(
+    postgres_server: PostgresServer, empty_database: str
+) -> None:
     assert "refuses the password" in await refused(empty_database.replace(PASSWORD, "wrong"))
     assert "no such database" in await refused(postgres_server.url("nowhere"))
     assert "cannot be reached" in await refused(empty_database + "?sslmode=require")

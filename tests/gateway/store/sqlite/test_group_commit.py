@@ -26,7 +26,7 @@ Write = Callable[[AsyncConnection], Awaitable[Any]]
 
 @asynccontextmanager
 async def queued(store: Store) -> AsyncIterator[list[asyncio.Task[Any]]]:
-    """What is begun in the body waits until its end, and all of these tasks have then ended."""
+    """Hold back all writes that the body begins until its end; their tasks have ended after it."""
     reached, go_on, tasks = asyncio.Event(), asyncio.Event(), list[asyncio.Task[Any]]()
 
     async def hold(_db: AsyncConnection) -> None:  # without a statement, so that other stores may write
