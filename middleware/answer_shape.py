@@ -186,7 +186,9 @@ def of_http(request: web.Request, fault: web.HTTPException) -> GatewayError:
     if isinstance(fault, web.HTTPNotFound):
         if request.path.partition("/")[2].partition("/")[0] in _NOT_OFFERED:
             return NotImplementedHere("not_offered", SYNCS_NOT_OFFERED)
-        return NotFound("not_found", "No such endpoint. See GET /docs.")
+        return NotFound(
+            "not_found", "No such endpoint. A call to a provider begins with /proxy; GET /docs lists the others."
+        )
     if isinstance(fault, web.HTTPRequestEntityTooLarge):
         return BodyTooLarge("body_too_large", "Bodies to this API have at most 1 MiB.", close=True)
     if fault.status >= 500:

@@ -18,6 +18,10 @@ _STATUSES: Final = re.compile(r"[0-9]{1,3}(,[0-9]{1,3})*")
 _SECONDS: Final = re.compile(r"(?=.*[1-9])[0-9]{1,6}(\.[0-9]{1,3})?")
 _MAX_CHARS: Final = 255
 NAMING: Final = ("Provider-Config-Key", "Connection-Id")
+LISTED_BY: Final = {
+    "Provider-Config-Key": " (GET /integrations lists them)",
+    "Connection-Id": " (GET /connections lists them)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ def read(headers: CIMultiDictProxy[str], bound_to: tuple[str, str] | None = None
             fault = Issue("invalid_value", f"Send {name} once, not {len(values)} times.", (name.lower(),))
         elif not values or not values[0]:
             if required:
-                fault = Issue("invalid_type", f"Send the header {name}.", (name.lower(),))
+                fault = Issue("invalid_type", f"Send the header {name}{LISTED_BY[name]}.", (name.lower(),))
         elif len(values[0]) > _MAX_CHARS and required:
             fault = Issue("too_big", f"{name} is longer than {_MAX_CHARS} characters.", (name.lower(),))
         elif (wrong := check(values[0])) is not None:

@@ -89,6 +89,8 @@ async def test_the_curl_line_works_at_once_after_a_second_start_and_with_a_state
     async with demo(state) as (process, second):
         assert second["secret_key"] == first["secret_key"]
         assert second["connection_id"] == first["connection_id"]
+        keys = [shlex.split(one["mcp_add"])[-1] for one in (first, second)]
+        assert keys[0] == keys[1], "what was pasted into an agent's client goes on working"
         assert await issues_of(second) == 2
         assert await found_by_an_agent(second) == 2
         assert await ended(process, second, signal.SIGINT) == 0

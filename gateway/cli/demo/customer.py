@@ -65,14 +65,9 @@ class Customer:
             words += ["-H", f"{name}: {value}"]
         return shlex.join([*words, f"{self._url}/proxy{connected.path}"])
 
-    async def mcp_add(self, connected: DemoConnection) -> str:
-        """Mint a key for the demo user's issues; return the command that adds them as tools to an MCP client.
-
-        It replaces the key of the former start.
-        """
-        for known in (await self._call("GET", "/environment/api-keys?limit=1000"))["data"]:
-            if known["display_name"] == AGENT:
-                await self._call("DELETE", f"/environment/api-keys/{known['id']}")
+    async def agent_key(self, connected: DemoConnection, kept: Secret) -> Secret:
+        """Return a key for the demo user's issues: the one `kept` from an earlier start while it is for this connection, else a
+        new one in its place."""
         site = connected.path.partition("/search")[0]
         rules = [
             f"GET {site}/search as search_issues",
@@ -80,10 +75,19 @@ class Customer:
             f"POST {site}/issue as create_issue",
         ]
         limits = {"connections": [f"{INTEGRATION}/{connected.connection_id}"], "rules": rules}
+        for known in (await self._call("GET", "/environment/api-keys?limit=1000"))["data"]:
+            if known["display_name"] != AGENT:
+                continue
+            if known["limits"] == [limits] and kept.reveal().endswith(known["last_four"]):
+                return kept
+            await self._call("DELETE", f"/environment/api-keys/{known['id']}")
         scopes = ["environment:proxy", "environment:connect_sessions:write"]
         wish = {"display_name": AGENT, "scopes": scopes, "limits": limits, "expires_in_s": AGENT_S}
-        secret = (await self._call("POST", "/environment/api-keys", wish))["data"]["secret"]
-        header = f"Authorization: Bearer {secret}"
+        return Secret((await self._call("POST", "/environment/api-keys", wish))["data"]["secret"])
+
+    def mcp_add(self, agent_key: Secret) -> str:
+        """Return the command that adds the tools of a key to an MCP client."""
+        header = f"Authorization: Bearer {agent_key.reveal()}"
         add = ["claude", "mcp", "add", "--transport", "http", INTEGRATION, f"{self._url}/mcp", "--header", header]
         return shlex.join(add)
 

@@ -87,6 +87,16 @@ class DemoFolder:
         """The key that the application calls with, read as the configuration reads it."""
         return Secret((self.path / "secret_key").read_text().removesuffix("\n"))
 
+    def agent_key(self) -> Secret:
+        """The key of the demo's agent from an earlier start; empty where there was none."""
+        path = self.path / "agent_key"
+        return Secret(path.read_text().removesuffix("\n") if path.exists() else "")
+
+    def keep_agent_key(self, key: Secret) -> None:
+        if key != self.agent_key():
+            (self.path / "agent_key").unlink(missing_ok=True)
+            _write_if_missing(self.path / "agent_key", f"{key.reveal()}\n")
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Make the folder and what is missing in it, and hold it until the end of the block. Raises DemoFailed."""

@@ -153,6 +153,8 @@ async def _ready(url: str, folder: DemoFolder) -> Ready:
     async with customer.session() as http:
         caller = customer.Customer(http, url, key)
         connected = await caller.connection()
+        agent_key = await caller.agent_key(connected, folder.agent_key())
+        folder.keep_agent_key(agent_key)
         return Ready(
             url=url,
             secret_key=key.reveal(),
@@ -161,7 +163,7 @@ async def _ready(url: str, folder: DemoFolder) -> Ready:
             connect_link=await caller.connect_link(),
             curl=caller.curl(connected),
             console_link=await _console_link(folder),
-            mcp_add=await caller.mcp_add(connected),
+            mcp_add=caller.mcp_add(agent_key),
         )
 
 

@@ -7,6 +7,7 @@ apart from the gateway's own code. `dead` makes its connections useless; `log` n
 import base64
 import hashlib
 import uuid
+from typing import Any
 from urllib.parse import urlencode
 
 import aiohttp
@@ -26,7 +27,8 @@ class GatewayDouble:
         self.tokens: dict[str, str] = {}
         self.dead: set[str] = set()
         self.log: list[str] = []
-        self.minted: list[str] = []
+        self.minted: dict[str, dict[str, Any]] = {}
+        self.made = 0
 
     def app(self) -> web.Application:
         app = web.Application(middlewares=[self._checked])
@@ -108,13 +110,16 @@ class GatewayDouble:
         return web.json_response({"success": True})
 
     async def _keys(self, _request: web.Request) -> web.Response:
-        return web.json_response({"data": [{"id": 7, "display_name": name} for name in self.minted]})
+        shown = [{"id": 7, "display_name": name, **rest} for name, rest in self.minted.items()]
+        return web.json_response({"data": shown})
 
     async def _mint(self, request: web.Request) -> web.Response:
         wish = await request.json()
         assert wish["display_name"] not in self.minted
-        self.minted.append(wish["display_name"])
-        return web.json_response({"data": {"id": 7, "secret": "gw_sk_agent"}})
+        self.made += 1
+        secret = f"gw_sk_agent{self.made}"
+        self.minted[wish["display_name"]] = {"last_four": secret[-4:], "limits": [wish["limits"]]}
+        return web.json_response({"data": {"id": 7, "secret": secret}})
 
     async def _revoke(self, _request: web.Request) -> web.Response:
         self.minted.clear()

@@ -3,6 +3,7 @@
 import asyncio
 import shlex
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 from pytest_aiohttp.plugin import AiohttpServer
@@ -61,12 +62,19 @@ async def test_the_curl_line_works_as_it_is_pasted(gateway: GatewayDouble, calle
     assert b'"ACME-57"' in answer
 
 
-async def test_each_start_replaces_the_key_of_the_demos_agent(gateway: GatewayDouble, caller: Customer) -> None:
+async def test_the_key_of_the_demos_agent_is_kept_while_it_is_for_the_connection(
+    gateway: GatewayDouble, caller: Customer
+) -> None:
     connected = await caller.connection()
-    for _ in range(2):
-        line = await caller.mcp_add(connected)
-        assert shlex.split(line)[-3:] == [f"{gateway.url}/mcp", "--header", "Authorization: Bearer gw_sk_agent"]
-    assert gateway.minted == ["demo agent"]
+    first = await caller.agent_key(connected, Secret(""))
+    assert await caller.agent_key(connected, first) == first
+    line = caller.mcp_add(first)
+    assert shlex.split(line)[-3:] == [f"{gateway.url}/mcp", "--header", "Authorization: Bearer gw_sk_agent1"]
+    lost = await caller.agent_key(connected, Secret(""))
+    assert lost.reveal() == "gw_sk_agent2"
+    again = await caller.agent_key(replace(connected, connection_id="another"), lost)
+    assert again.reveal() == "gw_sk_agent3"
+    assert list(gateway.minted) == ["demo agent"], "each takes the place of the one before"
 
 
 async def test_a_wrong_key_is_reported_with_the_answer(gateway: GatewayDouble) -> None:
