@@ -58,7 +58,10 @@ class AuditAction(StrEnum):
     )
     AUDIT_KEY_CREATED = "audit_key.created", "the key that signs checkpoints was made or replaced"
     AUDIT_PRUNED = "audit.pruned", "records older than `audit.keep_days` were removed; `detail` says up to which one"
-    PERSON_FORGOTTEN = "person.forgotten", "an end user's audit key was deleted: no one can tell any more whose digest it was"
+    PERSON_FORGOTTEN = (
+        "person.forgotten",
+        "an end user's audit key was deleted: no one can tell any more whose digest it was",
+    )
 
 
 ActorKind = Literal["key", "configured_key", "session", "browser", "operator", "system"]

@@ -100,13 +100,16 @@ ANSWERS: list[Answering] = [
 
 
 async def on_fast_path(door: Agents, key: str) -> int:
-    """Call until a call takes it, for which the new key must have been read; how many requests have, then."""
-    before = door.running.fast_path.taken
+    """Call until three calls in a row take it: the new key must have been read, and the row of the connection looked at again
+    after its import. Return how many requests have taken it then."""
+    path, in_a_row = door.running.fast_path, 0
     async with asyncio.timeout(PATIENCE_S):
-        while door.running.fast_path.taken == before:
+        while in_a_row < 3:
+            before = path.taken
             await door.call(key, "get_issue", {"issue": "A-1"})
+            in_a_row = in_a_row + 1 if path.taken > before else 0
     door.provider.calls.clear()
-    return door.running.fast_path.taken
+    return path.taken
 
 
 @pytest.mark.parametrize("answering", ANSWERS, ids=lambda answering: answering.__name__)
