@@ -2,8 +2,9 @@
 
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -80,21 +81,24 @@ def incident(
         if as_json:
             print(json.dumps({**found, "ended": done}, ensure_ascii=False))
             return 0
-        uses = found["uses"]
-        print(
-            f"{counted(uses['calls'], 'call')}, of which failed: {uses['failed']}; {found['since']} to {found['until']}"
-        )
-        if found["refused_calls"]:
-            least = "at least " if found["more_refused"] else ""
-            print(f"{least}{found['refused_calls']} refused by the key's terms, or for an unknown connection")
-        print(f"{counted(found['keys_in_all'], 'key')}, {counted(len(found['records']), 'record')} of the audit trail")
-        names = ("provider_config_key", "connection_id", "state", "calls", "failed")
-        rows = [[str(one[name]) for name in names] for one in found["connections"]]
-        table(("INTEGRATION", "CONNECTION", "STATE", "CALLS", "FAILED"), rows)
-        for line in done:
-            print(one_line(line))
-        if not done and found["connections"]:
-            print("\nNothing was ended: add --revoke-keys or --delete-connections.", file=sys.stderr)
+        _print_report(found, done)
         return 0
 
     run(file, work, as_json=as_json)
+
+
+def _print_report(found: Mapping[str, Any], done: Sequence[str]) -> None:
+    """`done`: a line for each thing that was ended."""
+    uses = found["uses"]
+    print(f"{counted(uses['calls'], 'call')}, of which failed: {uses['failed']}; {found['since']} to {found['until']}")
+    if found["refused_calls"]:
+        least = "at least " if found["more_refused"] else ""
+        print(f"{least}{found['refused_calls']} refused by the key's terms, or for an unknown connection")
+    print(f"{counted(found['keys_in_all'], 'key')}, {counted(len(found['records']), 'record')} of the audit trail")
+    names = ("provider_config_key", "connection_id", "state", "calls", "failed")
+    rows = [[str(one[name]) for name in names] for one in found["connections"]]
+    table(("INTEGRATION", "CONNECTION", "STATE", "CALLS", "FAILED"), rows)
+    for line in done:
+        print(one_line(line))
+    if not done and found["connections"]:
+        print("\nNothing was ended: add --revoke-keys or --delete-connections.", file=sys.stderr)

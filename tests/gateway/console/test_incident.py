@@ -126,6 +126,12 @@ async def test_the_command_reports_the_same(running: RunningGateway, stolen: int
     found = json.loads(out)
     assert [one["connection_id"] for one in found["connections"]] == ["c1", "c3", "c2"]
     assert found["ended"] == []
+    process = await asyncio.create_subprocess_exec(*command[:-1], stdout=asyncio.subprocess.PIPE)
+    out, _ = await asyncio.wait_for(process.communicate(), 60)
+    lines = out.decode().splitlines()
+    assert lines[0].startswith("42 calls, of which failed: 2;")
+    assert lines[1].startswith("2 keys, ")
+    assert [line.split()[1] for line in lines[3:]] == ["c1", "c3", "c2"]
 
 
 async def test_a_key_with_many_below_it_is_reported_with_all_of_them(
