@@ -132,10 +132,12 @@ async def add_history(shown: answers.ConnectionJson, runtime: Runtime, generatio
     shown["history"], shown["diagnosis"], shown["scopes"] = story["history"], story["diagnosis"], story["scopes"]
 
 
-async def state_and_story(runtime: Runtime, generation: Generation, row: Connection) -> answers.History:
+async def state_and_story(
+    runtime: Runtime, generation: Generation, row: Connection, *, serves: bool = True
+) -> answers.History:
     """``history``: each change of state, oldest first. ``diagnosis``: time line, causes in order, and what helps.
 
-    ``scopes``: granted, needed and missing.
+    ``scopes``: granted, needed and missing. `serves`: whether this process serves calls; a command does not.
     """
     changes = await runtime.store.history.of(row.id)
     provider, now = generation.catalog.get(row.provider), clock.now()
@@ -156,6 +158,7 @@ async def state_and_story(runtime: Runtime, generation: Generation, row: Connect
         failovers=await runtime.store.failover.times(),
         ends_with_token=provider is not None and opens is not None and ends_with_token(provider, opens),
         scopes=drift,
+        client_since=generation.integrations.client_since(*row.ref[:2]) if serves else None,
     )
     scopes: answers.Scopes = {
         "granted": None if drift.granted is None else list(drift.granted),

@@ -13,7 +13,15 @@ from gateway.oauth.error_codes import CLIENT_REFUSED
 from gateway.records.connection import Connection, Lifespan
 from gateway.records.integration import Integration
 from gateway.records.states import ENDED, FAILOVER, REJECTED, RESTORED, Change, State
-from gateway.refresh.backoff import GONE, MAYBE_GONE, NOT_REFRESHABLE, REFUSED, ROTATION_LOST, TYPED_IN
+from gateway.refresh.backoff import (
+    GONE,
+    MAYBE_GONE,
+    NOT_REFRESHABLE,
+    REFUSED,
+    ROTATION_LOST,
+    TYPED_IN,
+    refused_before,
+)
 from gateway.refresh.schedule import refresh_token_advice
 from gateway.text import counted, sentence
 
@@ -72,12 +80,13 @@ def story(
     ends_with_token: bool = False,
     failovers: Sequence[datetime] = (),
     scopes: ScopeDrift | None = None,
+    client_since: datetime | None = None,
 ) -> ConnectionDiagnosis:
     """Return the diagnosis of one connection.
 
     `changes` is its history, oldest first. `readable`: whether what is stored for it opens; `ends_with_token`: it has
     no refresh token. `failovers`: when the database failed over, oldest first. `scopes`: None where its credential does
-    not open.
+    not open. `client_since`: when this process loaded the integration's client; None where it serves no calls.
     """
     ends = row.expires_at
     damaged = [] if readable else [LikelyCause("credential_unreadable", UNREADABLE)]
@@ -93,7 +102,8 @@ def story(
             *_causes(row, provider, integration, now),
         ]
     causes += _lacking(scopes)
-    return ConnectionDiagnosis(_moments(row, changes, now), causes, _action(row, causes, now))
+    reloaded_at = client_since if client_since is not None and refused_before(row.failure, client_since) else None
+    return ConnectionDiagnosis(_moments(row, changes, now, reloaded_at), causes, _action(row, causes, now, reloaded_at))
 
 
 def _lacking(scopes: ScopeDrift | None) -> list[LikelyCause]:
@@ -158,7 +168,9 @@ def _failed_over(row: Connection, failovers: Sequence[datetime]) -> Iterator[Lik
         )
 
 
-def _moments(row: Connection, changes: Sequence[Change], now: datetime) -> list[TimelineMoment]:
+def _moments(
+    row: Connection, changes: Sequence[Change], now: datetime, reloaded_at: datetime | None
+) -> list[TimelineMoment]:
     """Return the moments by time; changes of state keep the order in which they were written, whatever two clocks said."""
     latest = accumulate((change.at for change in changes), max)
     moments = [
@@ -180,6 +192,8 @@ def _moments(row: Connection, changes: Sequence[Change], now: datetime) -> list[
     ends = ((row.expires_at, expires), (row.life.dies_at, "refresh token dies if it is not used"))
     retry_at = noted.retry_at if noted else None
     again = "next try" if retry_at is None or retry_at > now else "may be tried again: with the next call"
+    if reloaded_at is not None:
+        retry_at, again = reloaded_at, "client loaded again: the next call tries a refresh"
     coming = ((retry_at, again), (row.life.keep_alive_at, "refreshed to keep it alive"))
     moments += [TimelineMoment(when, what, ahead=when > now) for when, what in (*ends, *coming) if when is not None]
     return sorted(moments, key=lambda moment: moment.at)
@@ -263,7 +277,9 @@ def _ends(row: Connection, now: datetime) -> Iterator[LikelyCause]:
         )
 
 
-def _action(row: Connection, causes: Sequence[LikelyCause], now: datetime) -> SuggestedAction:
+def _action(
+    row: Connection, causes: Sequence[LikelyCause], now: datetime, reloaded_at: datetime | None
+) -> SuggestedAction:
     ref, noted = row.ref, row.failure
     first = causes[0].name if causes else ""
     if first == "credential_unreadable":
@@ -278,6 +294,12 @@ def _action(row: Connection, causes: Sequence[LikelyCause], now: datetime) -> Su
         until = f", from {due:%Y-%m-%d %H:%M:%S} UTC on" if due is not None and due > now else ""
         serves = "; what it holds is still valid and serves" if left else ""
         return SuggestedAction("wait", f"Wait: the gateway tries again with the next call{until}{serves}.")
+    if first == "client_refused" and reloaded_at is not None:
+        return SuggestedAction(
+            "wait",
+            f"The client of integration '{ref.integration_id}' was loaded again on {reloaded_at:%Y-%m-%d %H:%M:%S} UTC, after "
+            "this refusal: the next call tries a refresh.",
+        )
     if first in {"client_refused", "request_refused"}:
         refresh = f"gateway connections refresh --integration {ref.integration_id} {ref.connection_id}"
         return SuggestedAction(

@@ -177,9 +177,14 @@ def may_try(connection: Connection, now: datetime, client_since: datetime | None
     failure = connection.failure
     if failure is None or failure.code == REJECTED:
         return True
-    if client_since is not None and failure.code in CLIENT_REFUSED and failure.at < client_since:
+    if client_since is not None and refused_before(failure, client_since):
         return True
     return failure.retry_at is not None and now >= failure.retry_at
+
+
+def refused_before(failure: RefreshFailure | None, client_since: datetime) -> bool:
+    """Return whether the provider refused the client that the integration had before `client_since`."""
+    return failure is not None and failure.code in CLIENT_REFUSED and failure.at < client_since
 
 
 def refusal(connection: Connection, failure: RefreshFailure, now: datetime) -> GatewayError:

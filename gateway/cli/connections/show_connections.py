@@ -224,7 +224,7 @@ def why(file: Path, environment: str | None, integration: str | None, connection
         row = await the_one(runtime, environment_of(runtime, environment), integration, connection_id)
         if row is None:
             return 1
-        story = await state_and_story(runtime, runtime.generation, row)
+        story = await state_and_story(runtime, runtime.generation, row, serves=False)
         body = {"connection_id": connection_id, "provider_config_key": row.ref.integration_id, **story}
         print(json.dumps(body, indent=2) if as_json else harmless(_text(body)))
         return 0

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from gateway import clock
+from gateway import clock, config
+from gateway.api.connection_json import state_and_story
+from gateway.app import generations
 from gateway.connections.diagnosis import ConnectionDiagnosis, story
 from gateway.records.connection import ConnectionRef
 from gateway.records.states import RESTORED, Change, State
@@ -138,6 +140,32 @@ async def test_the_command_line_tells_the_same_story(running: RunningGateway, tr
     assert json.loads(text)["diagnosis"]["action"]["do"] == "reconnect"
     code, text = await command("nobody")
     assert (code, "no 'nobody'" in text) == (1, True)
+
+
+async def test_a_reload_with_another_client_leaves_nothing_to_fix(
+    running: RunningGateway, tracker: Tracker, later: Any
+) -> None:
+    await running.imported(tracker.grant())
+    later(3601)
+    tracker.answer = web.json_response({"error": "invalid_client"}, status=401)
+    for _ in range(3):  # longer and longer waits
+        await running.json("GET", FORCED, expect=424)
+        later(600)
+    await running.json("GET", FORCED, expect=424)
+    row = await running.runtime.store.connections.get(ConnectionRef("dev", "tracker", "c1"))
+    assert row is not None
+    refused = (await state_and_story(running.runtime, running.runtime.generation, row))["diagnosis"]
+    assert refused["action"]["do"] == "fix_integration"
+    assert [one["what"] for one in refused["timeline"] if one["ahead"]] == ["next try"]
+    running.document["environments"]["dev"]["integrations"]["tracker"]["client_secret"] = "corrected"
+    generations.replace(running.runtime, generations.checked(config.parse(running.document, base=running.folder)))
+    loaded = (await state_and_story(running.runtime, running.runtime.generation, row))["diagnosis"]
+    assert (loaded["causes"], loaded["action"]["do"]) == (refused["causes"], "wait")
+    assert "the next call tries a refresh" in loaded["action"]["how"]
+    assert loaded["timeline"][-1]["what"] == "client loaded again: the next call tries a refresh"
+    assert not [one for one in loaded["timeline"] if one["ahead"]]
+    elsewhere = await state_and_story(running.runtime, running.runtime.generation, row, serves=False)
+    assert elsewhere["diagnosis"] == refused
 
 
 async def test_only_what_there_is_can_be_included(running: RunningGateway, tracker: Tracker) -> None:
