@@ -15,7 +15,7 @@ from gateway.store.call_log.sqlite_segments import COLUMNS, EPOCH, ID_BITS, SEGM
 
 FAILED: Final = "(c.error_code IS NOT NULL OR c.status >= 400)"
 SEARCHED: Final = "c.path || ' ' || coalesce(c.error_code, '') || ' ' || coalesce(c.detail, '')"
-FEW_SUBJECTS: Final = 300  # at most this many subjects are looked up by index; otherwise the segment is scanned from its end
+FEW_SUBJECTS: Final = 300  # at most this many subjects are looked up; for more, the segment is scanned
 
 
 class _Segment(NamedTuple):
@@ -93,7 +93,7 @@ def _in_segment(
     subject, subject_values = _subject_conditions(wanted)
     by_index = f"INDEXED BY calls_{segment.id}_{index}" if segment.sealed and index is not None else "NOT INDEXED"
     at_once = segment.sealed and index in ("request", "trace")
-    if not at_once and (len(subject_values) > 1 or wanted.connections is not None):  # a condition besides the environment
+    if not at_once and (len(subject_values) > 1 or wanted.connections is not None):  # more than the environment
         numbers = _subjects(db, segment.id, wanted)
         if not numbers:
             return []
