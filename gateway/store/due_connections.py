@@ -101,7 +101,7 @@ class ExpiringStore:
         ]
 
     async def token_ended(self, now: datetime, *, after: Connection | None, limit: int) -> list[Connection]:
-        """Return connections whose access token has expired and that were not checked since, oldest first, following `after`."""
+        """Return connections with an expired access token that were not checked since, oldest first, following `after`."""
         table = connections.c
         wanted = select(connections).where(*_unsettled(now))
         if after is not None and after.expires_at is not None:

@@ -20,7 +20,7 @@ from gateway.store.transactions import Transactions
 
 KEPT: Final = 50
 SILENT: Final = frozenset({Happening.RENEWED, Happening.WRITTEN_BACK})
-"""Happenings that change no reason: if the state stays, they are not recorded as a change of state."""
+"""Happenings that do not count as a change while the state stays, even with another reason."""
 BEFORE: Final = (connections.c.id, connections.c.state, connections.c.state_reason, connections.c.state_since)
 """The columns needed to decide what a happening changes."""
 CHANGED: Final = update(connections).where(connections.c.id == bindparam("row_id"))

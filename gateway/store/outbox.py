@@ -81,7 +81,7 @@ class Outbox:
         detail: str,
         override: str | None = None,
     ) -> None:
-        """Write an event that no change in the store goes with, such as a failed attempt to connect."""
+        """Write an event without a change in the store, such as a failed attempt to connect."""
 
         async def write(db: AsyncConnection) -> None:
             details = {"reason": reason, "detail": detail, "override": override}

@@ -79,7 +79,7 @@ class DataKeyUse:
 
 @dataclass(frozen=True, slots=True)
 class KeyCounts:
-    """The values of each data key. `without_data_key`: number of values, by data key id, whose data key is missing."""
+    """The values of each data key. `without_data_key`: number of values under a missing data key, by data key id."""
 
     data_keys: Sequence[DataKeyUse]
     without_data_key: Mapping[str, int]

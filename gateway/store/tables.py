@@ -151,7 +151,7 @@ connections = Table(
     Column("account_id", Text),
     Column("account_label", Text),
     Column("rotates", Boolean),  # true: the provider has replaced its refresh token at a refresh
-    Column("refused_scopes", Json),  # the scopes that the API asked for with 403 since the last authorization
+    Column("refused_scopes", Json),  # the scopes that the API required with a 403 since the last authorization
     UniqueConstraint("environment", "integration_id", "connection_id", name="connections_by_ref"),
     UniqueConstraint("uid", name="connections_by_uid"),
     Index("connections_by_age", "environment", "created_at", "id"),
@@ -301,7 +301,7 @@ pending_connections = Table(
     Column("code_challenge", Text, nullable=False),
     Column("wrong_verifiers", Integer, nullable=False, server_default="0"),
     Column("expires_at", UtcTime, nullable=False),
-    Column("sealed", LargeBinary),  # null: it was completed
+    Column("sealed", LargeBinary),  # null: completed
     Index("pending_connections_by_session", "session_digest"),
     Index("pending_connections_by_expiry", "expires_at"),
 )
@@ -343,7 +343,7 @@ outbox = Table(
     Column("provider", Text, nullable=False),
     Column("event", Text, nullable=False),
     Column("facts", Json, nullable=False),
-    Column("sealed", LargeBinary),  # a provider's webhook as it came
+    Column("sealed", LargeBinary),  # a provider's webhook as received
     sqlite_autoincrement=True,
 )
 

@@ -52,7 +52,7 @@ def as_json(value: Any) -> str:
 
 
 async def insert_if_absent(db: AsyncConnection, table: Table, row: Mapping[str, Any], *, key: Sequence[str]) -> bool:
-    """Insert `row` unless one with the same `key` columns exists; True if it was inserted."""
+    """Insert `row` unless a row with the same `key` columns exists; return whether it was inserted."""
     values = dict(row)
     statement = inserting(db)(table).values(values).on_conflict_do_nothing(index_elements=key)
     return (await db.execute(statement)).rowcount == 1

@@ -1,4 +1,4 @@
-"""Reads a whole chain and reports the first record that is wrong (`gateway audit verify`)."""
+"""Reads a whole chain and reports its faults (`gateway audit verify`)."""
 
 from collections.abc import Sequence
 

@@ -37,7 +37,7 @@ class UseStore:
             await self._transactions.write(write)
 
     async def find(self, wanted: UseFilter) -> UsePage:
-        """Sums by connection and key, the most used first."""
+        """Return sums by connection and key, the most used first."""
         table = credential_uses.c
         conditions: list[ColumnElement[bool]] = [
             table.environment == wanted.environment,

@@ -80,7 +80,7 @@ class PostgresCallLog:
     def __init__(self, transactions: Transactions, bounds: CallLogBounds | None = None) -> None:
         self.bounds = bounds or CallLogBounds()
         self._transactions = transactions
-        self._days: set[date] = set()  # days whose partitions are known to exist
+        self._days: set[date] = set()  # days with a partition, as far as known
 
     async def add_many(self, records: Sequence[ExchangeRecord | Operation]) -> None:
         """Store all records or none. Raises Unavailable."""

@@ -34,7 +34,7 @@ from gateway.vault import Keyring
 
 # ── Engines for PostgreSQL: a pool that reads and one that writes, so that neither waits behind the other.
 
-DIALECT: Final = "postgresql+asyncpg://"  # the address itself goes to the driver, which reads it as libpq does
+DIALECT: Final = "postgresql+asyncpg://"  # the driver gets the URL itself and parses it like libpq
 
 
 def postgres_engines(url: str, pool: PoolConfig) -> Engines:

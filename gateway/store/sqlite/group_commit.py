@@ -193,7 +193,7 @@ class GroupCommit(Transactions):
 
 
 async def _prepared(one: WaitingWrite, ended: dict[WaitingWrite, object]) -> Work[Any] | None:
-    """Run `one.before`, then return the work for the transaction; None if `one.before` failed."""
+    """Run the write's `before`, then return the work for the transaction; None if `before` failed."""
     try:
         fence = await one.before() if one.before is not None else None
     except (Exception, asyncio.CancelledError) as fault:  # noqa: BLE001 (its own caller's)
@@ -245,7 +245,7 @@ def _unless_cancelled(fault: BaseException) -> None:
 
 
 def _go_by(name: str) -> None:
-    """Name the task that writes after the task whose write it runs."""
+    """Give the task that writes the name of the task that asked for the write."""
     task = asyncio.current_task()
     if task is not None:
         task.set_name(name)

@@ -63,7 +63,7 @@ class OneTripConnection(aiosqlite.Connection):
         self._ahead: list[str] = []
         self._last = False
         self._cut = False
-        self.shared = False  # shared by several writes, none of which may commit for the others
+        self.shared = False  # several writes share the transaction: none may commit it alone
 
     def cursor(self) -> OneTripCursor:  # type: ignore[override]  # what SQLAlchemy enters
         return OneTripCursor(self)
