@@ -1,11 +1,11 @@
 """YAML and JSON text as values that know the line they stand on.
 
-    nodes               text into nodes: scalars, lists and mappings, each with its line
-    read_document       nodes into plain values, the line of each place, and what is wrong with the text
-    pydantic_messages   what pydantic finds wrong with such values, or with the body of a request, in our words
+    nodes               parses text into nodes: scalars, lists and mappings, each with its line
+    read_document       converts nodes into plain values and the line of each; reports faults in the text
+    pydantic_messages   turns pydantic's validation errors (of such files or of request bodies) into our messages
 
-Two packages read files that people write, both by `read_document`: `config` (`config/document.py`, gateway.yaml) and `catalog`
-(`catalog/yaml_file.py`, entries). Where they differ (is ``no`` a truth value, is ``<<`` a merge), a `Dialect` says it.
+Two packages read files that people write, both with `read_document`: `config` (`config/document.py`, gateway.yaml) and `catalog`
+(`catalog/yaml_file.py`, entries). A `Dialect` holds their differences: is ``no`` a boolean, is ``<<`` a merge.
 
-Always true: repeated keys and aliases that multiply are faults with a line; nothing is executed, and no tag makes an object.
+Always true: repeated keys and too many values by aliases are faults with a line; nothing is executed, no tag creates an object.
 """

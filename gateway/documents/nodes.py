@@ -1,9 +1,9 @@
-"""YAML or JSON text ▸ nodes: scalars, lists and mappings that know their lines.
+"""Parses YAML or JSON text into nodes: scalars, lists and mappings that know their lines.
 
-YAML text ▸ nodes, by way of PyYAML's events, so that lines, repeated keys and aliases stay visible.
+YAML is read from PyYAML's events, so that lines, repeated keys and aliases stay visible.
 
-Plain scalars mean what YAML 1.2 says, with two habits of YAML 1.1 left out that turn keys and times into other numbers:
-``0123`` (octal) and ``12:30`` (base 60) stay text. ``yes`` and ``off`` are still truth values, since people write them.
+Plain scalars have the value that YAML 1.2 gives them. ``0123`` and ``12:30``, which YAML 1.1 reads as octal and as base 60, stay
+text: they may be keys and times. ``yes`` and ``off`` are booleans as in YAML 1.1, since people write them.
 """
 
 import json
@@ -14,16 +14,14 @@ from typing import Final, TypeAlias
 
 import yaml
 
-# ── What a file says before it means anything: scalars, lists and mappings that know their lines.
-#
-# Both syntaxes, YAML and JSON, are read into these.
+# ── The nodes: scalars, lists and mappings that know their lines. YAML and JSON are both parsed into these.
 
 Value: TypeAlias = str | int | float | bool | None
 
 
 @dataclass(slots=True, eq=False)
 class Scalar:
-    """`text` is what the file says, `value` what that means. `plain`: written without quotes."""
+    """A scalar: `text` as written in the file, and its `value`. `plain`: written without quotes."""
 
     line: int
     text: str
@@ -39,7 +37,7 @@ class Sequence:
 
 @dataclass(slots=True, eq=False)
 class Mapping:
-    """Entries in the order of the file, repeated keys included."""
+    """A mapping: its entries in the order of the file, repeated keys included."""
 
     line: int
     entries: list[tuple["Node", "Node"]] = field(default_factory=list)
@@ -49,7 +47,7 @@ Node: TypeAlias = Scalar | Sequence | Mapping
 
 
 class UnreadableText(Exception):
-    """The text is not YAML, not JSON, or more than a file of ours can be. `line` counts from 1."""
+    """The text is neither YAML nor JSON, or exceeds a limit for such files. `line` counts from 1."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -73,7 +71,7 @@ _NUMBER: Final = re.compile(r"[-+]?(?:\.[0-9]{1,18}|(?:0|[1-9][0-9]{0,17})(?:\.[
 
 
 def read_yaml(text: str) -> Node | None:
-    """The one document in `text`; None if there is none. Raises Unreadable."""
+    """Return the single document in `text`; None if the text is empty. Raises UnreadableText."""
     try:
         return _Composer().compose(text)
     except yaml.reader.ReaderError as error:
@@ -81,7 +79,7 @@ def read_yaml(text: str) -> Node | None:
         raise UnreadableText(text.count("\n", 0, at) + 1, "a control character, which YAML does not allow") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        last = max(1, len(text.splitlines()))  # at the end of the file, the parser stands a line further
+        last = max(1, len(text.splitlines()))  # at the end of the file, the parser is one line past the last
         raise UnreadableText(min(mark.line + 1, last) if mark else 1, explained(error, text)) from None
 
 
@@ -97,7 +95,7 @@ def meaning(text: str) -> Value:
 
 
 def explained(error: yaml.MarkedYAMLError, text: str) -> str:
-    """PyYAML's words, without the pieces of the file it may quote: one could be part of a secret."""
+    """Return PyYAML's message without its quotes from the file, since a quote could be part of a secret."""
     if _is_reference(error.problem_mark, text):
         return 'not YAML: quote ${…} inside [ ] and { }, as in ["${NAME}"]'
     problem = re.sub(r" ?'[^'\s]*\w[^'\s]*'", "", error.problem or "not YAML")
@@ -109,13 +107,13 @@ def explained(error: yaml.MarkedYAMLError, text: str) -> str:
 
 
 def _is_reference(mark: yaml.Mark | None, text: str) -> bool:
-    """Return whether reading failed at the brace of an unquoted ``${…}``, which inside brackets YAML takes for a mapping's."""
+    """Return whether parsing failed at an unquoted ``${…}`` inside brackets: YAML takes its brace for a mapping."""
     lines = text.splitlines()
     return mark is not None and mark.line < len(lines) and lines[mark.line][max(0, mark.column - 1) :].startswith("${")
 
 
 class _Composer:
-    """Puts events together without recursion, so that no nesting in a file can exhaust the stack."""
+    """Builds nodes from events without recursion, so that no nesting in a file can exhaust the stack."""
 
     def __init__(self) -> None:
         self._open: list[Sequence | Mapping] = []
@@ -198,9 +196,9 @@ def _scalar(event: yaml.ScalarEvent, line: int) -> Scalar:
     return Scalar(line, text, value)
 
 
-# ── JSON text ▸ nodes (RFC 8259).
+# ── JSON text into nodes (RFC 8259).
 #
-# A YAML parser trips over tabs and over characters written as ``\ud83d\ude00``, which JSON writers do.
+# A YAML parser fails on tabs and on characters written as ``\ud83d\ude00``; both are common in JSON.
 
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _DECODER: Final = json.JSONDecoder()
@@ -208,7 +206,7 @@ _WORD: Final = re.compile(r"true|false|null|-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1
 
 
 def read_json(text: str) -> Node | None:
-    """The object that `text` is; None if it is not JSON, and then YAML may say what it is."""
+    """Return the node that `text` describes; None if `text` is not JSON. The caller then tries YAML."""
     try:
         reader = _Reader(text)
         node = reader.value(0)
@@ -219,7 +217,7 @@ def read_json(text: str) -> Node | None:
 
 
 class _NotJson(Exception):
-    """Whatever is wrong, YAML gets its turn and reports it with a line."""
+    """The text is not JSON. The YAML parser runs next and reports the fault with its line."""
 
 
 class _Reader:
@@ -260,7 +258,7 @@ class _Reader:
             yield Scalar(line, name, name), self.value(depth + 1)
 
     def _items(self, end: str, depth: int) -> Iterator[None]:
-        """Stands before each item in turn, and after `end` when done."""
+        """Yield once before each item; afterwards, move past the closing `end`."""
         if depth >= MAX_DEPTH:
             raise _NotJson
         self.at += 1

@@ -1,6 +1,6 @@
-"""A fault that pydantic finds, in our words: the rest of a sentence that begins with the place of the value.
+"""Turns a pydantic error into our message: the rest of a sentence that begins with the place of the value.
 
-The value itself is never repeated: it may be a secret.
+A message never repeats the value, which may be a secret.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from pydantic_core import ErrorDetails
 
-Syntax: TypeAlias = Literal["json", "yaml"]  # a body that a program sends, a file that a person writes
+Syntax: TypeAlias = Literal["json", "yaml"]  # "json": a request body from a program; "yaml": a file written by a person
 
 _SENTENCES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -17,7 +17,7 @@ _SENTENCES: Final[Mapping[str, str]] = MappingProxyType(
         "union_tag_not_found": "is missing",
         "union_tag_invalid": "must be one of {expected_tags}",
         "string_type": "must be text",
-        "is_instance_of": "must be text",  # what a validator has not made a `Secret` or the like of
+        "is_instance_of": "must be text",  # a validator did not convert the value to a `Secret` or a similar class
         "int_type": "must be a whole number",
         "int_parsing": "must be a whole number",
         "int_parsing_size": "must be a whole number of at most 18 digits",
@@ -42,7 +42,7 @@ _SENTENCES: Final[Mapping[str, str]] = MappingProxyType(
         "less_than_equal": "must be {le} or less",
     }
 )
-# Where a person writes the file, with an example or what to do.
+# For files written by a person: with an example or a hint.
 _IN_YAML: Final[Mapping[str, str]] = MappingProxyType(
     {
         "list_type": "must be a list, such as [a, b]",
@@ -55,9 +55,9 @@ _IN_YAML: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def pydantic_message(error: ErrorDetails, syntax: Syntax) -> str:
-    """``must be a whole number``: no place in front, no full stop behind. A validator's own sentence is passed on.
+    """Return the message, such as ``must be a whole number``, without the place and without a full stop.
 
-    `error` needs its `input` for hints about quotes in YAML; without it, there are none.
+    A validator's own message is returned as is. Hints about quotes in YAML need the `input` of `error`.
     """
     context, kind = error.get("ctx", {}), error["type"]
     if kind == "value_error":
@@ -73,7 +73,7 @@ def pydantic_message(error: ErrorDetails, syntax: Syntax) -> str:
 
 
 def _shown(value: Any) -> Any:
-    """A bound of 3600.0 as 3600."""
+    """Return a bound such as 3600.0 as 3600."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

@@ -1,4 +1,4 @@
-"""Text of a file that people write ▸ plain values, the line of each, and what is wrong with the text."""
+"""Reads a file that people write: returns plain values, the line of each, and the faults in the text."""
 
 import re
 from collections.abc import Iterator
@@ -16,10 +16,10 @@ Place: TypeAlias = tuple[str, ...]  # keys, and list indices as text
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The differences between two kinds of files.
+    """How one kind of file is read.
 
-    `yes_is_true`: ``yes``, ``no``, ``on`` and ``off`` are truth values, as in YAML 1.1, and not text. `merges`: ``<<`` takes
-    entries from other mappings, and is not a key. `most_values`: aliases count each time they are used.
+    `most_values`: maximum number of values; an aliased value counts each time it is used. `yes_is_true`: ``yes``, ``no``, ``on``
+    and ``off`` are booleans, as in YAML 1.1, and not text. `merges`: ``<<`` merges other mappings, and is not a key.
     """
 
     most_values: int
@@ -29,7 +29,7 @@ class Dialect:
 
 @dataclass(frozen=True, slots=True)
 class TextFault:
-    """A fault in a text that can be read all the same: at `place`, on `line` (from 1)."""
+    """A fault at `place`, on `line` (from 1), that does not prevent reading the rest of the text."""
 
     place: Place
     message: str
@@ -38,14 +38,14 @@ class TextFault:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """`tree` is what the text says, None for an empty one; `lines` says where, by place (a key's own line)."""
+    """A text's values: `tree`, None if the text is empty; and `lines`, the line of each place (in a mapping: of its key)."""
 
     tree: Any = field(repr=False)
     lines: AnyMapping[Place, int] = field(repr=False, default_factory=dict)
     faults: tuple[TextFault, ...] = ()
 
     def line(self, place: Place) -> int:
-        """The line of `place`, or of the nearest thing around it that is there."""
+        """Return the line of `place`, or of the innermost place around it that exists in the file."""
         while place not in self.lines and place:
             place = place[:-1]
         return self.lines.get(place, 1)
@@ -57,7 +57,7 @@ _WORDS_OF_1_1: Final = frozenset(
 
 
 def decoded(content: bytes) -> str:
-    """A file's text, without the mark that some editors begin UTF-8 with. Raises UnreadableText."""
+    """Return a file's text without a UTF-8 byte order mark. Raises UnreadableText."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -66,7 +66,7 @@ def decoded(content: bytes) -> str:
 
 
 def read_document(text: str, dialect: Dialect) -> Document:
-    """Read `text`, YAML or JSON. Raises UnreadableText when it is neither, or has no end."""
+    """Read `text`, YAML or JSON. Raises UnreadableText if `text` is neither, or exceeds the limits on depth and values."""
     root = (nodes.read_json(text) if text.lstrip()[:1] == "{" else None) or nodes.read_yaml(text)
     if root is None:
         return Document(None)
@@ -76,7 +76,7 @@ def read_document(text: str, dialect: Dialect) -> Document:
 
 
 class _Walk:
-    """A walk from nodes to values: records each line, finds repeated keys, and bounds what aliases multiply."""
+    """Converts nodes to values: records each line, finds repeated keys, and limits the values that aliases multiply."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.lines: dict[Place, int] = {}
@@ -86,7 +86,7 @@ class _Walk:
 
     def value(self, node: Node, place: Place) -> Any:
         self._count(node)
-        if len(place) > MAX_DEPTH:  # by aliases: what is written out was bounded before
+        if len(place) > MAX_DEPTH:  # by aliases: `nodes` has limited the nesting in the text itself
             raise UnreadableText(node.line, f"nested more than {MAX_DEPTH} levels deep")
         if isinstance(node, Mapping):
             return self._mapping(node, place)
@@ -116,7 +116,7 @@ class _Walk:
         return values
 
     def _entries(self, node: Mapping, place: Place, merging: tuple[Mapping, ...]) -> Iterator[tuple[Scalar, Node]]:
-        """Own entries first, then merged ones (``<<``): the first of a name counts. Repeated own keys are faults."""
+        """Yield own entries, then merged ones (``<<``); the caller keeps the first of a name. Repeated own keys are faults."""
         seen: dict[str, int] = {}
         bases: list[Node] = []
         for key, inner in node.entries:
@@ -159,7 +159,7 @@ _WORD: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def dotted(place: AnySequence[str | int]) -> str:
-    """``environments.dev.secret_keys[0]``, for messages; a key that is not a word is quoted and cut."""
+    """Return a place such as ``environments.dev.secret_keys[0]`` for messages; other keys than words are quoted and cut."""
     text = ""
     for step in map(str, place):
         if step.isdigit() and text:

@@ -1,25 +1,25 @@
 """The store: keeps what must survive a restart, and is the only package that knows SQL (ADR 2). One file an area.
 
-    store, opening, backend                         the store as one object; from a URL to an open one; what a database offers
-    preflight, preflight_checks                     looked at before a start, without SQLAlchemy
+    store, opening, backend                         the store as one object; opens it by its URL; the interface of a database
+    preflight, preflight_checks                     checks before a start, without SQLAlchemy
     tables, migrations                              the schema; its revisions
-    transactions, database_faults                   engines, reads and writes; drivers' errors as sentences
-    sqlite, postgres                                what only one of the two needs
-    changes, cluster, failover                      the change log that nodes follow; leases; who waits after lost commits
+    transactions, database_faults                   engines, reads and writes; drivers' errors as messages
+    sqlite, postgres                                the parts specific to each database
+    changes, cluster, failover                      the change log; leases; recovery after a failover that lost commits
     connection_store, connection_rows, edits        connections; rows and lists; changes without a new credential
-    refreshes                                       what a refresh writes
-    history, due_connections                        state history; what is due
-    journal_recovery                                replies that a dead process left
-    data_keys, rotation                             keys that seal; sealing again under a new master key
-    pending_authorizations, pending_connections     what lives while an end user connects
+    refreshes                                       the writes of the refresh protocol
+    history, due_connections                        state history; connections that are due for a refresh or end soon
+    journal_recovery                                stores replies that a dead process left in the refresh journal
+    data_keys, rotation                             data keys; sealing again under a new master key
+    pending_authorizations, pending_connections     sessions, flows and connections while an end user connects
     outbox, deliveries, received_webhooks           events out; webhooks in
-    event_signing_keys, minted_keys                 keys of both kinds
+    event_signing_keys, minted_keys                 keys that sign events; keys of callers
     console_sessions                                sign-ins to the console
-    stored_integrations                             integrations made by API
-    audit                                           who did what, in a chain of hashes
-    call_log, former_log                            the log of calls, apart from the rest; its table in former releases
+    stored_integrations                             integrations created through the API
+    audit                                           the audit trail, in a chain of hashes
+    call_log, former_log                            the call log, apart from the rest; its table in former releases
 
-Always true: a write is one transaction with its change log entry and its events; secrets are sealed before they get here.
+Always true: a write is one transaction with its change log entry and its events; secrets are sealed before they are written.
 """
 
 from importlib import import_module

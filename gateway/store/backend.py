@@ -1,4 +1,4 @@
-"""The interface of a database beneath the store; the name of this machine in leases."""
+"""The interface that each database implements for the store; the name of this machine in leases."""
 
 import contextlib
 import os
@@ -15,20 +15,20 @@ from gateway.journal.segment import sync_folder
 from gateway.store.call_log.call_log_store import CallLogStore
 from gateway.store.transactions import Transactions
 
-# ── How a process learns that another one has changed something: the part that differs by database.
+# ── How a process notices the changes of other processes: the part that differs by database.
 
 
 class ChangeWatch(Protocol):
     timeline: str | None
-    """Names the history that the database goes by, which a failover to a standby changes; None where that is not known."""
+    """The database's timeline, which a failover to a standby changes; None if unknown."""
     timeline_sql: str | None
-    """The SQL expression for that name."""
+    """The SQL expression that returns the timeline."""
 
     async def moved(self, at_most_s: float) -> None:
-        """Return as soon as something may have changed, or after so many seconds. Never raises."""
+        """Return as soon as something may have changed, or after `at_most_s`. Never raises."""
 
     async def version(self) -> Hashable:
-        """Return a value that differs from the last one if something was committed since.
+        """Return a value that differs from the last one if anything was committed since.
 
         Raises Unavailable, ChangesMissed.
         """
@@ -36,18 +36,18 @@ class ChangeWatch(Protocol):
     async def close(self) -> None: ...
 
 
-# ── The name of this machine in the owners of leases: a random id in the folder of its refresh journal, shared by its
-# processes.
+# ── The name of this machine in lease owners: a random id in the folder of the refresh journal, shared by all its processes.
 
 FILE: Final = "node-id"
 ONLY: Final = "local"
-"""With SQLite: the folder goes with the database, so there is no other node."""
+"""The name with SQLite: the database belongs to one machine, so there is no other node."""
 NONE: Final = ""
-"""Where there is no folder: what this machine has received dies with its processes."""
+"""The name without a journal folder: tokens that this machine has received are lost when its processes die."""
 
 
 def node_id(folder: Path) -> str:
-    """Read it, or make it: of several processes the first one does. `NONE` where it can be neither read nor written."""
+    """Return this machine's name from `folder`; the first process creates it. Returns `NONE` if it can be neither read nor
+    written."""
     path = folder / FILE
     try:
         if path.exists() and not _read(path):
@@ -59,7 +59,7 @@ def node_id(folder: Path) -> str:
                 file.flush()
                 os.fsync(file.fileno())
             with contextlib.suppress(FileExistsError):
-                os.link(fresh, path)  # complete from the moment that it can be seen
+                os.link(fresh, path)  # atomic: other processes only see the complete file
             fresh.unlink()
             sync_folder(folder)
         return _read(path)
@@ -72,18 +72,18 @@ def _read(path: Path) -> str:
     return found if found.isascii() and found.isalnum() else NONE
 
 
-# ── What a database must offer beneath the store, and what is the same above it.
+# ── The interface of an opened database.
 
 Upgrade: TypeAlias = Callable[[AsyncConnection], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """Looked at and connected, but not migrated. `place` names it without a password.
+    """A database, checked and connected, but not migrated. `place` names it in messages, without a password.
 
     `alone` runs an upgrade in one transaction while no other process runs one. `journal`: the folder of the refresh
-    journal, if there is one. `node`: the name of this machine (`node_id`). `backed_up_at`: when `gateway backup` last
-    copied it; None where that is not known.
+    journal, if any. `node`: the name of this machine (`node_id`). `backed_up_at` returns when `gateway backup` last copied
+    the database; None if unknown.
     """
 
     place: str

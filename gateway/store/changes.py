@@ -1,11 +1,9 @@
-"""The change log: what other processes must see, and what this one has written itself; old rows removed.
-
-What other processes must see: an append-only log of the connections that were written, stored, removed or failed.
+"""The change log: an append-only log of changed connections, by which processes see each other's changes.
 
 A writer appends as the last statement of its transaction, without a lock: transactions of different connections commit
-independently. PostgreSQL hands out ids before the commit, so a later id may become visible first. The reader therefore
-remembers the ids that it has not seen below the last one (`LogPosition.missing`) and asks for them again until they appear,
-or until no transaction that could still commit them can be alive.
+independently. PostgreSQL assigns ids before the commit, so a later id may become visible first. The reader therefore
+remembers the missing ids below the last one (`LogPosition.missing`) and reads them again until they appear, or until no
+transaction that could still commit them can be alive.
 """
 
 import asyncio
@@ -23,13 +21,13 @@ from gateway.store.backend import ChangeWatch
 from gateway.store.tables import changes
 from gateway.store.transactions import NOTIFIES, Transactions
 
-# ── The last statement of a transaction, marked as such where that saves a round trip.
+# ── The last statement of a transaction. On SQLite, marking it as the last saves a trip.
 
 
 async def execute_last(db: AsyncConnection, statement: Executable, parameters: Mapping[str, Any]) -> CursorResult[Any]:
-    """Run `statement`, after which the caller's transaction runs no other and raises nothing.
+    """Run the last statement of the caller's transaction; afterwards the caller must run no statement and raise nothing.
 
-    On SQLite it is committed when this returns, unless other writes share the transaction; elsewhere it commits at its end.
+    On SQLite this commits the transaction, unless other writes share it. On PostgreSQL the transaction commits at its end.
     """
     if db.dialect.name == "sqlite":
         connection = db.sync_connection
@@ -39,13 +37,13 @@ async def execute_last(db: AsyncConnection, statement: Executable, parameters: M
     return await db.execute(statement, parameters)
 
 
-# ── Refreshes that this process has written itself, so that following the change log it need not read them back.
+# ── Refreshes that this process has written itself: following the change log, it need not read their rows back.
 
-MOST: Final = 10_000  # where nobody follows the log, as in a command
+MOST: Final = 10_000  # the limit if nothing follows the log, as in a command
 
 
 class OwnChanges:
-    """This process's own changes, by their ids in the change log. One that is not recorded here is read like another's."""
+    """This process's own changes, by their ids in the change log. Changes not recorded here are read like other processes'."""
 
     def __init__(self) -> None:
         self._marks: dict[int, Mark] = {}
@@ -54,34 +52,34 @@ class OwnChanges:
         return len(self._marks)
 
     def record(self, change_id: int, mark: Mark) -> None:
-        """Committed under that id, which no other reader is notified of; `mark` is the row's afterwards."""
+        """Record a committed change. `mark`: the row's mark after the change."""
         if len(self._marks) < MOST:
             self._marks[change_id] = mark
 
     def of(self, change_id: int) -> Mark | None:
-        """The row's mark after that change, where it was ours."""
+        """Return the row's mark after the change; None if the change is not this process's."""
         return self._marks.get(change_id)
 
     def forget(self, last_id: int, missing: Container[int] = ()) -> None:
-        """Forget what was read up to `last_id`, so that it is not read again, but for the `missing`."""
+        """Forget the changes up to `last_id`, which were read and are not read again, except the `missing` ones."""
         for change_id in [one for one in self._marks if one <= last_id and one not in missing]:
             del self._marks[change_id]
 
     def clear(self) -> None:
-        """The log is another by now."""
+        """Forget all changes: after a restore, the log has other ids."""
         self._marks.clear()
 
 
-# ── Old rows of tables that only grow at their end, removed so that other writes hardly wait.
+# ── Pruning old rows of append-only tables, with little delay for other writes.
 
-AT_ONCE: Final = 1000  # rows a transaction: a few milliseconds, in which SQLite has no other writer
+AT_ONCE: Final = 1000  # rows a transaction: a few milliseconds, during which SQLite blocks other writers
 
 
 async def prune_oldest(transactions: Transactions, table: Table, old: ColumnElement[bool]) -> int:
     """Remove the rows of `table` that are `old`, the lowest ids first. Returns how many.
 
-    Ids and ages rise together in such a table, so the primary key alone finds them, however large it is. After each
-    transaction others have as much time as it took.
+    In an append-only table the lowest ids are the oldest rows, so the primary key finds them. After each transaction, this
+    pauses for as long as the transaction took, so that others can write.
     """
     oldest = select(table.c.id).order_by(table.c.id).limit(AT_ONCE).scalar_subquery()
     gone = delete(table).where(table.c.id.in_(oldest), old)
@@ -89,7 +87,7 @@ async def prune_oldest(transactions: Transactions, table: Table, old: ColumnElem
     while True:
         begun = clock.monotonic()
         removed = (await transactions.write(lambda db: db.execute(gone))).rowcount
-        if not removed:  # none is left, or another node has just removed them
+        if not removed:  # no row is left, or another node has just removed the rows
             return total
         total += removed
         await asyncio.sleep(clock.monotonic() - begun)
@@ -97,10 +95,10 @@ async def prune_oldest(transactions: Transactions, table: Table, old: ColumnElem
 
 KEPT: Final = timedelta(days=1)
 MISSING_S: Final = 60.0
-"""How long to look for a missing id at least, in seconds. An id that never appears is that of a rolled back transaction."""
+"""The least time to look for a missing id, in seconds. An id that never appears belongs to a rolled back transaction."""
 MOST_MISSING: Final = 10_000
-LOOK_BACK: Final = 10_000  # ids before the end of the log, of which some may not be committed when a reader begins
-IN_FLIGHT: Final = 100  # transactions at most that have an id below all that are visible
+LOOK_BACK: Final = 10_000  # when a reader starts, it checks this many ids before the end of the log for missing ones
+IN_FLIGHT: Final = 100  # at most this many uncommitted transactions have an id below all visible ids
 
 NOTED: Final = insert(changes)
 LATER: Final = select(changes).where(changes.c.id > bindparam("last_id")).order_by(changes.c.id)
@@ -111,21 +109,21 @@ ENDS: Final = select(func.coalesce(func.min(changes.c.id), 0), func.coalesce(fun
 
 
 def missing_s(statement_s: float) -> float:
-    """How long to look for a missing id. `store.pool.statement_s` bounds each of the statement that appends, the idle time
-    behind it and the commit; the result is longer than all three together."""
+    """Return how long to look for a missing id. `statement_s` (`store.pool.statement_s`) limits the statement that appends, the
+    idle time after it, and the commit; the result is longer than the three together."""
     return max(MISSING_S, 4 * statement_s)
 
 
 @dataclass(frozen=True, slots=True)
 class LogPosition:
-    """How far a reader has read: all ids up to `last_id` but the `missing` ones, each with when it was first missed
-    (monotonic seconds)."""
+    """How far a reader has read: all ids up to `last_id` except the `missing` ones, each with the time when it was first
+    missed (monotonic seconds)."""
 
     last_id: int = 0
     missing: Mapping[int, float] = field(default_factory=dict)
 
     def read(self, ids: Iterable[int], missing_s: float = MISSING_S) -> "LogPosition":
-        """The position once `ids`, in ascending order, were read as well. What is missing for `missing_s` is given up."""
+        """Return the position after reading `ids`, in ascending order. Ids that are missing for `missing_s` are given up."""
         now, missing, last_id = clock.monotonic(), dict(self.missing), self.last_id
         for one in ids:
             if one <= last_id:
@@ -137,13 +135,14 @@ class LogPosition:
 
 
 class ChangesMissed(Exception):
-    """The log no longer reaches back to where the reader stood: whatever it kept may be stale. Go on from `ChangeLog.end`."""
+    """The log no longer reaches back to the reader's position: its cached rows may be stale. Continue from `ChangeLog.end`."""
 
 
 async def record_change(db: AsyncConnection, ref: ConnectionRef, now: datetime, *, ends: bool = False) -> int:
-    """Add `ref` to the log, as the last thing that the transaction of the change itself writes. Returns the entry's id.
+    """Add `ref` to the log, as the last write of the transaction that makes the change. Returns the entry's id.
 
-    `ends`: nor does it read anything or raise afterwards. Readers are notified after the commit (`Transactions.begin`).
+    `ends`: the transaction also reads nothing and raises nothing afterwards. Readers are notified after the commit
+    (`Transactions.begin`).
     """
     entry = {"at": now, **ref._asdict()}
     db.info[NOTIFIES] = True
@@ -153,7 +152,7 @@ async def record_change(db: AsyncConnection, ref: ConnectionRef, now: datetime, 
 
 
 class ChangeLog:
-    """Read by every process, its own writes included; of some of these it knows what they made of the row."""
+    """The change log. Every process reads it, including its own writes; for some of these it knows the row's new mark."""
 
     def __init__(
         self, transactions: Transactions, watch: ChangeWatch, own: OwnChanges, *, statement_s: float = 0.0
@@ -164,26 +163,26 @@ class ChangeLog:
         self._missing_s = missing_s(statement_s)
 
     async def end(self) -> LogPosition:
-        """Where the log ends now: where a process that has kept nothing yet begins to read."""
+        """Return the present end of the log. A process with an empty cache begins to read there."""
         async with self._transactions.read() as db:
             ids = sorted((await db.execute(RECENT)).scalars())
         return LogPosition(max(ids[0] - IN_FLIGHT, 0)).read(ids) if ids else LogPosition()
 
     async def since(self, position: LogPosition) -> tuple[LogPosition, dict[ConnectionRef, Mark | None]]:
-        """The position to ask with next, and the connections that changed after `position`. Raises ChangesMissed.
+        """Return the next position, and the connections that changed after `position`. Raises ChangesMissed.
 
-        With each the mark that its row had then, where all its changes were refreshes of this process; else None.
-        Of one connection, changes come in the order of their commits: each holds the lock of its row.
+        The value of a connection is its row's mark if all its changes were refreshes of this process, else None.
+        Changes of one connection have the order of their commits, because each transaction holds the lock of its row.
         """
         last_id = position.last_id
         async with self._transactions.read() as db:
             late = (await db.execute(AMONG, {"missing": list(position.missing)})).all() if position.missing else []
             rows = (await db.execute(LATER, {"last_id": last_id})).all()
-            if not rows or rows[0].id != last_id + 1:  # otherwise no id is missing, and the log reaches back
-                first, last = (await db.execute(ENDS)).one()  # last, so that what is pruned in between shows
-                reaches = last_id + 1 if last_id else IN_FLIGHT  # the first ones of all may still be missing
-                if first > reaches or last < last_id:  # the latter after an older backup was restored
-                    self._own.clear()  # their ids may belong to other changes there
+            if not rows or rows[0].id != last_id + 1:  # otherwise the log reaches back to the position
+                first, last = (await db.execute(ENDS)).one()  # after the other reads, to notice rows pruned in between
+                reaches = last_id + 1 if last_id else IN_FLIGHT  # the log's very first ids may still be missing
+                if first > reaches or last < last_id:  # last < last_id: an older backup was restored
+                    self._own.clear()  # after a restore, the ids may belong to other changes
                     raise ChangesMissed
         position = position.read((row.id for row in (*late, *rows)), self._missing_s)
         if len(position.missing) > MOST_MISSING:
@@ -196,17 +195,17 @@ class ChangeLog:
         return position, changed
 
     async def version(self) -> Hashable:
-        """Something that differs from last time if anything was committed since. Raises Unavailable, ChangesMissed."""
+        """Return a value that differs from the last one if anything was committed since. Raises Unavailable, ChangesMissed."""
         return await self._watch.version()
 
     async def moved(self, at_most_s: float) -> None:
-        """Return as soon as something may have changed, or after so many seconds. Never raises."""
+        """Return as soon as something may have changed, or after `at_most_s`. Never raises."""
         await self._watch.moved(at_most_s)
 
     async def close(self) -> None:
         await self._watch.close()
 
     async def prune(self, now: datetime) -> None:
-        """Forget what is older than a day, but never the last entry, by which a reader sees whether it missed any."""
+        """Remove entries older than a day. The last entry stays: a reader needs it to see whether it missed changes."""
         old = (changes.c.at < now - KEPT) & (changes.c.id < LAST.scalar_subquery())
         await prune_oldest(self._transactions, changes, old)

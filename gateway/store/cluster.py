@@ -1,4 +1,4 @@
-"""The work that one node does for all, and who holds a lease."""
+"""Leases on tasks that one node does for all, and the state of the process that holds a lease."""
 
 import asyncio
 import secrets
@@ -18,17 +18,17 @@ from gateway.store.journal_recovery import RefreshJournal
 from gateway.store.tables import task_leases
 from gateway.store.transactions import Transactions, insert_if_absent
 
-# ── Work that one node does for all: a lease by name, which another takes over when its holder no longer renews it.
+# ── Tasks that one node does for all: a lease by name. Another node takes it over when its holder stops renewing it.
 
 
 class TaskLeases:
-    """`owner` names a process; it may ask again for what it holds, which renews it."""
+    """Leases on tasks. `owner` names a process. An owner that takes its own lease again renews it."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     async def hold(self, name: str, *, owner: str, now: datetime, ttl: timedelta) -> bool:
-        """Take or keep the work of that name for `owner` until `now` + `ttl`; return whether `owner` has it."""
+        """Take or renew the lease `name` for `owner` until `now` + `ttl`; return whether `owner` holds it."""
         values = {"owner": owner, "until": now + ttl}
         free = or_(task_leases.c.owner == owner, task_leases.c.until <= now)
 
@@ -41,21 +41,21 @@ class TaskLeases:
         return await self._transactions.write(write)
 
     async def release(self, name: str, *, owner: str) -> None:
-        """Let another take it at once; nothing happens if it is another's."""
+        """Release the lease, so that another owner can take it immediately. Does nothing if another owner holds it."""
         mine = delete(task_leases).where(task_leases.c.name == name, task_leases.c.owner == owner)
         await self._transactions.write(lambda db: db.execute(mine))
 
 
 # ── Who holds a lease, by the owner's name: `{node}.{process}.{attempt}`.
 #
-# `node` names a machine (`node_id`), `process` the file that a process of it keeps locked for as long as it lives.
-# Owners of former versions are `{process}.{attempt}`.
+# `node` names a machine (`node_id`), `process` the marker file that a process keeps locked while it lives.
+# Former versions wrote owners as `{process}.{attempt}`.
 
 PARTS: Final = 3
 
 
 class Holders:
-    """`folder`: the journal's, where those files lie; None where there is none."""
+    """Says what is known about the holder of a lease. `folder`: the journal's folder with the marker files, if any."""
 
     def __init__(self, folder: Path | None, node: str, journal: RefreshJournal) -> None:
         self._folder = folder
@@ -65,13 +65,13 @@ class Holders:
         self._ours = {self._without_file}
 
     async def new_owner(self) -> str:
-        """A name for one attempt of this process."""
+        """Return a lease owner for one attempt of this process."""
         process = await self._journal.process_name() or self._without_file
         self._ours.add(process)
         return f"{self._node}.{process}.{uuid.uuid4().hex}"
 
     async def of(self, lease: Lease | None) -> Holder:
-        """Return what is known here of the process that holds or held `lease`."""
+        """Return what this process knows about the process that holds or held `lease`."""
         if lease is None:
             return Holder.NOBODY
         node, process = lease.owner.rpartition(".")[0].rpartition(".")[0], process_of(lease)
@@ -92,5 +92,5 @@ class Holders:
 
 
 def process_of(lease: Lease) -> str:
-    """The name of its holder's process, and of its marker; empty where the owner names none."""
+    """Return the name of the holder's process, which is also that of its marker file; empty if the owner names none."""
     return lease.owner.rpartition(".")[0].rpartition(".")[2]

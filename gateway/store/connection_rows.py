@@ -1,4 +1,4 @@
-"""Between a row of `connections` and the record, its secrets sealed where they lie; which rows a list names."""
+"""Converts rows of `connections` to records and back, with sealed secrets; builds the queries of lists."""
 
 import base64
 import binascii
@@ -46,7 +46,7 @@ from gateway.store.tables import IN_TROUBLE, connection_tags, connections
 from gateway.store.transactions import Transactions
 from gateway.vault import Vault
 
-# ── An end user as JSON in a column; connections and sessions both carry one.
+# ── An end user as JSON in a column, for connections and sessions.
 
 
 def end_user_to_json(end_user: EndUser | None) -> dict[str, Any] | None:
@@ -60,17 +60,17 @@ def end_user_from_json(stored: Mapping[str, Any] | None) -> EndUser | None:
     return None if stored is None else EndUser(**stored)
 
 
-# ── Which connections a list names, in which order, and where it goes on (docs/compatibility.md#connections).
+# ── Lists of connections: filters, order and cursors (docs/compatibility.md#connections).
 
 SEPARATOR = "\x1f"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListFilter:
-    """All that is given must hold. `integration_ids` empty means any; `tags` keys count in lower case.
+    """A filter for lists: all conditions given must hold. `integration_ids` empty: any; keys of `tags` are lower-cased.
 
     `in_trouble`: in another state than active. `within`: the limits of the caller's key.
-    `cursor` (from `cursor_after`) and `offset` both skip; a cursor stays right while connections come and go.
+    `cursor` (from `cursor_after`) and `offset` both skip rows; a cursor stays correct while connections are added or removed.
     """
 
     connection_id: str | None = None
@@ -88,13 +88,13 @@ class ListFilter:
 
 
 def cursor_after(connection: Connection) -> str:
-    """An opaque text that stands for the place just after `connection`."""
+    """Return an opaque cursor for the place just after `connection`."""
     place = json.dumps([connection.created_at.isoformat(), connection.id]).encode()
     return base64.urlsafe_b64encode(place).decode().rstrip("=")
 
 
 def search_text(connection_id: str, end_user: EndUser | None) -> str:
-    """Return the text that `search` looks into, folded: connection id, the end user's display name and e-mail."""
+    """Return the case-folded text that `search` matches: connection id, the end user's display name and e-mail."""
     parts = [connection_id]
     if end_user is not None:
         parts += [end_user.display_name or "", end_user.email or ""]
@@ -102,7 +102,7 @@ def search_text(connection_id: str, end_user: EndUser | None) -> str:
 
 
 def listed(environment: str, wanted: ListFilter) -> Select[Any]:
-    """The rows of `connections`, newest first. Raises InvalidRequest for a cursor that is none of ours."""
+    """Return the query for the matching rows, newest first. Raises InvalidRequest for an invalid cursor."""
     found = select(connections).where(connections.c.environment == environment, *_conditions(wanted))
     if wanted.cursor is not None:
         found = found.where(_after(wanted.cursor))
@@ -120,7 +120,7 @@ def _conditions(wanted: ListFilter) -> list[ColumnElement[bool]]:
     if wanted.organization_id is not None:
         conditions.append(table.organization_id == wanted.organization_id)
     if wanted.integration_ids:
-        # Concatenated, it has no index: those in trouble are few, and SQLite would rather read a whole integration.
+        # The concatenation prevents the use of an index: few connections are in trouble, but SQLite would read all.
         whose = table.integration_id.concat("") if wanted.in_trouble else table.integration_id
         conditions.append(whose.in_(wanted.integration_ids))
     if wanted.dies_before is not None:
@@ -138,7 +138,7 @@ def _conditions(wanted: ListFilter) -> list[ColumnElement[bool]]:
 
 
 def _reached(limits: KeyLimits) -> Iterator[ColumnElement[bool]]:
-    """Yield the SQL conditions of `limits`, equal to what `access.key_policy` decides for one connection."""
+    """Yield the SQL conditions of `limits`. They must equal the decision of `access.key_policy` for one connection."""
     table = connections.c
     if limits.integrations:
         yield table.integration_id.in_(limits.integrations)
@@ -168,7 +168,7 @@ def _after(cursor: str) -> ColumnElement[bool]:
     if created_at.tzinfo is None or type(row_id) is not int or not 0 <= row_id < 2**63:
         _refuse_cursor()
     table = connections.c
-    # The first condition is implied by the others; it lets the database skip to the place in the index.
+    # The first condition lets the database skip to the place in the index.
     earlier = or_(table.created_at < created_at, table.id < row_id)
     return and_(table.created_at <= created_at, earlier)
 
@@ -188,27 +188,27 @@ NO_PREVIOUS: Final[dict[str, Any]] = {PREVIOUS: None, f"{PREVIOUS}_version": Non
 
 # Frequent statements are built once: building one costs more than running it.
 AT: Final = and_(*(connections.c[name] == bindparam(f"at_{name}") for name in ConnectionRef._fields))
-"""The row with the address that is among the parameters, as `place` gives it."""
+"""Matches the row of one connection. `place` returns the parameters."""
 WHOLE_ROW: Final = select(connections).where(AT)
 
 
 def place(ref: ConnectionRef) -> dict[str, Any]:
-    """The parameters of `AT`."""
+    """Return the parameters of `AT`."""
     return {f"at_{name}": value for name, value in zip(ConnectionRef._fields, ref, strict=True)}
 
 
 def at(ref: ConnectionRef) -> ColumnElement[bool]:
-    """The row with that address."""
+    """Return the condition that matches the row of `ref`."""
     return and_(*(connections.c[name] == value for name, value in ref._asdict().items()))
 
 
 async def stored(db: AsyncConnection, ref: ConnectionRef) -> Connection:
-    """The row just written, which is there since we hold its lock."""
+    """Return the row just written. It exists, because this transaction holds its lock."""
     return connection_of((await db.execute(WHOLE_ROW, place(ref))).mappings().one())
 
 
 async def index_tags(db: AsyncConnection, row_id: int, tags: Mapping[str, str]) -> None:
-    """Have the row found by `tags`, and by no others."""
+    """Make the row findable by `tags` and by no other tags."""
     await db.execute(delete(connection_tags).where(connection_tags.c.connection == row_id))
     rows = [{"connection": row_id, "key": key.lower(), "value": value} for key, value in tags.items()]
     if rows:
@@ -228,7 +228,7 @@ def failure_columns(failure: RefreshFailure) -> dict[str, Any]:
 
 
 def asked_columns(new: NewConnection) -> dict[str, Any]:
-    """The plain columns that `new` sets; what it leaves out (None) keeps its value."""
+    """Return the plain columns that `new` sets. Fields that are None keep their stored value."""
     columns: dict[str, Any] = {"provider": new.provider, "expires_at": new.expires_at, **life_columns(new.life)}
     columns |= {"account_id": new.account.id, "account_label": new.account.label}
     for name in ("config", "metadata", "webhook_url_override"):
@@ -244,7 +244,7 @@ def asked_columns(new: NewConnection) -> dict[str, Any]:
 
 
 def site_origin(config: Mapping[str, Any]) -> str | None:
-    """Scheme, host and port of the site that a connection is for, by which a provider's webhook finds it."""
+    """Return scheme, host and port of the connection's site. A provider's webhook finds the connection by them."""
     url = config.get("baseUrl")
     try:
         return parse_address(url).origin if isinstance(url, str) else None
@@ -262,20 +262,20 @@ def end_user_columns(ref: ConnectionRef, user: EndUser) -> dict[str, Any]:
 
 
 T = TypeVar("T")
-EMPTY: Final[dict[str, Any]] = {}  # never written to: the record has it as a Mapping
+EMPTY: Final[dict[str, Any]] = {}  # shared and never changed: records type it as a Mapping
 ENDLESS: Final = Lifespan()
 NOBODY: Final = Account()
 _TIMES: Final = ("state_since", "granted_at", "created_at", "updated_at", "last_fetched_at", "last_refreshed_at")
 
 
 def connection_of(row: RowMapping | Mapping[str, Any]) -> Connection:
-    """The record of a whole row; its ciphertexts with the address they were sealed for.
+    """Return the record of a whole row; ciphertexts carry the address they were sealed for.
 
-    Up to a million are kept in memory: what many have in common, or one has several times, is one object.
+    Up to a million records are kept in memory, so equal values share one object.
     """
     ref = ConnectionRef(intern(row["environment"]), intern(row["integration_id"]), row["connection_id"])
     times: dict[Any, Any] = {}
-    moment = {name: times.setdefault(row[name], row[name]) for name in _TIMES}  # most of a row's are equal
+    moment = {name: times.setdefault(row[name], row[name]) for name in _TIMES}  # most of a row's times are equal
     return Connection(
         ref=ref,
         id=row["id"],
@@ -317,7 +317,7 @@ def _shared(value: T, usual: T) -> T:
 
 
 def sealed_in(one: Connection) -> list[Sealed]:
-    """The connection's sealed values."""
+    """Return the connection's sealed values."""
     return [sealed for sealed in (one.credential, one.secret_config, one.previous) if sealed is not None]
 
 
@@ -341,11 +341,11 @@ def _failure(row: RowMapping | Mapping[str, Any]) -> RefreshFailure | None:
     return RefreshFailure(**{name: row[f"failure_{name}"] for name in FAILURE})
 
 
-# ── What `ConnectionStore` and `RefreshStore` have in common: rows of connections, whose secrets are sealed where they lie.
+# ── Shared by `ConnectionStore` and `RefreshStore`: rows of connections with sealed secrets.
 
 
 class SealedRows:
-    """`keys` has the data key of every row that was returned, so that `Store.open` opens it without a question."""
+    """Reads and seals rows of connections. The data key of every returned row is loaded, so that `Store.open` needs no query."""
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
         self.transactions = transactions
@@ -353,17 +353,17 @@ class SealedRows:
         self.keys = keys
 
     async def records(self, rows: Iterable[RowMapping]) -> list[Connection]:
-        """Rows as connections."""
+        """Return the connections in `rows`, with their data keys loaded."""
         found = [connection_of(row) for row in rows]
         await self.learn(found)
         return found
 
     async def learn(self, found: Iterable[Connection]) -> None:
-        """Have the data keys of these."""
+        """Load the data keys of these connections."""
         await self.keys.learn(*(sealed for one in found for sealed in sealed_in(one)))
 
     def seal(self, value: Mapping[str, Any], ref: ConnectionRef, uid: str, column: str, version: int) -> bytes:
-        """The ciphertext of `value`, bound to this column of this version of the row."""
+        """Return the ciphertext of `value`, bound to this column and version of the row."""
         sealed = self.vault.seal_json(
             value, environment=ref.environment, table="connections", row=uid, column=column, version=version
         )

@@ -1,4 +1,4 @@
-"""Connections: stored with their credential sealed, and versioned so that a late writer loses."""
+"""Connections: stored with a sealed credential and a version; a write based on an older version has no effect."""
 
 import asyncio
 import uuid
@@ -45,13 +45,13 @@ from gateway.store.tables import connect_sessions, connection_history, connectio
 from gateway.store.transactions import insert_if_absent
 from gateway.vault import Damaged, UnknownKey
 
-# ── What a row is given of its past when its connection moves in from elsewhere.
+# ── The past of a connection that was moved here from another gateway.
 
 DATES = ("created_at", "granted_at", "last_refreshed_at", "last_fetched_at")
 
 
 async def give_past(db: AsyncConnection, row_id: int, past: Past, *, now: datetime) -> None:
-    """Write the past that a moved connection brings, in the caller's transaction and after its row. Its history begins with the
+    """Write the past of a moved connection, in the caller's transaction and after its row. Its history begins with the
     move."""
     state = past.state or State.ACTIVE
     changed: dict[str, Any] = {
@@ -71,18 +71,18 @@ async def give_past(db: AsyncConnection, row_id: int, past: Past, *, now: dateti
 
 
 MARKS_AT_ONCE: Final = 200
-# An integration at a time: SQLite reads the whole table where addresses are listed as rows of three values.
+# One integration at a time: SQLite reads the whole table if addresses are listed as rows of three values.
 MARKS: Final = select(connections.c.connection_id, connections.c.version, connections.c.updated_at).where(
     connections.c.environment == bindparam("environment_"),
     connections.c.integration_id == bindparam("integration_id_"),
     connections.c.connection_id.in_(bindparam("ids", expanding=True)),
 )
 WRITTEN_BACK: Final = ("version", "expires_at", "config", "rotates", "granted_at", "last_refreshed_at")
-ROWS_AT_ONCE: Final = 20  # turned into records before the event loop gets its turn again
+ROWS_AT_ONCE: Final = 20  # rows converted to records before the event loop runs again
 
 
 class ConnectionStore:
-    """Every change that other processes must see is noted in `changes` within its own transaction."""
+    """The connections. A change that other processes must see adds an entry to the change log in the same transaction."""
 
     def __init__(self, rows: SealedRows, outbox: Outbox, trail: AuditTrail) -> None:
         self._rows = rows
@@ -91,14 +91,14 @@ class ConnectionStore:
         self._outbox = outbox
 
     async def get(self, ref: ConnectionRef) -> Connection | None:
-        """The connection as it is now."""
+        """Return the stored connection; None if there is none."""
         async with self._transactions.read() as db:
             rows = (await db.execute(WHOLE_ROW, place(ref))).mappings().all()
         found = await self._rows.records(rows)
         return found[0] if found else None
 
     async def list(self, environment: str, wanted: ListFilter) -> list[Connection]:
-        """The connections of `environment` that `wanted` describes, newest first. Raises InvalidRequest (cursor)."""
+        """Return the connections of `environment` that match `wanted`, newest first. Raises InvalidRequest (cursor)."""
         found: list[Connection] = []
         async with self._transactions.read() as db:
             rows = (await db.execute(listed(environment, wanted))).mappings()
@@ -109,7 +109,7 @@ class ConnectionStore:
         return found
 
     async def marks(self, refs: Sequence[ConnectionRef]) -> dict[ConnectionRef, Mark]:
-        """The mark of each that is there, for a reader to see which of its rows are others by now."""
+        """Return the mark of each connection that exists; a reader compares them to find rows that have changed."""
         found: dict[ConnectionRef, Mark] = {}
         asked: dict[tuple[str, str], list[str]] = {}
         for ref in refs:
@@ -125,11 +125,11 @@ class ConnectionStore:
     async def put(
         self, new: NewConnection, *, now: datetime, terms: SessionTerms | None = None
     ) -> tuple[Connection, bool]:
-        """Store `new`, over what its address held before; True: it held nothing.
+        """Store `new` at its address, replacing a connection there. Returns the connection, and whether it was created.
 
-        The version goes up, a failure and a lease are forgotten: a refresh of the old credential under way comes too late.
-        `terms`: of the session that makes it, which counts it. Raises Forbidden, and stores nothing, where that session has
-        made as many as it may. Without a session it is an import.
+        The version is incremented, and a failure and a lease are removed, so that a running refresh of the old credential has
+        no effect. `terms`: those of the connect session, whose count is incremented; without a session this is an import.
+        Raises Forbidden, and stores nothing, if the session has created its maximum of connections.
         """
         entry = about(AuditAction.CONNECTION_IMPORTED, new.ref, now)
         digest = None if terms is None else terms.session_digest
@@ -151,10 +151,10 @@ class ConnectionStore:
         entry: AuditEntry,
         session_digest: str | None = None,
     ) -> tuple[Connection, bool]:
-        """Write it in the caller's transaction, before which `DataKeys.allow` has run. `entry`: for the audit trail, made by
-        `about` outside the transaction, where it is known who acts."""
+        """Do the work of `put` in the caller's transaction. The caller has run `DataKeys.allow` before it. `entry`: for the audit
+        trail, built with `about` outside the transaction, where the actor is known."""
         created = await self._claim_row(db, new, now)
-        while not await self._fill_row(db, new, now):  # deleted by another node since it was seen to be there
+        while not await self._fill_row(db, new, now):  # another node has just deleted the row
             created = await self._claim_row(db, new, now)
         written = await stored(db, new.ref)
         if session_digest is not None:
@@ -171,7 +171,7 @@ class ConnectionStore:
         await self._trail.record(db, entry, end_user_id=row.end_user.id if row.end_user else None)
 
     async def of_account(self, ref: ConnectionRef, account_id: str) -> bool:
-        """Return whether another connection of the integration of `ref` is of this account."""
+        """Return whether another connection of `ref`'s integration belongs to this account."""
         mine = connections.c.environment == ref.environment, connections.c.integration_id == ref.integration_id
         other = connections.c.connection_id != ref.connection_id, connections.c.account_id == account_id
         async with self._transactions.read() as db:
@@ -180,10 +180,10 @@ class ConnectionStore:
     async def arrive(
         self, new: NewConnection, past: Past, *, over: bool, now: datetime
     ) -> tuple[Connection, bool] | None:
-        """Store `new`, which is known elsewhere, with its `past`; True: its address held nothing.
+        """Store `new`, moved here from another gateway, with its `past`. Returns it, and whether it was created.
 
-        None, and nothing is written, where it held something and `over` is false. The application gets no event:
-        it knows the connection.
+        Returns None and writes nothing if a connection exists there and `over` is false. The application gets no event, since it
+        knows the connection.
         """
         entry = about(AuditAction.CONNECTION_IMPORTED, new.ref, now)
 
@@ -202,11 +202,11 @@ class ConnectionStore:
         return await self._transactions.write(write, before=lambda: self._rows.keys.allow(new.ref.environment))
 
     async def write_back(self, newer: Connection, *, now: datetime) -> Connection | None:
-        """Store the credential of `newer`, which the database had and lost in a failover.
+        """Store the credential of `newer`, which the database lost in a failover.
 
-        Only over an older version of the same row, whatever has become of that. It is sealed again, since its data key may
-        be lost as well. None, and nothing is written, where the database has that version or a newer one, or the row is
-        gone. Raises VaultError where `newer` cannot be opened.
+        Replaces only an older version of the same row, in any state. The credential is sealed again, since its data key may
+        be lost as well. Returns None and writes nothing if the database has that version or a newer one, or the row is
+        gone. Raises VaultError if `newer` cannot be opened.
         """
         identity = select(*BEFORE, connections.c.version).where(
             at(newer.ref), connections.c.uid == newer.uid, connections.c.version < newer.version
@@ -237,7 +237,7 @@ class ConnectionStore:
         return await self._transactions.write(write, before=lambda: self._rows.keys.allow(newer.ref.environment))
 
     async def delete(self, ref: ConnectionRef, *, now: datetime) -> bool:
-        """Remove it, and the connect sessions that were made for it, which could bring it back. False: no such one."""
+        """Delete the connection, and its connect sessions, which could create it again. Returns False if it does not exist."""
         bound = and_(
             connect_sessions.c.environment == ref.environment,
             connect_sessions.c.integration_id == ref.integration_id,
@@ -263,19 +263,19 @@ class ConnectionStore:
         return await self._transactions.write(write)
 
     async def touch_fetched(self, ref: ConnectionRef, *, now: datetime) -> None:
-        """Record that the connection was read through the API (`last_fetched_at`); no other process need know at once."""
+        """Record that the connection was read through the API (`last_fetched_at`), without a change log entry."""
         await self._rows.update(update(connections).where(at(ref)).values(last_fetched_at=now))
 
     async def record_read(
         self, rows: Sequence[Connection], action: AuditAction, *, now: datetime, **detail: Any
     ) -> None:
-        """Record that the credentials of these are about to leave. Raises Unavailable: then they must not."""
+        """Record that these connections' credentials are about to be returned. If this raises Unavailable, do not return them."""
         entries = [replace(about(action, row.ref, now), detail=detail) for row in rows]
         ids = tuple(row.end_user.id if row.end_user else None for row in rows)
         await self._trail.write(*entries, end_user_ids=ids)
 
     async def _claim_row(self, db: AsyncConnection, new: NewConnection, now: datetime) -> bool:
-        """Make the row if it is absent, as version 0; its credential follows, sealed for the version it gets."""
+        """Insert the row as version 0 if it is absent; `_fill_row` then writes the credential. Returns whether it was absent."""
         blank = {
             "uid": uuid.uuid4().hex,
             **new.ref._asdict(),
@@ -291,7 +291,7 @@ class ConnectionStore:
         return await insert_if_absent(db, connections, blank, key=list(ConnectionRef._fields))
 
     async def _fill_row(self, db: AsyncConnection, new: NewConnection, now: datetime, *, reported: bool = True) -> bool:
-        """False: there is no such row. `reported`: to the application, as an event."""
+        """Write `new` into its row. Returns False if the row does not exist. `reported`: send an event to the application."""
         secret = connections.c.secret_config, connections.c.secret_config_version
         identity = select(*BEFORE, connections.c.uid, connections.c.version, *secret).where(at(new.ref))
         row = (await db.execute(identity.with_for_update())).one_or_none()
@@ -326,7 +326,7 @@ class ConnectionStore:
         return True
 
     def _is_damaged(self, ref: ConnectionRef, row: "Row[*tuple[Any, ...]]") -> bool:
-        """Return whether the row's secret settings were changed in the database; a new authorization starts without them."""
+        """Return whether the row's secret settings are damaged; a new authorization then drops them."""
         if row.secret_config is None:
             return False
         version = row.secret_config_version
@@ -347,7 +347,7 @@ class ConnectionStore:
 
 
 def about(action: AuditAction, ref: ConnectionRef, now: datetime) -> AuditEntry:
-    """A record of the audit trail on a connection, by the one who acts now."""
+    """Return a record for the audit trail about a connection, with the present actor."""
     return AuditEntry.of(
         action, ref.environment, now, integration_id=ref.integration_id, connection_id=ref.connection_id
     )

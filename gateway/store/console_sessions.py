@@ -1,4 +1,4 @@
-"""Sign-ins to the console, kept by their digests: links that work once, and the sessions that they become."""
+"""Sign-ins to the console, stored by digests: single-use links, and the sessions that they start."""
 
 import secrets
 from dataclasses import replace
@@ -17,11 +17,11 @@ from gateway.store.tables import console_sessions
 from gateway.store.transactions import Transactions, insert_if_absent
 
 CONSOLE: Final = "console"
-"""In the audit trail: by which command an operator at the console acts."""
+"""The command that the audit trail names for an operator at the console."""
 LINK: Final = "link"
 SESSION: Final = "session"
 SEEN: Final = "seen"
-"""Somebody whom a trusted proxy has named: no session, but until when they need no further record."""
+"""Kind of row for a person that a trusted proxy has named: not a session, but until when they need no further record."""
 COLUMNS: Final = (console_sessions.c.name, console_sessions.c.role, console_sessions.c.expires_at)
 
 
@@ -34,13 +34,13 @@ class ConsoleSessionStore:
         self._trail = trail
 
     async def add_link(self, digest: str, wish: ConsoleSession) -> None:
-        """A link that may be used until `wish.expires_at`. `digest`: of its token, hex SHA-256."""
+        """Store a link that is valid until `wish.expires_at`. `digest`: hex SHA-256 of its token."""
         await self._transactions.write(lambda db: _add(db, digest, LINK, wish))
 
     async def sign_in(
         self, link_digest: str, session_digest: str, *, ends_at: datetime, now: datetime
     ) -> ConsoleSession | None:
-        """Use the link up for a session until `ends_at`. None where it was used before, has expired or never was."""
+        """Use the link and start a session until `ends_at`. Returns None if the link was used, has expired or does not exist."""
         table = console_sessions.c
         entry = AuditEntry.of(AuditAction.OPERATOR_SIGNED_IN, at=now)
         used = delete(console_sessions).where(table.digest == link_digest, table.kind == LINK).returning(*COLUMNS)
@@ -58,7 +58,7 @@ class ConsoleSessionStore:
         return await self._transactions.write(write)
 
     async def begin(self, session_digest: str, session: ConsoleSession, *, by: str, now: datetime) -> None:
-        """A session of somebody whom `by` has named: ``oidc``."""
+        """Start a session for a person identified by `by`, such as ``oidc``."""
         entry = AuditEntry.of(AuditAction.OPERATOR_SIGNED_IN, at=now)
 
         async def write(db: AsyncConnection) -> None:
@@ -68,8 +68,8 @@ class ConsoleSessionStore:
         await self._transactions.write(write)
 
     async def seen(self, session: ConsoleSession, *, by: str, now: datetime) -> bool:
-        """Somebody without a session of ours has come, named by ``identity_headers``. Recorded once until
-        `session.expires_at` for each name and role, whatever the browser sends; True where it was."""
+        """Record a sign-in of a person named by ``identity_headers``, who has no stored session: once for each name and role
+        until `session.expires_at`. Returns whether it was recorded."""
         table = console_sessions.c
         key = digest(f"{by} {session.role} {session.name}")
         wanted = select(table.digest).where(table.digest == key, table.kind == SEEN, table.expires_at > now)
@@ -95,7 +95,7 @@ class ConsoleSessionStore:
         await self._trail.record(db, replace(entry, actor=actor, detail={"role": session.role, "by": by}))
 
     async def get(self, session_digest: str, *, now: datetime) -> ConsoleSession | None:
-        """The session whose token has this digest, unless it has expired."""
+        """Return the session whose token has this digest; None if it does not exist or has expired."""
         table = console_sessions.c
         wanted = select(*COLUMNS).where(table.digest == session_digest, table.kind == SESSION, table.expires_at > now)
         async with self._transactions.read() as db:
@@ -107,7 +107,7 @@ class ConsoleSessionStore:
         await self._transactions.write(lambda db: db.execute(mine))
 
     async def end_all(self) -> int:
-        """Every session and every unused link; how many."""
+        """End every session and delete every unused link. Returns how many."""
         gone = delete(console_sessions).where(console_sessions.c.kind != SEEN).returning(console_sessions.c.digest)
 
         async def write(db: AsyncConnection) -> int:
@@ -123,7 +123,7 @@ class ConsoleSessionStore:
 async def new_link(
     store: ConsoleSessionStore, name: str, role: ConsoleRole, *, life: timedelta = LINK_LIFE
 ) -> tuple[Secret, ConsoleSession]:
-    """The token of a link that signs `name` in, once, and what it stands for."""
+    """Store a single-use link that signs `name` in. Returns its token, and the session that it will start."""
     token = Secret(secrets.token_urlsafe(32))
     wish = ConsoleSession(name, role, clock.now() + life)
     await store.add_link(digest(token.reveal()), wish)

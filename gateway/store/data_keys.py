@@ -1,4 +1,4 @@
-"""Data keys: one that seals in each environment, wrapped in the database, counted, replaced; missing master keys."""
+"""Data keys: each environment has one that seals. Loads, counts and replaces them; handles missing master keys."""
 
 import asyncio
 import math
@@ -24,30 +24,32 @@ from gateway.store.transactions import Fence, NotYet, Overtaken, Transactions, i
 from gateway.vault import Keyring, UnknownKey, Vault, WrappedKey
 from gateway.vault.seal import KEY_ID, DataKey
 
-# ── A master key that this process was not given: the operator may have put it into the configuration, and not passed it on to
-# us yet.
+# ── A missing master key: the operator may have added it to the configuration without reloading this process.
 #
-# So the configuration is read again, once for all who miss the key meanwhile, and ever more rarely where it does
-# not come.
+# So the configuration is read again, once for all requests that need the key, and with growing pauses while the key stays
+# missing.
 
-ANSWER_S: Final = 3.0  # a whole configuration is read again within one, as a rule; requests wait for it
-LOGGED_EVERY_S: Final = 60.0  # at most one line for each data key or place, however many requests need it
+ANSWER_S: Final = 3.0  # requests wait this long for the configuration; reading it usually takes less than a second
+LOGGED_EVERY_S: Final = 60.0  # at most one line for each data key or place, for any number of requests
 
 log = structlog.get_logger(__name__)
 
 
 class MissingKeys:
-    """`ask`: begins to read the configuration again for these master keys; `answered` is then called. None: nobody can."""
+    """Requests a reload of the configuration when master keys are missing.
+
+    `ask` starts the reload, and `answered` is called when it is done. `ask` None: this process cannot reload.
+    """
 
     def __init__(self) -> None:
         self.ask: Callable[[Collection[str]], None] | None = None
         self._answer: asyncio.Future[None] | None = None
-        self._overdue_at = 0.0  # when it should have been there (monotonic)
+        self._overdue_at = 0.0  # when the answer should have come (monotonic)
         self._pauses = Pauses()
         self._logged_at: dict[str, float] = {}  # data key id ▸ when (monotonic)
 
     def report(self, locked: Iterable[WrappedKey]) -> None:
-        """Log which data keys do not open, since they are wrapped under master keys that are missing."""
+        """Log which data keys cannot be opened because their master key is missing."""
         now = clock.monotonic()
         for one in locked:
             if now < self._logged_at.get(one.id, -math.inf) + LOGGED_EVERY_S:
@@ -57,9 +59,9 @@ class MissingKeys:
             log.error("data_key_unusable", detail=detail, fix="add that key to store.encryption_keys; reload")
 
     async def asked_for(self, ids: Collection[str]) -> bool:
-        """Request that the configuration is read again for these missing master keys, by id; return whether it was.
+        """Request a reload of the configuration for these missing master keys, by id; return whether it was reloaded.
 
-        Waits at most `ANSWER_S`. False at once where that was in vain a moment ago.
+        Waits at most `ANSWER_S`. Returns False immediately if a recent reload did not bring the keys.
         """
         if self._answer is not None and clock.monotonic() < self._overdue_at:
             answer: asyncio.Future[None] | None = self._answer
@@ -71,7 +73,7 @@ class MissingKeys:
         return bool(done)
 
     def answered(self) -> None:
-        """Wake those who wait: the key was read again, with whatever result."""
+        """Wake the waiting calls: the configuration was read again, with or without the key."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(None)
         self._answer = None
@@ -88,21 +90,21 @@ class MissingKeys:
         return answer
 
 
-# ── Stored secrets that do not open although their key is there: counted, and logged where they lie.
+# ── Stored secrets that cannot be opened although their key is known: counted, and logged with their place.
 
-MOST_PLACES: Final = 1000  # remembered for that
+MOST_PLACES: Final = 1000  # places remembered, to log each at most once a minute
 FIX: Final = "restore a backup (gateway restore), or let the end user authorize again"
 
 
 class UnreadableSecrets:
-    """`counts`: how often, by environment and table."""
+    """Counts and logs unreadable secrets. `counts`: how many, by environment and table."""
 
     def __init__(self) -> None:
         self.counts = Counter[tuple[str, str]]()
         self._logged: dict[tuple[str, str, str], float] = {}  # table, row, column ▸ when (monotonic)
 
     def record(self, sealed: Sealed) -> None:
-        """`sealed` was changed, moved, or names a data key that there is not."""
+        """Count and log `sealed`, which was changed, moved, or names a data key that does not exist."""
         self.counts[sealed.environment, sealed.table] += 1
         place, now = (sealed.table, sealed.row, sealed.column), clock.monotonic()
         if place in self._logged and now - self._logged[place] < LOGGED_EVERY_S:
@@ -124,7 +126,7 @@ class UnreadableSecrets:
 
 
 def unreadable(sealed: Sealed) -> CredentialUnreadable:
-    """The error for a caller."""
+    """Return the error for a caller."""
     place = f"{sealed.table}.{sealed.column}"
     whose = f" of connection '{sealed.of.connection_id}'" if sealed.of else ""
     payload = {"environment": sealed.environment, "table": sealed.table, "column": sealed.column}
@@ -139,25 +141,25 @@ def unreadable(sealed: Sealed) -> CredentialUnreadable:
 
 
 SEALS_PER_KEY: Final = 2**32 - 1  # NIST SP 800-38D §8.3: with random nonces, fewer than 2^32 under one key
-SEALS_RESERVED: Final = 2**16  # taken at once, so that counting costs a write only now and then
-SEALS_A_TURN: Final = 16  # more than any one transaction seals
+SEALS_RESERVED: Final = 2**16  # reserved together, so that counting rarely needs a write
+SEALS_A_TURN: Final = 16  # an upper bound on the values that one transaction seals
 
 NEWEST: Final = select(data_keys.c.id).order_by(data_keys.c.number.desc()).limit(1)
 HELD: Final = NEWEST.where(data_keys.c.environment == bindparam("of")).with_for_update(read=True, key_share=True)
 STILL_NEWEST: Final = HELD.scalar_subquery() == bindparam("sealing_key", type_=Text)
-"""In a statement of its own transaction, for what `_hold` does: `newest_key` gives its parameters."""
+"""The check of `_hold` as a condition, for a statement that is its own transaction. `newest_key` returns its parameters."""
 STORED: Final = select(
     data_keys.c.id, data_keys.c.environment, data_keys.c.master_key_id, data_keys.c.wrapped
 ).order_by(data_keys.c.number)
 
 
 def stored_keys(db: SyncConnection) -> list[WrappedKey]:
-    """All data keys, oldest first."""
+    """Return all data keys, oldest first."""
     return [WrappedKey(*row) for row in db.execute(STORED)]
 
 
 class DataKeys:
-    """Keeps `vault` supplied: with the keys other processes made, and with leave to seal."""
+    """Supplies `vault` with data keys, including those that other processes create, and with allowances to seal."""
 
     def __init__(
         self,
@@ -169,7 +171,7 @@ class DataKeys:
         reserved: int = SEALS_RESERVED,
     ) -> None:
         self.missing = MissingKeys()
-        self.locked: frozenset[str] = frozenset()  # data keys whose master key is missing, so that they do not open
+        self.locked: frozenset[str] = frozenset()  # data keys that cannot be opened: their master key is missing
         self._transactions = transactions
         self.keyring = keyring
         self._vault = vault
@@ -179,10 +181,10 @@ class DataKeys:
         self.reserved = reserved
 
     async def load(self) -> dict[str, DataKey | None]:
-        """Hand every stored data key to the vault. Returns the newest of each environment.
+        """Load every stored data key into the vault. Returns the newest of each environment.
 
-        None: it cannot be opened here, since another node has wrapped it under a master key that this one was not given,
-        and which is not in the configuration now either. What is sealed under older keys is not to suffer from that.
+        None for a key that cannot be opened: another node has wrapped it under a master key that is missing here, even in the
+        present configuration. Values under older keys can still be opened.
         """
         newest, missing = await self._load()
         if missing and await self._came(missing):
@@ -191,14 +193,14 @@ class DataKeys:
         return newest
 
     async def _came(self, missing: Sequence[WrappedKey]) -> bool:
-        """Return whether the configuration was read again meanwhile, so that another look is worth while."""
+        """Request the master keys of `missing`. Returns whether the configuration was read again, so that a retry makes sense."""
         came = await self.missing.asked_for({one.master_key_id for one in missing})
         if not came:
             self.missing.report(missing)
         return came
 
     async def _load(self) -> tuple[dict[str, DataKey | None], list[WrappedKey]]:
-        """And those whose master key is missing, so that they do not open."""
+        """Do the work of `load`, without a reload. Also returns the keys whose master key is missing."""
         newest: dict[str, DataKey | None] = {}
         missing = []
         async with self._transactions.read() as db:
@@ -215,17 +217,17 @@ class DataKeys:
         return newest, missing
 
     def is_locked(self, sealed: Sealed) -> bool:
-        """Return whether the value's data key is there but lacks its master key."""
+        """Return whether the value's data key exists but its master key is missing."""
         return sealed.ciphertext[KEY_ID].hex() in self.locked
 
     async def turn_to(self, keyring: Keyring) -> None:
-        """Go by other master keys from now on. Raises StoreRefused, and changes nothing, where a data key needs another."""
+        """Use other master keys from now on. Raises StoreRefused, and changes nothing, if they do not open every data key."""
         async with self._transactions.read() as db:
             judge_keys("The database", await db.run_sync(stored_keys), keyring)
         self.keyring = keyring
 
     async def ensure(self, names: Sequence[str]) -> None:
-        """Make the environments `names`, each with a data key. Two processes that start at once make one of each."""
+        """Create the environments `names`, each with a data key. If two processes start together, each is created once."""
 
         async def make(db: AsyncConnection) -> None:
             for name in names:
@@ -237,29 +239,29 @@ class DataKeys:
 
         if any(self._vault.sealing_key(name) is None for name in names):
             await self._transactions.write(make)
-            _, missing = await self._load()  # asks for no reload: a reload makes environments, and so comes here itself
+            _, missing = await self._load()  # not `load`: a reload of the configuration itself calls `ensure`
             self.missing.report(missing)
 
     @property
     def enough(self) -> int:
-        """The most values that all transactions which may run at once seal."""
+        """The maximum number of values that all concurrent transactions seal."""
         return SEALS_A_TURN * self._transactions.writes_at_once
 
     async def allow(self, environment: str, *, seals: int = 0) -> Fence:
-        """Make sure that one transaction's worth of values may be sealed in `environment`, beside those under way.
+        """Ensure that one more transaction may seal its values in `environment`, beside the running ones.
 
-        `seals`: where it is more than other transactions seal. Returns what such a transaction begins with. Raises
-        NotYet where another node has made a key that this one cannot open: in a turn and behind a lock nobody waits for it.
+        `seals`: how many more values than usual it seals. Returns the fence that the transaction must run first. Raises
+        NotYet if another node has created a key that this one cannot open; the caller then waits without its turn or a lock.
         """
         async with self._allowing:
             await self._allow(environment, self.enough + seals)
         return partial(self._hold, environment, SEALS_A_TURN + seals)
 
     async def _hold(self, environment: str, seals: int, db: AsyncConnection) -> None:
-        """Keep the newest key, which alone seals, in its place until `db` has committed. Raises Overtaken.
+        """Lock the newest key until `db` has committed, so that no newer key replaces it. Raises Overtaken.
 
-        So that nothing is sealed under a key that is being replaced once everything under it was counted (ADR 22). Of
-        several writes with one commit the first holds it for the others, and each looks whether leave for it is left.
+        This prevents sealing a value under a key that is being replaced, after its values were counted (ADR 22). If several
+        writes share one commit, the first one takes the lock for all, and each checks that the key's allowance suffices.
         """
         key = self._vault.sealing_key(environment)
         if key is not None and key.allowance < seals:
@@ -274,7 +276,7 @@ class DataKeys:
         holding.add(environment)
 
     def newest_key(self, environment: str) -> dict[str, str] | None:
-        """The parameters of STILL_NEWEST, for what is sealed before anything else runs. None: ask `allow` first."""
+        """Return the parameters of STILL_NEWEST, to seal before the transaction begins. None: call `allow` first."""
         key = self._vault.sealing_key(environment)
         if key is None or key.replaced or key.allowance < SEALS_A_TURN:
             return None
@@ -284,14 +286,14 @@ class DataKeys:
         key = self._vault.sealing_key(environment)
         while key is not None and (key.replaced or key.allowance < enough):
             if await self._transactions.begin(partial(self._reserve, key_id=key.id)):
-                key.replaced = False  # it was replaced by a key that was seen and then not committed
+                key.replaced = False  # the newer key that was seen was rolled back
                 key.allowance += self.reserved
                 self._vault.seal_with(key)
             else:
                 key = await self._after(key)
 
     async def _after(self, worn: DataKey) -> DataKey:
-        """The key that seals once `worn` may not: another process may have made it already."""
+        """Return the key that replaces the used-up key `worn`; create it unless another process has done so."""
         newest = await self._newest(worn.environment)
         if newest.id == worn.id:
             await self._transactions.begin(partial(self.make, environment=worn.environment))
@@ -307,12 +309,12 @@ class DataKeys:
         return newest
 
     async def learn(self, *sealed: Sealed) -> None:
-        """Make sure that these can be opened where another process has sealed them under a key it just made."""
+        """Load the data keys of these values if unknown: another process may have sealed them under a new key."""
         if not all(map(self._vault.knows, sealed)):
             await self.load()
 
     async def _reserve(self, db: AsyncConnection, key_id: str) -> bool:
-        """False: it has sealed its share, or is no longer the newest of its environment."""
+        """Reserve more seals for a key. Returns False if the key is used up, or no longer its environment's newest."""
         more = data_keys.c.seals_reserved + self.reserved
         newer = data_keys.alias("newer")
         replaced = exists().where(newer.c.environment == data_keys.c.environment, newer.c.number > data_keys.c.number)
@@ -320,7 +322,7 @@ class DataKeys:
         return (await db.execute(taken.values(seals_reserved=more))).rowcount == 1
 
     async def make(self, db: AsyncConnection, environment: str) -> None:
-        """A new key for `environment`, wrapped under the first master key; the next value is sealed under it."""
+        """Create a data key for `environment`, wrapped under the first master key. It seals the next values."""
         self._holding.pop(_connection(db), None)
         wrapped, _ = self.keyring.new_data_key(environment)
         await db.execute(
@@ -336,7 +338,7 @@ class DataKeys:
 
 
 def _connection(db: AsyncConnection) -> SyncConnection:
-    """The synchronous connection of this transaction."""
+    """Return the synchronous connection of this transaction."""
     found = db.sync_connection
     assert found is not None, "a transaction has a connection"
     return found

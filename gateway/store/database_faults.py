@@ -1,4 +1,4 @@
-"""The store's edge: what drivers raise becomes one sentence for operators and callers."""
+"""Converts the errors of database drivers to messages for operators and callers."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -28,13 +28,13 @@ log = structlog.get_logger(__name__)
 
 
 class FileGone(OSError):
-    """The database's file was removed or replaced while it was open: what is written now would vanish with it."""
+    """The database's file was removed or replaced while it was open: further writes would be lost."""
 
 
 class DatabaseDamage:
-    """The damage that one process has seen in its database, for ``/ready`` and, once a minute, for the log.
+    """Damage of the database that this process has seen, for ``/ready`` and, at most once a minute, for the log.
 
-    `seen`: the database has reported that it is damaged. `full`: the last write did not fit on its disk.
+    `seen`: the database has reported damage. `full`: the last write failed because the disk is full.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class DatabaseDamage:
         self._log("database_full", error, "free space on the disk of the database; writes then go on by themselves")
 
     def written(self) -> None:
-        """A transaction was committed, so that there is room."""
+        """Record that a transaction was committed: the disk is no longer full."""
         if self.full:
             self.full = False
             log.info("database_full_over")
@@ -75,7 +75,7 @@ def unavailable(cause: str) -> Unavailable:
 
 
 def cause_of(error: BaseException) -> str | None:
-    """Return in words why the database could not be used; None if the fault lies with our statement instead."""
+    """Describe why the database could not be used; None if the gateway's own statement is at fault."""
     if isinstance(error, DBAPIError) and (known := postgres_cause(_sqlstate(error))):
         return known
     if isinstance(error, IntegrityError | ProgrammingError | sqlite3.IntegrityError | sqlite3.ProgrammingError):
@@ -95,18 +95,18 @@ def cause_of(error: BaseException) -> str | None:
 
 
 def _sqlstate(error: DBAPIError) -> str | None:
-    """PostgreSQL's own code; a driver that has none, as SQLite's, is not loaded to be asked."""
+    """Return PostgreSQL's error code; None for SQLite. Does not import a driver."""
     found = getattr(error.orig, "sqlstate", None)
     return found if isinstance(found, str) else None
 
 
 @contextmanager
 def raised_as_unavailable(damage: DatabaseDamage | None = None) -> Iterator[None]:
-    """Raises Unavailable for the errors that a database in trouble makes; a fault of our own passes as it is.
+    """Raise errors of a database in trouble as Unavailable; errors of the gateway's own statements pass unchanged.
 
-    Damage does not pass, so its Unavailable has no `retry_after_s`; `damage` notes it, and a full disk.
+    Damage is permanent, so its Unavailable has no `retry_after_s`. `damage` records damage and a full disk.
 
-    Raises InvalidRequest for a text that PostgreSQL, unlike SQLite, keeps nowhere.
+    Raises InvalidRequest for a text that PostgreSQL, unlike SQLite, cannot store.
     """
     try:
         yield

@@ -1,8 +1,8 @@
-"""Deliveries: which are due and whose turn it is; events as an operator looks at them.
+"""Deliveries: which are due, in which order; and the list of events for operators.
 
-A queue is all that goes from one environment to one target. Those of one sequence (a connection's events) go out in order: only
-the first of them that is not over, its head, can be claimed. What stands behind a head that is put off is put off with it, so
-that looking for work does not mean reading a backlog.
+A queue holds the deliveries from one environment to one target. Deliveries of one sequence (a connection's events) are sent in
+order: only the head, the first unfinished delivery, can be claimed. When the head is postponed, all deliveries behind it are
+postponed too, so that looking for work does not read the backlog.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ _HEAD: Final = ~exists().where(
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """`queues`: where something can be sent now. `next_at`: when there will be something else, None for not at all."""
+    """The work to do. `queues`: those with a delivery to send now. `next_at`: when the next delivery is due; None: never."""
 
     queues: Sequence[TargetQueue]
     next_at: datetime | None
@@ -57,7 +57,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """The backlog of one environment: how much waits, and since when its oldest does."""
+    """The backlog of one environment: the number of waiting deliveries, and the time of the oldest."""
 
     environment: str
     pending: int
@@ -65,7 +65,7 @@ class Backlog:
 
 
 class DeliveryStore:
-    """The half that sends. `owner` names a process; what it has claimed is its own until the lease runs out."""
+    """Deliveries for the sender. `owner` names a process; a claimed delivery belongs to its owner until the lease expires."""
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
         self._transactions = transactions
@@ -73,7 +73,7 @@ class DeliveryStore:
         self._keys = keys
 
     async def work(self, now: datetime) -> Work:
-        """Return the work that there is to do, read without a lock."""
+        """Return the work to do. Takes no lock."""
         table = deliveries.c
         async with self._transactions.read() as db:
             if (await db.execute(_FIRST)).scalar() is None:  # the usual case
@@ -88,7 +88,7 @@ class DeliveryStore:
     async def claim(
         self, queue: TargetQueue, *, owner: str, now: datetime, ttl: timedelta, limit: int
     ) -> list[Delivery]:
-        """Claim at most `limit` deliveries of that queue, the longest due first, leased to `owner` until `now` + `ttl`."""
+        """Claim at most `limit` deliveries of `queue`, the longest due first, leased to `owner` until `now` + `ttl`."""
         table = deliveries.c
         mine = (table.environment == queue[0], table.target == queue[1])
         free = select(table.id).where(*mine, _free(now)).order_by(table.due_at, table.id).limit(limit)
@@ -106,7 +106,7 @@ class DeliveryStore:
         return await self._transactions.write(write)
 
     async def content(self, delivery: Delivery) -> Content:
-        """The event that `delivery` sends. Raises Unavailable, VaultError."""
+        """Return the event that `delivery` sends. Raises Unavailable, VaultError."""
         async with self._transactions.read() as db:
             row = (await db.execute(select(outbox).where(outbox.c.id == delivery.outbox_id))).one()
         received = {}
@@ -117,7 +117,7 @@ class DeliveryStore:
         return Content(row.at, row.environment, row.integration_id, row.provider, row.event, row.facts, received)
 
     async def settle(self, delivery: Delivery, outcome: DeliveryOutcome, *, owner: str, now: datetime) -> bool:
-        """Write what came of an attempt, and let go of it. False: the lease was lost, and another judges."""
+        """Write the outcome of an attempt and release the lease. Returns False if the lease was lost to another process."""
         table = deliveries.c
         over = outcome.due_at is None
         values = NO_LEASE | {
@@ -150,13 +150,13 @@ class DeliveryStore:
         return await self._transactions.write(write)
 
     async def hurry(self, queue: TargetQueue, now: datetime) -> None:
-        """The queue's receiver answers again: what was put off is due now."""
+        """Make the postponed deliveries of `queue` due now: its receiver answers again."""
         table = deliveries.c
         put_off = (table.environment == queue[0], table.target == queue[1], table.due_at > now)
         await self._transactions.write(lambda db: db.execute(update(deliveries).where(*put_off).values(due_at=now)))
 
     async def release(self, owner: str) -> None:
-        """Let others send at once what `owner` has claimed and not sent."""
+        """Release the deliveries that `owner` has claimed and not sent, so that others can send them immediately."""
         mine = update(deliveries).where(deliveries.c.lease_owner == owner, deliveries.c.due_at.is_not(None))
         await self._transactions.write(lambda db: db.execute(mine.values(NO_LEASE)))
 
@@ -169,12 +169,12 @@ class DeliveryStore:
 
 
 def delivery_of(row: Any) -> Delivery:
-    """The record of a row of `COLUMNS`."""
+    """Return the record of a row of `COLUMNS`."""
     return Delivery(**{**row._mapping, "state": DeliveryState(row.state)})
 
 
 def sealed_at(environment: str, uid: str) -> dict[str, Any]:
-    """The place that a stored webhook is sealed for."""
+    """Return the address that a stored webhook is sealed for."""
     return {"environment": environment, "table": "outbox", "row": uid, "column": "sealed", "version": 1}
 
 
@@ -186,7 +186,7 @@ def _unleased(now: datetime) -> ColumnElement[bool]:
     return or_(deliveries.c.lease_until.is_(None), deliveries.c.lease_until <= now)
 
 
-# ── Events as an operator looks at them: list, look up, send again, forget.
+# ── Events for operators: list, send again, prune.
 
 DELIVERED_KEPT: Final = timedelta(days=3)
 DEAD_KEPT: Final = timedelta(days=30)
@@ -195,7 +195,7 @@ WEBHOOKS_REMEMBERED: Final = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventFilter:
-    """All that is given must hold. `cursor`: the id of the delivery after which a list goes on."""
+    """A filter for events: all conditions given must hold. `cursor`: the id of the delivery after which the list continues."""
 
     environment: str
     state: DeliveryState | None = None
@@ -207,23 +207,23 @@ class EventFilter:
 
 
 class EventLog:
-    """Delivered events are kept for three days, dead ones for thirty."""
+    """The events, for operators. Delivered events are kept for three days, dead ones for thirty."""
 
     def __init__(self, transactions: Transactions, trail: AuditTrail) -> None:
         self._transactions = transactions
         self._trail = trail
 
     async def list(self, wanted: EventFilter) -> list[Delivery]:
-        """The newest first."""
+        """Return the matching deliveries, newest first."""
         conditions = [*_conditions(wanted), *([deliveries.c.id < wanted.cursor] if wanted.cursor is not None else [])]
         found = select(*COLUMNS).select_from(JOINED).where(*conditions).order_by(deliveries.c.id.desc())
         async with self._transactions.read() as db:
             return [delivery_of(row) for row in await db.execute(found.limit(wanted.limit))]
 
     async def replay(self, wanted: EventFilter, now: datetime) -> int:
-        """Send these again from now on, for a day, under the ids they have; how many. `limit` and `cursor` do not count.
+        """Send the matching deliveries again, for up to a day, with their old ids. Returns how many.
 
-        What is being sent at this moment is left alone.
+        Ignores `limit` and `cursor`. Skips deliveries that are being sent now.
         """
         table = deliveries.c
         idle = or_(table.lease_until.is_(None), table.lease_until <= now)
@@ -235,7 +235,7 @@ class EventLog:
         async def write(db: AsyncConnection) -> int:
             returned = changed.returning(table.integration_id, table.connection_id)
             rows = (await db.execute(returned)).all()
-            if rows:  # other processes look for work when something has changed
+            if rows:  # a change makes other processes look for work
                 await self._trail.record(db, replace(entry, detail={"deliveries": len(rows)}))
                 first = rows[0]
                 await record_change(
@@ -246,7 +246,7 @@ class EventLog:
         return await self._transactions.write(write)
 
     async def prune(self, now: datetime) -> None:
-        """Forget what is over and old."""
+        """Remove old deliveries that are finished, and events and webhook digests that are no longer needed."""
         table = deliveries.c
         over = or_(_ended(DeliveryState.DELIVERED, now - DELIVERED_KEPT), _ended(DeliveryState.DEAD, now - DEAD_KEPT))
         without_deliveries = ~exists().where(table.outbox == outbox.c.id)

@@ -1,4 +1,4 @@
-"""Connections that need something soon: whose end is in sight, or whose refresh token expires unused."""
+"""Connections that are due: those that end soon, and those that need a refresh before their refresh token expires."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,18 +20,18 @@ from gateway.store.outbox import Outbox
 from gateway.store.tables import connections
 from gateway.store.transactions import Transactions
 
-# ── Connections whose end is in sight or has come, and cannot be put off: each is reported in time, and once.
+# ── Connections that end soon or have ended, and that no refresh can keep: each is reported in time, and once.
 
-FRESH: Final = timedelta(days=1)  # connections this young were announced with their end
-AT_ONCE: Final = 25  # in one transaction, which others wait for
+FRESH: Final = timedelta(days=1)  # for younger connections, the event of their creation has named the end
+AT_ONCE: Final = 25  # connections a transaction, since other writes wait for it
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionCount:
-    """The connections of one environment and state, counted.
+    """The number of connections of one environment and state.
 
-    `ending`: how many end within so many days, and nothing prevents that. `overdue_since`: the time at which the one
-    was due that has waited longest to be kept alive by a refresh; None where none is due.
+    `ending`: how many end within 1, 7 and 30 days, without a way to prevent it. `overdue_since`: when the longest overdue
+    keep-alive refresh was due; None if none is overdue.
     """
 
     environment: str
@@ -45,7 +45,7 @@ ENDING_DAYS: Final = (1, 7, 30)
 
 
 class ExpiringStore:
-    """Asks one range of an index, whatever the number of connections."""
+    """Finds connections that end. Every query reads one range of an index, except `counts`."""
 
     def __init__(self, transactions: Transactions, outbox: Outbox, keys: DataKeys) -> None:
         self._transactions = transactions
@@ -53,9 +53,10 @@ class ExpiringStore:
         self._keys = keys
 
     async def report(self, environment: str, days: int, *, now: datetime, limit: int) -> int:
-        """Write `connection.expiring` for those that end within so many `days` and were not reported so late; how many.
+        """Write `connection.expiring` for connections that end within `days` and have no report for that time. Returns how many.
 
-        One that ends with its access token is left out on its first day: else each of an hour would be announced at once.
+        A connection that ends with its access token is not reported on its first day: otherwise each connection with a token of
+        one hour would be reported immediately.
         """
         table = connections.c
         wanted = select(table.id).where(
@@ -75,13 +76,13 @@ class ExpiringStore:
                 await self._outbox.add_event(db, one, Event.EXPIRING, now=now)
             return len(ids)
 
-        async with self._transactions.read() as db:  # most often there is none, and no write need wait for its turn
+        async with self._transactions.read() as db:  # usually there is none, and this saves a write
             if (await db.execute(wanted.limit(1))).first() is None:
                 return 0
         return await self._transactions.write(write)
 
     async def counts(self, now: datetime) -> list[ConnectionCount]:
-        """All connections, by environment and state: reads each row once."""
+        """Count all connections by environment and state. Reads every row."""
         table = connections.c
         alive = table.state.not_in(sorted(ENDED))
         ending = [
@@ -100,7 +101,7 @@ class ExpiringStore:
         ]
 
     async def token_ended(self, now: datetime, *, after: Connection | None, limit: int) -> list[Connection]:
-        """Return connections whose access token has ended and was not looked at since, oldest first, starting behind `after`."""
+        """Return connections with an expired access token that were not checked since, oldest first, following `after`."""
         table = connections.c
         wanted = select(connections).where(*_unsettled(now))
         if after is not None and after.expires_at is not None:
@@ -113,14 +114,14 @@ class ExpiringStore:
         return found
 
     async def settle(self, rows: Sequence[Connection], *, now: datetime) -> None:
-        """Look at these no more until they have another credential."""
+        """Mark these connections as checked until they get another credential."""
         if rows:
             ids = [row.id for row in rows]
             mine = update(connections).where(connections.c.id.in_(ids), *_unsettled(now))
             await self._transactions.write(lambda db: db.execute(mine.values(end_settled=True)))
 
     async def end(self, rows: Sequence[Connection], failure: RefreshFailure) -> list[Connection]:
-        """Record `failure` of those that are as they were seen, that nobody is refreshing and that have not ended yet; which."""
+        """Record `failure` for the connections that are unchanged, not being refreshed and not ended. Returns these."""
         done: list[Connection] = []
         for begin in range(0, len(rows), AT_ONCE):
             some = rows[begin : begin + AT_ONCE]
@@ -131,7 +132,7 @@ class ExpiringStore:
         table, now = connections.c, failure.at
         free = or_(table.lease_until.is_(None), table.lease_until <= now)
         done: list[Connection] = []
-        for row in sorted(rows, key=lambda one: one.id):  # every writer locks several rows in one order
+        for row in sorted(rows, key=lambda one: one.id):  # every writer locks rows in the same order: no deadlock
             seen = (table.id == row.id, table.version == row.version, *_unsettled(now), free)
             found: Any = (await db.execute(select(*BEFORE).where(*seen).with_for_update())).one_or_none()
             if found is None:
@@ -147,40 +148,40 @@ class ExpiringStore:
 
 
 def _unsettled(now: datetime) -> tuple[Any, ...]:
-    """Return the conditions exactly as the index `connections_by_token_end` has them, without which it is not used."""
+    """Return the conditions exactly as in the index `connections_by_token_end`; otherwise the index is not used."""
     table = connections.c
     return (table.end_settled.is_(None), table.expires_at.is_not(None), table.expires_at <= now)
 
 
-# ── Finds by index, in batches, the connections to refresh soon, before their refresh token expires unused.
+# ── Keep-alive: finds, by index and in batches, the connections to refresh before their refresh token expires unused.
 
 
 class KeepAliveStore:
-    """Every question is one range of the index on provider and due time, whatever the number of connections."""
+    """Finds connections for keep-alive. Every query reads one range of the index on provider and due time."""
 
     def __init__(self, transactions: Transactions, keys: DataKeys) -> None:
         self._transactions = transactions
         self._keys = keys
 
     async def due(self, provider: str, now: datetime, *, limit: int) -> list[Connection]:
-        """Return the connections whose time has come, the longest due first."""
+        """Return the connections that are due, the longest due first."""
         table = connections.c
         wanted = _of(provider, table.keep_alive_at <= now).order_by(table.keep_alive_at, table.id)
         return await self._found(wanted.limit(limit))
 
     async def unplanned(self, provider: str, *, after_id: int, limit: int) -> list[Connection]:
-        """Return connections without a time, from before the entry had a limit or because they have nothing to keep alive."""
+        """Return connections without a due time: they have nothing to keep alive, or are older than the entry's limit."""
         table = connections.c
         wanted = _of(provider, table.keep_alive_at.is_(None), table.id > after_id)
         return await self._found(wanted.where(table.state.not_in(sorted(ENDED))).order_by(table.id).limit(limit))
 
     async def too_late(self, provider: str, latest: datetime, *, limit: int) -> list[Connection]:
-        """Return connections whose time lies behind `latest`, set by an older entry with a longer limit."""
+        """Return connections that are due after `latest`: an older entry with a longer limit set the time."""
         table = connections.c
         return await self._found(_of(provider, table.keep_alive_at > latest).order_by(table.keep_alive_at).limit(limit))
 
     async def plan(self, planned: Sequence[tuple[Connection, Lifespan]]) -> None:
-        """Give them these times, unless their credential is another by now."""
+        """Store these due times, except for connections whose credential has changed."""
         table = connections.c
 
         async def write(db: AsyncConnection) -> None:

@@ -1,4 +1,4 @@
-"""Changes a connection without a new credential: metadata, tags, its end user, where its events go."""
+"""Changes a connection without a new credential: metadata, tags, its end user, its webhook URL."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from gateway.store.transactions import Transactions
 
 
 class UnknownConnection(Exception):
-    """A connection that was named is not there, so none was changed."""
+    """One of the connections does not exist, so none was changed."""
 
     def __init__(self, ref: ConnectionRef) -> None:
         super().__init__(ref.connection_id)
@@ -26,7 +26,7 @@ class UnknownConnection(Exception):
 
 
 class MetadataUnfit(Exception):
-    """`merged`, the metadata that the connection would have had; none of those named was changed."""
+    """The new metadata of one connection is not acceptable, so none was changed. `merged`: the metadata it would have had."""
 
     def __init__(self, ref: ConnectionRef, merged: Mapping[str, Any]) -> None:
         super().__init__(ref.connection_id)
@@ -45,14 +45,14 @@ class Edit:
 
 
 class EditStore:
-    """Every change is noted for other processes, and raises UnknownConnection where there is nothing to change."""
+    """Edits connections, with an entry in the change log. Raises UnknownConnection if a connection does not exist."""
 
     def __init__(self, transactions: Transactions, trail: AuditTrail) -> None:
         self._transactions = transactions
         self._trail = trail
 
     async def edit(self, ref: ConnectionRef, wanted: Edit, *, now: datetime) -> Connection:
-        """The connection as it is afterwards."""
+        """Apply `wanted`, and return the changed connection."""
         fields = [name for name in ("end_user", "tags", "webhook_url_override") if getattr(wanted, name) is not None]
         where = {"integration_id": ref.integration_id, "connection_id": ref.connection_id}
         entry = AuditEntry.of(AuditAction.CONNECTION_CHANGED, ref.environment, now, **where, detail={"fields": fields})
@@ -87,13 +87,13 @@ class EditStore:
         fits: Callable[[Mapping[str, Any]], bool] = lambda _: True,
         now: datetime,
     ) -> list[Connection]:
-        """All or nothing: fails if one of `refs` is unknown. `merge`: top-level members that `metadata` does not name stay.
+        """Set the metadata of all `refs`, or of none if one is unknown. `merge`: keep top-level members not in `metadata`.
 
-        Raises MetadataUnfit where `fits` refuses the result.
+        Raises MetadataUnfit if `fits` returns false for a result.
         """
 
         async def write(db: AsyncConnection) -> list[Connection]:
-            # In one order everywhere, so that two who change the same rows never wait for each other.
+            # Rows are locked in the same order everywhere: no deadlock.
             new: dict[ConnectionRef, Mapping[str, Any]] = {}
             for ref in sorted(set(refs)):
                 old = (await _held(db, ref)).metadata
@@ -108,7 +108,7 @@ class EditStore:
 
 
 async def _held(db: AsyncConnection, ref: ConnectionRef) -> Any:
-    """Return the columns that an edit must know of the row, which is locked until the transaction ends."""
+    """Lock the row until the transaction ends, and return the columns that an edit needs."""
     asked = select(connections.c.id, connections.c.metadata, connections.c.end_user_id).where(at(ref)).with_for_update()
     row = (await db.execute(asked)).one_or_none()
     if row is None:

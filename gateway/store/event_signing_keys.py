@@ -1,4 +1,4 @@
-"""The keys that sign events, of environments whose configuration names none: minted once, sealed, and rotated with an overlap."""
+"""The keys that sign events, for environments without one in the configuration: minted once, sealed, rotated with overlap."""
 
 import uuid
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from gateway.vault import Vault
 
 @dataclass(frozen=True, slots=True)
 class EventSigningKey:
-    """`retires_at` None: it is the one in force."""
+    """A key that signs events. `retires_at` None: it is the current key."""
 
     key: Secret
     created_at: datetime
@@ -29,7 +29,7 @@ class EventSigningKey:
 
 
 class SigningKeyStore:
-    """Numbered, so that two processes that make one at once make the same one."""
+    """The signing keys. They are numbered, so that two processes that create a key at the same time create one key."""
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys, trail: AuditTrail) -> None:
         self._transactions = transactions
@@ -38,7 +38,7 @@ class SigningKeyStore:
         self._keys = keys
 
     async def of(self, environment: str, *, now: datetime) -> list[EventSigningKey]:
-        """Return the keys that sign now, the one in force first; an empty list if none was made yet."""
+        """Return the keys that sign now, the current one first; an empty list if none exists yet."""
         table = signing_keys.c
         alive = or_(table.retires_at.is_(None), table.retires_at > now)
         wanted = select(signing_keys).where(table.environment == environment, alive).order_by(table.number.desc())
@@ -50,7 +50,7 @@ class SigningKeyStore:
         return [EventSigningKey(key, row.created_at, row.retires_at) for key, row in zip(opened, rows, strict=True)]
 
     async def ensure(self, environment: str, mint: Callable[[], Secret], *, now: datetime) -> list[EventSigningKey]:
-        """Return what `of` returns, after making the first key if there is none."""
+        """Create the first key if there is none, and return what `of` returns."""
         found = await self.of(environment, now=now)
         if not found:
             await self._write(environment, lambda db: self._add(db, environment, 1, mint(), now))
@@ -58,7 +58,7 @@ class SigningKeyStore:
         return found
 
     async def rotate(self, environment: str, key: Secret, *, now: datetime, retires_at: datetime) -> None:
-        """Let `key` be in force; the one before signs beside it until `retires_at`, older ones no more."""
+        """Make `key` the current key. The previous key also signs until `retires_at`; older keys are deleted."""
         table = signing_keys.c
         entry = AuditEntry.of(AuditAction.EVENT_KEY_ROTATED, environment, now)
 

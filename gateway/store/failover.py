@@ -1,9 +1,9 @@
 """A failover of the database: a standby that took over may lack the primary's last commits, and with them new tokens.
 
-Processes write back what they have: tokens in memory (`ConnectionStore.write_back`), and claims of refreshes under way
-(`gateway.refresh.recovery`). Until all have done so nobody may claim a lease, since the refresh token that the database
-shows may be spent. So each claim names the timeline that its process goes by, and fails on any other; and no process
-claims before all that live have confirmed the new one in the table `processes` (ADR 42, ADR 64).
+Processes write back their tokens in memory (`ConnectionStore.write_back`) and the claims of refreshes under way
+(`gateway.refresh.recovery`). Until all have done so, no process may claim a lease, since the refresh token in the database may
+be used up. So each claim names its process's timeline and fails on any other; and no process claims a lease before all living
+processes have confirmed the new timeline in the table `processes` (ADR 42, ADR 64).
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from gateway.store.tables import processes, timelines
 from gateway.store.transactions import Transactions, insert_if_absent
 
 BEAT_S: Final = 5.0
-SOON_S: Final = 1.0  # while nodes reconcile, or where the last beat failed
+SOON_S: Final = 1.0  # while nodes reconcile, or after a failed heartbeat
 ASK_AGAIN_S: Final = 0.2
 KEPT: Final = timedelta(minutes=10)
 KNOWN: Final = select(timelines).order_by(timelines.c.since)
@@ -40,8 +40,8 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Claim:
-    """A refresh under way in this process. `row`: as it was claimed. `lease_from`: a moment at which its lease had all of
-    its time left (monotonic).
+    """A refresh under way in this process. `row`: the row as claimed. `lease_from`: a time at which the lease had not lost any
+    of its duration (monotonic).
     """
 
     row: Connection
@@ -49,8 +49,10 @@ class Claim:
 
 
 class Failover:
-    """`timeline`: the one that this process goes by; None where the database has none, as SQLite. `sql`: what names the
-    timeline in a statement, the same for as long as this process runs. `claims`: by owner.
+    """Tracks failovers and coordinates the processes after one.
+
+    `timeline`: the timeline of this process; None if the database has none, as SQLite. `sql`: the SQL expression for the
+    timeline, constant while this process runs. `claims`: by lease owner.
     """
 
     def __init__(self, transactions: Transactions, watch: ChangeWatch) -> None:
@@ -67,7 +69,7 @@ class Failover:
         self._begun = False
         self._noticed = asyncio.Event()
         self._since: datetime | None = None  # the time of a failover that not all processes have confirmed
-        self._until = 0.0  # where the database has lost commits without another timeline
+        self._until = 0.0  # the end of the wait if commits were lost without a new timeline
         self._began_at = 0.0
         self._asking = asyncio.Lock()
         self._asked_at = 0.0
@@ -75,35 +77,35 @@ class Failover:
 
     @property
     def pending(self) -> bool:
-        """Whether tokens in the database may be older than those of a living process, by what is known without asking."""
+        """Whether tokens in the database may be older than those of a living process, as far as known without a query."""
         return self._begun or self._since is not None or clock.monotonic() < self._until
 
     @property
     def pending_s(self) -> float:
-        """Return for how long the reconciliation has been pending; 0 if it is not."""
+        """For how long the reconciliation has been pending; 0 if it is not."""
         return clock.monotonic() - self._began_at if self.pending else 0.0
 
     async def reconciling(self) -> bool:
-        """The same, asked of the database while it is so."""
+        """Return `pending`, after a query to the database if a reconciliation may have ended."""
         if self._begun or clock.monotonic() < self._until:
             return True
         if self._since is None:
             return False
-        async with self._asking:  # one question for all who wait
+        async with self._asking:  # one query for all waiting calls
             if self._since is not None and clock.monotonic() - self._asked_at >= ASK_AGAIN_S:
                 await self._ask(self._since)
                 self._asked_at = clock.monotonic()
         return self.pending
 
     def begin(self) -> None:
-        """The database may have lost commits."""
+        """Start a reconciliation: the database may have lost commits."""
         if not self.pending:
             self._began_at = clock.monotonic()
         self._begun = True
         self._noticed.set()
 
     async def follow(self) -> None:
-        """Go by the present timeline: at the start, and when newer tokens of this process are in the database again."""
+        """Adopt the present timeline: at the start, and after this process has written its newer tokens back."""
         timeline = self._watch.timeline
         if timeline is not None:
             known = await self._known()
@@ -121,7 +123,7 @@ class Failover:
         self.timeline = timeline
 
     async def confirm(self) -> None:
-        """All that this process had is in the database again, and others may know it."""
+        """Confirm to other processes that this process has written back all its tokens and claims."""
         self._confirmed = self.timeline
         if self._joined:
             await self._beat()
@@ -130,14 +132,14 @@ class Failover:
         self._begun = False
 
     async def join(self) -> None:
-        """Register this process: after a failover the others wait for it, for as long as `stay` runs."""
+        """Register this process. After a failover, the others wait for it while `stay` runs."""
         if self.sql is not None:
             self._joined = True
             self._confirmed = None if self.ever else self.timeline
             await self._beat()
 
     async def stay(self) -> None:
-        """Say again and again that this process lives."""
+        """Write the heartbeat of this process until it leaves."""
         while self._joined:
             self._noticed.clear()
             pause_s = BEAT_S
@@ -145,7 +147,7 @@ class Failover:
                 await self._beat()
                 if await self.reconciling():
                     pause_s = SOON_S
-            except GatewayError:  # the change feed logs that the database is away
+            except GatewayError:  # the change feed logs that the database is unavailable
                 pause_s = SOON_S
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
@@ -160,7 +162,7 @@ class Failover:
                 await self._transactions.write(lambda db: db.execute(ours))
 
     async def unchanged(self) -> bool:
-        """Return whether what was read until now is not older than what this process knows."""
+        """Return whether no failover has made the rows read so far older than this process's own tokens."""
         if self.sql is None:
             return not self.pending
         async with self._transactions.read() as db:
@@ -168,11 +170,11 @@ class Failover:
         return now == self.timeline and not self.pending
 
     async def times(self) -> Sequence[datetime]:
-        """When each failover was first noticed, oldest first."""
+        """Return when each failover was first noticed, oldest first."""
         return sorted((await self._known()).values())[1:]
 
     async def _ask(self, since: datetime) -> None:
-        """Ends the wait where all that live have confirmed; logs for whom it waits."""
+        """End the wait if all living processes have confirmed; otherwise log which processes it waits for."""
         async with self._transactions.read() as db:
             rows = (await db.execute(select(processes))).all()
         now = clock.now()

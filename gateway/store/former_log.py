@@ -1,6 +1,6 @@
-"""The table in which releases before 0.3 logged calls. Nothing is written there any more; its rows leave by their age.
+"""The table in which releases before 0.3 logged calls. This release writes nothing there, and removes rows by their age.
 
-It stays for as long as a node of such a release may write it beside this one.
+The table stays while a node of such a release may still write it, during a rolling restart.
 """
 
 from datetime import datetime
@@ -15,5 +15,5 @@ class FormerLog:
         self._transactions = transactions
 
     async def prune(self, before: datetime) -> int:
-        """Remove what is older. Returns how many rows."""
+        """Remove rows older than `before`. Returns how many."""
         return await prune_oldest(self._transactions, request_log, request_log.c.at < before)

@@ -1,4 +1,4 @@
-"""The history of a connection's state, the last fifty changes; rejected credentials."""
+"""The history of a connection's state (the last fifty changes), and rejected credentials."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,11 +20,11 @@ from gateway.store.transactions import Transactions
 
 KEPT: Final = 50
 SILENT: Final = frozenset({Happening.RENEWED, Happening.WRITTEN_BACK})
-"""What is no news where the state stays, whatever the reason for it was."""
+"""Happenings that do not count as a change while the state stays, even with another reason."""
 BEFORE: Final = (connections.c.id, connections.c.state, connections.c.state_reason, connections.c.state_since)
-"""What must be known of a row to say what a happening means for it."""
+"""The columns needed to decide what a happening changes."""
 CHANGED: Final = update(connections).where(connections.c.id == bindparam("row_id"))
-"""Sets the columns that are among its parameters; put together once, since every refresh needs it."""
+"""Sets the columns named in its parameters. Built once, since every refresh needs it."""
 
 
 async def record_happening(
@@ -38,11 +38,10 @@ async def record_happening(
     reason: str,
     detail: str | None = None,
 ) -> dict[str, Any]:
-    """Write `values` and the state that follows from `happening`, in the caller's transaction, which holds `row` (`BEFORE`).
+    """Write `values` and the state that follows from `happening`, in the caller's transaction, which has locked `row` (`BEFORE`).
 
-    Returns all that was written.
-    What changes neither the state nor the reason for it is no news, and has no entry. What the application does not know
-    yet goes into the outbox too, if any.
+    Returns all columns written. A happening that changes neither the state nor its reason gets no history entry. If it is new to
+    the application, and `outbox` is given, an event is added too.
     """
     state = after(State(row.state), happening)
     moved = state != row.state or (happening not in SILENT and reason != row.state_reason)
@@ -63,7 +62,7 @@ async def record_happening(
 
 
 async def note_end(db: AsyncConnection, outbox: Outbox | None, row: Any, failure: RefreshFailure) -> None:
-    """Write that the connection `row` (`BEFORE`) has ended for good, in the caller's transaction, which holds it."""
+    """Write that the connection `row` (`BEFORE`) has ended permanently, in the caller's transaction, which has locked it."""
     values = failure_columns(failure) | {"keep_alive_at": None, "end_settled": True, "updated_at": failure.at}
     why = {"reason": failure.code, "detail": failure.message}
     await record_happening(db, outbox, row, Happening.REFUSED, values, now=failure.at, **why)
@@ -86,13 +85,13 @@ async def _add(db: AsyncConnection, row_id: int, change: Change) -> None:
 
 
 class HistoryStore:
-    """The log that says how a connection came to be as it is."""
+    """The state changes of connections."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     async def of(self, row_id: int) -> list[Change]:
-        """The changes of the connection with that number, oldest first."""
+        """Return the changes of the connection with row id `row_id`, oldest first."""
         history = connection_history.c
         wanted = select(connection_history).where(history.connection == row_id).order_by(history.id)
         async with self._transactions.read() as db:
@@ -105,17 +104,16 @@ class HistoryStore:
         ]
 
 
-# ── What a provider's API thinks of a connection's credential: noted once it rejects call after call, withdrawn with
-# a 2xx.
+# ── Credentials that a provider's API rejects: recorded after several rejected calls, withdrawn after a 2xx.
 
 ACCEPTED: Final = "accepted"
 SEEN: Final = (*BEFORE, connections.c.uid, connections.c.granted_at, connections.c.failure_code)
 
 
 class RejectionStore:
-    """Records that the provider rejected a credential, and which scopes it asked for.
+    """Records that the provider rejected a credential, and which scopes the provider asked for.
 
-    A failed refresh says more than a rejected call, and stays; so does whatever belongs to a newer grant.
+    A failed refresh takes precedence over a rejected call. A row with a newer grant is not changed.
     """
 
     def __init__(self, transactions: Transactions, outbox: Outbox) -> None:
@@ -123,8 +121,8 @@ class RejectionStore:
         self._outbox = outbox
 
     async def record(self, seen: Connection, failure: RefreshFailure) -> Connection | None:
-        """The row with `failure`, which is of code `REJECTED`; None where it has another grant or failure than `seen`, or
-        has ended."""
+        """Write `failure`, of code `REJECTED`, and return the row. Returns None if the row has another grant than `seen` or
+        another kind of failure, or has ended."""
         happening = of_failure(failure.code, final=failure.final)
 
         async def write(db: AsyncConnection) -> Connection | None:
@@ -141,7 +139,8 @@ class RejectionStore:
         return await self._transactions.write(write)
 
     async def withdraw(self, seen: Connection, *, now: datetime) -> Connection | None:
-        """The row without the failure that `note` wrote; None where it has none, or another grant than `seen`."""
+        """Remove the failure that `record` wrote, and return the row. Returns None if the row has no such failure, or another
+        grant than `seen`."""
 
         async def write(db: AsyncConnection) -> Connection | None:
             row = await self._row(db, seen)
@@ -156,7 +155,7 @@ class RejectionStore:
         return await self._transactions.write(write)
 
     async def record_scopes(self, seen: Connection, refused: RefusedScopes) -> Connection | None:
-        """The row with `refused`, whose scopes are added to those that it has; None where it has another grant than `seen`."""
+        """Add the scopes of `refused` to the row's, and return the row. Returns None if it has another grant than `seen`."""
 
         async def write(db: AsyncConnection) -> Connection | None:
             if await self._row(db, seen) is None:
@@ -172,7 +171,7 @@ class RejectionStore:
         return await self._transactions.write(write)
 
     async def forget_scopes(self, ref: ConnectionRef, *, now: datetime) -> None:
-        """Undo `record_scopes`, if it was called for that connection."""
+        """Remove the scopes that `record_scopes` has stored for this connection, if any."""
 
         async def write(db: AsyncConnection) -> None:
             noted = at(ref), connections.c.refused_scopes.is_not(None)

@@ -1,8 +1,8 @@
-"""The refresh journal as the store's processes use it: which connection a record belongs to, and what an earlier process
-left (ADR 41).
+"""Connects the refresh journal with the store: finds a record's connection, and the replies that earlier processes left
+(ADR 41).
 
-A record's head holds the key of its attempt, sealed like a value of the database; so this is where the vault comes in. The
-files themselves are `gateway.journal`'s.
+A record's head contains the key of its attempt, sealed like a value of the database; therefore this module uses the vault.
+`gateway.journal` reads and writes the files.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from gateway.records.connection import Connection, ConnectionRef, Sealed
 from gateway.store.data_keys import DataKeys
 from gateway.vault import Vault, VaultError
 
-TABLE: Final = "pairs"  # not a table: the name that such a value is bound to, as in the first release
+TABLE: Final = "pairs"  # not a table: the name that sealed values of the journal are bound to since the first release
 CREDENTIAL: Final = "answer"  # used by releases that recorded credentials
 KEY: Final = "key"
 LOOK_AGAIN_S: Final = 0.05
 WAIT_S: Final = 30.0  # longer than any token exchange
-OVERDUE_S: Final = 60.0  # a refresh is over by then: what is still recorded of it may be of no use, and so may a marker
+OVERDUE_S: Final = 60.0  # a refresh takes less: after this time, its record and a dead marker may be unused
 
 Current = Callable[[ConnectionRef], Awaitable[Connection | None]]
 
@@ -39,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A credential that a release before this format recorded instead of the reply."""
+    """A credential, which releases before the present format recorded instead of the reply."""
 
     values: Mapping[str, Any]
     expires_at: datetime | None
@@ -47,29 +47,29 @@ class Credential:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The remains of others' refreshes: replies, the newest attempt first, each by its calls' order; or a credential."""
+    """What other processes' refreshes have left: replies, newest attempt first, each in call order; or a credential."""
 
     replies: tuple[Recorded, ...] = ()
     credential: Credential | None = None
 
 
 class RefreshJournal:
-    """`folder`: where it lies; None where this machine has no folder for it, and nothing is recorded."""
+    """The refresh journal of this machine. `folder` None: this machine has no folder for it, and nothing is recorded."""
 
     def __init__(self, folder: Path | None, vault: Vault, keys: DataKeys) -> None:
         self.folder = None if folder is None else folder.absolute()
         self._vault = vault
         self._keys = keys
         self.marker = None if folder is None else ProcessMarker(folder)
-        self._seen: dict[str, float] = {}  # an open attempt or a dead marker ▸ since when (monotonic)
+        self._seen: dict[str, float] = {}  # an open attempt or a dead marker ▸ first seen (monotonic)
 
     async def process_name(self) -> str | None:
-        """Return the name by which others on this machine see whether this process lives (`Holders.of`); None if it has no
+        """Return this process's name, by which others on this machine check whether it lives (`Holders.of`); None without a
         marker."""
         return None if self.marker is None else await self.marker.name() or None
 
     async def recorded(self, row: Connection) -> bool:
-        """Return whether there is a readable reply for the credential that `row` has still. Does not wait."""
+        """Return whether a readable reply is recorded for the present credential of `row`. Does not wait."""
         if self.folder is None:
             return False
         for one in await asyncio.to_thread(open_records, self.folder):
@@ -81,12 +81,12 @@ class RefreshJournal:
         return False
 
     async def prepare(self, environment: str) -> None:
-        """Prepare for an exchange, so that sealing the attempt's key needs nothing more of the database."""
+        """Prepare for a token exchange, so that sealing the attempt's key does not need the database."""
         if self.folder is not None:
             await self._keys.allow(environment)
 
     def entry(self, row: Connection) -> Entry | None:
-        """How replies to an attempt to refresh the credential of `row` are to be recorded; None where they cannot be."""
+        """Return the entry under which replies to one attempt to refresh `row` are recorded; None if they cannot be."""
         if self.folder is None:
             return None
         attempt, key = new_attempt(), new_key()
@@ -101,9 +101,9 @@ class RefreshJournal:
         )
 
     async def left(self, row: Connection) -> Left:
-        """Return what others got for the credential that `row` has still.
+        """Return the replies that other processes received for the present credential of `row`.
 
-        Waits for a living process that is still asking.
+        Waits for a living process whose token exchange is under way.
         """
         if self.folder is None:
             return Left()
@@ -127,8 +127,8 @@ class RefreshJournal:
             await clock.sleep(LOOK_AGAIN_S)
 
     async def calls(self) -> list[tuple[ConnectionRef, str, int, bool]]:
-        """Calls of refreshes that nobody released: connection, row and version of the credential, and whether a reply is
-        recorded or may still come."""
+        """Return the token calls of refreshes that are not released: connection, row and version of the credential, and whether a
+        reply is recorded or may still come."""
         if self.folder is None:
             return []
         found = await asyncio.to_thread(open_records, self.folder)
@@ -145,12 +145,12 @@ class RefreshJournal:
         holding: Container[str] = (),
         unchanged: Callable[[], Awaitable[bool]] | None = None,
     ) -> list[Connection]:
-        """Remove what is of no use any more: files of dead processes, and in files of the living what nobody released.
+        """Remove what is no longer needed: files of dead processes, and unreleased attempts in files of living ones.
 
-        A reply is of use while the refresh that it belongs to is open. `release` has our own writer release an attempt.
-        `holding`: names of processes that leases belong to; without its marker such a process would not be known to be dead.
-        `unchanged`: whether the database had not lost the intents of such refreshes when they were read.
-        Returns the connections with an open intent that can be settled from files of the dead.
+        A reply is needed while its refresh is open. `release` makes this process's journal writer release an attempt.
+        `holding`: names of processes that hold leases; their markers stay, since without one a process is not known to be dead.
+        `unchanged` returns whether the database still had the intents of these refreshes when they were read.
+        Returns the connections with an open intent that replies in files of dead processes can settle.
         """
         if self.folder is None:
             return []
@@ -172,7 +172,7 @@ class RefreshJournal:
     async def _useless(
         self, dead: list[Path], current: Current, holding: Container[str]
     ) -> tuple[list[Path], list[Connection]]:
-        """Return the files of dead processes that are not needed, and the connections whose replies the other files hold."""
+        """Return the files of dead processes that are not needed, and the connections with replies in the other files."""
         useless, settled = list[Path](), dict[ConnectionRef, Connection]()
         for path in dead:
             needed = slot_file_process(path) in holding
@@ -185,9 +185,9 @@ class RefreshJournal:
         return useless, list(settled.values())
 
     async def _over(self, path: Path, current: Current, overdue: set[str]) -> AsyncIterator[str]:
-        """Attempts in the file of a living process that it never released, and whose replies are no longer needed."""
+        """Yield attempts that a living process never released, and whose replies are no longer needed."""
         for about, _ in await asyncio.to_thread(read, path):
-            attempt = about.get("attempt")  # none where a process of an earlier release still runs beside us
+            attempt = about.get("attempt")  # None in a file of an earlier release that still runs
             if attempt and self._is_overdue(attempt, overdue) and await _open_row(about, current) is None:
                 yield attempt
 
@@ -218,7 +218,7 @@ class RefreshJournal:
         return Credential(value["credential"], datetime.fromisoformat(ends) if ends else None)
 
     async def _reply(self, row: Connection, one: Open) -> Recorded | None:
-        """Return the recorded reply; None while there is none."""
+        """Return the recorded reply; None if there is none yet, or it is unreadable."""
         try:
             key = await self._opened(row, KEY, bytes.fromhex(one.about["key"])) if one.sealed else None
         except ValueError:  # damaged
@@ -230,18 +230,18 @@ class RefreshJournal:
         try:
             await self._keys.learn(sealed)
             return self._vault.open_json(sealed)
-        except VaultError as fault:  # cut off by the kill, or sealed under a key that is gone
+        except VaultError as fault:  # truncated when the process was killed, or its key is gone
             log.warning("refresh_record_unreadable", connection_id=row.ref.connection_id, detail=str(fault))
             return None
 
 
 def place_of(row: Connection, column: str) -> Any:
-    """Return the place that a value of `column` is bound to, for the credential that is to replace that of `row`."""
+    """Return the place that a value of `column` is bound to, for the credential that will replace that of `row`."""
     return {"table": TABLE, "row": row.uid, "column": column, "version": row.version + 1}
 
 
 async def _open_row(about: Mapping[str, Any], current: Current) -> Connection | None:
-    """The connection, if the refresh is open for which that was recorded."""
+    """Return the connection of a record if its refresh is still open, else None."""
     row = await current(ConnectionRef(*about["ref"]))
     if row is None or row.intent is None or (row.uid, row.version) != (about["row"], about["version"]):
         return None

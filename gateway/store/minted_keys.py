@@ -1,4 +1,4 @@
-"""Minted keys, kept by their digests; each change is noted in `changes`, so that it holds on every node at once."""
+"""Minted keys, stored by digest. Each change adds an entry to the change log, so that all nodes apply it promptly."""
 
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
@@ -26,7 +26,7 @@ MOST_ABOVE: Final = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewMintedKey(KeyTerms):
-    """A key about to be stored. `replaces`: the id of one that ends at `replaced_ends_at`, unless it ends before."""
+    """A key to be stored. `replaces`: the id of the key it replaces, which ends at `replaced_ends_at` or earlier."""
 
     replaces: int | None = None
     replaced_ends_at: datetime | None = None
@@ -44,7 +44,7 @@ class KeyStore:
         return await self._one(keys.c.environment == environment, keys.c.id == key_id)
 
     async def family(self, environment: str, key_id: int, *, limit: int) -> list[MintedKey]:
-        """The key and those that it minted, however many levels deep, the oldest first; empty where there is no such key."""
+        """Return the key and all keys minted from it, at any depth, oldest first; empty if the key does not exist."""
         first = select(keys.c.id).where(keys.c.environment == environment, keys.c.id == key_id).cte(recursive=True)
         every = first.union(select(keys.c.id).join(first, keys.c.parent_id == first.c.id))
         wanted = select(keys).where(keys.c.id.in_(select(every.c.id))).order_by(keys.c.id).limit(limit)
@@ -66,7 +66,7 @@ class KeyStore:
         before_id: int | None = None,
         limit: int,
     ) -> list[MintedKey]:
-        """Newest first. `alive_at`: only those that are neither revoked nor expired then."""
+        """Return keys, newest first. `alive_at`: only those neither revoked nor expired at that time."""
         wanted = select(keys).where(keys.c.environment == environment).order_by(keys.c.id.desc()).limit(limit)
         if alive_at is not None:
             wanted = wanted.where(*_alive(alive_at))
@@ -78,7 +78,7 @@ class KeyStore:
             return [_key(row) for row in (await db.execute(wanted)).mappings()]
 
     async def add(self, new: NewMintedKey, *, now: datetime) -> MintedKey:
-        """Store it. Raises Conflict where another living key has its name, NotFound where it replaces none."""
+        """Store the key. Raises Conflict if another living key has its name, NotFound if the key to replace does not exist."""
         entry = AuditEntry.of(AuditAction.KEY_CREATED, new.environment, now, detail=_as_detail(new))
 
         async def write(db: AsyncConnection) -> MintedKey:
@@ -94,7 +94,7 @@ class KeyStore:
             }
             await db.execute(insert(keys).values(row))
             stored = (await db.execute(select(keys).where(keys.c.digest == new.digest))).mappings().one()
-            if new.replaces is not None:  # what the old one minted belongs to the new one from now on
+            if new.replaces is not None:  # keys minted from the old one get the new one as parent
                 await db.execute(update(keys).where(keys.c.parent_id == new.replaces).values(parent_id=stored["id"]))
             await self._trail.record(db, dataclasses.replace(entry, key_id=stored["id"]))
             await record_change(db, changed_key(new.environment, new.digest), now)
@@ -103,7 +103,7 @@ class KeyStore:
         return await self._transactions.write(write)
 
     async def revoke(self, environment: str, key_id: int, *, now: datetime) -> Sequence[str]:
-        """End it and all that it minted, directly or not. The digests of those that lived until now."""
+        """Revoke the key and all keys minted from it, directly or not. Returns the digests of the keys revoked now."""
         entry = AuditEntry.of(AuditAction.KEY_REVOKED, environment, now)
 
         async def write(db: AsyncConnection) -> Sequence[str]:
@@ -129,7 +129,7 @@ class KeyStore:
         return await self._transactions.write(write)
 
     async def touch(self, digests: Sequence[str], *, now: datetime) -> None:
-        """Record that they were used, and record of each for which that is the first time."""
+        """Record that these keys were used. A key's first use is also recorded in the audit trail."""
         entry = AuditEntry.of(AuditAction.KEY_FIRST_USED, "", now)
         for at in range(0, len(digests), MOST_AT_ONCE):
             some = keys.c.digest.in_(digests[at : at + MOST_AT_ONCE])
@@ -145,7 +145,7 @@ class KeyStore:
         await db.execute(used)
 
     async def ancestors(self, key: MintedKey) -> tuple[int, ...]:
-        """The ids of the keys above it: the one that minted it, the one that minted that one, and so on."""
+        """Return the ids of the key's parent, grandparent, and so on."""
         found: list[int] = []
         async with self._transactions.read() as db:
             above = key.parent_id
@@ -155,7 +155,7 @@ class KeyStore:
         return tuple(found)
 
     async def set_aside(self, digest: str, most: int) -> int:
-        """Take up to a twentieth of the calls that are left of its budget, `most` at most: so many. Negative: give back."""
+        """Reserve at most `most` calls, and at most a twentieth of the remaining budget; return how many. Negative: give back."""
 
         async def write(db: AsyncConnection) -> int:
             mine = keys.c.digest == digest
@@ -171,7 +171,7 @@ class KeyStore:
         return await self._transactions.write(write)
 
     async def prune(self, now: datetime) -> None:
-        """Forget those that ended long ago."""
+        """Remove keys that ended long ago (`KEPT_AFTER_END`)."""
         before = now - KEPT_AFTER_END
         gone = delete(keys).where(or_(keys.c.revoked_at < before, keys.c.expires_at < before))
         await self._transactions.write(lambda db: db.execute(gone))
@@ -222,12 +222,12 @@ _STORED: Final = (
 
 
 def changed_key(environment: str, digest: str) -> ConnectionRef:
-    """How a key's change stands in the log of changes: no integration has an empty name."""
+    """Return the change log's address for a key. The integration is empty, which no integration is."""
     return ConnectionRef(environment, "", digest)
 
 
 def _as_detail(new: NewMintedKey) -> dict[str, Any]:
-    """Return the detail of a record of the key's creation: its policy, and nothing of the key itself."""
+    """Return the detail for the audit record of the key's creation: its policy, but not the key."""
     members = {
         "kind": new.kind,
         "name": new.name,

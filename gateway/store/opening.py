@@ -1,4 +1,4 @@
-"""From a URL to an open store: look, prepare, migrate, load the keys. What it refuses, it refuses in one line."""
+"""Opens the store at a URL: checks, connects, migrates, loads the keys. Each refusal is one line of text."""
 
 import asyncio
 import importlib
@@ -27,10 +27,10 @@ async def open_store(
     busy_s: float = 5.0,
     pool: PoolConfig | None = None,
 ) -> Store:
-    """The store at `url`, migrated, with every environment and its data key in place.
+    """Open the store at `url`: migrate it, and create missing environments and data keys.
 
-    Keys and schema are checked before the first write. `busy_s` is for SQLite: how long a write waits for others; `pool`
-    is for PostgreSQL. Raises StoreRefused, whose text is one line for the operator.
+    Checks keys and schema before the first write. `busy_s`, for SQLite: how long a write waits for other processes. `pool`
+    is for PostgreSQL. Raises StoreRefused with one line of text for the operator.
     """
     pool = pool or PoolConfig()
     backend = await _connected(url, keyring, busy_s, pool)
@@ -42,7 +42,7 @@ async def open_store(
         await _migrate(backend)
         await keys.load()
         await keys.ensure(sorted(environments))
-        await backend.watch.version()  # measures the database's clock before anything goes by it
+        await backend.watch.version()  # measures the database's clock before anything uses it
         await failover.follow()
     except BaseException as error:
         await backend.close()
@@ -53,7 +53,7 @@ async def open_store(
 
 
 async def _connected(url: str, keyring: Keyring, busy_s: float, pool: PoolConfig) -> Backend:
-    """Neither loads what only the other needs."""
+    """Connect to the database. Imports only the modules of its own kind."""
     if url.startswith(POSTGRES):
         from gateway.store.postgres.postgres_backend import open_postgres
 
@@ -71,9 +71,7 @@ async def _migrate(backend: Backend) -> None:
     alembic = await asyncio.to_thread(importlib.import_module, "gateway.store.migrations.upgrade")
 
     async def upgrade(db: AsyncConnection) -> None:
-        await db.execute(
-            select(1)
-        )  # SQLite takes its lock with the first statement, and Alembic does one upgrade at a time
+        await db.execute(select(1))  # SQLite locks with the first statement: then only one process upgrades
         await db.run_sync(alembic.upgrade)
 
     await backend.alone(upgrade)

@@ -1,6 +1,6 @@
-"""The outbox: events are written in the transaction of the change that they report, so that none is lost and none is made up.
+"""The outbox: an event is written in the transaction of the change that it reports, so that events and changes always agree.
 
-Sending them is `gateway.events`' work. An event without a receiver is not written.
+`gateway.events` sends the events. An event without a receiver is not written.
 """
 
 import uuid
@@ -29,20 +29,20 @@ OF_CONNECTION: Final = (
     connections.c.dies_at,
     connections.c.webhook_url_override,
 )
-"""What an event says of its connection, and where it goes."""
+"""The columns that an event needs: facts about its connection, and its target."""
 
 _BETWEEN: Final = "\x1f"
 
 
 class Outbox:
-    """`targets_of`: where the events of an environment go; the composition root says so, by its configuration."""
+    """The outbox. `targets_of` returns the targets of an environment's events; the application sets it from the configuration."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
         self.targets_of: Callable[[str], Sequence[str]] = lambda _: ()
 
     def targets(self, environment: str, override: str | None) -> Sequence[str]:
-        """An override takes the place of all that the environment names."""
+        """Return the targets of an event. An `override` replaces all targets of the environment."""
         return (override,) if override else self.targets_of(environment)
 
     async def add_event(
@@ -55,9 +55,9 @@ class Outbox:
         reason: str | None = None,
         detail: str | None = None,
     ) -> None:
-        """Write that `event` befell the connection of that number, as it is now, in the caller's transaction.
+        """Write `event` of the connection with row id `row_id`, in its present state and in the caller's transaction.
 
-        `reason` is for programs, `detail` for people; they say why something went wrong, or what to know of a new one.
+        `reason`, for programs, and `detail`, for people, say why something failed, or give a warning about a new connection.
         """
         row = (await db.execute(select(*OF_CONNECTION).where(connections.c.id == row_id))).one()
         facts = {"tags": row.tags, "end_user": row.end_user}
@@ -81,7 +81,7 @@ class Outbox:
         detail: str,
         override: str | None = None,
     ) -> None:
-        """Write what changed nothing in the store, such as a connection that did not come about."""
+        """Write an event without a change in the store, such as a failed attempt to connect."""
 
         async def write(db: AsyncConnection) -> None:
             details = {"reason": reason, "detail": detail, "override": override}
@@ -104,7 +104,7 @@ class Outbox:
         detail: str | None = None,
         override: str | None = None,
     ) -> None:
-        """Add an event as `note` does, for a connection that need not exist. `facts`: `tags`, `end_user`, an unusual
+        """Write an event like `add_event`, for a connection that need not exist. `facts`: `tags`, `end_user`, an unusual
         `operation`."""
         targets = self.targets(ref.environment, override)
         if not targets:
@@ -129,7 +129,7 @@ async def insert_event(
     uid: str | None = None,
     sealed: bytes | None = None,
 ) -> int:
-    """The number of the row."""
+    """Insert an event and return its row id."""
     cause = cause_in_hand.get()
     if cause is not None:
         facts = {**facts, CAUSE: cause}
@@ -156,9 +156,9 @@ async def insert_deliveries(
     now: datetime,
     kind: str = "",
 ) -> None:
-    """A message for each connection of `to`, to each of its targets. `whose`: environment and integration.
+    """Insert a message for each connection of `to`, to each of its targets. `whose`: environment and integration.
 
-    Those of one connection and `kind` go out in order; those of no connection in any.
+    Messages of one connection and `kind` are sent in order; messages without a connection have no order.
     """
     environment, integration_id = whose
     rows = [

@@ -1,4 +1,4 @@
-"""Connect sessions, authorizations under way and what came of them, kept by digests."""
+"""Connect sessions, authorizations under way (flows) and their results, stored by digest."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -33,15 +33,15 @@ from gateway.store.transactions import NOTIFIES, Transactions
 from gateway.text import counted as number_of
 from gateway.vault import Vault
 
-# ── Connect sessions, kept by their token's digest: the token itself is in no table.
+# ── Connect sessions, stored by the digest of their token; the token itself is not stored.
 
 PINNED: Final = ""
-COUNTED_AFTER: Final = timedelta(minutes=10)  # the time for an authorization that began before its session expired
+COUNTED_AFTER: Final = timedelta(minutes=10)  # time to finish an authorization that began before its session expired
 SESSION_COLUMNS: Final = tuple(column.name for column in connect_sessions.columns)
 
 
 class SessionStore:
-    """Reusable until they expire or are deleted. `defaults` may hold secret settings, so they are sealed."""
+    """Connect sessions, reusable until they expire or are deleted. `defaults` may contain secrets, so they are sealed."""
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
         self._transactions = transactions
@@ -49,8 +49,8 @@ class SessionStore:
         self._keys = keys
 
     async def add(self, session: ConnectSession, *, most_open: int | None = None) -> datetime | None:
-        """Store the session and return None. If its key has `most_open` that have not expired, store nothing, and return when the
-        first of them expires."""
+        """Store the session and return None. If its key already has `most_open` open sessions, store nothing, and return when
+        the first of them expires."""
         row = {
             **{name: getattr(session, name) for name in SESSION_COLUMNS},
             "end_user": end_user_to_json(session.end_user),
@@ -69,7 +69,7 @@ class SessionStore:
                 if last is not None:
                     first: datetime | None = (await db.execute(some.limit(1))).scalar()
                     return first
-            # Beside the defaults, since no integration's ID is empty; sealed, so that no write into the table takes it away.
+            # With the defaults under "", which is no integration's ID; sealed, so that a write into the table cannot remove it.
             kept = {**session.defaults, **({PINNED: {}} if session.pinned else {})}
             sealed = self._vault.seal_json(kept, **_session_address(session.environment, session.digest))
             await db.execute(insert(connect_sessions).values(row | {"defaults": sealed.ciphertext}))
@@ -78,14 +78,14 @@ class SessionStore:
         return await self._transactions.write(write, before=lambda: self._keys.allow(session.environment))
 
     async def get(self, digest: str, *, now: datetime) -> ConnectSession | None:
-        """The session whose token has this digest, unless it has expired."""
+        """Return the session whose token has this digest; None if it does not exist or has expired."""
         alive = select(connect_sessions).where(connect_sessions.c.digest == digest, connect_sessions.c.expires_at > now)
         async with self._transactions.read() as db:
             row = (await db.execute(alive)).mappings().first()
         return None if row is None else await self._session(dict(row))
 
     async def ended(self, digest: str, environment: str) -> bool:
-        """Return whether there was a session that has expired or was deleted, as is known for an hour (`flow_results`)."""
+        """Return whether the session exists, has expired or was deleted. `flow_results` remembers a deleted one for an hour."""
         its = (connect_sessions.c.digest == digest, connect_sessions.c.environment == environment)
         condition = (flow_results.c.session_digest == digest, flow_results.c.environment == environment)
         either = select(exists().where(*its) | exists().where(*condition))
@@ -97,14 +97,14 @@ class SessionStore:
         return await self._transactions.write(lambda db: end(db, connect_sessions.c.digest == digest)) == 1
 
     async def keep_for_browser(self, digest: str, browser_digest: str) -> bool:
-        """Let the session serve the browser whose cookie has this digest and no other. False: another one has it, or it is
-        gone. However many browsers ask at once, one gets it."""
+        """Bind the session to the browser whose cookie has this digest. Returns False if another browser has it, or the session
+        does not exist. Of several concurrent browsers, one succeeds."""
         its = connect_sessions.c.digest == digest
         taken = update(connect_sessions).where(its, _serves(browser_digest)).values(browser_digest=browser_digest)
         return (await self._transactions.write(lambda db: db.execute(taken))).rowcount == 1
 
     async def prune(self, now: datetime) -> None:
-        """A session with a limit stays a little longer, since the last authorizations that began under it are counted."""
+        """Delete expired sessions. One with a limit stays `COUNTED_AFTER` longer, to count its last authorizations."""
         table = connect_sessions.c
         uncounted = and_(table.max_connections.is_(None), table.expires_at <= now)
         await self._transactions.write(lambda db: end(db, or_(uncounted, table.expires_at <= now - COUNTED_AFTER)))
@@ -120,7 +120,7 @@ class SessionStore:
 
 
 async def end(db: AsyncConnection, which: ColumnElement[bool]) -> int:
-    """Delete these sessions, leaving a mark of each, so that who polls learns that it ended. Returns how many there were."""
+    """Delete these sessions. A result for each tells polling clients that the session ended. Returns how many were deleted."""
     marks = select(
         connect_sessions.c.environment,
         connect_sessions.c.digest,
@@ -135,11 +135,11 @@ async def end(db: AsyncConnection, which: ColumnElement[bool]) -> int:
 
 
 async def count_connection(db: AsyncConnection, terms: SessionTerms, *, replaces: bool = False) -> None:
-    """Count a connection that a session makes, in the transaction that stores it, after its row was locked. `replaces`: it
-    takes the place of one that is counted.
+    """Count a session's new connection, in the transaction that stores it, after its row was locked. `replaces`: the
+    connection replaces one that is counted already.
 
-    One statement sees that there is room and that no other browser has the session, and holds both until the commit. Raises
-    Forbidden where that is not so, or where the session was ended and cannot say.
+    One statement checks that the limit is not reached and that no other browser has the session, and locks the session until
+    the commit. Raises Forbidden if a check fails, or if a session with such limits was deleted.
     """
     table = connect_sessions.c
     wanted = [table.digest == terms.session_digest]
@@ -160,26 +160,26 @@ async def count_connection(db: AsyncConnection, terms: SessionTerms, *, replaces
 
 
 def _serves(browser_digest: str) -> ColumnElement[bool]:
-    """Return the condition that a session serves this browser, or none yet."""
+    """Return the condition that a session is bound to this browser or to none yet."""
     its = connect_sessions.c.browser_digest
     return or_(its.is_(None), its == browser_digest)
 
 
 async def uncount_connection(db: AsyncConnection, session_digest: str) -> None:
-    """Count one less, in the transaction that removes what was pending."""
+    """Decrement a session's count, in the transaction that removes a pending connection."""
     table = connect_sessions.c
     its = update(connect_sessions).where(table.digest == session_digest, table.connections_made > 0)
     await db.execute(its.values(connections_made=table.connections_made - 1))
 
 
 def used(max_connections: int | None) -> Forbidden:
-    """The refusal of a session that may make no further connection; None: it was ended."""
+    """Return the error for a session that has reached its limit of connections; None: the session was ended."""
     made = f"has made the {number_of(max_connections, 'connection')} it was for" if max_connections else "was ended"
     return Forbidden("connect_session_used", f"This link {made}. Ask the application for a new link.")
 
 
 def in_use() -> Forbidden:
-    """The refusal of a session that serves another browser."""
+    """Return the error for a session that is bound to another browser."""
     return Forbidden(
         "connect_session_in_use",
         "This link is for one browser, and another one uses it already. Go on in that browser, or ask the application for a "
@@ -191,14 +191,14 @@ def _session_address(environment: str, digest: str) -> dict[str, Any]:
     return {"environment": environment, "table": "connect_sessions", "row": digest, "column": "defaults", "version": 1}
 
 
-# ── Authorizations under way, kept by the digest of `state`; each is used once (RFC 9700 §4.7).
+# ── Authorizations under way (flows), stored by the digest of `state`; each is used once (RFC 9700 §4.7).
 
 KEPT: Final = timedelta(hours=1)
 FLOW_COLUMNS: Final = tuple(column.name for column in flows.columns)
 
 
 class FlowStore:
-    """`details` (the PKCE verifier among them) are sealed on the way in and stay so on the way out; `Store.open` opens them."""
+    """Authorizations under way. `details`, such as the PKCE verifier, are stored and returned sealed; `Store.open` opens them."""
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys) -> None:
         self._transactions = transactions
@@ -218,13 +218,13 @@ class FlowStore:
         return await self._transactions.write(write, before=lambda: self._keys.allow(new.environment))
 
     async def get(self, state_digest: str, *, now: datetime) -> Flow | None:
-        """The flow whose state has this digest, unless it was used or has expired."""
+        """Return the flow whose `state` has this digest; None if it was used or has expired."""
         async with self._transactions.read() as db:
             row = (await db.execute(select(flows).where(_alive(state_digest, now)))).mappings().first()
         return None if row is None else await self._flow(row)
 
     async def consume(self, state_digest: str, *, now: datetime) -> Flow | None:
-        """The same, for the last time: however many ask at once, exactly one caller gets it."""
+        """Return the flow as `get` does, and delete it. Of several concurrent callers, exactly one gets it."""
 
         async def take(db: AsyncConnection) -> RowMapping | None:
             row = (await db.execute(select(flows).where(_alive(state_digest, now)))).mappings().first()
@@ -237,8 +237,8 @@ class FlowStore:
     async def not_returned(
         self, environment: str, *, expires_after: datetime, expires_until: datetime
     ) -> dict[str, tuple[int, datetime]]:
-        """How many began whose browser has not come back, and when the newest of them expires, by integration, of those that
-        expire or expired between these moments."""
+        """Return, by integration, how many flows that expire in this period have a browser that did not return, and when the
+        newest of them expires."""
         left = (
             flows.c.environment == environment,
             flows.c.browser_digest != "",  # "": waits for the end user to confirm
@@ -251,7 +251,7 @@ class FlowStore:
         return {row[0]: (row[1], row[2]) for row in rows}
 
     async def prune(self, now: datetime) -> None:
-        """Delete flows an hour after they expired. In that hour a flow cannot be used, and `not_returned` counts it."""
+        """Delete flows an hour after they expire. During that hour a flow cannot be used, but `not_returned` counts it."""
         await self._transactions.write(lambda db: db.execute(delete(flows).where(flows.c.expires_at <= now - KEPT)))
 
     async def _flow(self, row: RowMapping) -> Flow:
@@ -269,15 +269,14 @@ def _alive(state_digest: str, now: datetime) -> Any:
     return and_(flows.c.state_digest == state_digest, flows.c.expires_at > now)
 
 
-# ── What came of authorizations, kept for an hour and as long as their session: a node that did not see one end
-# learns it here.
+# ── Results of authorizations, kept for an hour and while their session exists. Other nodes read results here.
 
 MOST: Final = 1000
 RESULT_COLUMNS: Final = tuple(column.name for column in flow_results.columns if column.name != "id")
 
 
 class ReturnedSum(NamedTuple):
-    """How many authorizations succeeded and failed, and when the newest of each did."""
+    """How many authorizations succeeded and failed, and when the last of each kind did."""
 
     succeeded: int = 0
     failed: int = 0
@@ -286,13 +285,13 @@ class ReturnedSum(NamedTuple):
 
 
 class FlowResults:
-    """Rows are only added, and removed by age. None holds a secret: both kinds of token are digests here."""
+    """Results of authorizations. Rows are only added, and removed by age. They contain no secret: tokens are digests."""
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
 
     async def add(self, outcome: Outcome) -> None:
-        """Store it, and notify the other nodes, where callers may wait for it."""
+        """Store a result, and notify the other nodes, where callers may wait for it."""
 
         async def write(db: AsyncConnection) -> None:
             await db.execute(insert(flow_results).values({name: getattr(outcome, name) for name in RESULT_COLUMNS}))
@@ -301,24 +300,24 @@ class FlowResults:
         await self._transactions.write(write)
 
     async def since(self, when: datetime) -> list[Outcome]:
-        """The newest since then, at most a thousand. Clocks of nodes differ: ask for somewhat more than is needed."""
+        """Return the newest results since `when`, at most 1000. Nodes' clocks differ: pass a somewhat earlier time."""
         late = select(flow_results).where(
             flow_results.c.at >= when, flow_results.c.error_type.is_distinct_from(SESSION_ENDED)
         )
         return await self._found(late.order_by(flow_results.c.at.desc()).limit(MOST))
 
     async def of_session(self, session_digest: str) -> list[Outcome]:
-        """The last thousand of one connect session, in the order in which they came."""
+        """Return the last 1000 results of one connect session, oldest first."""
         of_it = select(flow_results).where(flow_results.c.session_digest == session_digest)
         return (await self._found(of_it.order_by(flow_results.c.id.desc()).limit(MOST)))[::-1]
 
     async def of_flow(self, flow_digest: str) -> Outcome | None:
-        """Return the outcome of the authorization whose `state` has this digest."""
+        """Return the result of the authorization whose `state` has this digest; None if there is none."""
         found = await self._found(select(flow_results).where(flow_results.c.flow_digest == flow_digest).limit(1))
         return found[0] if found else None
 
     async def returned(self, environment: str, *, since: datetime) -> dict[str, ReturnedSum]:
-        """The authorizations whose browser came back since then, by integration."""
+        """Return, by integration, counts of the authorizations whose browser returned after `since`."""
         back = (
             flow_results.c.environment == environment,
             flow_results.c.flow_digest.is_not(None),

@@ -1,4 +1,4 @@
-"""Connections that wait for the application to complete them: sealed as JSON, for ten minutes, in no list and behind no proxy."""
+"""Connections that wait up to ten minutes until the application completes them: sealed as JSON, not listed, not proxied."""
 
 import uuid
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ from gateway.store.tables import pending_connections
 from gateway.store.transactions import Transactions
 from gateway.vault import Vault, VaultError
 
-# ── A connection that is not stored yet, as JSON to be sealed, and back.
+# ── A pending connection to JSON, which is sealed, and back.
 
 PLAIN: Final = (
     "provider",
@@ -44,7 +44,7 @@ PLAIN: Final = (
 
 
 def new_to_json(new: NewConnection) -> dict[str, Any]:
-    """Return the new connection as JSON, without the ids that locate it."""
+    """Return the new connection as JSON, without its address."""
     return {
         **{name: _plain(getattr(new, name)) for name in PLAIN},
         "expires_at": _text(new.expires_at),
@@ -90,7 +90,7 @@ Check = Callable[[Connection | None], None]
 
 
 class PendingStore:
-    """Each change is one transaction: a connection is pending or stored, never both and never neither."""
+    """Pending connections. Each change is one transaction: a connection is either pending or stored, never both or neither."""
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys, connections: ConnectionStore) -> None:
         self._transactions = transactions
@@ -101,9 +101,9 @@ class PendingStore:
     async def add(
         self, new: NewConnection, terms: SessionTerms, *, expires_at: datetime, reconnects: bool
     ) -> tuple[PendingConnection, list[PendingConnection]]:
-        """Seal and keep `new`; the session counts it. Also returns what it replaces: pending ones of the same session and
-        address. Raises Forbidden, and keeps nothing, where the session has made as many as it may, or serves another
-        browser.
+        """Seal and store `new`, and count it for the session. Returns it, and the pending connections of the same session and
+        address that it replaces. Raises Forbidden, and stores nothing, if the session has created its maximum of
+        connections or is bound to another browser.
         """
         assert terms.code_challenge is not None
         row = {
@@ -145,7 +145,7 @@ class PendingStore:
         return kept, [one for row in former if (one := await self._openable(row)) is not None]
 
     async def of_session(self, session_digest: str, *, now: datetime) -> list[PendingConnection]:
-        """Return the connections that wait, and those completed in the last minutes. One that no key opens is left out."""
+        """Return the pending connections, and those completed recently. Connections that cannot be opened are left out."""
         alive = pending_connections.c.session_digest == session_digest, pending_connections.c.expires_at > now
         wanted = select(pending_connections).where(*alive).order_by(pending_connections.c.expires_at)
         async with self._transactions.read() as db:
@@ -155,10 +155,10 @@ class PendingStore:
     async def complete(
         self, pending: PendingConnection, *, now: datetime, check: Check
     ) -> tuple[Connection, bool] | None:
-        """Store the connection, which no longer waits then; True: its address held nothing.
+        """Store the connection, which then is no longer pending. Returns it, and whether it was created.
 
-        None: it does not wait any more, since it was completed or has expired. `check` sees what is at its address now, and
-        raises to refuse: then it still waits.
+        Returns None if it is not pending: it was completed or has expired. `check` gets the connection that is stored at its
+        address now, and raises to refuse; then it stays pending.
         """
         new, table = pending.new, pending_connections.c
         assert new is not None
@@ -177,7 +177,7 @@ class PendingStore:
         return await self._transactions.write(write, before=lambda: self._keys.allow(pending.ref.environment))
 
     async def refuse_verifier(self, session_digest: str, *, most: int) -> list[PendingConnection]:
-        """Count a wrong verifier. Where that makes `most`, what is pending is removed and returned."""
+        """Count a wrong verifier. When the count reaches `most`, remove and return the session's pending connections."""
         table = pending_connections.c
         its = table.session_digest == session_digest, table.sealed.is_not(None)
 
@@ -193,7 +193,7 @@ class PendingStore:
         return [one for row in rows if (one := await self._openable(row)) is not None]
 
     async def drop(self, pending: PendingConnection) -> bool:
-        """Remove one that waits. False: it does not."""
+        """Remove a pending connection. Returns False if it is not pending."""
         its = pending_connections.c.uid == pending.uid, pending_connections.c.sealed.is_not(None)
 
         async def write(db: AsyncConnection) -> bool:
@@ -203,7 +203,7 @@ class PendingStore:
         return await self._transactions.write(write)
 
     async def expire(self, now: datetime) -> list[PendingConnection]:
-        """Remove the oldest that have expired, at most `AT_ONCE`. Returns those that waited; of several nodes, one gets each."""
+        """Remove at most `AT_ONCE` expired rows, oldest first. Returns those not completed; only one node gets each of them."""
         over = pending_connections.c.expires_at <= now
         oldest = select(pending_connections).where(over).order_by(pending_connections.c.expires_at).limit(AT_ONCE)
         found: list[PendingConnection] = []
@@ -237,7 +237,7 @@ class PendingStore:
 
 
 async def _remove(db: AsyncConnection, row: RowMapping) -> bool:
-    """False: somebody else has. The session counts one less, where what is removed was not completed."""
+    """Remove a row; decrement the session's count unless it was completed. Returns False if another process has removed it."""
     as_seen = pending_connections.c.uid == row["uid"], pending_connections.c.sealed.is_not(None)
     if row["sealed"] is None:
         as_seen = pending_connections.c.uid == row["uid"], pending_connections.c.sealed.is_(None)

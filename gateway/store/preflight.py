@@ -1,4 +1,4 @@
-"""`store.url` looked at before a start, by whichever way its database needs; the other way is not even loaded."""
+"""Checks the database at `store.url` before a start. Imports only the modules for that kind of database."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from gateway.config import StoreConfig
 
 POSTGRES: Final = "postgresql://"
-# Those whose refresh token is missing are the ones that end when their access token does; few rows, by their index.
+# Connections without a refresh token end with their access token. They are few and found by an index.
 ENDING: Final = """
 SELECT environment, integration_id, count(*), min(expires_at) FROM connections
 WHERE end_settled IS NULL AND expires_at IS NOT NULL AND dies_at = expires_at AND keep_alive_at IS NULL
@@ -18,9 +18,9 @@ GROUP BY environment, integration_id ORDER BY environment, integration_id
 
 
 def look_at(store: "StoreConfig") -> str | None:
-    """Refuse what cannot be opened before the seconds that loading the rest may take. Raises StoreRefused. Blocks.
+    """Check that the database can be opened, before the rest is loaded, which may take seconds. Raises StoreRefused. Blocks.
 
-    Returns the schema's revision; None where no gateway has made one yet.
+    Returns the schema's revision; None if no gateway has created a schema yet.
     """
     keyring = Keyring(store.encryption_keys)
     if store.url.startswith(POSTGRES):
@@ -33,9 +33,10 @@ def look_at(store: "StoreConfig") -> str | None:
 
 
 def ending_with_token(store: "StoreConfig") -> Sequence[tuple[str, str, int, str]]:
-    """Environment, integration, how many of its connections end with their access token, and when the first does (UTC).
+    """Return, for each environment and integration, how many connections end with their access token, and when the first
+    does (UTC).
 
-    For a database that `look_at` has found to be of this version. Raises StoreRefused. Blocks.
+    Only for a database with this version's schema, as `look_at` returns it. Raises StoreRefused. Blocks.
     """
     if store.url.startswith(POSTGRES):
         from gateway.store.postgres import server_preflight as postgres
@@ -49,7 +50,7 @@ def ending_with_token(store: "StoreConfig") -> Sequence[tuple[str, str, int, str
 
 
 def place_of(store: "StoreConfig") -> str:
-    """The database as an operator knows it, without a password. Raises StoreRefused."""
+    """Return the database's name for messages, without a password. Raises StoreRefused."""
     if store.url.startswith(POSTGRES):
         from gateway.store.postgres.postgres_connection import place_of as place_on_server
 
@@ -60,7 +61,7 @@ def place_of(store: "StoreConfig") -> str:
 
 
 def usable(url: str) -> None:
-    """Check that the URL names a database at all, without looking there. Raises StoreRefused."""
+    """Check that the URL names a database, without opening it. Raises StoreRefused."""
     if not url.startswith(POSTGRES):
         from gateway.store.sqlite.file_preflight import sqlite_path
 

@@ -1,4 +1,4 @@
-"""Refuses databases before they are opened, whichever they are; known without SQLAlchemy."""
+"""Checks that refuse a database before it is opened, for both kinds of database. Does not import SQLAlchemy."""
 
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
@@ -8,11 +8,11 @@ from gateway.errors import StartRefused
 from gateway.text import counted
 from gateway.vault import Keyring, VaultError, WrappedKey
 
-# ── What keeps a store from being opened, in one line; known without SQLAlchemy.
+# ── Why a store cannot be opened, in one line.
 
 DISK_FULL: Final = "the disk is full"
 
-# By primary result code, the low byte of SQLite's extended ones (sqlite.org/rescode.html).
+# By primary result code, the low byte of SQLite's extended result codes (sqlite.org/rescode.html).
 CAUSES: Final = {
     sqlite3.SQLITE_BUSY: "it is locked by another process",
     sqlite3.SQLITE_LOCKED: "it is locked",
@@ -31,9 +31,9 @@ RESTORE: Final = "restore a backup with `gateway restore`"
 
 
 class StoreRefused(StartRefused):
-    """The store will not be opened as things are. One line: what is wrong, with which file, and what to do about it.
+    """The store cannot be opened. The message is one line: what is wrong, with which database, and how to fix it.
 
-    `fix`: what to do, for a report that shows it apart; None where the configuration must be corrected.
+    `fix`: how to fix it, for a report that shows it separately; None if the configuration must be corrected.
     """
 
     def __init__(self, message: str, *, fix: str | None = None) -> None:
@@ -46,18 +46,18 @@ class StoreDamaged(StoreRefused):
 
 
 def damages(error: BaseException | None) -> bool:
-    """Return whether `error` of SQLite says that the file is damaged: no later try will go better."""
+    """Return whether SQLite's `error` says that the file is damaged, so that a retry cannot help."""
     code = getattr(error, "sqlite_errorcode", None)
     return isinstance(code, int) and code & 0xFF in DAMAGE
 
 
 def sqlite_cause(error: sqlite3.Error) -> str | None:
-    """Return in words why SQLite could not use its file; None if the error has no code."""
+    """Describe why SQLite could not use its file; None if the error has no code."""
     code = getattr(error, "sqlite_errorcode", None)
     return CAUSES.get(code & 0xFF, "an operation on it failed") if isinstance(code, int) else None
 
 
-# ── The schema's revisions by name, for code that does not load SQLAlchemy or Alembic.
+# ── The schema's revisions, for code that does not import SQLAlchemy or Alembic.
 
 REVISIONS: Final = (
     "0001",
@@ -84,15 +84,15 @@ REVISIONS: Final = (
 VERSION_TABLE: Final = "alembic_version"
 
 
-# ── Which columns hold ciphertexts, and what each is bound to; known without SQLAlchemy.
+# ── The columns that contain ciphertexts, and the address that each is bound to.
 #
-# A column that is sealed is listed here: rotation and its proof go by this list, and what is missing in it
-# would be left under a key that is removed. A test compares it with the tables.
+# Every sealed column must be listed here: the rotation reads this list, and values of a missing column would become
+# unreadable when their key is removed. A test compares the list with the tables.
 
 
 class SealedColumn(NamedTuple):
-    """`key`: the primary key, by which rows are walked through. `row` and `version`, columns too, are what the associated
-    data name; a number in place of the latter is the same for all rows. The environment is in the column of that name.
+    """A sealed column. `key`: the primary key, for reading in pages. `row` and `version`: the columns whose values are part
+    of the associated data; a number as `version` applies to all rows. The environment is in the column `environment`.
     """
 
     table: str
@@ -118,15 +118,18 @@ SEALED: Final = (
     SealedColumn("pending_connections", "sealed", "uid", "uid", 1),
 )
 NOT_SEALED: Final = frozenset({"data_keys.wrapped", "audit_state.wrapped"})
-"""Binary columns that hold something else: a data key, or the audit's signing key, wrapped under a master key and bound to its
+"""Binary columns without sealed values: a data key or the audit's signing key, wrapped under a master key and bound to its
 own row."""
 
-KEY_ID_FROM: Final = 2  # where the data key's id begins in a ciphertext, as SQL counts (gateway.vault.seal)
+KEY_ID_FROM: Final = 2  # where the data key's id begins in a ciphertext, counted from 1 as in SQL (gateway.vault.seal)
 KEY_ID_BYTES: Final = 8
 
 
 def judge_schema(place: object, *, revision: str | None, tables: Collection[str], instead: str) -> None:
-    """`revision`: of the schema, None where no gateway has made one. `instead`: what to do then. Raises StoreRefused."""
+    """Check the schema. `revision` None: no gateway has created a schema. `instead`: the advice if another program has.
+
+    Raises StoreRefused.
+    """
     if revision is None and tables:
         raise StoreRefused(f"{place} is another program's database: {instead}.")
     if revision is not None and revision not in REVISIONS:
@@ -137,15 +140,15 @@ def judge_schema(place: object, *, revision: str | None, tables: Collection[str]
 
 
 def locked_out(stored: Iterable[WrappedKey], keyring: Keyring) -> list[WrappedKey]:
-    """The data keys whose master key is not in `keyring`."""
+    """Return the data keys whose master key is not in `keyring`."""
     return [key for key in stored if key.master_key_id not in keyring.ids]
 
 
 def judge_keys(place: object, stored: Sequence[WrappedKey], keyring: Keyring, *, values: int | None = None) -> None:
-    """Every data key must open: one that does not would mean connections that do not. Raises StoreRefused.
+    """Check that every data key opens: otherwise some connections could not be opened. Raises StoreRefused.
 
-    `values`: how many are sealed under those that are `locked_out`, where that is known. A weak first key may go on where
-    something is under it already, since nothing could be read otherwise.
+    `values`: how many values the `locked_out` keys seal, if known. A weak first key is accepted if it already wraps a data
+    key, since otherwise nothing could be read.
     """
     missing = locked_out(stored, keyring)
     if missing:

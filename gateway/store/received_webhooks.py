@@ -1,4 +1,4 @@
-"""Providers' webhooks on their way in: whose they are, whether they came before, and their place in the outbox."""
+"""Webhooks received from providers: finds their connections, drops duplicates, and puts them into the outbox."""
 
 import uuid
 from collections.abc import Collection, Mapping, Sequence
@@ -23,7 +23,7 @@ MOST: Final = 1000  # connections that one webhook can be for
 
 
 class WebhookStore:
-    """Stores webhooks in one transaction each: it is remembered and queued, or neither."""
+    """Stores each webhook in one transaction: it is both remembered and queued, or neither."""
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys, outbox: Outbox) -> None:
         self._transactions = transactions
@@ -42,11 +42,11 @@ class WebhookStore:
         waiting: int,
         waiting_bytes: int,
     ) -> int | None:
-        """Queue `received` for each connection whose site is among `origins`, or once, for none, where there is no such.
+        """Queue `received` for each connection whose site is among `origins`; if none matches, once without a connection.
 
-        Returns for how many connections; None: `seen`, which names it, was taken before, and nothing is queued. Raises
-        Unavailable where `waiting` deliveries of the integration, or webhooks of `waiting_bytes`, wait already: each
-        integration has a queue of its own, so that none takes the room of another.
+        Returns the number of connections. Returns None and queues nothing if a webhook with the digest `seen` was stored
+        before. Raises Unavailable if `waiting` deliveries of the integration, or webhooks of `waiting_bytes`, are waiting:
+        the limit is per integration, so that none uses up the space of another.
         """
 
         async def write(db: AsyncConnection) -> int | None:

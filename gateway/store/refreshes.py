@@ -1,7 +1,7 @@
 """Writes of a refresh: lease, intent before the call, and its outcome, each fenced (ADR 5, ADR 20).
 
-Owner and version are the fence: the owner names one attempt, the version the credential it set out to replace. A process that
-lost the lease to another, or comes when the credential is another by now, changes nothing.
+Owner and version are the fence: the owner names one attempt, the version names the credential that the attempt replaces.
+A process that has lost its lease, or whose credential was replaced meanwhile, changes nothing.
 """
 
 from collections.abc import Mapping
@@ -60,7 +60,7 @@ from gateway.store.transactions import OneStatement
 
 # ── The statements of a refresh, each built once: building one costs more than running it.
 #
-# Owner and version are the fence of `refreshes`; their parameters are `seen_version` and `owner`, beside `place`'s.
+# The parameters of the fence are `seen_version` and `owner`, beside those of `place`.
 
 _REPLACED_COLUMNS: Final = ("version", "credential", "expires_at", "updated_at", "last_refreshed_at", "rotates")
 SAVED_COLUMNS: Final[dict[str, Any]] = {
@@ -82,8 +82,8 @@ SAVE_WITHOUT_STATE_CHANGE: Final = (
     )
     .returning(*connections.c)
 )
-"""For what changes no state, and so is no news: the row is written and read in one."""
-_TO: Final = "to_"  # before the name of a column that is set: SQLAlchemy keeps the bare names for itself
+"""For a save that changes no state and needs no event: writes and reads the row in one statement."""
+_TO: Final = "to_"  # prefix for the parameters of columns: SQLAlchemy reserves the bare column names
 _SAVE_ROW: Final = (
     SAVE_WITHOUT_STATE_CHANGE.where(STILL_NEWEST)
     .values({name: bindparam(_TO + name) for name in SAVED_COLUMNS})
@@ -120,7 +120,7 @@ SAVE_REFRESH_AND_AUDIT: Final = SAVE_REFRESH.add_cte(_INSERT_AUDIT)
 def _refresh_statement(
     place_and_key: Mapping[str, Any], columns: Mapping[str, Any], now: datetime, entry: AuditEntry | None = None
 ) -> OneStatement[tuple[Connection, int | None] | None]:
-    """A refresh in one statement. Its result: the row, and the id of its entry in the change log."""
+    """Return the save of a refresh as one statement. Its result is the row, and the id of its change log entry."""
     values = {**place_and_key, **{_TO + name: value for name, value in columns.items()}, "noted_at": now}
     statement = SAVE_REFRESH
     if entry is not None:
@@ -138,14 +138,14 @@ SELECT_OPEN_INTENTS: Final = (
     .order_by(connections.c.lease_until)
     .limit(bindparam("most"))
 )
-"""Rows with an open intent under a lease, whether it has run out or not; those that ran out first come first."""
+"""Rows with an open intent and a lease, expired or not; the earliest expiry first."""
 
 
 class LeaseStatements:
-    """Leases are set and compared by the database's time: on PostgreSQL in SQL, on SQLite, which is this machine's, by `clock`.
+    """The statements for leases. Times are the database's: computed in SQL on PostgreSQL, and with `clock` on SQLite.
 
-    `timeline`: SQL for the name of the history that the database goes by; a claim names the one that this node knows, so
-    that none succeeds between a failover and the moment at which this node notices it. None: it is not known.
+    `timeline`: the SQL expression for the database's timeline; None if unknown. A claim names the timeline that this node
+    knows, so that no claim succeeds between a failover and the time when this node notices it.
     """
 
     def __init__(self, *, by_database: bool, timeline: str | None) -> None:
@@ -163,16 +163,16 @@ class LeaseStatements:
         claim = here.values(lease_until=self._at("lease_for"))
         free = or_(until.is_(None), until <= self._at("free_for"))
         self.claim: Final[Update] = claim.where(free)
-        """Where nobody has the lease, or it ran out `free_for` ago (a negative interval)."""
+        """Succeeds if there is no lease, or the lease expired `free_for` ago (a negative interval)."""
         self.claim_seen: Final[Update] = claim.where(seen, free)
-        """The same, and only while the row, its intent and its holder are as they were seen."""
+        """As `claim`, but only while the row, its intent and its lease owner are as seen."""
         self.claim_at_once: Final = claim.where(seen, free, STILL_NEWEST).returning(connections.c.uid)
-        """`claim_seen` with the fence of the data key, as one transaction; a row where it succeeded."""
+        """`claim_seen` with the fence of the data key, as one transaction. Returns a row if it succeeds."""
         self.take: Final[Update] = claim.where(seen)
-        """From the holder that was seen, which is known to be dead."""
+        """Takes the lease from the owner that was seen, whose process is known to be dead."""
         mine = update(connections).where(AT, connections.c.lease_owner == bindparam("owner"))
         self.hold: Final[Update] = mine.values(lease_until=self._at("lease_for"))
-        """Set the end of a lease. It does not matter whether it has run out meanwhile."""
+        """Sets the end of the owner's lease, even if the lease has expired."""
 
     def value(self, delta: timedelta) -> timedelta | datetime:
         """Return the value of a parameter that means now + `delta`."""
@@ -184,7 +184,7 @@ class LeaseStatements:
         return func.clock_timestamp(type_=DateTime(timezone=True)) + bindparam(name, type_=Interval)
 
 
-# ── Leases on refreshes: who may ask for a successor, and the intent that is on the disk before that (ADR 5, ADR 20,
+# ── Leases on refreshes: who may refresh a credential, and the intent that is on disk before the token call (ADR 5, ADR 20,
 # ADR 42).
 
 AT_ONCE: Final = timedelta(0)
@@ -194,7 +194,7 @@ NEVER: Final = Lifespan()
 
 
 class RefreshStore:
-    """Leases on refreshes, and what came of each."""
+    """Leases on refreshes, and the outcome of each refresh."""
 
     def __init__(
         self, rows: SealedRows, outbox: Outbox, own: OwnChanges, failover: Failover, trail: AuditTrail
@@ -222,11 +222,11 @@ class RefreshStore:
         rotates: bool = False,
         uid: str | None = None,
     ) -> Connection | None:
-        """Replace the credential of `version`, end lease and intent. When this returns, it is on the disk.
+        """Replace the credential of `version`, and end lease and intent. When this returns, the credential is on disk.
 
         `previous`: the refresh token that was sent, kept sealed until `previous_until`. `rotates`: the provider has
-        replaced the refresh token, now or earlier. `uid`: of the row that was seen, which spares a question. None: fenced
-        off, since the row is gone or another, has another credential by now, or another holds the lease.
+        replaced the refresh token, now or earlier. `uid`: that of the row as seen, which saves a query. Returns None if fenced
+        off: the row was deleted or created again, its credential was replaced, or another owner holds the lease.
         """
         mine = {**place(ref), "seen_version": version, "owner": owner}
         new, entry = version + 1, _recorded(ref, now)
@@ -282,9 +282,9 @@ class RefreshStore:
         now: datetime,
         entry: AuditEntry,
     ) -> Connection:
-        """`columns` into the row `held`, whose state may change by it, with its event."""
+        """Write `columns` into the locked row `held`, with the change of its state and the event that may follow."""
         happening, reason = Happening.RENEWED, "renewed"
-        if held.failure_code == REJECTED:  # only a call shows whether the API takes the new one
+        if held.failure_code == REJECTED:  # only a call shows whether the API accepts the new credential
             happening, reason = Happening.REPLACED, held.state_reason
             columns = {name: value for name, value in columns.items() if name not in NO_FAILURE}
         written = await record_happening(db, self._outbox, held, happening, columns, now=now, reason=reason)
@@ -306,12 +306,12 @@ class RefreshStore:
         keep_lease: bool = False,
         happening: Happening | None = None,
     ) -> Connection | None:
-        """Keep why the refresh went wrong and end the lease; the credential stays. None: fenced off, as above.
+        """Record why the refresh failed and end the lease; the credential stays. Returns None if fenced off, as `save_refreshed`.
 
-        `still_open`: the provider may have accepted the token all the same; nothing was asked where `former` gets the lease
-        back that it was claimed from, or keeps it: then `owner` is its owner, and a lease that was renewed meanwhile is a
-        fence too. `keep_lease`: `owner` stays the holder, since its machine may have the reply. `happening`, if it is not what
-        such a failure means elsewhere.
+        `still_open`: the provider may have accepted the token, so the intent stays open. `former`, if this attempt sent no
+        token: the lease that `owner` has claimed from another owner, who gets it back; or the lease of `owner`, who keeps it,
+        and whose renewal meanwhile fences this write off. `keep_lease`: `owner` keeps the lease, since its machine may have the
+        reply. `happening`: overrides the happening that `failure` implies.
         """
         what = happening or of_failure(failure.code, final=failure.final)
         given_back = NO_LEASE if former is None or not still_open else lease_columns(former)
@@ -328,7 +328,7 @@ class RefreshStore:
             if former is not None and former.owner == owner and row.lease_until != former.until:
                 return None
             again = row.keep_alive_at
-            if again is not None:  # without another attempt there is no keep-alive
+            if again is not None:  # no keep-alive without another attempt
                 again = max(again, failure.retry_at) if failure.retry_at is not None else None
             values = changed | {"updated_at": failure.at, "keep_alive_at": again}
             why = {"reason": failure.code, "detail": failure.message}
@@ -343,13 +343,13 @@ class RefreshStore:
         return await self._transactions.write(write)
 
     async def unsettled(self, *, most: int) -> list[Connection]:
-        """Connections with an open intent under a lease, at most so many: those whose lease ends or ended first."""
+        """Return at most `most` connections with an open intent and a lease, the earliest end of the lease first."""
         async with self._transactions.read() as db:
             rows = (await db.execute(SELECT_OPEN_INTENTS, {"most": most})).mappings().all()
         return await self._rows.records(rows)
 
     async def forget_previous(self, now: datetime) -> None:
-        """Remove refresh tokens whose grace time is over."""
+        """Remove previous refresh tokens whose grace period is over."""
         old = update(connections).where(connections.c[f"{PREVIOUS}_until"] <= now)
         await self._transactions.write(lambda db: db.execute(old.values(NO_PREVIOUS)))
 
@@ -369,14 +369,14 @@ class RefreshStore:
         ran_out: timedelta = AT_ONCE,
         from_holder: bool = False,
     ) -> bool:
-        """Ask to be the one that refreshes this credential for the next `ttl` (ADR 5).
+        """Claim the lease to refresh this credential for the next `ttl` (ADR 5). Returns whether the claim succeeded.
 
-        One conditional UPDATE, by the database's time. `owner` names this attempt, not the node. With `seen` it succeeds
-        only while the row, its intent and its holder are as `seen` has them, so that nothing need be read again; and
-        `intent`, the digest of the refresh token that is about to be sent, is on the disk when this returns.
-        `ran_out`: a lease that another holds must have run out so long ago. `from_holder`: the holder in `seen` is known to
-        be dead, so its lease need not have run out. False: another holds the lease, the row is another by now or is gone,
-        or the database failed over; read the row again.
+        One conditional UPDATE with the database's time. `owner` names this attempt, not the node. With `seen`, the claim
+        succeeds only while the row, its intent and its lease owner are as in `seen`, so the row need not be read again.
+        `intent`, the digest of the refresh token about to be sent, is on disk when this returns. `ran_out`: how long ago
+        another owner's lease must have expired. `from_holder`: the process of the owner in `seen` is known to be dead, so its
+        lease need not have expired. After False, read the row again: another owner holds the lease, the row has changed or is
+        gone, or the database failed over.
         """
         claim, timeline = self._statements.claim, self._failover.timeline
         values: dict[str, Any] = {**place(ref), "lease_owner": owner}
@@ -397,7 +397,7 @@ class RefreshStore:
             return (await execute_last(db, claim, values | times())).rowcount == 1
 
         def times() -> dict[str, Any]:
-            """Return the times, counted from the moment of the write: there may have been a queue."""
+            """Return the times, relative to the write itself: the write may have waited in a queue."""
             ends = {"lease_for": self._statements.value(ttl)}
             return ends if from_holder else ends | {"free_for": self._statements.value(-ran_out)}
 
@@ -409,14 +409,14 @@ class RefreshStore:
 
         if intent is None:
             return await self._transactions.write(write)
-        # Where what the call gives could not be sealed, no token is spent: a newer data key shows in the transaction only.
+        # Do not use up a token if its successor cannot be sealed. A newer data key is only seen inside the transaction.
         claimed = await self._transactions.write(
             write, before=lambda: self._rows.keys.allow(ref.environment), at_once=at_once
         )
         return claimed and timeline == self._failover.timeline  # otherwise a failover may have lost the claim
 
     async def _rehearse(self, db: AsyncConnection) -> None:
-        """Have the statement of a save compiled and prepared, by a save that finds no row."""
+        """Compile and prepare the statement of a save, with a save that matches no row."""
         self._rehearsed = True
         nobody = {**place(ConnectionRef("", "", "")), "seen_version": 0, "owner": "", "row_uid": ""}
         if self._transactions.takes_one_statement:
@@ -427,7 +427,7 @@ class RefreshStore:
             await db.execute(SAVE_WITHOUT_STATE_CHANGE, nobody | SAVED_COLUMNS)
 
     async def extend_lease(self, ref: ConnectionRef, *, owner: str, ttl: timedelta) -> bool:
-        """Hold the lease for `ttl` from now on, also if it has run out meanwhile. False: it is another's by now."""
+        """Extend the lease to `ttl` from now, even if it has expired. Returns False if another owner holds it."""
 
         async def write(db: AsyncConnection) -> bool:
             values = {**place(ref), "owner": owner, "lease_for": self._statements.value(ttl)}
@@ -438,20 +438,20 @@ class RefreshStore:
     async def release_lease(
         self, ref: ConnectionRef, *, owner: str, still_open: bool = False, former: Lease | None = None
     ) -> None:
-        """Give the lease back: nothing was asked. Nothing happens if it is another's by now.
+        """Release the lease when no token was sent. Does nothing if another owner holds it.
 
-        `still_open`: an earlier intent is as unsettled as it was, and `former` held the lease that it was claimed from.
+        `still_open`: an earlier intent stays open, and `former`, the lease that was replaced by the claim, is restored.
         """
         mine = update(connections).where(at(ref), connections.c.lease_owner == owner)
         given_back = NO_LEASE if former is None else lease_columns(former)
         await self._rows.update(mine.values(given_back if still_open else NO_LEASE | NO_INTENT))
 
     async def end_lease(self, ref: ConnectionRef, *, owner: str) -> None:
-        """Have our own lease run out now, with its intent open: the token may have been sent, and this attempt is over."""
+        """Expire the owner's lease now and leave its intent open: the attempt is over, and the token may have been sent."""
         await self.extend_lease(ref, owner=owner, ttl=AT_ONCE)
 
 
 def _recorded(ref: ConnectionRef, now: datetime) -> AuditEntry:
-    """Return the entry for the audit trail. The record of the connection's creation names the end user."""
+    """Return the entry for the audit trail. It names no end user; the record of the connection's creation does."""
     where = {"integration_id": ref.integration_id, "connection_id": ref.connection_id}
     return AuditEntry.of(AuditAction.CONNECTION_REFRESHED, ref.environment, now, **where)

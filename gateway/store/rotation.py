@@ -1,8 +1,8 @@
-"""Sealing everything again under the first master key, beside gateways that serve (ADR 22); how many values each key seals.
+"""Key rotation: seals all values again under the first master key, while gateways serve (ADR 22); counts the values per key.
 
-A new data key is made in each environment; from then on nobody seals under an older one, which `DataKeys` sees to in each
-transaction. What is sealed under older ones is then walked through and sealed again, and a data key that nothing needs is
-removed. Each step is a small transaction and the whole has no state of its own: cut short, it goes on where it was.
+Each environment gets a new data key. From then on no process seals under an older one, which `DataKeys` enforces in each
+transaction. Then all values under older data keys are sealed again, and data keys that nothing needs are removed. Each step is a
+small transaction, and the rotation has no state of its own: after an interruption, the next run continues the work.
 """
 
 import asyncio
@@ -28,16 +28,16 @@ from gateway.store.tables import audit_state, connections, data_keys, metadata
 from gateway.store.transactions import Before, T, Transactions, Work
 from gateway.vault import Vault, VaultError, WrappedKey
 
-# ── Data keys under which nothing in the database is sealed, but perhaps a reply in a refresh journal (ADR 41).
+# ── Data keys that seal no value in the database, but perhaps a reply in a refresh journal (ADR 41).
 
-REFRESHES_S: Final = 3.0  # to end, of those that are under way; a provider that takes longer is not waited for
+REFRESHES_S: Final = 3.0  # how long to wait for running refreshes to end
 LOOK_AGAIN_S: Final = 0.05
 
 
 async def kept_for_answers(transactions: Transactions, unused: Collection[str]) -> frozenset[str]:
-    """Return the `unused` keys whose environments have refreshes from before the newest key, after a wait for them.
+    """Wait for refreshes that began before the newest key; return the `unused` keys of environments where some are still open.
 
-    Their replies are in a refresh journal, in no table. A process that is killed leaves them there for the next one.
+    Replies of open refreshes are in a refresh journal, not in a table. A killed process leaves them there for the next one.
     """
     newest = select(func.max(data_keys.c.created_at)).where(data_keys.c.environment == connections.c.environment)
     begun = connections.c.intent_at <= newest.scalar_subquery()
@@ -54,16 +54,16 @@ async def kept_for_answers(transactions: Transactions, unused: Collection[str]) 
         await asyncio.sleep(LOOK_AGAIN_S)
 
 
-# ── How many values each key seals: the proof that a key is not needed any more.
+# ── How many values each key seals: the proof that a key is no longer needed.
 
-PAGE: Final = 2000  # rows at a time: no statement lasts, and no snapshot is held, however large the table
+PAGE: Final = 2000  # rows a query: statements stay short and hold no long snapshot, even for a large table
 
 Rows = Sequence[tuple[Any, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class DataKeyUse:
-    """A data key and how many values it seals, by ``table.column``. `newest`: the one that seals in its environment."""
+    """A data key and how many values it seals, by ``table.column``. `newest`: whether it is its environment's sealing key."""
 
     id: str
     environment: str
@@ -79,7 +79,7 @@ class DataKeyUse:
 
 @dataclass(frozen=True, slots=True)
 class KeyCounts:
-    """`without_data_key`: values, by data key id, whose data key is not stored: nothing opens them."""
+    """The values of each data key. `without_data_key`: number of values under a missing data key, by data key id."""
 
     data_keys: Sequence[DataKeyUse]
     without_data_key: Mapping[str, int]
@@ -89,12 +89,12 @@ class KeyCounts:
         return sum(key.total for key in self.data_keys)
 
     def under_master(self, master_key_id: str) -> Sequence[DataKeyUse]:
-        """The data keys that it wraps."""
+        """Return the data keys that this master key wraps."""
         return [key for key in self.data_keys if key.master_key_id == master_key_id]
 
 
 async def count(transactions: Transactions) -> KeyCounts:
-    """All sealed values, by their keys. Reads in pages, so what is written meanwhile may be counted or not."""
+    """Count all sealed values by key. Reads in pages, so concurrent writes may be counted or not."""
     values: dict[str, Counter[str]] = {}
     for column in SEALED:
         async for rows in pages(transactions, column):
@@ -118,7 +118,7 @@ async def count(transactions: Transactions) -> KeyCounts:
 
 
 async def pages(transactions: Transactions, column: SealedColumn) -> AsyncIterator[Rows]:
-    """Primary key and data key id of every row that has a value there, in the order of the former."""
+    """Yield pages with the primary key and data key id of every row that has a value in `column`, by primary key."""
     table = metadata.tables[column.table]
     key, sealed = table.c[column.key], table.c[column.column]
     wanted = select(key, key_id_in(sealed)).where(sealed.is_not(None)).order_by(key).limit(PAGE)
@@ -134,28 +134,28 @@ async def pages(transactions: Transactions, column: SealedColumn) -> AsyncIterat
 
 
 def key_id_in(sealed: Column[Any]) -> Any:
-    """The data key's id, as it stands in the ciphertext."""
+    """Return the SQL expression for the data key's id in a ciphertext."""
     return func.substr(sealed, KEY_ID_FROM, KEY_ID_BYTES, type_=LargeBinary)
 
 
-BATCH: Final = 100  # values in one transaction, and fewer where these take longer than a gateway's own write may wait
+BATCH: Final = 100  # most values a transaction; fewer if a transaction takes longer than HOLDS_S
 SHORTEST_BATCH: Final = 5
 HOLDS_S: Final = 0.03
-PASSES: Final = 20  # a row that somebody holds is left for the next one
-COURTESY: Final = 4.0  # times as long as a batch took, its waiting included: who is busy is left alone the longer
+PASSES: Final = 20  # a row that another transaction has locked is left for the next pass
+COURTESY: Final = 4.0  # pause after a batch, as a multiple of its duration: a busy database gets longer pauses
 LONGEST_REST_S: Final = 1.0
 NEXT_PASS_S: Final = 0.05
 PATIENCE_S: Final = 60.0
 
-Step = Callable[[int, int], None]  # values done, of how many
+Step = Callable[[int, int], None]  # called with the values done so far and in total
 
 
 @dataclass(slots=True)
 class Rotated:
-    """`damaged`: values that no key opens, as ``table.column of row``; they, and the keys they name, stay as they are.
+    """The result of a rotation. `damaged`: values that no key opens, as ``table.column of row``; they and their keys stay.
 
-    `left`: values that are still under an older data key. `kept_keys`: under which nothing is in the database, but perhaps
-    what a token endpoint has answered to a refresh that began before (ADR 41); they are under the first master key by now.
+    `left`: number of values still under an older data key. `kept_keys`: number of data keys that seal no value in the
+    database, but perhaps the reply to a refresh that began earlier (ADR 41); the first master key wraps them now.
     """
 
     sealed: int = 0
@@ -167,13 +167,13 @@ class Rotated:
 
 
 class BatchSize:
-    """How many values one transaction seals: fewer where other writes waited for the last one."""
+    """Adapts how many values one transaction seals, so that other writes wait only shortly."""
 
     def __init__(self) -> None:
         self._size = BATCH
 
     def split(self, keys: Sequence[Any]) -> Iterator[Sequence[Any]]:
-        """Consecutive parts of `keys`; the size is read again for each."""
+        """Yield consecutive parts of `keys`, each of the present size."""
         start = 0
         while start < len(keys):
             some = keys[start : start + self._size]
@@ -186,7 +186,7 @@ class BatchSize:
 
 
 class Rotation:
-    """Works on an open store, while other processes use it."""
+    """Rotates the keys of an open store while other processes use it."""
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys, trail: AuditTrail) -> None:
         self._transactions = transactions
@@ -199,7 +199,7 @@ class Rotation:
         return await count(self._transactions)
 
     async def wrap_again(self, only: Collection[str] | None = None) -> int:
-        """Wrap every data key, or those of `only`, under the first master key, and touch no value. Returns how many were not."""
+        """Wrap all data keys, or those in `only`, under the first master key; change no value. Returns how many changed."""
 
         entry = AuditEntry.of(AuditAction.ENCRYPTION_KEYS_ROTATED)
 
@@ -220,9 +220,9 @@ class Rotation:
         return await self._write(write)
 
     async def rotate(self, step: Step, *, fresh: bool = False) -> Rotated:
-        """Seal every value under the newest data key of its environment, which the first master key wraps.
+        """Seal every value under its environment's newest data key, wrapped under the first master key.
 
-        `fresh`: make new data keys also where the newest is wrapped by that master key already. Raises Unavailable.
+        `fresh`: create new data keys even if the first master key already wraps the newest ones. Raises Unavailable.
         """
         await self._write(self._wrap_signing_key)
         rotated = Rotated(new_keys=await self._renew_keys(fresh=fresh))
@@ -260,7 +260,7 @@ class Rotation:
         return rotated
 
     async def verify(self, step: Step) -> list[str]:
-        """Open every value and forget it. Returns those that no key opens, as ``table.column of row``."""
+        """Open every value, as a check. Returns the values that no key opens, as ``table.column of row``."""
         total, done, damaged = (await self.counts()).total, 0, list[str]()
         for column in SEALED:
             async for rows in pages(self._transactions, column):
@@ -278,7 +278,7 @@ class Rotation:
         return damaged
 
     async def _wrap_signing_key(self, db: AsyncConnection) -> None:
-        """Have the key that signs the audit's checkpoints under the first master key too, where it can be opened."""
+        """Wrap the audit's signing key under the first master key too, if the signing key can be opened."""
         row = await locked_state(db)
         if row.key_id is None or row.master_key_id == self._keys.keyring.first_id:
             return
@@ -301,16 +301,16 @@ class Rotation:
         return await self._write(write)
 
     async def _settle(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Wait until every transaction that seals under an older data key has ended. Returns the newest ids, and the older.
+        """Wait until every transaction that seals under an older data key has ended. Returns the newest ids, and the older ones.
 
-        A transaction that seals holds its key's row, having seen that there is no newer one.
+        A transaction that seals locks its key's row after checking that there is no newer key.
         """
 
         async def write(db: AsyncConnection) -> tuple[frozenset[str], frozenset[str]]:
             stored = await db.run_sync(stored_keys)
             newest = frozenset({key.environment: key.id for key in stored}.values())
             old = frozenset(key.id for key in stored) - newest
-            # Of these nobody takes hold any more; the newest, of which everybody does, would be waited for in vain.
+            # No new transaction locks the older keys. Locking the newest keys would wait forever: every write locks them.
             await db.execute(select(data_keys.c.id).where(data_keys.c.id.in_(old)).with_for_update())
             return newest, old
 
@@ -319,7 +319,7 @@ class Rotation:
     async def _seal_again(
         self, column: SealedColumn, keys: Sequence[Any], newest: Collection[str], rotated: Rotated
     ) -> tuple[int, int]:
-        """How many of these rows were sealed again, and how many somebody held. Then leaves the database to others."""
+        """Seal these rows again, then pause for other processes. Returns how many were sealed, and how many were locked."""
         began = time.monotonic()
         done = held = 0
         environments = await self._environments(column, keys)
@@ -331,7 +331,7 @@ class Rotation:
                 changed, damaged = list[dict[str, Any]](), list[str]()
                 for key, sealed in (_sealed(column, row) for row in rows):
                     if sealed.ciphertext[1:9].hex() in newest:
-                        continue  # sealed again by its own refresh in the meantime
+                        continue  # a refresh has sealed it under the newest key meanwhile
                     try:
                         changed.append({"of": key, "sealed": self._vault.seal_again(sealed).ciphertext})
                     except VaultError:
@@ -348,7 +348,7 @@ class Rotation:
         return done, held
 
     async def _environments(self, column: SealedColumn, keys: Sequence[Any]) -> dict[str, list[Any]]:
-        """Return the keys of these rows by environment, since each environment has a data key of its own."""
+        """Return the primary keys of these rows by environment, since each environment has its own data key."""
         table = metadata.tables[column.table]
         where = select(table.c.environment, table.c[column.key]).where(table.c[column.key].in_(keys))
         found: dict[str, list[Any]] = {}
@@ -358,7 +358,7 @@ class Rotation:
         return found
 
     async def _write(self, work: Work[T], *, before: Before | None = None) -> T:
-        """Write in one transaction, retried while a busy neighbour or a restart of the database stands in the way."""
+        """Write in one transaction; retry for `PATIENCE_S` while the database is busy or restarts."""
         end = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -369,7 +369,7 @@ class Rotation:
             await asyncio.sleep(NEXT_PASS_S)
 
     async def _remove(self, ids: Collection[str]) -> int:
-        """Remove data keys of which it was seen, after `_settle`, that nothing is sealed under them."""
+        """Remove data keys that seal nothing, as counted after `_settle`. Returns how many."""
         if not ids:
             return 0
         gone = delete(data_keys).where(data_keys.c.id.in_(ids))
@@ -377,7 +377,7 @@ class Rotation:
 
 
 def _rows(column: SealedColumn, keys: Sequence[Any]) -> Any:
-    """Select each ciphertext with what it is bound to."""
+    """Return the query for these rows' ciphertexts, each with its address."""
     table = metadata.tables[column.table]
     version = [table.c[column.version]] if isinstance(column.version, str) else []
     shown = (table.c[column.key], table.c.environment, table.c[column.row], table.c[column.column], *version)
@@ -386,7 +386,7 @@ def _rows(column: SealedColumn, keys: Sequence[Any]) -> Any:
 
 
 def _sealed(column: SealedColumn, row: Any) -> tuple[Any, Sealed]:
-    """The primary key, and what stands there with its address."""
+    """Return the row's primary key, and its ciphertext with its address."""
     key, environment, name, ciphertext, *version = row
     number = column.version if isinstance(column.version, int) else version[0]
     return key, Sealed(bytes(ciphertext), environment, column.table, name, column.column, number)

@@ -1,4 +1,4 @@
-"""The store as the rest of the gateway sees it: one object, one part a table."""
+"""The store as the rest of the gateway uses it: one object, with an attribute for each area."""
 
 import asyncio
 from collections.abc import Collection, Mapping
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Store:
-    """Made by `open_store`. Its methods raise Unavailable while the database cannot be used."""
+    """The store, opened by `open_store`. Its methods raise Unavailable while the database cannot be used."""
 
     def __init__(
         self,
@@ -90,12 +90,12 @@ class Store:
         self.former_log = FormerLog(transactions)
         self.waits = transactions.waits
         self.backed_up_at = backend.backed_up_at
-        self.pruned_at: dict[str, datetime] = {}  # what was pruned, and when this process last did it
+        self.pruned_at: dict[str, datetime] = {}  # area ▸ when this process last pruned it
 
     def open(self, sealed: Sealed | None) -> Mapping[str, Any]:
-        """Open what was sealed; nothing where there is nothing.
+        """Return the value of `sealed`; an empty mapping for None.
 
-        Raises Unavailable where its key is not in the keyring, and CredentialUnreadable where it was changed since.
+        Raises Unavailable if its key is not in the keyring, CredentialUnreadable if it was changed after sealing.
         """
         if sealed is None:
             return {}
@@ -112,20 +112,21 @@ class Store:
             ) from fault
 
     def open_or_nothing(self, sealed: Sealed | None) -> Mapping[str, Any]:
-        """The same, and nothing where it was changed since: for what replaces it, or can do without."""
+        """Return the value as `open` does, or an empty mapping if it was changed: for callers that replace it or do not need
+        it."""
         try:
             return self.open(sealed)
         except CredentialUnreadable:
             return {}
 
     async def ensure_environments(self, names: set[str]) -> None:
-        """Make the environments that a reloaded configuration names for the first time."""
+        """Create the environments that a reloaded configuration has added."""
         await self.data_keys.ensure(sorted(names))
 
     async def turn_to(self, keyring: Keyring, *, environments: Collection[str] = ()) -> None:
-        """Go by other master keys from now on, and make these environments with them; all of it or nothing.
+        """Use other master keys from now on, and create `environments` with them; do both or nothing.
 
-        Raises StoreRefused where what is stored needs another.
+        Raises StoreRefused if a stored data key needs another master key.
         """
         former = self.data_keys.keyring
         await self.data_keys.turn_to(keyring)
@@ -137,20 +138,20 @@ class Store:
 
     @property
     def missing_keys(self) -> MissingKeys:
-        """Where to say how a configuration is read again when a master key is missing, and that this was done."""
+        """The object that requests a reload of the configuration when a master key is missing."""
         return self.data_keys.missing
 
     @property
     def rotation(self) -> "Rotation":
-        """The rotation, which seals everything again; loaded on request, since a gateway that serves does not need it."""
+        """The key rotation. Imported on first use, since a serving gateway does not need it."""
         from gateway.store.rotation import Rotation
 
         return Rotation(self.transactions, self.vault, self.data_keys, self.trail)
 
     async def prune(self, now: datetime) -> None:
-        """Remove what has expired: sessions, flows, keys, events, and changes that every node has seen. Call it now and then.
+        """Remove expired sessions, flows, keys and events, and changes that every node has read. Call this periodically.
 
-        Each whatever became of the others. Raises ExceptionGroup, each of whose members names what it was about in a note.
+        A failure in one area does not stop the others. Raises ExceptionGroup; a note on each member names its area.
         """
         faults = []
         for name, prune in (
@@ -173,26 +174,26 @@ class Store:
 
     @property
     def instance(self) -> str:
-        """Identifies a gateway among those with other encryption keys; no secret."""
+        """Identifies this gateway among those with other encryption keys. Not a secret."""
         return instance(self.data_keys.keyring.first_id)
 
     @property
     def damaged(self) -> bool:
-        """Whether the database has said that it is damaged, since this process opened it."""
+        """Whether the database has reported damage since this process opened it."""
         return self.transactions.damage.seen
 
     @property
     def full(self) -> bool:
-        """Whether the last write of this process did not fit on the database's disk."""
+        """Whether this process's last write failed because the database's disk is full."""
         return self.transactions.damage.full
 
     async def ping(self) -> None:
-        """Ask the database for nothing. Raises Unavailable if it does not answer."""
+        """Run an empty query. Raises Unavailable if the database does not answer."""
         async with self.transactions.read() as db:
             await db.execute(select(1))
 
     async def close(self) -> None:
-        """Finish the writes that were begun and close all connections, even if the caller is cancelled meanwhile."""
+        """Finish running writes and close all connections, even if the caller is cancelled."""
         await asyncio.shield(asyncio.ensure_future(self._close()))
 
     async def _close(self) -> None:

@@ -1,4 +1,4 @@
-"""Integrations made through the API, their secrets sealed. Every change is noted in `changes`, by the integration's address."""
+"""Integrations created through the API, with sealed secrets. Every change adds an entry to the change log."""
 
 import uuid
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 
 class IntegrationStore:
-    """Rows with `ending_at` are on their way out: `ending` lists them, and nothing else does."""
+    """Integrations created through the API. Rows with `ending_at` are being deleted; only `ending` returns them."""
 
     def __init__(self, transactions: Transactions, vault: Vault, keys: DataKeys, trail: AuditTrail) -> None:
         self._transactions = transactions
@@ -39,7 +39,7 @@ class IntegrationStore:
     async def all(self) -> list[Integration]:
         """Return the integrations of every environment, oldest first.
 
-        One that no key of the keyring opens is left out and logged.
+        Integrations that no key in the keyring opens are left out and logged.
         """
         there = select(integrations).where(integrations.c.ending_at.is_(None)).order_by(integrations.c.created_at)
         return await self._readable(there)
@@ -54,7 +54,7 @@ class IntegrationStore:
         return found
 
     async def get(self, environment: str, integration_id: str) -> Integration | None:
-        """Raises VaultError where no key of the keyring opens it."""
+        """Return the integration; None if it does not exist. Raises VaultError if no key in the keyring opens it."""
         asked = select(integrations).where(_at(environment, integration_id), integrations.c.ending_at.is_(None))
         rows = await self._rows(asked)
         return await self._record(rows[0]) if rows else None
@@ -64,7 +64,7 @@ class IntegrationStore:
         return await self._readable(select(integrations).where(integrations.c.ending_at.is_not(None)))
 
     async def add(self, new: Integration, *, now: datetime) -> Integration | None:
-        """`new` as it is stored; None where its key is taken."""
+        """Store `new` and return it as stored; None if an integration with its key exists."""
         made = Made(uuid.uuid4().hex, 1, now, now)
         stored = replace(new, made=made)
         entry = _entry(AuditAction.INTEGRATION_CREATED, new, now, provider=new.provider)
@@ -80,9 +80,9 @@ class IntegrationStore:
         return stored if await self._write(new.environment, write) else None
 
     async def change(self, before: Integration, after: Integration, *, now: datetime) -> Integration | None:
-        """`before` made to `after`, its key too.
+        """Change `before` to `after`, including its key. Returns it as stored.
 
-        None where somebody else has changed it since, the new key is taken, or the old one has connections.
+        Returns None if it was changed meanwhile, the new key exists already, or the old key has connections.
         """
         assert before.made is not None
         made = replace(before.made, version=before.made.version + 1, updated_at=now)
@@ -108,7 +108,7 @@ class IntegrationStore:
         return stored if await self._write(after.environment, write) else None
 
     async def record_read(self, integration: Integration, *, now: datetime) -> None:
-        """Record that its client secret is about to leave. Raises Unavailable: then it must not."""
+        """Record that the client secret is about to be returned. If this raises Unavailable, do not return it."""
         await self._trail.write(_entry(AuditAction.CLIENT_SECRET_READ, integration, now))
 
     async def has_connections(self, environment: str, integration_id: str) -> bool:
@@ -131,7 +131,7 @@ class IntegrationStore:
         return await self._transactions.write(write)
 
     async def end(self, integration: Integration) -> bool:
-        """Delete the row unless a connection is left; return whether it could go."""
+        """Delete the row unless a connection is left; return whether the row is gone."""
         assert integration.made is not None
         left = _connections_of(integration.environment, integration.integration_id).exists()
         gone = delete(integrations).where(
@@ -153,7 +153,7 @@ class IntegrationStore:
     def _columns(self, integration: Integration, made: Made) -> dict[str, Any]:
         hidden = {name: value.reveal() for name in HIDDEN if (value := getattr(integration, name)) is not None}
         plain = {name: value for name in PLAIN if (value := getattr(integration, name)) is not None}
-        # Sealed beside the secrets, so that no write into the database can send them elsewhere.
+        # The hosts are sealed with the secrets, so that a write into the database cannot redirect the secrets.
         hosts = {"allowed_hosts": list(integration.allowed_hosts)} if integration.allowed_hosts else {}
         secrets = {**plain, **hidden, **hosts, "custom": dict(integration.custom)}
         return {
@@ -193,7 +193,7 @@ def _entry(action: AuditAction, integration: Integration, now: datetime, **detai
 
 
 def _changed(before: Integration, after: Integration) -> list[str]:
-    """The names of what differs, and no value: some are secret."""
+    """Return the names of the fields that differ, without values, since some are secret."""
     names = [one.name for one in fields(Integration) if one.name != "made"]
     return [name for name in names if getattr(before, name) != getattr(after, name)]
 
@@ -204,7 +204,7 @@ def _opened(secrets: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _place(environment: str, made: Made) -> dict[str, Any]:
-    """Return the place that the integration's secrets are bound to: the row, not the key, which may be renamed."""
+    """Return the place that the integration's secrets are bound to: the row, not the key, which may change."""
     return {
         "environment": environment,
         "table": "integrations",
@@ -219,7 +219,7 @@ def _at(environment: str, integration_id: str) -> ColumnElement[bool]:
 
 
 async def _barred(db: AsyncConnection, before: Integration, after: Integration) -> bool:
-    """Return whether a rename is refused: connections are addressed by the key."""
+    """Return whether a rename is refused: the new key is taken, or connections are addressed by the old one."""
     taken = select(integrations.c.uid).where(_at(after.environment, after.integration_id))
     used = _connections_of(before.environment, before.integration_id)
     return (await db.execute(taken)).first() is not None or (await db.execute(used)).first() is not None
@@ -231,5 +231,5 @@ def _connections_of(environment: str, integration_id: str) -> Any:
 
 
 async def _note(db: AsyncConnection, environment: str, integration_id: str, *, now: datetime) -> None:
-    """Note the change in the change log under an empty connection id, which no connection has."""
+    """Add an entry to the change log under an empty connection id, which no connection has."""
     await record_change(db, ConnectionRef(environment, integration_id, ""), now)

@@ -1,4 +1,4 @@
-"""The schema. What is written here and what the migrations build is the same; a test compares them."""
+"""The schema. It equals the schema that the migrations build; a test compares them."""
 
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -24,11 +24,11 @@ from sqlalchemy import (
     text,
 )
 
-# ── What tables are made of, and the one list of all of them.
+# ── Column types and helpers, and the metadata with all tables.
 
 
 class UtcTime(TypeDecorator[datetime]):
-    """An aware UTC time on every backend; SQLite keeps it as text that sorts in the order of time."""
+    """An aware UTC time on every database. SQLite stores it as text that sorts by time."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -47,7 +47,7 @@ class UtcTime(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-RowId: Final = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows itself only in an INTEGER key
+RowId: Final = BigInteger().with_variant(Integer, "sqlite")  # SQLite assigns row numbers only for an INTEGER key
 Json: Final = JSON(none_as_null=True)
 
 metadata = MetaData()
@@ -62,14 +62,14 @@ def environment_name() -> Column[Any]:
 
 
 def where_set(name: str, column: str, *columns: str) -> Index:
-    """An index over the few rows in which `column` is not null."""
+    """Return an index of the few rows in which `column` is not null."""
     condition = text(f"{column} IS NOT NULL")
-    # PostgreSQL's option stands in the migration alone, which makes the index: naming it here would load that dialect,
-    # 2 MB, into every worker on SQLite.
+    # Only the migration, which creates the index, has PostgreSQL's option: naming it here would load that dialect, 2 MB,
+    # into every worker on SQLite.
     return Index(name, *columns, sqlite_where=condition)
 
 
-# ── Environments, and the keys that their data are sealed under.
+# ── Environments, and their data keys.
 
 environments = Table(
     "environments",
@@ -81,7 +81,7 @@ environments = Table(
 data_keys = Table(
     "data_keys",
     metadata,
-    # The highest number of an environment is the one that seals.
+    # An environment's data key with the highest number seals.
     Column("number", RowId, primary_key=True, autoincrement=True),
     Column("id", Text, nullable=False),
     environment_name(),
@@ -114,7 +114,7 @@ connections = Table(
     Column("expires_at", UtcTime),
     Column("config", Json, nullable=False),
     Column("secret_config", LargeBinary),
-    Column("secret_config_version", Integer),  # the row's version when it was sealed; later credentials leave it alone
+    Column("secret_config_version", Integer),  # the row's version at sealing; a new credential does not change it
     Column("metadata", Json),
     Column("tags", Json, nullable=False),
     Column("end_user", Json),
@@ -145,13 +145,13 @@ connections = Table(
     Column("previous_refresh_until", UtcTime),
     Column("dies_at", UtcTime),
     Column("keep_alive_at", UtcTime),
-    Column("end_settled", Boolean),  # null: to be looked at when expires_at comes; true: nothing is to be done then
-    Column("expiry_told_days", Integer),  # how many days ahead its end was reported last
+    Column("end_settled", Boolean),  # null: must be checked when expires_at is reached; true: need not be
+    Column("expiry_told_days", Integer),  # how many days before its end the last report was
     Column("site_origin", Text),  # the origin of config["baseUrl"], by which a webhook finds its connections
     Column("account_id", Text),
     Column("account_label", Text),
     Column("rotates", Boolean),  # true: the provider has replaced its refresh token at a refresh
-    Column("refused_scopes", Json),  # the scopes that the API asked for with 403 since the last authorization
+    Column("refused_scopes", Json),  # the scopes that the API required with a 403 since the last authorization
     UniqueConstraint("environment", "integration_id", "connection_id", name="connections_by_ref"),
     UniqueConstraint("uid", name="connections_by_uid"),
     Index("connections_by_age", "environment", "created_at", "id"),
@@ -161,16 +161,16 @@ connections = Table(
     Index("connections_by_organization", "environment", "organization_id", "created_at", "id"),
     Index("connections_by_keep_alive", "provider", "keep_alive_at", "id"),
     where_set("connections_by_end", "dies_at", "environment", "dies_at", "id"),
-    # The migration alone has `postgresql_where`, as for `where_set`: naming that dialect here would load it.
+    # Only the migration has `postgresql_where`, for the reason in `where_set`.
     Index("connections_by_token_end", "expires_at", "id", sqlite_where=UNSETTLED),
     where_set("connections_by_site", "site_origin", "environment", "integration_id", "site_origin"),
     Index("connections_by_trouble", "environment", "created_at", "id", sqlite_where=IN_TROUBLE),
     where_set("connections_by_lease", "lease_until", "lease_until"),
     where_set("connections_by_previous", "previous_refresh_until", "previous_refresh_until"),
-    sqlite_autoincrement=True,  # an id is never given twice, so that a cursor stays meaningful
+    sqlite_autoincrement=True,  # ids are never reused, so that a cursor stays valid
 )
 
-# The column `tags` of `connections`, once more, for finding by tag.
+# A copy of the column `tags` of `connections`, to find connections by tag.
 connection_tags = Table(
     "connection_tags",
     metadata,
@@ -191,17 +191,17 @@ connection_history = Table(
     Column("reason", Text, nullable=False),
     Column("detail", Text),
     Index("connection_history_by_connection", "connection", "id"),
-    sqlite_autoincrement=True,  # an id is never given twice, so that order is that of happening
+    sqlite_autoincrement=True,  # ids are never reused, so that their order is the order of events
 )
 
 
 # ── Integrations.
 
-# Those that were made through the API; others stand in gateway.yaml.
+# Integrations created through the API; others are in gateway.yaml.
 integrations = Table(
     "integrations",
     metadata,
-    Column("uid", Text, primary_key=True),  # the row's own identity: it stays where the key is renamed
+    Column("uid", Text, primary_key=True),  # the row's identity, unchanged when the key is renamed
     environment_name(),
     Column("integration_id", Text, nullable=False),
     Column("provider", Text, nullable=False),
@@ -212,16 +212,14 @@ integrations = Table(
     Column("secrets", LargeBinary, nullable=False),
     Column("created_at", UtcTime, nullable=False),
     Column("updated_at", UtcTime, nullable=False),
-    Column(
-        "ending_at", UtcTime
-    ),  # since when it is being deleted: it is gone for everybody but the process that deletes it
+    Column("ending_at", UtcTime),  # when its deletion began: since then, only the process that deletes it sees it
     UniqueConstraint("environment", "integration_id", name="integrations_by_key"),
 )
 
 
 # ── Secret keys and capabilities.
 
-# Those of gateway.yaml are not among them.
+# The keys in gateway.yaml are not stored here.
 keys = Table(
     "keys",
     metadata,
@@ -245,11 +243,11 @@ keys = Table(
     UniqueConstraint("digest", name="keys_by_digest"),
     Index("keys_by_environment", "environment", "id"),
     Index("keys_by_parent", "parent_id"),
-    sqlite_autoincrement=True,  # an id is never given twice: a key that is gone must not be another's parent
+    sqlite_autoincrement=True,  # ids are never reused: a removed key must not become another key's parent
 )
 
 
-# ── What lives for minutes while an end user connects, and what came of it.
+# ── Short-lived rows while an end user connects, and the results.
 
 connect_sessions = Table(
     "connect_sessions",
@@ -303,7 +301,7 @@ pending_connections = Table(
     Column("code_challenge", Text, nullable=False),
     Column("wrong_verifiers", Integer, nullable=False, server_default="0"),
     Column("expires_at", UtcTime, nullable=False),
-    Column("sealed", LargeBinary),  # null: it was completed
+    Column("sealed", LargeBinary),  # null: completed
     Index("pending_connections_by_session", "session_digest"),
     Index("pending_connections_by_expiry", "expires_at"),
 )
@@ -333,7 +331,7 @@ flow_results = Table(
 
 # ── Events to the customer's application, and webhooks from providers.
 
-# Events to the customer's application: one row an event, for every recipient.
+# Events to the customer's application: one row an event, for all targets.
 outbox = Table(
     "outbox",
     metadata,
@@ -345,11 +343,11 @@ outbox = Table(
     Column("provider", Text, nullable=False),
     Column("event", Text, nullable=False),
     Column("facts", Json, nullable=False),
-    Column("sealed", LargeBinary),  # a provider's webhook as it came
+    Column("sealed", LargeBinary),  # a provider's webhook as received
     sqlite_autoincrement=True,
 )
 
-# One row for each address that an event goes to. `due_at` is null once it is over, delivered or dead.
+# One row for each target of an event. `due_at` is null when the delivery has ended, delivered or dead.
 deliveries = Table(
     "deliveries",
     metadata,
@@ -360,7 +358,7 @@ deliveries = Table(
     environment_name(),
     Column("integration_id", Text, nullable=False),
     Column("connection_id", Text),
-    Column("sequence", Text),  # those with the same one go out in order
+    Column("sequence", Text),  # deliveries with the same value are sent in order
     Column("target", Text, nullable=False),
     Column("state", Text, nullable=False),
     Column("attempts", Integer, nullable=False),
@@ -368,7 +366,7 @@ deliveries = Table(
     Column("give_up_at", UtcTime, nullable=False),
     Column("lease_owner", Text),
     Column("lease_until", UtcTime),
-    Column("status", Integer),  # the last answer's
+    Column("status", Integer),  # the HTTP status of the last answer
     Column("detail", Text),
     Column("ended_at", UtcTime),
     Index("deliveries_by_outbox", "outbox"),
@@ -378,10 +376,10 @@ deliveries = Table(
     where_set("deliveries_by_integration", "due_at", "environment", "integration_id", "outbox"),
     where_set("deliveries_by_sequence", "due_at", "environment", "target", "sequence", "id"),
     where_set("deliveries_by_end", "ended_at", "state", "ended_at"),
-    sqlite_autoincrement=True,  # an id is never given twice, so that order is that of happening
+    sqlite_autoincrement=True,  # ids are never reused, so that their order is the order of events
 )
 
-# What signs events where gateway.yaml names no key: the highest number signs, one that retires later signs beside it.
+# Keys that sign events if gateway.yaml names none: the highest number signs; others sign too until they retire.
 signing_keys = Table(
     "signing_keys",
     metadata,
@@ -394,7 +392,7 @@ signing_keys = Table(
     UniqueConstraint("environment", "number", name="signing_keys_by_number"),
 )
 
-# Webhooks that were taken, so that none is taken twice, by whichever node.
+# Webhooks that were accepted, so that no node accepts one twice.
 webhooks_seen = Table(
     "webhooks_seen",
     metadata,
@@ -404,7 +402,7 @@ webhooks_seen = Table(
 )
 
 
-# ── What was proxied.
+# ── The call log of releases before 0.3 (`former_log`).
 
 request_log = Table(
     "request_log",
@@ -441,13 +439,13 @@ console_sessions = Table(
 )
 
 
-# ── The audit trail (docs/audit.md). Records wait in `audit_pending` until they get their place in the chain.
+# ── The audit trail (docs/audit.md). Records wait in `audit_pending` until they are moved into the chain.
 
 audit_pending = Table(
     "audit_pending", metadata, row_id(), Column("body", Text, nullable=False), sqlite_autoincrement=True
 )
 
-# Nothing in it is ever changed; pruning removes the oldest. All columns but `hash` are taken from `body`.
+# Rows never change; pruning removes the oldest. The columns from `at` to `end_user` are copied from `body`.
 audit_records = Table(
     "audit_records",
     metadata,
@@ -467,7 +465,7 @@ audit_records = Table(
     where_set("audit_records_by_key", "key_id", "key_id", "sequence"),
 )
 
-# One row, whose lock lets one process at a time extend the chain. `wrapped`: the key that signs checkpoints.
+# A single row. Its lock lets one process at a time extend the chain. `wrapped`: the key that signs checkpoints.
 audit_state = Table(
     "audit_state",
     metadata,
@@ -489,10 +487,10 @@ audit_checkpoints = Table(
     Column("at", UtcTime, nullable=False),
     Column("public_key", Text, nullable=False),
     Column("signature", Text, nullable=False),
-    Column("starts", Boolean, nullable=False),  # true: the records up to it were pruned, and the chain begins behind it
+    Column("starts", Boolean, nullable=False),  # true: the records up to it were pruned; the chain begins after it
 )
 
-# Deleting a row leaves digests in the records that lead to nobody.
+# After a row is deleted, the digests in the records no longer identify the person.
 audit_persons = Table(
     "audit_persons",
     metadata,
@@ -517,9 +515,9 @@ credential_uses = Table(
 )
 
 
-# ── What nodes share: whose turn a task is, what has changed, and when the database failed over.
+# ── State that nodes share: leases on tasks, the change log, and failovers of the database.
 
-# Work that one node does for all: the node that holds the row by that name.
+# Leases on tasks that one node does for all, by the name of the task.
 task_leases = Table(
     "task_leases",
     metadata,
@@ -539,7 +537,7 @@ changes = Table(
     sqlite_autoincrement=True,  # readers remember the last id they saw
 )
 
-# PostgreSQL only: each history (timeline) that nodes have seen this database go by. All but the first began with a failover.
+# PostgreSQL only: each timeline of the database that nodes have seen. All but the first began with a failover.
 timelines = Table(
     "timelines",
     metadata,
@@ -547,8 +545,8 @@ timelines = Table(
     Column("since", UtcTime, nullable=False),
 )
 
-# PostgreSQL only: each process that may have newer tokens than a database that failed over, when it last said that it lives,
-# and the timeline by which it has written back what it had.
+# PostgreSQL only: each process that may have newer tokens than a database that failed over, the time of its last heartbeat,
+# and the timeline for which it has written its tokens back.
 processes = Table(
     "processes",
     metadata,

@@ -1,4 +1,4 @@
-"""How the store reads and writes: over which engines, every write in a task of its own, and what differs by dialect."""
+"""Transactions: reads and writes through the engines, each write in its own task, and the differences between dialects."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from gateway.errors import Unavailable
 from gateway.records.trace import cause, cause_in_hand
 from gateway.store.database_faults import DatabaseDamage, raised_as_unavailable, unavailable
 
-# ── What a database is reached by, and how both keep JSON.
+# ── The engines of a database, and how JSON is stored.
 
 
 CloseLeft = Callable[[], Awaitable[None]]
@@ -23,10 +23,10 @@ CloseLeft = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Engines:
-    """`writes_at_once`: how many transactions the writer may have open.
+    """The engines of one database. `writes_at_once`: how many transactions the writer may have open.
 
-    `autocommit`: the writer's connections, where each statement is a transaction of its own; None on SQLite. `close_left`:
-    closes connections that were in hand when the engines were disposed of.
+    `autocommit`: the writer's connections with each statement as its own transaction; None on SQLite. `close_left`: close
+    connections that were in use when the engines were disposed of.
     """
 
     writer: AsyncEngine
@@ -36,7 +36,7 @@ class Engines:
     close_left: tuple[CloseLeft, ...] = ()
 
     async def dispose(self) -> None:
-        """Readers first: on SQLite the last connection to close folds the WAL into the file, which a reader may not."""
+        """Close the readers first: on SQLite the last connection to close writes the WAL into the file; a reader must not."""
         await self.reader.dispose()
         await self.writer.dispose()
         for close in self.close_left:
@@ -44,22 +44,22 @@ class Engines:
 
 
 def as_json(value: Any) -> str:
-    """How both databases keep it."""
+    """Return the JSON text that both databases store."""
     return json.dumps(value, separators=(",", ":"), default=dict)  # any Mapping, not dict alone
 
 
-# ── The one statement that differs by dialect: insert unless the row is there already.
+# ── The one statement that differs by dialect: insert unless the row exists.
 
 
 async def insert_if_absent(db: AsyncConnection, table: Table, row: Mapping[str, Any], *, key: Sequence[str]) -> bool:
-    """Insert `row` unless one with the same `key` columns exists; True if it was inserted."""
+    """Insert `row` unless a row with the same `key` columns exists; return whether it was inserted."""
     values = dict(row)
     statement = inserting(db)(table).values(values).on_conflict_do_nothing(index_elements=key)
     return (await db.execute(statement)).rowcount == 1
 
 
 def inserting(db: AsyncConnection) -> Any:
-    """The dialect's own `insert`, which knows ON CONFLICT; that of the other is not even loaded, since it costs 2 MB."""
+    """Return the dialect's own `insert`, with ON CONFLICT. The other dialect is not imported, since it costs 2 MB."""
     if db.dialect.name == "sqlite":
         from sqlalchemy.dialects import sqlite
 
@@ -74,13 +74,13 @@ Work = Callable[[AsyncConnection], Awaitable[T]]
 Fence = Callable[[AsyncConnection], Awaitable[None]]
 Before = Callable[[], Awaitable[Fence | None]]
 
-TRIES: Final = 8  # however many keys are made by others meanwhile, one of these tries comes between them
-NOTIFIES: Final = "gateway_notifies"  # in a connection's `info`: others are notified once its transaction is committed
+TRIES: Final = 8  # if other processes keep creating data keys meanwhile, one of these tries still succeeds
+NOTIFIES: Final = "gateway_notifies"  # a key in a connection's `info`: notify other processes after the commit
 CROWDED: Final = "too many writes are waiting for it"
 
 
 def caused(work: Work[T], by: str | None) -> Work[T]:
-    """`work` with what causes it in hand, whichever task runs it."""
+    """Return `work` with its cause (`cause_in_hand`) set to `by`, in whichever task it runs."""
     if by is None:
         return work
 
@@ -95,14 +95,12 @@ def caused(work: Work[T], by: str | None) -> Work[T]:
 
 
 class Overtaken(Exception):
-    """A check before a transaction no longer holds in it.
-
-    Nothing was written; the check is made again. Nothing was written; it is made sure of again.
-    """
+    """A check made before a transaction no longer holds inside it. Nothing was written; the check is repeated."""
 
 
 class NotYet(Unavailable):
-    """`before` lacks what may come. `came`: waits, bounded, and says whether to try again; nobody's turn is held by that."""
+    """`before` needs something that may still arrive. `came` waits for a limited time, outside the queue of writes, and returns
+    whether to try again."""
 
     def __init__(self, refusal: Unavailable, came: Callable[[], Awaitable[bool]]) -> None:
         super().__init__(refusal.code, refusal.message, payload=refusal.payload, retry_after_s=refusal.retry_after_s)
@@ -111,9 +109,10 @@ class NotYet(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class OneStatement(Generic[T]):
-    """A transaction's work as one statement, which spares the trips for BEGIN, the fence, the change log and COMMIT.
+    """A transaction's work as one statement, which saves the round trips for BEGIN, the fence, the change log and COMMIT.
 
-    It returns one row where it did everything, and else changes nothing. `result` makes of the row what the work returns.
+    The statement returns one row if it did everything; otherwise it changes nothing. `result` converts the row to the work's
+    result.
     """
 
     statement: Executable
@@ -130,8 +129,8 @@ Access = Literal["read", "write"]
 
 @dataclass(slots=True)
 class Waits:
-    """How often the database was used by this process, and how many seconds in all that took to begin: for a connection of
-    the pool, or for the turn of a write."""
+    """How often this process used the database, and how many seconds in total it waited for that: for a connection of the
+    pool, or for a write's turn in the queue."""
 
     accesses: dict[Access, int] = field(default_factory=lambda: {"read": 0, "write": 0})
     seconds: dict[Access, float] = field(default_factory=lambda: {"read": 0.0, "write": 0.0})
@@ -142,7 +141,7 @@ class Waits:
 
 
 class Transactions:
-    """The two ways to the database. Both raise Unavailable when it is locked, full, read-only or gone."""
+    """Reads and writes the database. Both raise Unavailable when it is locked, full, read-only or gone."""
 
     def __init__(
         self,
@@ -173,20 +172,20 @@ class Transactions:
 
     @property
     def takes_one_statement(self) -> bool:
-        """Whether the database takes reads and writes of several tables in one statement: PostgreSQL, not SQLite."""
+        """Whether one statement can read and write several tables: on PostgreSQL, not on SQLite."""
         return self._engines.autocommit is not None
 
     async def write(self, work: Work[T], *, before: Before | None = None, at_once: AtOnce[T] = None) -> T:
-        """Run `work` in one transaction and commit it; `before` runs ahead of it in the same turn.
+        """Run `work` in one transaction and commit it. `before` runs ahead of the transaction, in the same turn.
 
-        `at_once` makes the statement that does the same where nothing is unusual, or None; it is tried first, and `work`
-        runs where it returned no row.
+        `at_once` returns one statement that does the same work in the usual case, or None. It is tried first, and `work`
+        runs if it returns no row.
 
-        What `before` returns runs first in the transaction, to see that what `before` found still holds (Overtaken), and
-        to keep it so. Where it raises NotYet, others have their turns until what it lacks has come.
-        It goes on when the caller is cancelled: a transaction cut in the middle would leave its connection in an
-        unknown state, and a refreshed token that was not stored is lost. Waits at most `queue_s` for its turn. Its task
-        goes by the name of the caller's.
+        The fence that `before` returns runs first in the transaction: it checks that the result of `before` still holds
+        (Overtaken) and locks it. If `before` raises NotYet, other writes run until the missing thing arrives.
+        The write continues when the caller is cancelled: a transaction cut in the middle would leave its connection in an
+        unknown state, and a refreshed token that is not stored is lost. Waits at most `queue_s` for its turn. Its task has
+        the name of the caller's task.
         """
         asking = asyncio.current_task()
         work = caused(work, cause())
@@ -197,8 +196,8 @@ class Transactions:
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
-        """A connection that sees what is committed and can change nothing."""
-        self.check()  # what is open still reads a file that is gone
+        """Yield a read-only connection that sees committed data."""
+        self.check()  # an open connection can still read a removed file
         asked_at = clock.monotonic()
         with raised_as_unavailable(self.damage):
             async with self._engines.reader.connect() as db:
@@ -206,7 +205,7 @@ class Transactions:
                 yield db
 
     async def close(self) -> None:
-        """Let what was begun end, then close every connection."""
+        """Wait for running writes, then close every connection."""
         while self._running:
             await asyncio.wait(set(self._running))
         await self._engines.dispose()
@@ -234,7 +233,7 @@ class Transactions:
             self._turn.release()
 
     async def _alone(self, work: Work[T], before: Before | None, at_once: AtOnce[T] = None) -> T:
-        """All of it, in a turn that has come."""
+        """Run `before`, the fence and `work` (or the one statement) once the write has its turn."""
         self.check()
         for _ in range(TRIES):
             fence = await before() if before is not None else None
@@ -248,12 +247,12 @@ class Transactions:
         raise unavailable("its data keys are being replaced")
 
     def check(self) -> None:
-        """Raises Unavailable where the database that is open is no longer the one at its place."""
+        """Raise Unavailable if the open database file was removed or replaced."""
         with raised_as_unavailable(self.damage):
             self._check()
 
     async def begin(self, work: Work[T]) -> T:
-        """Run `work` in one transaction without asking for a turn: for `before` and for opening the store."""
+        """Run `work` in one transaction without waiting for a turn: for `before` and for opening the store."""
         with raised_as_unavailable(self.damage):
             async with self._engines.writer.begin() as db:
                 db.info.pop(NOTIFIES, None)
@@ -276,7 +275,7 @@ class Transactions:
         return row
 
     def _notify_others(self) -> None:
-        """Commits that come while a notification is on its way share the next one."""
+        """Notify other processes. Commits during a running notification share the next one."""
         self._notify_again = True
         if self._notifying is None or self._notifying.done():
             self._notifying = asyncio.create_task(self._notified(), name="notify_others")
@@ -287,17 +286,17 @@ class Transactions:
         assert self._notify is not None
         while self._notify_again:
             self._notify_again = False
-            with suppress(Unavailable):  # they look by themselves at least once a second
+            with suppress(Unavailable):  # other processes poll at least once a second
                 await self._notify(self)
 
     def _ended(self, task: asyncio.Task[object]) -> None:
         self._running.discard(task)
         if not task.cancelled():
-            task.exception()  # seen: the caller had it too, unless it had left
+            task.exception()  # marks it as retrieved: the caller gets it, unless it was cancelled
 
 
 def behind(fence: Fence, work: Work[T]) -> Work[T]:
-    """`work` with `fence` ahead of it."""
+    """Return `work` with `fence` run before it."""
 
     async def fenced(db: AsyncConnection) -> T:
         await fence(db)

@@ -1,4 +1,4 @@
-"""Master keys, values sealed under the keys that they wrap, each bound to its place; and texts that a caller keeps for us."""
+"""Envelope encryption: master keys wrap data keys, data keys seal values, each bound to its place. Also sealed tokens."""
 
 import base64
 import binascii
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from cryptography.fernet import MultiFernet
 
 
-# ── Why something could not be sealed or opened. The messages name places and key ids, never contents.
+# ── Errors. Their messages name places and key ids, never contents.
 
 
 class VaultError(Exception):
-    """A ciphertext that is not what was sealed here, or a key that cannot be used. Nothing was opened."""
+    """A ciphertext was changed or moved, or a key cannot be used. Nothing was opened."""
 
 
 class Damaged(VaultError):
-    """The value is not what was sealed here: a byte was changed, or it was moved here from another place."""
+    """A stored value was changed, or was moved here from another place."""
 
 
 class UnknownKey(VaultError):
-    """The key that this was sealed under is not in the keyring. Unlike damage, that can be fixed: add the key."""
+    """The key that sealed this value is not in the keyring. Unlike damage, this can be fixed: add the key."""
 
 
-# ── Associated data: what a ciphertext is bound to, spelled so that no two places share a spelling.
+# ── Associated data: binds a ciphertext to its place. The encoding is unambiguous: no two places share one.
 
 FORMAT: Final = 1
 NONCE_BYTES: Final = 12  # NIST SP 800-38D §8.2.2: random, 96 bits
@@ -46,19 +46,19 @@ TAG_BYTES: Final = 16
 
 
 def associated_data(purpose: str, *parts: str | int) -> bytes:
-    """Format version, `purpose` and `parts`, each with its length in front, so that ("ab", "c") is not ("a", "bc")."""
+    """Return format version, `purpose` and `parts`, each with its length in front, so that ("ab", "c") is not ("a", "bc")."""
     fields = [str(part).encode("utf-8", "surrogatepass") for part in (FORMAT, purpose, *parts)]
     return b"".join(struct.pack(">I", len(field)) + field for field in fields)
 
 
-# ── Master keys by id. They wrap data keys and seal nothing else, so replacing one means wrapping a few rows again.
+# ── Master keys by id. They encrypt data keys only, so replacing a master key means wrapping a few rows again.
 
 KEY_BYTES: Final = 32
 REPLACE: Final = (
     "put a new key (openssl rand -base64 32) first in store.encryption_keys, reload, run `gateway keys rotate`, "
     "then take this one out"
 )
-DISTINCT_BYTES: Final = 16  # of 32 random bytes about 30 differ; fewer than this come up once in 10^18 keys
+DISTINCT_BYTES: Final = 16  # 32 random bytes have about 30 distinct values; fewer than 16 occur once in 10^18 keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +72,15 @@ class WrappedKey:
 
 
 def instance(key_id: str) -> str:
-    """Return the mark of the first master key in ``/health``, by which `gateway doctor` knows its own gateway.
+    """Return the gateway's identifier in ``/health``, by which `gateway doctor` recognizes its own gateway.
 
-    It comes from the key's id, which is a hash already: it says nothing of the key.
+    It is a hash of the first master key's id, which is a hash already: it reveals nothing about the key.
     """
     return hashlib.sha256(f"gateway instance {key_id}".encode()).hexdigest()[:16]
 
 
 class Keyring:
-    """The operator's master keys, 32 bytes each: the first wraps, every one unwraps. Raises VaultError on a bad key."""
+    """The operator's master keys, 32 bytes each: the first wraps, all unwrap. Raises VaultError on a bad key."""
 
     def __init__(self, keys: Sequence[Secret | bytes]) -> None:
         if not keys:
@@ -89,23 +89,23 @@ class Keyring:
         self._keys = {_key_id(key): AESGCM(key) for key in decoded}
         self.first_id = _key_id(decoded[0])
         self.weaknesses = {number: why for number, key in enumerate(decoded) if (why := weakness(key)) is not None}
-        """By place in the list, counted from 0: why that key is not a random one."""
+        """For each weak key, by its index in the list (from 0): why it cannot be random."""
 
     @property
     def ids(self) -> list[str]:
-        """The ids of all keys, in the order in which they were given, each once."""
+        """The ids of all keys in the operator's order, without duplicates."""
         return list(self._keys)
 
     def __repr__(self) -> str:
         return f"Keyring({', '.join(self._keys)})"
 
     def new_data_key(self, environment: str) -> tuple[WrappedKey, bytes]:
-        """A fresh data key for `environment`, wrapped under the first master key, and the key itself."""
+        """Return a new data key for `environment`: wrapped under the first master key, and in the clear."""
         key_id, data_key = os.urandom(8).hex(), os.urandom(KEY_BYTES)
         return self._wrapped(key_id, environment, data_key), data_key
 
     def wrap_again(self, stored: WrappedKey) -> WrappedKey:
-        """Return the stored data key under the first master key. Raises as `unwrap` does."""
+        """Return the stored data key wrapped under the first master key. Raises as `unwrap` does."""
         return self._wrapped(stored.id, stored.environment, self.unwrap(stored))
 
     def _wrapped(self, key_id: str, environment: str, data_key: bytes) -> WrappedKey:
@@ -115,7 +115,7 @@ class Keyring:
         return WrappedKey(key_id, environment, self.first_id, wrapped)
 
     def unwrap(self, stored: WrappedKey) -> bytes:
-        """The data key in `stored`. Raises UnknownKey without its master key, VaultError if the row was changed."""
+        """Return the data key in `stored`. Raises UnknownKey without its master key, VaultError if the row was changed."""
         master = self._keys.get(stored.master_key_id)
         if master is None:
             raise UnknownKey(
@@ -131,7 +131,7 @@ class Keyring:
 
 
 def weakness(key: bytes) -> str | None:
-    """Return what shows that somebody made `key` up, without showing it; None where it may well be random."""
+    """Return why `key` cannot be random, without revealing the key; None if it may be random."""
     steps = {(after - before) % 256 for before, after in pairwise(key)}
     if len(steps) == 1:
         return "is one byte repeated" if steps == {0} else "counts up or down"
@@ -150,7 +150,7 @@ def _data_key_binding(master_key_id: str, environment: str, key_id: str) -> byte
 
 
 def _key_id(key: bytes) -> str:
-    """A name for the key that reveals nothing of it: a labelled digest, cut to 64 bits."""
+    """Return an id that reveals nothing about the key: a labelled digest, cut to 64 bits."""
     return hashlib.sha256(b"integration-gateway master key id\0" + key).hexdigest()[:16]
 
 
@@ -180,7 +180,7 @@ SHORTEST: Final = 9 + NONCE_BYTES + TAG_BYTES
 class DataKey:
     """An unwrapped data key. `allowance`: how many values this process may still seal with it (`store.data_keys`).
 
-    `replaced`: there is a newer one, and what begins now seals under that.
+    `replaced`: a newer data key exists; operations that start now seal with the newer one.
     """
 
     id: str
@@ -191,9 +191,9 @@ class DataKey:
 
 
 class Vault:
-    """Seals and opens with the data keys it was handed. No I/O: the store loads, counts and replaces the keys.
+    """Seals and opens values with data keys. No I/O: the store loads, counts and replaces the keys.
 
-    `note_damage` is called with each value that was changed or moved since it was sealed, before Damaged is raised.
+    `note_damage` is called with each value that was changed or moved after sealing, before Damaged is raised.
     """
 
     def __init__(self, note_damage: Callable[[Sealed], None] = lambda _: None) -> None:
@@ -202,10 +202,10 @@ class Vault:
         self._sealing: dict[str, DataKey] = {}
 
     def take(self, key_id: str, environment: str, key: bytes) -> DataKey:
-        """Learn a data key. A key known already stays as it is.
+        """Add a data key. A key that is known already stays as it is.
 
-        It becomes the one that seals in its environment, unless there is one that may still do so: what has leave to
-        seal must not find another key in its place that has none.
+        The key becomes its environment's sealing key, unless the present sealing key still has an allowance: an operation that
+        was granted an allowance must not find a key without one.
         """
         known = self._by_id.setdefault(key_id, DataKey(key_id, environment, AESGCM(key)))
         present = self._sealing.get(environment)
@@ -214,31 +214,31 @@ class Vault:
         return known
 
     def seal_with(self, key: DataKey) -> None:
-        """Let `key`, which was taken and has an allowance, be the one that seals in its environment."""
+        """Make `key` its environment's sealing key. `key` was added with `take` and has an allowance."""
         self._sealing[key.environment] = key
 
     def sealing_key(self, environment: str) -> DataKey | None:
-        """The data key under which values of `environment` are sealed at present."""
+        """Return the data key that seals values of `environment` at present; None if there is none."""
         return self._sealing.get(environment)
 
     def knows(self, sealed: Sealed) -> bool:
-        """Return whether the data key that `sealed` names is in memory. False: another process has made a new one."""
+        """Return whether the data key of `sealed` is in memory. False: another process has created a new data key."""
         return _stored(sealed)[KEY_ID].hex() in self._by_id
 
     def seal_json(
         self, value: Mapping[str, Any], *, environment: str, table: str, row: str, column: str, version: int
     ) -> Sealed:
-        """`value` as a ciphertext that opens at this address only. Raises VaultError when its key has sealed enough."""
+        """Return `value` as a ciphertext for this address only. Raises VaultError if the key's allowance is used up."""
         plain = json.dumps(value, separators=(",", ":")).encode()
         return self._seal(plain, Sealed(b"", environment, table, row, column, version))
 
     def open_json(self, sealed: Sealed) -> dict[str, Any]:
-        """Open what was sealed. Raises VaultError if a byte was changed or it lies where it was not sealed for."""
+        """Return the value. Raises VaultError if the ciphertext was changed, or was sealed for another address."""
         opened: dict[str, Any] = json.loads(self._open(sealed))
         return opened
 
     def seal_again(self, sealed: Sealed) -> Sealed:
-        """Return the value, at the same address, under the key that seals now. Raises VaultError, as both of the above."""
+        """Return the value sealed under the present key, for the same address. Raises VaultError, like both methods above."""
         return self._seal(self._open(sealed), sealed)
 
     def _seal(self, plain: bytes, place: Sealed) -> Sealed:
@@ -272,26 +272,24 @@ class Vault:
 
 
 def _stored(sealed: Sealed) -> bytes:
-    """Return the stored bytes. SQLite keeps a value of any type in any column; what is not bytes is no ciphertext."""
+    """Return the stored bytes, or none for another type: SQLite allows any type in any column."""
     return sealed.ciphertext if isinstance(sealed.ciphertext, bytes | memoryview) else b""
 
 
 def _binding(key: DataKey, place: Sealed) -> bytes:
-    """Return what a ciphertext is bound to besides its key: its own place."""
+    """Return the associated data that binds a ciphertext to its place."""
     where = (place.environment, place.table, place.row, place.column, place.version)
     return associated_data("value", key.id, *where)
 
 
-# ── Texts that a caller keeps for us and brings back: sealed, so that they return unread and unchanged.
+# ── Tokens: texts that a caller keeps and sends back, sealed so that the caller can neither read nor change them.
 
 
 class Tokens:
-    """Tokens of one kind, distinguished from others by `purpose`.
+    """Seals and opens tokens of one kind, distinguished from other kinds by `purpose`.
 
-    Nothing is stored: any node with the same keys opens them. The keys are derived (RFC 5869) from the master keys; as
-    with those the first seals, every one opens.
-
-    The keys are derived (RFC 5869) from the master keys; as with those the first seals, every one opens.
+    Nothing is stored: any node with the same keys opens them. The keys are derived (RFC 5869) from the master keys: the key of
+    the first master key seals, all of them open.
     """
 
     def __init__(self, keys: Sequence[Secret | bytes], purpose: str) -> None:
@@ -300,18 +298,18 @@ class Tokens:
 
     @cached_property
     def _fernet(self) -> "MultiFernet":
-        """Return the cipher, made at first use: a worker that never needs it saves 2 MB."""
+        """The cipher, created at first use: a worker that never needs it saves 2 MB."""
         from cryptography.fernet import Fernet, MultiFernet
 
         derived = [_derived(bytes.fromhex(key.reveal()), self._purpose) for key in self._masters]
         return MultiFernet([Fernet(base64.urlsafe_b64encode(key)) for key in derived])
 
     def seal(self, text: str) -> str:
-        """`text` as letters, digits, ``-`` and ``_``."""
+        """Return `text` as a token of letters, digits, ``-`` and ``_``."""
         return self._fernet.encrypt(text.encode()).decode("ascii").rstrip("=")
 
     def open(self, token: str) -> str:
-        """Open what was sealed. Raises VaultError for what another purpose, another gateway or nobody has sealed."""
+        """Return the text in `token`. Raises VaultError if it was not sealed for this purpose with one of these keys."""
         from cryptography.fernet import InvalidToken
 
         try:

@@ -1,7 +1,7 @@
-"""Hashes, checkpoints, and what is wrong with a chain; no I/O.
+"""Hashes, checkpoints, and the verification of a chain; no I/O.
 
-A record's hash covers the hash before it, its sequence number and its bytes, so nothing in front of a known hash can be changed
-unnoticed. A checkpoint is such a hash, signed (Ed25519, RFC 8032): it proves all records up to it, and lies elsewhere.
+A record's hash covers the previous hash, its own sequence number and its bytes, so no record before a known hash can be changed
+unnoticed. A checkpoint is a signed hash (Ed25519, RFC 8032), kept elsewhere: it proves all records up to its own.
 """
 
 import base64
@@ -25,19 +25,19 @@ MOST_FAULTS: Final = 100
 
 
 def first_hash(store_id: str) -> str:
-    """Return the hash that stands before record 1 of this store."""
+    """Return the hash that record 1 of this store takes as its previous hash."""
     return hashlib.sha256(_START + store_id.encode()).hexdigest()
 
 
 def link(before: str, sequence: int, body: str) -> str:
-    """The hash of a record. `before`: that of the one before it."""
+    """Return the hash of a record. `before`: the hash of the previous record."""
     return hashlib.sha256(_RECORD + bytes.fromhex(before) + sequence.to_bytes(8, "big") + body.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A signed statement that record `sequence` of store `store` had this hash at that time. `public_key` and `signature`:
-    base64."""
+    """A signed statement that record `sequence` of store `store` had this hash at time `at`. `public_key` and `signature`
+    are base64."""
 
     store: str
     sequence: int
@@ -56,7 +56,7 @@ class Checkpoint:
         return Checkpoint(self.store, self.sequence, self.hash, self.at, public_text(key), signature)
 
     def proven_by(self, public_keys: Iterable[str]) -> bool:
-        """Return whether one of these keys has signed the checkpoint; its own key counts only if it is among them."""
+        """Return whether one of `public_keys` signed the checkpoint. Its own `public_key` counts only if listed there."""
         for text in public_keys:
             try:
                 key = Ed25519PublicKey.from_public_bytes(base64.b64decode(text, validate=True))
@@ -78,7 +78,7 @@ class Checkpoint:
 
     @classmethod
     def from_json(cls, members: Mapping[str, Any]) -> "Checkpoint":
-        """Raises ValueError."""
+        """Return the checkpoint in a JSON object. Raises ValueError."""
         try:
             sequence = members["sequence"]
             if not isinstance(sequence, int) or isinstance(sequence, bool):
@@ -114,12 +114,12 @@ def iso(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="microseconds")
 
 
-# ── What is wrong with a chain.
+# ── The verification of a chain.
 
 
 @dataclass(frozen=True, slots=True)
 class ChainFault:
-    """`sequence`: the first record that it concerns. `kind`: ``edited``, ``missing``, ``inserted``, ``order``,
+    """A fault in a chain. `sequence`: the first record concerned. `kind`: ``edited``, ``missing``, ``inserted``, ``order``,
     ``truncated``, ``rewritten``, ``start`` or ``checkpoint``."""
 
     sequence: int
@@ -129,8 +129,8 @@ class ChainFault:
 
 @dataclass(slots=True)
 class Verdict:
-    """`records`: how many were read, from `first` to `last` (0: none). `proven_to`: the last record that a checkpoint proves.
-    `unsealed`: committed records that have no place in the chain yet."""
+    """The result of a verification. `records`: how many were read, from `first` to `last` (0: none). `proven_to`: the last record
+    that a checkpoint proves. `unsealed`: number of committed records that are not in the chain yet."""
 
     records: int = 0
     first: int = 0
@@ -147,15 +147,15 @@ class Verdict:
 
     @property
     def unproven(self) -> int:
-        """How many records at the end could be changed or removed without contradicting any checkpoint given."""
+        """How many records at the end could be changed or removed without contradicting a given checkpoint."""
         return max(0, self.last - max(self.proven_to, self.first - 1)) + self.unsealed
 
 
 class ChainCheck:
-    """Fed with the records as they are stored, in the order of their sequence numbers, or as an export has them.
+    """Verifies a chain. `feed` takes the records in the order of their sequence numbers, or in the order of an export.
 
-    `start`: the sequence number and hash before the first record: 0 and `first_hash`, or where pruning has left off.
-    `checkpoints`: signatures checked, of this store.
+    `start`: the sequence number and hash before the first record: 0 and `first_hash`, or where pruning ended.
+    `checkpoints`: this store's checkpoints, with their signatures already verified.
     """
 
     def __init__(self, start: tuple[int, str], checkpoints: Sequence[Checkpoint]) -> None:
@@ -164,7 +164,7 @@ class ChainCheck:
         self._wanted = sorted(checkpoints, key=lambda one: one.sequence)
         self._begun = start[0]
         self._next = 0
-        self._broken_at = 0  # the first record at fault: nothing behind it is proven by a later checkpoint's hash
+        self._broken_at = 0  # the first record at fault: a later checkpoint's hash proves nothing after it
 
     def feed(self, records: Iterable[SealedRecord]) -> None:
         for record in records:
@@ -228,16 +228,16 @@ class ChainCheck:
         verdict.last, verdict.last_hash = record.sequence, record.hash
 
     def _judge_checkpoints(self, up_to: int | None) -> None:
-        """Compare those of the record that was read last. `up_to`: the number of the next; None: there is none."""
+        """Compare the checkpoints of the last record read with its hash. `up_to`: the next record's number; None at the end."""
         while self._next < len(self._wanted):
             one = self._wanted[self._next]
             if one.sequence > self._sequence and (up_to is None or one.sequence >= up_to):
                 return
             self._next += 1
             if one.sequence < self._begun:
-                continue  # pruned since, with what it proves
+                continue  # the records that it proves were pruned
             if one.sequence != self._sequence:
-                continue  # its record is missing, which is reported as such
+                continue  # the record is missing, which `_look` reports
             if one.hash == self._hash:
                 if not self._broken_at:
                     self.verdict.proven_to = max(self.verdict.proven_to, one.sequence)

@@ -1,4 +1,4 @@
-"""Reads a whole chain and reports the first record that is wrong (`gateway audit verify`)."""
+"""Reads a whole chain and reports its faults (`gateway audit verify`)."""
 
 from collections.abc import Sequence
 
@@ -10,10 +10,10 @@ from gateway.store.audit.audit_records import AuditRecords
 async def verified(
     records: AuditRecords, given: Sequence[Checkpoint], public_keys: Sequence[str], *, own: bool = True
 ) -> Verdict:
-    """Verify the chain of this store; return its faults. `given`: checkpoints that left it; `public_keys`: that may
-    have signed them.
+    """Verify the chain of this store and return its faults.
 
-    `own`: also go by the checkpoints that the store itself has kept. Seals nothing: what has no place yet is counted.
+    `given`: checkpoints kept outside the store. `public_keys`: keys trusted to sign checkpoints. `own`: also use the checkpoints
+    kept in the store. Records that are not in the chain yet are counted, not sealed.
     """
     end = await records.end()
     begun, digest, start = await records.start()

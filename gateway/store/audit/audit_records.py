@@ -1,8 +1,8 @@
-"""Gives records their places in the chain, finds, prunes and signs.
+"""Moves records into the chain; finds, prunes and signs them.
 
-`seal` moves what is committed from `audit_pending` to `audit_records`, one process at a time: the lock of the one row of
-`audit_state` says which. A transaction that began earlier and commits later shows its records later, and gets later places: what
-is in `audit_pending` and not yet visible is not skipped, since nothing is remembered but what is still there.
+`seal` moves committed records from `audit_pending` to `audit_records`. One process does so at a time: the one that holds the lock
+on the single row of `audit_state`. Records of a transaction that commits late become visible late and get later places. `seal`
+skips none of them, since it keeps no position: it reads all rows that are in `audit_pending`.
 """
 
 import uuid
@@ -31,11 +31,11 @@ from gateway.store.tables import audit_checkpoints, audit_pending, audit_records
 from gateway.store.transactions import Transactions, insert_if_absent
 from gateway.vault import WrappedKey
 
-AT_ONCE: Final = 500  # records in one transaction: some ten milliseconds, in which SQLite has no other writer
+AT_ONCE: Final = 500  # records a transaction: about ten milliseconds, during which SQLite blocks other writers
 PAGE: Final = 1000
 UNREADABLE: Final = "unreadable"
-SIGNING_KEY_OF: Final = "\0audit"  # the environment that the signing key is bound to: no environment can have this name
-CHECKPOINTS_KEPT: Final = 1000  # the newest, beside those that begin a chain; those that left are elsewhere
+SIGNING_KEY_OF: Final = "\0audit"  # the signing key is bound to this environment name, which no environment can have
+CHECKPOINTS_KEPT: Final = 1000  # the newest, plus those that begin a chain; copies outside the store are not affected
 
 _STATE: Final = select(audit_state)
 _LOCKED: Final = _STATE.with_for_update()
@@ -45,7 +45,7 @@ _ROWS: Final = select(audit_records).order_by(audit_records.c.sequence)
 
 @dataclass(frozen=True, slots=True)
 class ChainEnd:
-    """`sequence` 0: no record has a place yet. `signed`: the last record that a checkpoint of this store has signed."""
+    """The last record of the chain. `sequence` 0: the chain is empty. `signed`: the last record signed by a checkpoint here."""
 
     store: str
     sequence: int
@@ -60,10 +60,10 @@ class AuditRecords:
         self._trail = trail
         self._keys = keys
 
-    # ── Places in the chain.
+    # ── Sealing: moves records into the chain.
 
     async def seal(self) -> int:
-        """Give every committed record its place. Returns how many got one. Raises Unavailable."""
+        """Move every committed record into the chain. Returns how many were moved. Raises Unavailable."""
         total = 0
         while True:
             async with self._transactions.read() as db:
@@ -92,7 +92,7 @@ class AuditRecords:
         return len(rows)
 
     async def end(self) -> ChainEnd:
-        """Where the chain ends now."""
+        """Return the present end of the chain."""
         last = select(audit_checkpoints.c.sequence, audit_checkpoints.c.at)
         async with self._transactions.read() as db:
             state = (await db.execute(_STATE)).one_or_none()
@@ -108,17 +108,17 @@ class AuditRecords:
         )
 
     async def waiting(self) -> int:
-        """How many committed records have no place yet."""
+        """Return how many committed records are not in the chain yet."""
         async with self._transactions.read() as db:
             return int((await db.execute(select(func.count()).select_from(audit_pending))).scalar_one())
 
     # ── Checkpoints.
 
     async def checkpoint(self, *, now: datetime, after: int = 0) -> Checkpoint | None:
-        """Sign the end of the chain and keep the checkpoint. None where nothing is new since the last one, or where another
-        process has signed more than `after` meanwhile.
+        """Sign the end of the chain and keep the checkpoint. Returns None if no record is new since the last checkpoint, or if
+        another process has signed a record after number `after`.
 
-        Raises VaultError where the signing key cannot be opened.
+        Raises VaultError if the signing key cannot be opened.
         """
 
         async def work(db: AsyncConnection) -> Checkpoint | None:
@@ -128,7 +128,7 @@ class AuditRecords:
             if state.sequence <= signed or (after and signed > after):
                 return None
             key = await self._signing_key(db, state, now)
-            if state.key_id is None:  # its own record is signed next time
+            if state.key_id is None:  # the record of the key's creation is signed next time
                 self._trail.noted.set()
             made = Checkpoint(state.store_id, state.sequence, state.hash, now).signed(key)
             await _keep(db, made, starts=False)
@@ -141,7 +141,7 @@ class AuditRecords:
         return await self._transactions.write(work)
 
     async def checkpoints(self) -> list[Checkpoint]:
-        """Return the checkpoints in this store, oldest first. They prove nothing about changes by somebody who can write to the
+        """Return the checkpoints in this store, oldest first. They do not detect changes by somebody who can write to the
         store."""
         async with self._transactions.read() as db:
             store = await _store_id(db)
@@ -149,7 +149,7 @@ class AuditRecords:
         return [_checkpoint(store, row) for row in rows]
 
     async def start(self) -> tuple[int, str, Checkpoint | None]:
-        """Where the chain begins: sequence number and hash before its first record; the checkpoint there, if it was pruned."""
+        """Return the sequence number and hash before the chain's first record, and, after a pruning, the checkpoint there."""
         started = select(audit_checkpoints).where(audit_checkpoints.c.starts)
         async with self._transactions.read() as db:
             store = await _store_id(db)
@@ -159,7 +159,7 @@ class AuditRecords:
         return row.sequence, row.hash, _checkpoint(store, row)
 
     async def public_key(self, *, now: datetime) -> str:
-        """Base64; the signing key is made where there is none. Raises VaultError where it cannot be opened."""
+        """Return the public key in base64; create the signing key if there is none. Raises VaultError if it cannot be opened."""
 
         async def work(db: AsyncConnection) -> str:
             return public_text(await self._signing_key(db, await locked_state(db), now))
@@ -167,7 +167,7 @@ class AuditRecords:
         return await self._transactions.write(work)
 
     async def new_key(self, *, now: datetime) -> str:
-        """Replace the signing key. What the former has signed stays proven by the former public key."""
+        """Replace the signing key; return the new public key. The former public key still proves older checkpoints."""
         entry = AuditEntry.of(AuditAction.AUDIT_KEY_CREATED, at=now)
 
         async def work(db: AsyncConnection) -> str:
@@ -204,7 +204,7 @@ class AuditRecords:
             return [_record(row) for row in rows]
 
     async def pages(self, wanted: AuditFilter) -> AsyncIterator[list[SealedRecord]]:
-        """All that fit, the oldest first, a page at a time. `limit` does not count."""
+        """Yield all matching records in pages, oldest first. `limit` is ignored."""
         after = wanted.after or 0
         while True:
             page = await self.find(replace(wanted, after=after, limit=PAGE), oldest_first=True)
@@ -215,7 +215,7 @@ class AuditRecords:
                 return
 
     async def _conditions(self, db: AsyncConnection, wanted: AuditFilter) -> list[ColumnElement[bool]] | None:
-        """Return the conditions of a search; None if no record can fit."""
+        """Return the conditions of a search; None if no record can match."""
         table = audit_records.c
         exact = {
             table.environment: wanted.environment,
@@ -243,13 +243,13 @@ class AuditRecords:
             conditions.append(table.end_user == digest)
         return conditions
 
-    # ── What is old.
+    # ── Pruning.
 
     async def prune(self, before: datetime, *, now: datetime) -> int:
-        """Remove the records older than that, from the first on and without a gap. Returns how many.
+        """Remove the records older than `before`, from the first record on and without a gap. Returns how many.
 
-        The checkpoint at which the chain then begins is kept in the store; it is named by a record of its own, which is in
-        the chain before anything is removed. Raises VaultError where the signing key cannot be opened.
+        The store keeps a checkpoint where the chain now begins. A record in the chain names this checkpoint before any record is
+        removed. Raises VaultError if the signing key cannot be opened.
         """
         entry = AuditEntry.of(AuditAction.AUDIT_PRUNED, at=now)
 
@@ -282,7 +282,7 @@ class AuditRecords:
         return at is not None and at < when
 
     async def finish_pruning(self) -> int:
-        """Remove what a pruning that was cut short has left. Returns how many records."""
+        """Remove the records that an interrupted pruning has left. Returns how many."""
         begun, _, start = await self.start()
         return 0 if start is None else await self._remove(begun)
 
@@ -297,10 +297,11 @@ class AuditRecords:
             if removed < PAGE:
                 return total
 
-    # ── Which configuration was recorded last.
+    # ── The configuration that was recorded last.
 
     async def record_configuration(self, digest: str, entry: AuditEntry) -> bool:
-        """Write `entry` unless this digest was the last one: of several processes that load a file, one does."""
+        """Write `entry` unless `digest` was recorded last: if several processes load a file, only one writes. Returns whether
+        it was written."""
 
         async def work(db: AsyncConnection) -> bool:
             state = await locked_state(db)
@@ -318,8 +319,8 @@ class AuditRecords:
 
 
 def _columns(body: str) -> AuditColumns:
-    """Return the columns of a body, even one that was written into `audit_pending` by hand: it gets a place, where
-    `verify` reports it, and stops nothing.
+    """Return the columns of a body. An unreadable body, written into `audit_pending` by hand, enters the chain too:
+    `gateway audit verify` reports it there, and it does not block other records.
     """
     try:
         return columns_of(body)
@@ -328,7 +329,7 @@ def _columns(body: str) -> AuditColumns:
 
 
 async def locked_state(db: AsyncConnection) -> Row[Any]:
-    """The one row of `audit_state`, held until the transaction ends; made where this is the first use."""
+    """Return the single row of `audit_state`, locked until the transaction ends; create the row at first use."""
     state = (await db.execute(_LOCKED)).one_or_none()
     if state is None:
         row = {"id": 1, "store_id": uuid.uuid4().hex, "sequence": 0, "hash": ""}

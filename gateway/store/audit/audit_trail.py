@@ -1,7 +1,7 @@
-"""Writes a record in the transaction of the change that it describes, and knows end users by keyed digests only.
+"""Writes a record in the transaction of the change that it describes. A record names an end user by a keyed digest only.
 
-A record that is written has no place in the chain yet: taking one would make every change wait for the one before it, on all
-nodes. `AuditRecords.seal` gives places to what is committed.
+A new record is not in the chain yet: joining the chain would make every change wait for the previous one, on all nodes.
+`AuditRecords.seal` moves committed records into the chain.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ _SECRET: Final = select(audit_persons.c.secret).where(
 
 
 class AuditTrail:
-    """`all_refreshes`: whether each refresh is recorded, or only those after which a connection's state is another.
+    """Writes audit records. `all_refreshes`: record every refresh, not only those that change a connection's state.
 
-    `noted` is set whenever this process has written a record, for the process that seals.
+    `noted` is set whenever this process has written a record; the task that seals records waits for it.
     """
 
     def __init__(self, transactions: Transactions) -> None:
@@ -39,21 +39,21 @@ class AuditTrail:
         self.noted = asyncio.Event()
 
     async def record(self, db: AsyncConnection, entry: AuditEntry, *, end_user_id: str | None = None) -> None:
-        """Write `entry` in the caller's transaction. `end_user_id`: on whose behalf; it is stored as a keyed digest."""
+        """Write `entry` in the caller's transaction. `end_user_id`: the end user concerned, stored as a keyed digest."""
         if end_user_id:
             entry = replace(entry, end_user=await self._digest(db, entry.environment, end_user_id))
         await db.execute(NOTED, {"body": entry.body()})
         self.noted.set()
 
     def if_each(self, entry: AuditEntry) -> AuditEntry | None:
-        """`entry`, of a refresh, where each is recorded: for a statement that writes it itself."""
+        """Return `entry`, of a refresh, if every refresh is recorded; the caller's statement writes it. Otherwise None."""
         if not self.all_refreshes:
             return None
         self.noted.set()
         return entry
 
     async def record_refresh(self, db: AsyncConnection, entry: AuditEntry, *, news: bool) -> None:
-        """Record a refresh; one that changed no state (`news` false) only if all refreshes are recorded."""
+        """Record a refresh. A refresh that changed no state (`news` false) is recorded only with `all_refreshes`."""
         if news or self.all_refreshes:
             await self.record(db, entry)
 
@@ -68,7 +68,7 @@ class AuditTrail:
             await self._transactions.write(work)
 
     async def let_go(self, db: AsyncConnection, ref: ConnectionRef, end_user_id: str | None) -> None:
-        """Forget this end user if `ref` was their last connection, in the transaction that takes it from them."""
+        """Forget the end user if `ref` was their last connection, in the transaction that removes it from them."""
         if not end_user_id:
             return
         others = exists().where(
@@ -79,7 +79,7 @@ class AuditTrail:
         await db.execute(delete(audit_persons).where(*mine, ~others))
 
     async def forget(self, environment: str, end_user_id: str, entry: AuditEntry) -> bool:
-        """Delete their key, and write `entry`, which names only the digest. False: there is none."""
+        """Delete the end user's secret, and write `entry`, which names only the digest. Returns False if there is no secret."""
         mine = (audit_persons.c.environment == environment, audit_persons.c.end_user_id == end_user_id)
 
         async def work(db: AsyncConnection) -> bool:
@@ -93,7 +93,7 @@ class AuditTrail:
         return await self._transactions.write(work)
 
     async def known_digest(self, db: AsyncConnection, environment: str, end_user_id: str) -> str | None:
-        """Return the digest that stands for this end user in records; None if there is none, or it was forgotten."""
+        """Return the digest that records use for this end user; None if there is none, or the end user was forgotten."""
         secret = await _secret(db, environment, end_user_id)
         return None if secret is None else digest_of(secret, environment, end_user_id)
 
@@ -111,7 +111,7 @@ class AuditTrail:
 
 
 def digest_of(secret: str, environment: str, end_user_id: str) -> str:
-    """HMAC-SHA-256 of the id under the person's own secret, cut to 128 bits: without that row it leads to nobody."""
+    """Return HMAC-SHA-256 of the id under the person's own secret, cut to 128 bits. Without that secret, it identifies nobody."""
     what = f"{environment}\0{end_user_id}".encode()
     return hmac.new(bytes.fromhex(secret), what, hashlib.sha256).hexdigest()[:DIGEST_CHARACTERS]
 

@@ -1,7 +1,7 @@
-"""How often which key used which connection's credential, by the hour: what a call costs is an addition in memory.
+"""How often each key used each connection's credential, by the hour. A call costs one addition in memory.
 
-The sums are written every few seconds (`gateway/observe/call_queue.py`), so a process that is killed loses the counts of that
-time. They are not in the chain of the audit: there are too many, and a single count proves nothing.
+The sums are written every few seconds (`gateway/observe/call_queue.py`), so a killed process loses the counts of a few seconds.
+The counts are not in the audit chain: they are too many, and a single count proves nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from gateway.records.audit import UseCount, UseFilter, UseKey, UsePage
 from gateway.store.tables import credential_uses
 from gateway.store.transactions import Transactions, inserting
 
-AT_ONCE: Final = 200  # rows a transaction: a few milliseconds, in which SQLite has no other writer
+AT_ONCE: Final = 200  # rows a transaction: a few milliseconds, during which SQLite blocks other writers
 HOUR_S: Final = 3600
 
 
@@ -24,9 +24,9 @@ class UseStore:
         self._transactions = transactions
 
     async def add_many(self, counts: Sequence[UseCount]) -> None:
-        """Add to what is there. Raises Unavailable; what came before the transaction that failed is stored."""
+        """Add to the stored sums. Raises Unavailable; the counts of earlier transactions stay stored."""
         for at in range(0, len(counts), AT_ONCE):
-            rows = [_row(one) for one in sorted(counts[at : at + AT_ONCE])]  # in one order: no two wait for each other
+            rows = [_row(one) for one in sorted(counts[at : at + AT_ONCE])]  # same order in all processes: no deadlock
 
             async def write(db: AsyncConnection, rows: Sequence[Mapping[str, Any]] = rows) -> None:
                 statement = inserting(db)(credential_uses)
@@ -37,7 +37,7 @@ class UseStore:
             await self._transactions.write(write)
 
     async def find(self, wanted: UseFilter) -> UsePage:
-        """Sums by connection and key, the most used first."""
+        """Return sums by connection and key, the most used first."""
         table = credential_uses.c
         conditions: list[ColumnElement[bool]] = [
             table.environment == wanted.environment,
@@ -53,7 +53,7 @@ class UseStore:
         of = (table.integration_id, table.connection_id, table.key_id)
         sums = select(*of, func.sum(table.calls).label("calls"), func.sum(table.failed).label("failed"))
         grouped = sums.where(*conditions).group_by(*of).subquery()
-        # The sums of all beside each line: they are added up in one pass.
+        # Each line also carries the grand totals, so that one query returns both.
         whole = [func.sum(grouped.c.calls).over(), func.sum(grouped.c.failed).over(), func.count().over()]
         most = select(
             grouped, *(one.label(name) for one, name in zip(whole, ("all_calls", "all_failed", "lines"), strict=True))
@@ -75,7 +75,7 @@ class UseStore:
         return UsePage(uses, int(first.all_calls), int(first.all_failed), int(first.lines))
 
     async def prune(self, before: datetime) -> int:
-        """Remove the hours that ended by then. Returns how many rows."""
+        """Remove the hours that ended before `before`. Returns how many rows."""
         last, total = hour_of(before), 0
         async with self._transactions.read() as db:
             first = (await db.execute(select(func.min(credential_uses.c.hour)))).scalar()
@@ -88,12 +88,12 @@ class UseStore:
 
 
 def hour_of(at: datetime) -> int:
-    """Hours since 1970."""
+    """Return the hour as a number of hours since 1970."""
     return int(at.timestamp()) // HOUR_S
 
 
 def hour_at(number: int) -> datetime:
-    """When that hour begins."""
+    """Return when the hour with this number begins."""
     return datetime.fromtimestamp(number * HOUR_S, UTC)
 
 

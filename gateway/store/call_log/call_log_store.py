@@ -9,14 +9,14 @@ from gateway.records.operation import Operation, OperationFilter, OperationPage,
 from gateway.records.proxied_call import ExchangeRecord
 from gateway.records.traffic import Traffic
 
-SEARCH_S: Final = 2.0  # after which a search says how far it came
+SEARCH_S: Final = 2.0  # after which a search stops and reports how far it searched
 DAY_S: Final = 86_400
 
 
 @dataclass(frozen=True, slots=True)
 class CallLogBounds:
-    """Rows older than `keep_days`, and the oldest of those that take more than `max_bytes` together, are removed.
-    `max_rows` None: only those two count."""
+    """How much of the call log is kept: rows older than `keep_days` are removed, and the oldest rows while the log exceeds
+    `max_bytes` or `max_rows` (None: no limit on rows)."""
 
     keep_days: float = 7.0
     max_bytes: int = 1 << 30
@@ -31,20 +31,20 @@ class CallLogStore(Protocol):
     bounds: CallLogBounds
 
     async def add_many(self, records: Sequence[ExchangeRecord | Operation]) -> None:
-        """Store them all or none. Raises Unavailable."""
+        """Store all records or none. Raises Unavailable."""
 
     async def find(self, wanted: OperationFilter) -> OperationPage:
-        """The newest that fit. Raises Unavailable."""
+        """Return the newest operations that match. Raises Unavailable."""
 
     async def totals(self, environment: str, since: datetime) -> Traffic:
-        """Sums over what was added since, from the quarter of an hour on in which that lies. Raises Unavailable."""
+        """Return sums from the quarter of an hour that contains `since` until now. Raises Unavailable."""
 
     async def prune(self, now: datetime) -> int:
-        """Keep the bounds. Returns how many rows are gone. Raises Unavailable."""
+        """Remove rows until the bounds are kept. Returns how many rows were removed. Raises Unavailable."""
 
     async def close(self) -> None: ...
 
 
 def operations(records: Sequence[ExchangeRecord | Operation]) -> list[Operation]:
-    """Exchanges as operations; operations as they are."""
+    """Return exchange records converted to operations; operations unchanged."""
     return [one if isinstance(one, Operation) else call(one) for one in records]

@@ -1,7 +1,7 @@
-"""Sums over the call log, added with each batch, so that a page about a day reads some hundred rows instead of millions.
+"""Sums over the call log, updated with each batch, so that a page about a day reads some hundred rows instead of millions.
 
-The same table in both databases, with two kinds of rows. One counts an environment's calls of a quarter of an hour; the other,
-operations of an hour by kind, integration and result. What `call_log.sample` leaves out is not counted.
+The table is the same in both databases and has two kinds of rows: an environment's calls of a quarter of an hour, and an hour's
+operations by kind, integration and result. Calls that `call_log.sample` leaves out are not counted.
 """
 
 from bisect import bisect_left
@@ -22,11 +22,11 @@ _LAST: Final = len(SUMS)
 _FIRST_CLASS: Final = _LAST + 1
 SLOTS_AN_HOUR: Final = 3600 // SLOT_S
 ALL_CALLS: Final = -1
-"""In place of a kind, in rows of a quarter of an hour."""
+"""The value of `kind` in rows of a quarter of an hour."""
 
 
 def schema(*, suffix: str = "") -> str:
-    """`suffix`: what stands behind the statement."""
+    """Return the statement that creates the table. `suffix` is appended to the statement."""
     text, whole, real = ("text NOT NULL", "bigint NOT NULL", "double precision NOT NULL")
     kinds = {"environment": text, "integration_id": text, "reason": text}
     kinds |= dict.fromkeys(("gateway_ms", "token_ms", "upstream_ms", "last_at"), real)
@@ -35,7 +35,7 @@ def schema(*, suffix: str = "") -> str:
 
 
 def upsert(mark: Callable[[int], str], greatest: str) -> str:
-    """The statement that adds one row. `mark`: how the database writes its parameters, counted from 1."""
+    """Return the statement that adds one row. `mark`: returns the placeholder of a parameter by its number, from 1."""
     added = [f"{name} = {TABLE}.{name} + excluded.{name}" for name in (*SUMS, *CLASSES)]
     last = f"last_at = {greatest}({TABLE}.last_at, excluded.last_at)"
     values = ", ".join(mark(n) for n in range(1, len(COLUMNS) + 1))
@@ -46,7 +46,7 @@ def upsert(mark: Callable[[int], str], greatest: str) -> str:
 
 
 def totals_of(records: Iterable[ExchangeRecord | Operation]) -> list[tuple[Any, ...]]:
-    """Rows in the order of `COLUMNS`, sorted, so that no two writers wait for each other."""
+    """Return rows with the columns of `COLUMNS`, sorted, so that no two writers deadlock."""
     found: dict[tuple[Any, ...], list[Any]] = {}
     empty = [0, 0, 0, 0.0, 0.0, 0.0, 0.0, *[0] * len(CLASSES)]
     for one in records:
@@ -88,7 +88,7 @@ def _add(rows: dict[tuple[Any, ...], list[Any]], key: tuple[Any, ...], sums: lis
 
 
 def by_slot(mark: Callable[[int], str]) -> str:
-    """Return the query for the calls of an environment since a slot."""
+    """Return the query for the totals of an environment's calls since a slot."""
     return (
         f"SELECT slot, {', '.join(SUMS)} FROM {TABLE}"
         f" WHERE environment = {mark(1)} AND slot >= {mark(2)} AND kind = {ALL_CALLS} ORDER BY slot"
@@ -96,7 +96,7 @@ def by_slot(mark: Callable[[int], str]) -> str:
 
 
 def by_place(mark: Callable[[int], str]) -> str:
-    """Return the SQL that reads the totals by place, from the hour on in which the slot lies."""
+    """Return the query for the totals by kind, integration and result, from the hour that contains the slot."""
     classes = ", ".join(f"sum({name})" for name in CLASSES)
     return (
         f"SELECT kind, integration_id, reason, sum(calls), max(last_at), {classes} FROM {TABLE}"

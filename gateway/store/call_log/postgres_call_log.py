@@ -1,7 +1,7 @@
 """The call log in a PostgreSQL table partitioned by day: `call_log`, which operators may query as well.
 
-Its partitions are made by whichever node writes the first row of a day, and dropped with their day. A bound of size is kept by
-its number of rows, at `ROW_BYTES` each: what deleted rows leave behind, PostgreSQL uses again without giving it back.
+The node that writes the first row of a day creates that day's partition; a partition is dropped with its day. The bound on size
+is kept as a number of rows, at `ROW_BYTES` each: PostgreSQL reuses the space of deleted rows but does not return it.
 """
 
 import asyncio
@@ -22,11 +22,11 @@ from gateway.store.call_log.call_totals import TABLE, by_place, by_slot, schema,
 from gateway.store.transactions import Transactions
 
 ROW_BYTES: Final = 400  # a row with its share of the indexes
-AT_ONCE: Final = 2000  # rows a statement, after which the event loop has its turn
+AT_ONCE: Final = 2000  # rows a statement; between two statements the event loop runs
 DELETED_AT_ONCE: Final = 5000
-SLICE: Final = 50_000  # rows that a search for text reads before it looks at the time
+SLICE: Final = 50_000  # rows that a search for text reads between two checks of its time limit
 DAY: Final = timedelta(days=1)
-LOCK: Final = 5_201_713  # the id for pg_advisory_xact_lock: one node at a time makes a partition
+LOCK: Final = 5_201_713  # the id for pg_advisory_xact_lock: one node at a time creates or drops a partition
 NAME: Final = "call_log_%Y%m%d"
 
 COLUMNS: Final = (
@@ -75,15 +75,15 @@ PARTITIONS: Final = text(
 
 
 class PostgresCallLog:
-    """The call log on PostgreSQL; its table is made with the first row."""
+    """The call log on PostgreSQL. The first row creates the table."""
 
     def __init__(self, transactions: Transactions, bounds: CallLogBounds | None = None) -> None:
         self.bounds = bounds or CallLogBounds()
         self._transactions = transactions
-        self._days: set[date] = set()  # days whose partitions are known to exist
+        self._days: set[date] = set()  # days with a partition, as far as known
 
     async def add_many(self, records: Sequence[ExchangeRecord | Operation]) -> None:
-        """Raises Unavailable, with nothing stored."""
+        """Store all records or none. Raises Unavailable."""
         if not records:
             return
         rows = operations(records)
@@ -105,7 +105,7 @@ class PostgresCallLog:
         self._days |= days
 
     async def find(self, wanted: OperationFilter) -> OperationPage:
-        """Raises Unavailable."""
+        """Return the newest operations that match. Raises Unavailable."""
         since = self.bounds.oldest(clock.now())
         since = since if wanted.since is None else max(since, wanted.since)
         where, values = _conditions(wanted, since)
@@ -130,7 +130,7 @@ class PostgresCallLog:
         return OperationPage(page)
 
     async def totals(self, environment: str, since: datetime) -> Traffic:
-        """Raises Unavailable."""
+        """Return sums from the quarter of an hour that contains `since` until now. Raises Unavailable."""
         asked = {"p1": environment, "p2": slot_of(since)}
         async with self._transactions.read() as db:
             if (await db.execute(text(f"SELECT to_regclass('{TABLE}')"))).scalar() is None:
@@ -140,7 +140,10 @@ class PostgresCallLog:
         return traffic(slots, places)
 
     async def prune(self, now: datetime) -> int:
-        """Raises Unavailable. The rows of a dropped day are not counted."""
+        """Remove rows until the bounds are kept. Returns how many were deleted, without the rows of dropped days.
+
+        Raises Unavailable.
+        """
         oldest = self.bounds.oldest(now).astimezone(UTC).date()
         await self._transactions.write(lambda db: _prune_totals(db, slot_of(self.bounds.oldest(now))))
         async with self._transactions.read() as db:
@@ -152,10 +155,10 @@ class PostgresCallLog:
         return await self._within_rows([day for day in days if day >= oldest])
 
     async def close(self) -> None:
-        """Nothing is open but the store's own connections."""
+        """Do nothing: only the store's own connections are open."""
 
     async def _within_rows(self, days: Sequence[date]) -> int:
-        """`days`: the newest first. What is below the lowest id that is kept is deleted; a whole day below it is dropped."""
+        """Delete rows below the lowest id to keep; drop days wholly below it. `days`: the newest first."""
         most = self.bounds.max_bytes // ROW_BYTES
         most = most if self.bounds.max_rows is None else min(most, self.bounds.max_rows)
         gone, newest = 0, 0
@@ -189,8 +192,8 @@ def _midnight(day: date) -> datetime:
 
 
 async def _slices(db: AsyncConnection, day: date, wanted: OperationFilter) -> list[tuple[int, int]]:
-    """Ranges of ids, the newest first, each end included, in which a search looks at the rows of a day: short ones where it
-    must read them all, so that it can end between two."""
+    """Return the ranges of ids (both ends included), newest first, that a search reads in a day. A search that must read every
+    row gets short ranges, so that it can stop between two of them."""
     ends = (await db.execute(text(f"SELECT min(id), max(id) FROM {day.strftime(NAME)}"))).one()
     if ends[0] is None:
         return []
@@ -231,7 +234,7 @@ async def _prune_totals(db: AsyncConnection, slot: int) -> None:
 
 
 def _values(one: Operation) -> tuple[Any, ...]:
-    """Return the values in the order of `COLUMNS`. PostgreSQL takes no NUL in text."""
+    """Return the values in the order of `COLUMNS`. PostgreSQL rejects NUL in text."""
     return (
         one.at,
         one.kind,
@@ -266,14 +269,14 @@ def _operation(row: Any) -> StoredOperation:
 
 
 def _one_of(column: str, kind: str, values: frozenset[Any]) -> tuple[str, str, Any]:
-    """A parameter's name, the condition and the value, None for any. Of one value the rows come from an index in their order."""
+    """Return a parameter's name, its condition and value (None: any). With one value, an index returns the rows in order."""
     if len(values) == 1:
         return column, f"{column} = :{column}", next(iter(values))
     return column, f"{column} = ANY(CAST(:{column} AS {kind}[]))", sorted(values) or None
 
 
 def _conditions(wanted: OperationFilter, since: datetime) -> tuple[str, dict[str, Any]]:
-    """Return the text behind WHERE, the order included, and its parameters."""
+    """Return the text after WHERE, with ORDER BY, and its parameters."""
     where = ["environment = :environment", "at >= :since", "id BETWEEN :low_id AND :high_id"]
     values: dict[str, Any] = {"environment": wanted.environment, "since": since}
     for name, condition, value in (

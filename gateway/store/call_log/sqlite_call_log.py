@@ -1,8 +1,8 @@
 """The call log in a SQLite file of its own, in segments: a table is written without an index, and indexed once it is full.
 
-An index costs a writer most, a random page for each row. A full segment gets its indexes in one sorted pass, for a tenth of
-that; the open one is small enough to be read whole. A bound is kept by dropping the oldest segment, whose pages the next one
-takes: the file does not grow, and nothing is deleted row by row.
+Indexes are the largest cost of a write: one random page for each row. A full segment gets its indexes in one sorted pass, at a
+tenth of that cost; the open segment is small enough to be scanned. A bound is kept by dropping the oldest segment, and the next
+segment reuses its pages: the file does not grow, and no row is deleted by itself.
 """
 
 import asyncio
@@ -42,15 +42,15 @@ from gateway.store.call_log.sqlite_segments import (
     run_all,
 )
 
-SEGMENTS: Final = 24  # in what is kept, at least: dropping one takes no more than that part of it
-ROW_BYTES: Final = 160  # a row with its share of the indexes, about
-# Rows a statement. With each statement its thread gives up the interpreter and has to get it back from the event loop's, which
-# under load costs more than to write a hundred rows.
+SEGMENTS: Final = 24  # minimum number of segments in the log: dropping one removes at most this part of the log
+ROW_BYTES: Final = 160  # estimated size of a row with its share of the indexes
+# Rows a statement. Each statement releases the interpreter lock and must get it back from the event loop's thread, which under
+# load costs more than writing a hundred rows.
 AT_ONCE: Final = (500, 100, 10, 1)
 BUSY_S: Final = 5.0
 DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 WAL_BYTES: Final = 4 << 20
-RESERVE_BYTES: Final = 128 << 20  # space on the disk that stays free for what must not be lost
+RESERVE_BYTES: Final = 128 << 20  # disk space that the call log leaves free for tokens, which must not be lost
 
 ADD_TOTAL: Final = upsert(lambda _: "?", "max")
 
@@ -60,12 +60,12 @@ T = TypeVar("T")
 
 
 def call_log_beside(database: Path) -> Path:
-    """``gateway.db`` ▸ ``gateway.calls.db``."""
+    """Return the call log's path: ``gateway.db`` has ``gateway.calls.db``."""
     return database.with_name(f"{database.stem}.calls.db")
 
 
 class SqliteCallLog:
-    """Opened with the first use; several processes may write and read the file. Writes and reads have a thread each."""
+    """The call log in a SQLite file, opened at first use; several processes may share the file. One thread writes, one reads."""
 
     def __init__(self, path: Path, bounds: CallLogBounds | None = None) -> None:
         self.path = path
@@ -76,32 +76,32 @@ class SqliteCallLog:
         self._segment = 0  # the segment that these subjects belong to
 
     async def add_many(self, records: Sequence[ExchangeRecord | Operation]) -> None:
-        """Raises Unavailable, with nothing stored."""
+        """Store all records or none. Raises Unavailable."""
         if records:
             await self._writer.run(lambda db: self._add(db, records))
 
     async def find(self, wanted: OperationFilter) -> OperationPage:
-        """Raises Unavailable."""
+        """Return the newest operations that match. Raises Unavailable."""
         if not self.path.exists():
             return OperationPage()
         oldest = self.bounds.oldest(clock.now())
         return await self._reader.run(lambda db: find_operations(db, wanted, oldest))
 
     async def totals(self, environment: str, since: datetime) -> Traffic:
-        """Raises Unavailable."""
+        """Return sums from the quarter of an hour that contains `since` until now. Raises Unavailable."""
         if not self.path.exists():
             return Traffic()
         return await self._reader.run(lambda db: _totals(db, environment, slot_of(since)))
 
     async def prune(self, now: datetime) -> int:
-        """Raises Unavailable."""
+        """Remove rows until the bounds are kept. Returns how many rows were removed. Raises Unavailable."""
         return await self._writer.run(lambda db: self._pruned(db, now)) if self.path.exists() else 0
 
     async def close(self) -> None:
         await self._writer.close()
         await self._reader.close()
 
-    # ── What the writer's thread does.
+    # ── Runs in the writer's thread.
 
     def _add(self, db: sqlite3.Connection, records: Sequence[ExchangeRecord | Operation]) -> None:
         _check_disk(self.path)
@@ -114,7 +114,7 @@ class SqliteCallLog:
                 number = self._subject_number(db, segment)
                 ats: list[int] = []
                 for at in range(0, len(records), AT_ONCE[0]):
-                    some = records[at : at + AT_ONCE[0]]  # a millisecond, then others have the interpreter
+                    some = records[at : at + AT_ONCE[0]]  # takes a millisecond; then other threads can run
                     values = [_row(top + at + n, one, number(one)) for n, one in enumerate(some, 1)]
                     _insert(db, segment, values)
                     ats += [one[1] for one in values]
@@ -125,13 +125,13 @@ class SqliteCallLog:
                 )
                 db.executemany(ADD_TOTAL, totals_of(records))
         except BaseException:
-            self._subjects.clear()  # those that were new were not stored
+            self._subjects.clear()  # new subjects were rolled back
             raise
         self._sealed(db)
         self._within_size(db)
 
     def _open_segment(self, db: sqlite3.Connection) -> int:
-        """The number of the one that is written; a new one where that is full, or has been written for too long."""
+        """Return the number of the open segment. Begins a new segment if that one is full or too old."""
         row = db.execute("SELECT id, rows, since_at FROM segments ORDER BY id DESC LIMIT 1").fetchone()
         if row is not None and row[1] < self._segment_rows and not self._too_old(row[2]):
             return int(row[0])
@@ -153,7 +153,8 @@ class SqliteCallLog:
         )
 
     def _subject_number(self, db: sqlite3.Connection, segment: int) -> Callable[[ExchangeRecord | Operation], int]:
-        """Numbers an operation's subject; one that is new to this process gets a row, whether or not others wrote it too."""
+        """Return a function that numbers an operation's subject. A subject new to this process gets a row, even if another
+        process has written the same subject."""
         if segment != self._segment:
             self._subjects.clear()
             self._segment = segment
@@ -177,13 +178,13 @@ class SqliteCallLog:
         return number
 
     def _sealed(self, db: sqlite3.Connection) -> None:
-        """Index the segments that are not written any more."""
+        """Index the segments that are full or too old to be written."""
         newest = db.execute("SELECT max(id) FROM segments").fetchone()[0]
         due = [row[0] for row in db.execute("SELECT id FROM segments WHERE NOT sealed AND id < ?", (newest,))]
         for segment in due:
             with _transaction(db):
                 if db.execute("SELECT 1 FROM segments WHERE id = ? AND NOT sealed", (segment,)).fetchone() is None:
-                    continue  # another process has done it
+                    continue  # another process has sealed it
                 run_all(db, SEAL, segment)
 
     def _within_size(self, db: sqlite3.Connection) -> int:
@@ -205,13 +206,13 @@ class SqliteCallLog:
             gone += _dropped(db, segment)
         gone += self._within_size(db)
         free = db.execute("PRAGMA freelist_count").fetchone()[0] * _page_bytes(db)
-        if free > self.bounds.max_bytes // SEGMENTS * 2:  # a bound was lowered, or much has ended by its age
+        if free > self.bounds.max_bytes // SEGMENTS * 2:  # a bound was lowered, or age has removed many rows
             db.executescript("PRAGMA incremental_vacuum")  # `execute` would give back one page
         return gone
 
 
 class _Thread:
-    """A thread with a connection, both made with the first use. Everything that SQLite refuses is raised as Unavailable."""
+    """A thread with a connection, both created at first use. SQLite's errors are raised as Unavailable."""
 
     def __init__(self, path: Path, *, write: bool) -> None:
         self._path, self._write = path, write
@@ -275,7 +276,7 @@ def _connected(path: Path, *, write: bool) -> sqlite3.Connection:
 
 
 def _put_aside(path: Path, why: str) -> None:
-    """Keep a damaged log beside the new one that is begun. What it held is not searched any more; calls go on."""
+    """Rename a damaged log, so that the next write begins a new one. Its rows can no longer be searched; calls continue."""
     aside = path.with_name(f"{path.name}.damaged")
     with suppress(OSError):
         path.replace(aside)
@@ -297,7 +298,7 @@ def _transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 
 def _check_disk(path: Path) -> None:
-    """Raises OSError: what the disk has left is for tokens."""
+    """Raise OSError if the disk is nearly full: the remaining space is for tokens."""
     space = os.statvfs(path.parent)
     if space.f_bavail * space.f_frsize < RESERVE_BYTES:
         raise OSError(0, f"less than {RESERVE_BYTES >> 20} MiB are free on its disk")
@@ -313,7 +314,7 @@ def _used_bytes(db: sqlite3.Connection) -> int:
 
 
 def _dropped(db: sqlite3.Connection, segment: int) -> int:
-    """Drop it, unless another process was first. Returns how many rows it had."""
+    """Drop a segment unless another process has dropped it. Returns how many rows it had."""
     with _transaction(db):
         row = db.execute("SELECT rows FROM segments WHERE id = ?", (segment,)).fetchone()
         if row is None:
@@ -327,7 +328,7 @@ def _dropped(db: sqlite3.Connection, segment: int) -> int:
 
 def _totals(db: sqlite3.Connection, environment: str, slot: int) -> Traffic:
     if db.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (TABLE,)).fetchone() is None:
-        return Traffic()  # a log of an earlier release, which nobody has written since
+        return Traffic()  # a log of an earlier release, not written since the upgrade
     asked = (environment, slot)
     return traffic(db.execute(by_slot(lambda _: "?"), asked), db.execute(by_place(lambda _: "?"), asked))
 

@@ -1,4 +1,4 @@
-"""Finding operations in the SQLite call log: segment by segment, the newest first, until there is enough or time is over."""
+"""Searches the SQLite call log segment by segment, newest first, until the page is full or the time limit is reached."""
 
 import json
 import sqlite3
@@ -15,11 +15,11 @@ from gateway.store.call_log.sqlite_segments import COLUMNS, EPOCH, ID_BITS, SEGM
 
 FAILED: Final = "(c.error_code IS NOT NULL OR c.status >= 400)"
 SEARCHED: Final = "c.path || ' ' || coalesce(c.error_code, '') || ' ' || coalesce(c.detail, '')"
-FEW_SUBJECTS: Final = 300  # up to so many subjects are looked up; for more, a segment is read from its end
+FEW_SUBJECTS: Final = 300  # at most this many subjects are looked up; for more, the segment is scanned
 
 
 class _Segment(NamedTuple):
-    """`counted`: of a sealed one, how many of its rows have the wanted status class, code or kind, the smallest of these."""
+    """A segment. `counted`, if sealed: how many rows have the wanted status class, error code or kind (the smallest count)."""
 
     id: int
     sealed: bool
@@ -33,10 +33,10 @@ def find_operations(db: sqlite3.Connection, wanted: OperationFilter, oldest: dat
     until = None if wanted.until is None else microseconds(wanted.until)
     begun = clock.monotonic()
     page: list[StoredOperation] = []
-    db.execute("BEGIN")  # one moment's view of the segments and what is in them
+    db.execute("BEGIN")  # one consistent snapshot of the segments and their rows
     try:
         if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'segments'").fetchone() is None:
-            return OperationPage()  # its first writer is about to lay it out
+            return OperationPage()  # the first writer has not created the tables yet
         for segment in _segments(db, wanted, since, until):
             left = wanted.limit + 1 - len(page)
             page += _in_segment(db, segment, wanted, since, until, left)
@@ -51,7 +51,7 @@ def find_operations(db: sqlite3.Connection, wanted: OperationFilter, oldest: dat
 
 
 def _segments(db: sqlite3.Connection, wanted: OperationFilter, since: int, until: int | None) -> list[_Segment]:
-    """Return the segments that can contain what is wanted, by their times and by what was counted when they were sealed."""
+    """Return the segments that can contain a match, judged by their times and by the counts stored when they were sealed."""
     rows = [
         _Segment(*row)
         for row in db.execute(
@@ -106,7 +106,7 @@ def _in_segment(
         f"SELECT {columns} FROM calls_{segment.id} AS c {by_index} CROSS JOIN subjects_{segment.id} AS s ON s.id = c.subject"
         f" WHERE {' AND '.join([*where, *subject])} ORDER BY c.id DESC LIMIT ?"
     )
-    # Which connections fit is decided row by row below, so the limit counts only what has passed that.
+    # The connections are checked row by row below, so SQL cannot apply the limit.
     rows = db.execute(statement, (*values, *subject_values, most if wanted.connections is None else -1))
     try:
         return [_operation(row) for row in islice((row for row in rows if _reached(row, wanted)), most)]
@@ -125,7 +125,7 @@ def _fewer(db: sqlite3.Connection, segment: _Segment, subjects: Sequence[int]) -
 def _row_conditions(
     wanted: OperationFilter, segment: _Segment, since: int, until: int | None
 ) -> tuple[list[str], list[Any], str | None]:
-    """Conditions on a row, their values, and the index that finds it best, if one does: the last of those that are asked."""
+    """Return the conditions on a row, their values, and the best index (None: no index helps): the last one that applies."""
     kind = None if wanted.kind is None else KINDS.index(wanted.kind)
     low, high = wanted.status or (None, None)
     of_trouble = low is not None and low >= 400
@@ -161,7 +161,7 @@ def _row_conditions(
 def _subject_conditions(wanted: OperationFilter) -> tuple[list[str], list[Any]]:
     where = ["s.environment = ?"]
     values: list[Any] = [wanted.environment]
-    # A connection's index finds few; SQLite, which has no statistics of a segment, may choose another. `+` keeps it from that.
+    # A connection's index finds few rows. SQLite, without statistics of a segment, may choose another index; `+` prevents that.
     plus = "" if wanted.connection_id is None else "+"
     for name, value in (
         (f"{plus}s.integration_id", wanted.integration_id),
@@ -178,7 +178,7 @@ def _subject_conditions(wanted: OperationFilter) -> tuple[list[str], list[Any]]:
 
 
 def _subjects(db: sqlite3.Connection, segment: int, wanted: OperationFilter) -> list[int]:
-    """The numbers of the subjects that fit; one more than `FEW_SUBJECTS` stands for many."""
+    """Return the numbers of the matching subjects. One more than `FEW_SUBJECTS` means: too many to look up."""
     where, values = _subject_conditions(wanted)
     if wanted.connections is None:
         statement = f"SELECT s.id FROM subjects_{segment} AS s WHERE {' AND '.join(where)} LIMIT {FEW_SUBJECTS + 1}"

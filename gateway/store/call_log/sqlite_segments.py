@@ -1,7 +1,7 @@
-"""The tables of the SQLite call log: one segment is a table of rows and one of what many rows have in common.
+"""The tables of the SQLite call log. A segment has two: its rows, and the subjects that many rows share.
 
-A row names a subject: environment, integration, connection, key, method, host and rule. Each process adds the subjects that
-it meets, so one may stand there several times.
+A subject is an environment, integration, connection, key, method, host and rule; each row names one by number. Each process adds
+its own subjects, so the same subject may have several rows.
 """
 
 import sqlite3
@@ -54,18 +54,18 @@ UPDATE segments SET sealed = 1 WHERE id = {0}
 
 @lru_cache(maxsize=8)
 def insert_of(segment: int, rows: int) -> str:
-    """The statement that takes so many rows at once."""
+    """Return the statement that inserts `rows` rows."""
     row = f"({', '.join('?' * len(COLUMNS))})"
     return f"INSERT INTO calls_{segment} VALUES {', '.join([row] * rows)}"
 
 
 def run_all(db: sqlite3.Connection, statements: str, segment: int = 0) -> None:
-    """Run all statements in the caller's transaction, which `executescript` would end."""
+    """Run all statements in the caller's transaction. `executescript` would commit that transaction."""
     for statement in statements.format(segment).split(";"):
         db.execute(statement)
 
 
 def microseconds(at: datetime) -> int:
-    """Since 1970."""
+    """Return microseconds since 1970."""
     since = at - EPOCH
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds

@@ -1,11 +1,11 @@
 """The schema's revisions, run by Alembic when a store is opened.
 
-    upgrade    brings the schema to the newest revision, inside the caller's transaction
-    env        what Alembic runs around the revisions
+    upgrade    upgrades the schema to the newest revision, inside the caller's transaction
+    env        the script that Alembic runs for the revisions
     versions   the revisions, one file each, in order
 
-`tables.py` describes the schema as it is; a test compares it with what all revisions build. A change of the schema is a
-change there and a new file here.
+`tables.py` describes the present schema; a test compares it with the schema that all revisions build. To change the schema,
+change `tables.py` and add a revision.
 
 Always true: a released revision is never changed; a store of any earlier release opens.
 """
@@ -18,7 +18,7 @@ __all__ = ["REVISIONS", "VERSION_TABLE", "schema_revision"]
 
 
 def schema_revision(db: Connection) -> str | None:
-    """The revision that the database is at; None if it has never been migrated."""
+    """Return the schema's revision; None if the database has never been migrated."""
     if not inspect(db).has_table(VERSION_TABLE):
         return None
     found: str | None = db.execute(select(column("version_num")).select_from(table(VERSION_TABLE))).scalar()

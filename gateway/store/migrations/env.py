@@ -1,4 +1,4 @@
-"""Runs the revisions for Alembic, on the connection that it is handed (see `upgrade`)."""
+"""Runs the revisions for Alembic, on the connection that `upgrade` passes in."""
 
 from alembic import context
 
@@ -7,7 +7,7 @@ from gateway.store.tables import metadata
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=metadata,
-    transactional_ddl=True,  # SQLite can, if BEGIN comes first; all revisions and the version row are one transaction
+    transactional_ddl=True,  # SQLite supports it after an explicit BEGIN; all revisions and the version row are one transaction
     render_as_batch=True,
 )
 with context.begin_transaction():

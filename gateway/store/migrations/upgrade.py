@@ -1,4 +1,4 @@
-"""Alembic, brought to the newest revision inside the caller's transaction."""
+"""Upgrades the schema to the newest revision with Alembic, inside the caller's transaction."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from sqlalchemy import Connection
 
 
 def configuration(db: Connection | None = None) -> Config:
-    """Alembic's configuration for this folder, without an ini file."""
+    """Return Alembic's configuration for this folder. There is no ini file."""
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     config.attributes["connection"] = db
@@ -16,5 +16,5 @@ def configuration(db: Connection | None = None) -> Config:
 
 
 def upgrade(db: Connection) -> None:
-    """Run the revisions that are missing. `db` is in a transaction, whose lock keeps other processes waiting."""
+    """Run the missing revisions. The caller's transaction on `db` holds a lock that makes other processes wait."""
     command.upgrade(configuration(db), "head")

@@ -1,9 +1,9 @@
-"""The store in a PostgreSQL database: its engines, and its changes by LISTEN.
+"""The store in a PostgreSQL database: its engines, and its change feed by LISTEN.
 
-Changes on PostgreSQL: a connection that LISTENs, and reads where the log of changes ends as its heartbeat.
+One connection LISTENs; as its heartbeat, it also reads where the change log ends.
 
-A notification says that there is something, the log says what; so one that is lost, with the connection or behind a pooler
-that knows no LISTEN, costs time and nothing else.
+A notification only says that the change log has grown; the log says what changed. So a notification that is lost, with the
+connection or behind a pooler without LISTEN, costs time and nothing else.
 """
 
 import asyncio
@@ -34,11 +34,11 @@ from gateway.vault import Keyring
 
 # ── Engines for PostgreSQL: a pool that reads and one that writes, so that neither waits behind the other.
 
-DIALECT: Final = "postgresql+asyncpg://"  # the address itself goes to the driver, which reads it as libpq does
+DIALECT: Final = "postgresql+asyncpg://"  # the driver gets the URL itself and parses it like libpq
 
 
 def postgres_engines(url: str, pool: PoolConfig) -> Engines:
-    """Connections are made when they are first needed and kept; one that the server has closed is replaced."""
+    """Return the engines. Connections are opened when first needed and kept; one that the server closed is replaced."""
     reader = _engine(url, pool, size=pool.readers, read_only=True, isolation_level="AUTOCOMMIT")
     writer = _engine(url, pool, size=pool.writers, read_only=False)
     autocommit = writer.execution_options(isolation_level="AUTOCOMMIT")
@@ -46,7 +46,7 @@ def postgres_engines(url: str, pool: PoolConfig) -> Engines:
 
 
 def migrating_engine(url: str, pool: PoolConfig) -> AsyncEngine:
-    """Return an engine for one long transaction: a large table may take longer to migrate than any other statement may."""
+    """Return an engine without a statement timeout, for one transaction: migrating a large table may take long."""
 
     async def made() -> Any:
         return await connect(url, connect_s=pool.connect_s, statement_s=None)
@@ -65,7 +65,7 @@ def _engine(url: str, pool: PoolConfig, *, size: int, read_only: bool, **options
         max_overflow=0,
         pool_timeout=pool.wait_s,
         json_serializer=as_json,
-        hide_parameters=True,  # an error must not print what was to be stored
+        hide_parameters=True,  # an error message must not contain the values to be stored
         **options,
     )
     event.listen(engine.sync_engine, "checkout", _refuse_closed)
@@ -74,7 +74,8 @@ def _engine(url: str, pool: PoolConfig, *, size: int, read_only: bool, **options
 
 
 def _refuse_closed(connection: Any, _record: Any, _proxy: Any) -> None:
-    """A restarted server has closed them all, which the driver knows without asking; a ping would cost every call one."""
+    """Reject a closed connection, and with it the pool: a restarted server has closed them all. The driver knows this without
+    a ping, which every call would pay for."""
     if connection.driver_connection.is_closed():
         raise InvalidatePoolError
 
@@ -85,8 +86,8 @@ def _give_up_useless(context: ExceptionContext) -> None:
 
 
 CHANNEL: Final = "gateway_changes"
-TOGETHER_S: Final = 0.01  # what comes in a burst is read at once
-LONGEST_CONNECT_S: Final = 2.0  # an attempt that hangs must not outlast the outage by much
+TOGETHER_S: Final = 0.01  # wait this long, to read a burst of notifications together
+LONGEST_CONNECT_S: Final = 2.0  # a hanging attempt must not outlast the outage by much
 LAST: Final = "SELECT coalesce(max(id), 0), clock_timestamp(), {timeline} FROM changes"
 TIMELINE: Final = "CASE WHEN pg_is_in_recovery() THEN NULL ELSE substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) END"
 
@@ -111,9 +112,9 @@ class PostgresWatch:
                 await asyncio.sleep(TOGETHER_S)
 
     async def version(self) -> Hashable:
-        """Where the log ends, at the price of one look into its index. Listens again if the connection was lost.
+        """Return the last id of the change log, at the cost of one index lookup. Listens again if the connection was lost.
 
-        Measures the offset of the database's clock on the way (`gateway.clock.offset`).
+        Also measures the offset of the database's clock (`gateway.clock.offset`).
         """
         async with self._looking:
             try:
@@ -132,7 +133,7 @@ class PostgresWatch:
             _measure(sent, received, database)
             before, self.timeline = self.timeline, timeline or self.timeline
             if before is not None and self.timeline != before:
-                raise ChangesMissed  # a standby took over, whose log may lack what we have read already
+                raise ChangesMissed  # a standby took over; its log may lack changes that we have read
             return int(last_id)
 
     async def close(self) -> None:
@@ -146,7 +147,7 @@ class PostgresWatch:
             try:
                 await db.fetchval(f"SELECT {TIMELINE}")
                 self.timeline_sql = TIMELINE
-            except asyncpg.PostgresError:  # a server that is like PostgreSQL need not have it
+            except asyncpg.PostgresError:  # a PostgreSQL-compatible server may lack these functions
                 self.timeline_sql = None
         except BaseException:
             db.terminate()
@@ -174,29 +175,29 @@ def _measure(sent: datetime, received: datetime, database: datetime) -> None:
 
 # ── The store in a PostgreSQL database, which several nodes share.
 
-TURN: Final = select(func.pg_advisory_xact_lock(0x6761_7465_7761_7901))  # the name, and which of our locks
+TURN: Final = select(func.pg_advisory_xact_lock(0x6761_7465_7761_7901))  # ASCII "gateway", then the number of the lock
 
 
 NOTIFY: Final = select(func.pg_notify(CHANNEL, ""))
 
 
 async def notify(transactions: Transactions) -> None:
-    """Wake the processes that listen to the log of changes.
+    """Wake the processes that listen to the change log.
 
-    In a statement of its own, after the commit: in the whole cluster, PostgreSQL commits one notifying transaction at a time,
-    and that includes waiting for a synchronous standby.
+    This is a statement of its own, after the commit: PostgreSQL commits one notifying transaction at a time in the whole cluster,
+    including its wait for a synchronous standby.
     """
     async with transactions.read() as db:
         await db.execute(NOTIFY)
 
 
 async def open_postgres(url: str, keyring: Keyring, pool: PoolConfig) -> Backend:
-    """Raises StoreRefused."""
+    """Check and open the database. Raises StoreRefused."""
     await examine(url, keyring, connect_s=pool.connect_s)
     transactions = Transactions(postgres_engines(url, pool), queue_s=pool.wait_s, notify=notify)
 
     async def alone(upgrade: Upgrade) -> None:
-        """However many nodes start at once, one upgrades at a time; the next then finds nothing left to do."""
+        """Upgrade one node at a time, even if many start together; the next node then has nothing to upgrade."""
         engine = migrating_engine(url, pool)
         try:
             with raised_as_unavailable():

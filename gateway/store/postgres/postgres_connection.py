@@ -1,7 +1,4 @@
-"""Opens a connection to PostgreSQL, ready for use, or says in words why not.
-
-Needs neither SQLAlchemy nor a loop of its own.
-"""
+"""Opens a connection to PostgreSQL, or describes why it cannot. Needs neither SQLAlchemy nor an event loop of its own."""
 
 import socket
 import ssl
@@ -13,10 +10,11 @@ import asyncpg
 from gateway.store.postgres.sqlstates import postgres_cause
 from gateway.text import unconnected
 
-# A peer that vanishes is noticed by these, in seconds: the first probe, the next ones, and data unanswered.
+# TCP options that detect a vanished peer: seconds to the first probe, seconds between probes, number of probes, and milliseconds
+# that sent data may stay unacknowledged.
 PROBES: Final = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 3), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 10_000))
-# Whatever the server's defaults are: no statement and no forgotten transaction lasts, and what was committed is on the disk.
-# A connection that only reads waits for no standby, which it otherwise would where it notifies.
+# These settings override the server's defaults: statements and idle transactions time out, and a commit waits for the disk.
+# A read-only connection does not wait for a standby, which its NOTIFY otherwise would.
 SETTINGS_OF: Final = """
 SELECT set_config('statement_timeout', '{0}', false),
        set_config('idle_in_transaction_session_timeout', '{0}', false),
@@ -25,15 +23,15 @@ SELECT set_config('statement_timeout', '{0}', false),
             WHEN current_setting('synchronous_commit') = 'off' THEN set_config('synchronous_commit', 'on', false) END
 """
 APPLICATION: Final = "integration-gateway"
-GRACE_S: Final = 1.0  # what the server is given to end a statement itself, before we give up on it
+GRACE_S: Final = 1.0  # extra time for the server to end a statement itself, before the client gives up
 
 
 class DatabaseUnreachable(OSError):
-    """No connection was to be had. Its one argument is the cause in words."""
+    """No connection could be opened. The only argument describes the cause."""
 
 
 def place_of(url: str) -> str:
-    """The database by name and host, without user, password and parameters."""
+    """Return the database's name and host for messages, without user, password and parameters."""
     parts = urlsplit(url)
     hosts = parts.netloc.rpartition("@")[2] or parse_qs(parts.query).get("host", ["this machine"])[-1]
     return f"PostgreSQL database '{unquote(parts.path.lstrip('/'))}' at {hosts}"
@@ -42,7 +40,7 @@ def place_of(url: str) -> str:
 async def connect(
     url: str, *, connect_s: float, statement_s: float | None, read_only: bool = False
 ) -> "asyncpg.Connection[Any]":
-    """A connection whose statements last at most `statement_s`; None: for as long as they need. Raises Unreachable."""
+    """Open a connection whose statements time out after `statement_s` (None: never). Raises DatabaseUnreachable."""
     try:
         db = await asyncpg.connect(
             url,
@@ -63,7 +61,7 @@ async def connect(
 
 
 def cause_in_words(fault: BaseException, connect_s: float) -> str:
-    """Why it cannot be used, without the address, which may hold a password."""
+    """Describe why the database cannot be used, without its address, which may contain a password."""
     if isinstance(fault, asyncpg.PostgresError):
         return postgres_cause(fault.sqlstate) or str(fault)
     if isinstance(fault, TimeoutError):
@@ -82,7 +80,7 @@ def cause_in_words(fault: BaseException, connect_s: float) -> str:
 
 
 def _probe(db: "asyncpg.Connection[Any]") -> None:
-    """asyncpg leaves keepalive to its caller and hands out no socket, hence its transport."""
+    """Set the keepalive options. asyncpg sets none and does not expose its socket, so this uses its private transport."""
     end = db._transport.get_extra_info("socket")
     if end is None or end.family == socket.AF_UNIX:
         return

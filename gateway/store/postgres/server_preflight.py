@@ -1,6 +1,6 @@
-"""A PostgreSQL database looked at without changing anything in it, before any engine touches it.
+"""Checks a PostgreSQL database without changing anything in it, before any engine uses it.
 
-In one transaction of its own, so that a neighbour that migrates meanwhile is seen before or after, never half-way.
+The check is one transaction, so that it sees another node's migration either not at all or complete.
 """
 
 import asyncio
@@ -35,12 +35,12 @@ STORED_KEYS: Final = "SELECT id, environment, master_key_id, wrapped FROM data_k
 
 
 def look(url: str, keyring: Keyring, *, connect_s: float) -> str | None:
-    """`examine` for a caller without a loop. Raises StoreRefused. Blocks."""
+    """Run `examine` for a caller without an event loop. Raises StoreRefused. Blocks."""
     return asyncio.run(examine(url, keyring, connect_s=connect_s))
 
 
 def ask(url: str, statement: str, *, connect_s: float) -> Sequence[Any]:
-    """The rows of a statement that reads. Raises StoreRefused. Blocks."""
+    """Return the rows of a read-only statement. Raises StoreRefused. Blocks."""
 
     async def asked() -> Sequence[Any]:
         db = await connect(url, connect_s=connect_s, statement_s=connect_s, read_only=True)
@@ -57,10 +57,10 @@ def ask(url: str, statement: str, *, connect_s: float) -> Sequence[Any]:
 
 
 async def examine(url: str, keyring: Keyring, *, connect_s: float) -> str | None:
-    """Check that the database is ours to open: empty, or a gateway's of a known version under a known key.
+    """Check that the gateway may open the database: it is empty, or a gateway's with a known schema version and a known key.
 
-    Waits at most `connect_s` for a connection and as long for each answer. Returns the schema's revision, None where there
-    is none. Raises StoreRefused.
+    Waits at most `connect_s` for a connection and as long for each answer. Returns the schema's revision; None if the database
+    is empty. Raises StoreRefused.
     """
     place = place_of(url)
     try:
@@ -104,7 +104,7 @@ async def _examine(db: "asyncpg.Connection[Any]", place: str, keyring: Keyring) 
 
 
 async def _sealed_under(db: "asyncpg.Connection[Any]", keys: Sequence[WrappedKey]) -> int | None:
-    """How many values `keys` seal; None if there are none, or where to count them would take longer than a refusal may."""
+    """Return how many values `keys` seal; None if there are no keys, or if counting takes longer than `COUNT_S`."""
     if not keys:
         return None
     ids, total = [bytes.fromhex(key.id) for key in keys], 0
@@ -113,6 +113,6 @@ async def _sealed_under(db: "asyncpg.Connection[Any]", keys: Sequence[WrappedKey
             for one in SEALED:
                 key_id = f"substring({one.column} FROM {KEY_ID_FROM} FOR {KEY_ID_BYTES})"
                 total += await db.fetchval(f"SELECT count(*) FROM {one.table} WHERE {key_id} = ANY($1::bytea[])", ids)  # noqa: S608 (names of ours)
-    except (asyncpg.PostgresError, TimeoutError):  # the latter, or an older schema
+    except (asyncpg.PostgresError, TimeoutError):  # counting took too long, or an older schema lacks a table
         return None
     return total

@@ -1,8 +1,8 @@
-"""In words, why PostgreSQL did not do what it was asked, by SQLSTATE (PostgreSQL's manual, appendix A)."""
+"""Describes PostgreSQL's errors, by SQLSTATE (PostgreSQL's manual, appendix A)."""
 
 from typing import Final
 
-# The most exact first: a whole code, else its class.
+# A whole code takes precedence over its class (the first two characters).
 CAUSES: Final = {
     "25006": "it is read-only, as a standby is; store.url may name several hosts and target_session_attrs=primary",
     "28000": "it refuses this user",
@@ -26,13 +26,13 @@ CAUSES: Final = {
     "58": "reading or writing its files failed",
     "XX": "it is damaged",
 }
-# After these the connection is of no more use, although it may still be open: another one may lead to another server.
+# After these errors the connection must be replaced, although it may still be open: a new one may reach another server.
 USELESS_AFTER: Final = frozenset({"25006", "57P01", "57P02", "57P03", "57P05"})
-UNREADABLE_TEXT: Final = frozenset({"22021", "22P05"})  # U+0000, which PostgreSQL keeps in no text
+UNREADABLE_TEXT: Final = frozenset({"22021", "22P05"})  # U+0000, which PostgreSQL cannot store in text
 
 
 def postgres_cause(sqlstate: object) -> str | None:
-    """None: the fault lies with what was asked."""
+    """Return why the database failed; None if the statement itself is at fault."""
     if not isinstance(sqlstate, str):
         return None
     return CAUSES.get(sqlstate) or CAUSES.get(sqlstate[:2])

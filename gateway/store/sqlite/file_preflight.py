@@ -1,7 +1,7 @@
-"""The database file looked at without changing a byte, before any engine touches it.
+"""Checks the database file without changing a byte, before any engine uses it.
 
-It imports neither SQLAlchemy nor an event loop: `gateway serve` looks before it loads the rest, so that a wrong key is
-reported within two seconds even where Python may keep no bytecode.
+This module imports neither SQLAlchemy nor an event loop: `gateway serve` runs this check before it loads the rest, so that
+a wrong key is reported within two seconds even if Python cannot cache bytecode.
 """
 
 import os
@@ -31,15 +31,15 @@ from gateway.vault import Keyring, WrappedKey
 EXAMPLE: Final = "sqlite:///gateway.db"
 ANOTHER: Final = "let store.url name another file"
 LOOKS: Final = 10
-LOOK_S: Final = 1.5  # a wrong key is reported within two seconds, even beside a busy neighbour
+LOOK_S: Final = 1.5  # a wrong key is reported within two seconds, even if another process keeps the file busy
 COUNT_S: Final = 0.5
 STORED_KEYS: Final = "SELECT id, environment, master_key_id, wrapped FROM data_keys ORDER BY number"
 
 
 def sqlite_path(url: str) -> Path:
-    """The file that ``sqlite:///gateway.db`` or ``sqlite:////var/lib/gateway.db`` names. Raises StoreRefused.
+    """Return the file that ``sqlite:///gateway.db`` or ``sqlite:////var/lib/gateway.db`` names. Raises StoreRefused.
 
-    What follows the third slash is the path as it is, without percent-decoding.
+    The path is the text after the third slash, without percent-decoding.
     """
     scheme, colon, rest = url.partition(":")
     if not colon or not rest.startswith("//"):
@@ -53,10 +53,10 @@ def sqlite_path(url: str) -> Path:
 
 
 def look(path: Path, keyring: Keyring, *, instead: str = ANOTHER) -> str | None:
-    """Check that `path` is ours to open: absent or empty, or a gateway's database of a known version under a known key.
+    """Check that the gateway may open `path`: absent, empty, or a gateway's database with a known schema version and key.
 
-    Reads only, so that a refused start leaves every byte as it was. Returns the schema's revision, None where there is none.
-    `instead`: what helps where it is no such file. Raises StoreRefused. Blocks.
+    Reads only, so that a refused start changes no byte. Returns the schema's revision, None for an absent or empty file.
+    `instead`: the advice in the message for another file. Raises StoreRefused. Blocks.
     """
     for last_look in (False,) * LOOKS + (True,):
         before = _stamp(path)
@@ -65,12 +65,12 @@ def look(path: Path, keyring: Keyring, *, instead: str = ANOTHER) -> str | None:
         except StoreRefused:
             if last_look or before == _stamp(path):
                 raise
-        time.sleep(0.05)  # another process was at work on the file, so what was seen may have been half of it
+        time.sleep(0.05)  # another process was writing the file, so this check may have read a partial state
     raise AssertionError("the last look returns or raises")
 
 
 def ask(path: Path, statement: str) -> Sequence[Any]:
-    """The rows of a statement that reads. Raises StoreRefused. Blocks."""
+    """Return the rows of a read-only statement. Raises StoreRefused. Blocks."""
     try:
         with _reading(path) as db:
             return db.execute(statement).fetchall()
@@ -103,9 +103,9 @@ def _look_once(path: Path, keyring: Keyring, instead: str) -> str | None:
 
 
 def quick_check(path: Path, *, at_most_s: float) -> bool:
-    """Look for damaged pages. True if there are none, False if `at_most_s` was too short. Blocks.
+    """Look for damaged pages. Returns True if there are none, False if `at_most_s` was too short. Blocks.
 
-    Raises StoreDamaged. Indexes are not compared with their tables, which SQLite's full check does in several times as long.
+    Raises StoreDamaged. Does not compare indexes with their tables: SQLite's full check does, and takes several times as long.
     """
     end = time.monotonic() + at_most_s
     while True:
@@ -122,12 +122,12 @@ def quick_check(path: Path, *, at_most_s: float) -> bool:
             found = str(error)
         if before == _stamp(path):
             raise StoreDamaged(f"{path} is damaged ({' '.join(found.split())}): {RESTORE}.")
-        if time.monotonic() > end:  # each time another process wrote meanwhile
+        if time.monotonic() > end:  # another process wrote during every check
             return False
 
 
 def _sealed_under(db: sqlite3.Connection, keys: Sequence[WrappedKey]) -> int | None:
-    """How many values `keys` seal; None if there are none, or where to count them would take longer than a refusal may."""
+    """Return how many values `keys` seal; None if there are no keys, or if counting takes longer than `COUNT_S`."""
     if not keys:
         return None
     end = time.monotonic() + COUNT_S
@@ -146,7 +146,7 @@ def _sealed_under(db: sqlite3.Connection, keys: Sequence[WrappedKey]) -> int | N
 
 
 def _stamp(path: Path) -> tuple[tuple[int, int] | None, bool]:
-    """Return a stamp that changes when another process writes the file, or begins to."""
+    """Return a value that changes when another process writes the file, or begins to write it."""
     try:
         state = path.stat()
     except OSError:
@@ -155,7 +155,7 @@ def _stamp(path: Path) -> tuple[tuple[int, int] | None, bool]:
 
 
 def _wal(path: Path) -> bool:
-    """Return whether there is a WAL with anything in it: one left by a crash, or that of a process at work."""
+    """Return whether there is a WAL that is not empty: left by a crash, or in use by a process."""
     try:
         return path.with_name(path.name + "-wal").stat().st_size > 0
     except OSError:
@@ -163,9 +163,9 @@ def _wal(path: Path) -> bool:
 
 
 def _look_at_file(path: Path) -> None:
-    """Refuse what can be refused without opening the file: closing it would drop the locks of this process's connections.
+    """Make the checks that do not open the file: closing it would drop the locks of this process's connections.
 
-    (POSIX, fcntl(2): a process's locks on a file end when it closes any descriptor of it.)
+    (POSIX, fcntl(2): a process's locks on a file end when the process closes any descriptor of the file.)
     """
     if path.is_dir():
         raise StoreRefused(f"{path} is a folder: let store.url name a file in it.")
@@ -185,10 +185,10 @@ def _look_at_file(path: Path) -> None:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection that leaves nothing behind.
+    """Open a read-only connection that leaves no file behind.
 
-    Without a WAL there is nothing to recover and nobody at work, and `immutable` keeps SQLite from creating one; with
-    a WAL, its committed part counts, so it is read in place.
+    Without a WAL, no process uses the file and nothing needs recovery; `immutable` keeps SQLite from creating a WAL. With
+    a WAL, its committed part belongs to the database, so it is read in place.
     """
     mode = "mode=ro" if _wal(path) else "mode=ro&immutable=1"
     with closing(sqlite3.connect(f"{path.as_uri()}?{mode}", uri=True, timeout=LOOK_S)) as db:
@@ -196,7 +196,7 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _revision(db: sqlite3.Connection) -> str | None:
-    """The revision that the database is at; None if it has never been migrated."""
+    """Return the schema's revision; None if the database has never been migrated."""
     if VERSION_TABLE not in _tables(db):
         return None
     row = db.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()  # noqa: S608 (a constant of ours)

@@ -1,7 +1,7 @@
-"""For a database with one writer: all writes that wait for it go into one transaction and are on the disk with one commit.
+"""Group commit, for a database with one writer: all waiting writes run in one transaction with one commit.
 
-A commit waits for the disk, and begins and ends in the driver's thread, so that many small ones cost several times what
-their statements do. Each write has a savepoint of its own: one that fails leaves nothing of itself and spoils no other.
+A commit waits for the disk and needs trips to the driver's thread, so many small commits cost several times as much as
+their statements. Each write has its own savepoint: a write that fails is undone alone and does not affect the others.
 No caller gets a result before the commit has ended.
 """
 
@@ -22,13 +22,16 @@ from gateway.store.sqlite.sqlite_driver import OneTripConnection
 from gateway.store.transactions import CROWDED, AtOnce, Before, Overtaken, T, Transactions, Work, behind
 
 AT_ONCE: Final = 64
-HOLDS_S: Final = 0.05  # then it commits, since other processes wait for the same lock; who has not begun comes next
+HOLDS_S: Final = 0.05  # then the batch commits: other processes wait for the lock; the rest goes into the next batch
 PART: Final = "one_of_several"
 
 
 @dataclass(eq=False, slots=True)
 class WaitingWrite:
-    """`asked_at`, `late_at`: on the loop's clock. `alone`: it was in a transaction that failed."""
+    """A write in the queue. `asked_at`, `late_at`: when it was queued and when it times out, on the loop's clock.
+
+    `alone`: its batch failed, so it runs in a transaction of its own.
+    """
 
     work: Work[Any]
     before: Before | None
@@ -39,7 +42,7 @@ class WaitingWrite:
     alone: bool = False
 
     def ended(self, made: object) -> None:
-        """End the write with its result, or with the fault that it raised."""
+        """Finish the write with its result, or with the exception that it raised."""
         if self.outcome.done():
             return
         if isinstance(made, asyncio.CancelledError):
@@ -51,9 +54,9 @@ class WaitingWrite:
 
 
 class BatchLost(Exception):
-    """The fault of one took the whole transaction with it, not its own part alone.
+    """The failure of one write ended the whole transaction, not only that write's savepoint.
 
-    `first`: no other part had been run, since another process held the lock, say; so no other can be to blame.
+    `first`: the failed write was the first to run (another process held the lock, say), so no other write can be the cause.
     """
 
     def __init__(self, by: WaitingWrite, *, first: bool) -> None:
@@ -63,7 +66,7 @@ class BatchLost(Exception):
 
 
 class GroupCommit(Transactions):
-    """A write that finds nobody waiting is a transaction of its own, as elsewhere."""
+    """Transactions with group commit. A write that finds no other waiting is a transaction of its own."""
 
     _leading: "asyncio.Task[None] | None" = None
     _waiting: deque[WaitingWrite]
@@ -85,7 +88,7 @@ class GroupCommit(Transactions):
             late.cancel()
 
     async def _lead(self) -> None:
-        """Do what waits, until nothing does."""
+        """Run the waiting writes until none is left."""
         taken: Sequence[WaitingWrite] = ()
         try:
             while self._waiting:
@@ -119,7 +122,7 @@ class GroupCommit(Transactions):
             one.ended(made)
 
     async def _together(self, some: Sequence[WaitingWrite]) -> None:
-        """Make sure that each of them has its outcome or waits again."""
+        """Run the writes in one transaction. Afterwards each has its outcome or waits again."""
         ended: dict[WaitingWrite, object] = {}
         again: list[WaitingWrite] = []
         failed: frozenset[WaitingWrite] = frozenset()
@@ -150,12 +153,12 @@ class GroupCommit(Transactions):
         ended: dict[WaitingWrite, object],
         again: list[WaitingWrite],
     ) -> None:
-        """Run each in its savepoint, and note what came of it. Raises Lost."""
+        """Run each write in its savepoint and store its result in `ended`. Raises BatchLost."""
         loop = asyncio.get_running_loop()
         enough_at = math.inf
         for number, (one, work) in enumerate(works):
             if number == 1:
-                enough_at = loop.time() + HOLDS_S  # from here on, since the first may have waited long for the lock
+                enough_at = loop.time() + HOLDS_S  # not from the first: it may have waited long for the lock
             elif loop.time() > enough_at:
                 again.append(one)
                 continue
@@ -175,7 +178,7 @@ class GroupCommit(Transactions):
                     raise BatchLost(one, first=number == 0) from fault
 
     def _wait_again(self, some: Sequence[WaitingWrite]) -> None:
-        """Put the writes back at their old places in the queue; those whose time is over fail."""
+        """Put the writes back at their old places in the queue. Writes that have timed out fail."""
         now = asyncio.get_running_loop().time()
         for one in reversed(some):
             if now < one.late_at:
@@ -184,13 +187,13 @@ class GroupCommit(Transactions):
                 one.ended(unavailable(CROWDED))
 
     def _late(self, one: WaitingWrite) -> None:
-        if one in self._waiting:  # it is not being written just now
+        if one in self._waiting:  # otherwise the write is running
             self._waiting.remove(one)
             one.ended(unavailable(CROWDED))
 
 
 async def _prepared(one: WaitingWrite, ended: dict[WaitingWrite, object]) -> Work[Any] | None:
-    """Return the work to run in the transaction, once what comes before it is done; None where that failed."""
+    """Run the write's `before`, then return the work for the transaction; None if `before` failed."""
     try:
         fence = await one.before() if one.before is not None else None
     except (Exception, asyncio.CancelledError) as fault:  # noqa: BLE001 (its own caller's)
@@ -202,7 +205,7 @@ async def _prepared(one: WaitingWrite, ended: dict[WaitingWrite, object]) -> Wor
 
 @asynccontextmanager
 async def _shared(db: AsyncConnection) -> AsyncIterator[OneTripConnection]:
-    """The driver's connection, on which no part commits for itself."""
+    """Yield the driver's connection. Meanwhile no write on it can commit for itself."""
     driver: Any = (await db.get_raw_connection()).driver_connection
     driver.shared = True
     try:
@@ -221,9 +224,9 @@ async def _part(db: AsyncConnection, driver: OneTripConnection, work: Work[Any],
 
 
 async def _undo(db: AsyncConnection, driver: OneTripConnection) -> Exception | None:
-    """Why the part that failed could not be undone: SQLite ends a transaction by itself where the disk is full or fails.
+    """Undo the failed write. Returns None, or why it cannot be undone.
 
-    Or it could not begin one, where no statement of the part was run.
+    SQLite ends a transaction by itself if the disk is full or fails. Or SQLite could not begin the transaction at all.
     """
     try:
         with raised_as_unavailable():
@@ -235,14 +238,14 @@ async def _undo(db: AsyncConnection, driver: OneTripConnection) -> Exception | N
 
 
 def _unless_cancelled(fault: BaseException) -> None:
-    """A CancelledError may be the own affair of one work; `fault` goes on where the task that writes is itself cancelled."""
+    """Raise `fault` if the task that writes is itself cancelled. Any other CancelledError concerns a single write only."""
     task = asyncio.current_task()
     if isinstance(fault, asyncio.CancelledError) and task is not None and task.cancelling():
         raise fault
 
 
 def _go_by(name: str) -> None:
-    """Let the task that writes bear the name of whom it writes for."""
+    """Give the task that writes the name of the task that asked for the write."""
     task = asyncio.current_task()
     if task is not None:
         task.set_name(name)

@@ -1,4 +1,4 @@
-"""The store in a SQLite file: its engines, the file made ready, seen to be there still, its changes noticed."""
+"""The store in a SQLite file: the engines, creating and checking the file, and noticing changes."""
 
 import asyncio
 import contextlib
@@ -28,18 +28,18 @@ from gateway.store.sqlite.sqlite_driver import Connector
 from gateway.store.transactions import CloseLeft, Engines, as_json
 from gateway.vault import Keyring
 
-# ── The engines for SQLite: one connection writes and some read; nothing else opens the file.
+# ── The engines for SQLite: one connection writes, several read; nothing else opens the file.
 #
-# A transaction of the writer begins with BEGIN IMMEDIATE, so that it never fails half-way because another has the write lock. The
-# readers have their own engine, since that same begin would lock each of their reads too.
+# The writer's transactions begin with BEGIN IMMEDIATE, so that none fails half-way because another process has the write lock.
+# The readers have their own engine: with the same BEGIN, each read would take the write lock too.
 
 READERS: Final = 4
-READING: Final = 3  # times `busy_s`: reads wait for nobody, so that a queue of them moves
+READING: Final = 3  # a read waits 3 × `busy_s` for a connection: reads wait for no lock, so their queue moves
 EACH: Final = ("foreign_keys = ON", "synchronous = FULL", "journal_size_limit = 67108864")
 
 
 def sqlite_engines(path: Path, *, busy_s: float) -> Engines:
-    """Engines over `path`, which exists and is in WAL mode; a writer waits `busy_s` for those of other processes."""
+    """Return engines for `path`, which exists and is in WAL mode. A write waits up to `busy_s` for other processes."""
     busy = f"busy_timeout = {int(busy_s * 1000)}"
     writer, close_writers = _engine(path, connections=1, wait_s=busy_s, pragmas=(*EACH, busy))
     reader, close_readers = _engine(
@@ -50,7 +50,7 @@ def sqlite_engines(path: Path, *, busy_s: float) -> Engines:
 
 
 def sqlite_watcher(path: Path, *, busy_s: float) -> tuple[AsyncEngine, CloseLeft]:
-    """Return a pool of one connection, since data_version compares with itself only; and `Engines.close_left`."""
+    """Return an engine with one connection, and its part of `Engines.close_left`. data_version is per connection."""
     pragmas = (f"busy_timeout = {int(busy_s * 1000)}", "query_only = ON")
     return _engine(path, connections=1, wait_s=busy_s, pragmas=pragmas, autocommit=True)
 
@@ -58,7 +58,7 @@ def sqlite_watcher(path: Path, *, busy_s: float) -> tuple[AsyncEngine, CloseLeft
 def _engine(
     path: Path, *, connections: int, wait_s: float, pragmas: tuple[str, ...], autocommit: bool = False
 ) -> tuple[AsyncEngine, CloseLeft]:
-    # What begins no transaction has none to roll back, and is spared the trip.
+    # Without a transaction there is nothing to roll back; this saves a trip to the thread.
     options: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", "skip_autocommit_rollback": True} if autocommit else {}
     connector = Connector(path)
     engine = create_async_engine(
@@ -68,7 +68,7 @@ def _engine(
         max_overflow=0,
         pool_timeout=wait_s,
         json_serializer=as_json,
-        hide_parameters=True,  # an error must not print what was to be stored
+        hide_parameters=True,  # an error message must not contain the values to be stored
         **options,
     )
     event.listen(engine.sync_engine, "connect", _on_connect(pragmas))
@@ -77,7 +77,7 @@ def _engine(
 
 def _on_connect(pragmas: tuple[str, ...]) -> Callable[[Any, Any], None]:
     def prepare(connection: Any, _record: Any) -> None:
-        connection.isolation_level = None  # the driver begins nothing of its own; `_begin_immediate` does
+        connection.isolation_level = None  # the driver begins no transaction; `_begin_immediate` does
         cursor = connection.cursor()
         for pragma in pragmas:
             cursor.execute(f"PRAGMA {pragma}")
@@ -91,14 +91,14 @@ def _begin_immediate(connection: Connection) -> None:
     driver.ahead("BEGIN IMMEDIATE")
 
 
-# ── The file made ready, and seen to be there still.
+# ── Creating the file, and checking that it still exists.
 
 
 def prepare(path: Path, *, busy_s: float) -> None:
-    """Create the file for its owner alone (0600; -wal and -shm take after it) and put it into WAL mode. Blocks.
+    """Create the file, readable by its owner alone (0600; -wal and -shm get its mode), and set WAL mode. Blocks.
 
-    Raises StoreRefused. Two processes may do this at once: changing the journal mode does not wait for a lock as
-    statements do, hence the loop.
+    Raises StoreRefused. Two processes may do this at the same time. Unlike other statements, changing the journal mode does not
+    wait for a lock, hence the loop.
     """
     try:
         _create(path)
@@ -112,7 +112,7 @@ def prepare(path: Path, *, busy_s: float) -> None:
 
 
 def _create(path: Path) -> None:
-    """Where it is there already it is not opened: see `look` on what closing it would do."""
+    """Create the file. An existing file is not opened: closing it would drop this process's locks (`_look_at_file`)."""
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
@@ -130,7 +130,7 @@ def _in_wal_mode(db: sqlite3.Connection, *, last_try: bool) -> bool:
 
 
 def still_there(path: Path) -> Callable[[], None]:
-    """A check, some microseconds long, that `path` still names the file it names now. The check raises FileGone."""
+    """Return a check that `path` still names the same file as now. The check takes microseconds and raises FileGone."""
     opened = path.stat()
 
     def check() -> None:
@@ -144,14 +144,14 @@ def still_there(path: Path) -> Callable[[], None]:
     return check
 
 
-# ── Changes on SQLite: `PRAGMA data_version` changes with every commit, and the write-ahead log's file hints that there
-# is one.
+# ── Noticing changes on SQLite: `PRAGMA data_version` changes with every commit; a change of the WAL file is a cheap hint
+# at a commit.
 
 GLANCE_S: Final = 0.05
 
 
 class SqliteWatch:
-    """`engine` has one connection, because data_version compares with itself on the same connection only."""
+    """Notices commits. `engine` has a single connection, because values of data_version compare on one connection only."""
 
     timeline: str | None = None
     timeline_sql: str | None = None
@@ -163,7 +163,8 @@ class SqliteWatch:
         self._seen = self._stamp()
 
     async def moved(self, at_most_s: float) -> None:
-        """Looks at size and time of the log, microseconds each. Both may miss a commit, which then waits for the end."""
+        """Wait until size or time of the WAL file changes, at most `at_most_s`. A commit may change neither; the caller then
+        notices it after `at_most_s`."""
         end = clock.monotonic() + at_most_s
         while (left := end - clock.monotonic()) > 0:
             await asyncio.sleep(min(left, GLANCE_S))
@@ -173,7 +174,7 @@ class SqliteWatch:
                 return
 
     async def version(self) -> Hashable:
-        """The data_version, and the connection's identity, at the price of no table read."""
+        """Return data_version with the connection's identity. Reads no table."""
         with raised_as_unavailable():
             async with self._engine.connect() as db:
                 raw = await db.get_raw_connection()
@@ -193,17 +194,20 @@ class SqliteWatch:
 
 # ── The store in a SQLite file.
 
-QUEUED: Final = 3  # times as long as for others: a writer that waits for its turn here sees the queue move
+QUEUED: Final = 3  # a write waits 3 × `busy_s` in this process's queue, which keeps moving
 
 
 async def open_sqlite(url: str, keyring: Keyring, *, busy_s: float) -> Backend:
-    """A write waits at most `busy_s` for other processes, and three times as long for its turn here. Raises StoreRefused."""
+    """Check, create and open the database. Raises StoreRefused.
+
+    A write waits at most `busy_s` for other processes, and three times as long in this process's queue.
+    """
     path = sqlite_path(url)
     await asyncio.to_thread(look, path, keyring)
     await asyncio.to_thread(prepare, path, busy_s=busy_s)
     transactions = GroupCommit(sqlite_engines(path, busy_s=busy_s), queue_s=QUEUED * busy_s, check=still_there(path))
     watch = SqliteWatch(*sqlite_watcher(path, busy_s=busy_s), path)
-    # The one writer's lock keeps others waiting.
+    # The writer's lock makes other processes wait during an upgrade.
     call_log = SqliteCallLog(call_log_beside(path))
     return Backend(
         str(path),

@@ -1,6 +1,6 @@
-"""A copy of the SQLite database, made while gateways serve from it: whole, of one moment, and looked at before it counts.
+"""Copies the SQLite database while gateways use it. The copy is a consistent snapshot, and is verified.
 
-Needs neither SQLAlchemy nor an event loop. The moment is kept in the copy itself, as `PRAGMA user_version`.
+Needs neither SQLAlchemy nor an event loop. The copy stores the time of its snapshot as `PRAGMA user_version`.
 """
 
 import os
@@ -20,14 +20,14 @@ from gateway.vault import Keyring
 
 PAGES_AT_ONCE: Final = 256  # a megabyte
 BUSY_S: Final = 5.0
-UNSIGNED: Final = 1 << 32  # user_version has 32 bits and a sign, which holds until 2106 without it
+UNSIGNED: Final = 1 << 32  # user_version is a signed 32-bit number; read as unsigned, it holds times until 2106
 
-Step = Callable[[int, int], None]  # pages copied, of how many
+Step = Callable[[int, int], None]  # called with the pages copied so far and in total
 
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """`at`: the moment whose state it holds. `connections`: how many are in it. `recorded`: in the audit trail."""
+    """A backup. `at`: the time of its snapshot. `connections`: how many it contains. `recorded`: in the audit trail."""
 
     path: Path
     at: datetime
@@ -37,10 +37,10 @@ class Backup:
 
 
 def back_up(source: Path, target: Path, keyring: Keyring, *, over: bool, step: Step) -> Backup:
-    """Copy the database at `source` to `target`, which is its owner's alone. Blocks.
+    """Copy the database at `source` to `target`, readable by its owner alone. Blocks.
 
-    The copy appears under its name only once it is whole, sound, and opens under `keyring`. `over`: `target` may exist, and
-    is then replaced in one step. Raises StoreRefused.
+    `target` appears only when the copy is complete and undamaged, and opens with `keyring`. `over`: an existing `target` is
+    replaced atomically. Raises StoreRefused.
     """
     if target.exists() and not over:
         raise StoreRefused(f"{target} exists already: name another file, or replace it with --force.")
@@ -60,7 +60,7 @@ def back_up(source: Path, target: Path, keyring: Keyring, *, over: bool, step: S
             put(partial, target, over=over)
         finally:
             partial.unlink(missing_ok=True)
-    with suppress(OSError):  # a folder that this user may not write to; the backup is whole all the same
+    with suppress(OSError):  # this user may not write to the folder; the backup is complete nevertheless
         marker_of(source).touch()
     detail = {"file": str(target), "at": at.isoformat(), "connections": connections}
     recorded = _record(source, AuditEntry.of(AuditAction.STORE_BACKED_UP, detail=detail))
@@ -68,8 +68,7 @@ def back_up(source: Path, target: Path, keyring: Keyring, *, over: bool, step: S
 
 
 def _record(source: Path, entry: AuditEntry) -> bool:
-    """Record the backup in the audit trail of the source. Return False if that takes no record; the copy is whole all the
-    same."""
+    """Record the backup in the audit trail of the source. Returns False if that fails; the copy is complete nevertheless."""
     try:
         with closing(
             sqlite3.connect(f"{source.as_uri()}?mode=rw", uri=True, timeout=BUSY_S, isolation_level=None)
@@ -86,7 +85,7 @@ def note(db: sqlite3.Connection, entry: AuditEntry) -> None:
 
 
 def marker_of(source: Path) -> Path:
-    """The empty file beside a database whose time is that of its last backup, so that metrics can say how old that is."""
+    """Return the path of the marker file beside a database. Its time is that of the last backup, for metrics."""
     return source.with_name(f"{source.name}.backed-up")
 
 
@@ -99,10 +98,9 @@ def last_backup(source: Path) -> datetime | None:
 
 
 def copy(source: Path, target: Path, step: Step) -> datetime:
-    """Copy by SQLite's online backup, under one snapshot. Returns the moment of that.
+    """Copy with SQLite's online backup, in one snapshot. Returns the time of the snapshot.
 
-    The transaction that is open on the source keeps the snapshot: a copy made in pieces would otherwise begin again with
-    every write of the gateway.
+    An open transaction on the source keeps the snapshot. Without it, every write of the gateway would restart the copy.
     """
     target.unlink(missing_ok=True)
     os.close(os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -112,7 +110,7 @@ def copy(source: Path, target: Path, step: Step) -> datetime:
     ):
         live.execute("PRAGMA query_only = ON")
         live.execute("BEGIN")
-        live.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the snapshot is that of the first read
+        live.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the first read takes the snapshot
         at = clock.now().replace(microsecond=0)
         live.backup(into, pages=PAGES_AT_ONCE, progress=lambda _, left, total: step(total - left, total), sleep=0)
         live.execute("COMMIT")
@@ -127,13 +125,16 @@ def _mark(path: Path, at: datetime) -> None:
 
 
 def backed_up_at(db: sqlite3.Connection) -> datetime | None:
-    """The moment whose state a copy holds; None for what is not a copy of ours."""
+    """Return the time of a copy's snapshot; None if `db` is not a copy made by `back_up`."""
     seconds = db.execute("PRAGMA user_version").fetchone()[0] % UNSIGNED
     return datetime.fromtimestamp(seconds, UTC) if seconds else None
 
 
 def check(path: Path, keyring: Keyring, *, called: Path | None = None) -> None:
-    """Check that a copy is sound, of a known schema, and opens under `keyring`. Raises StoreRefused, naming it `called`."""
+    """Check that a copy is undamaged, has a known schema and opens with `keyring`. Raises StoreRefused.
+
+    `called`: the path for messages, if not `path`.
+    """
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as db:
         found = db.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if found != "ok":
@@ -144,14 +145,14 @@ def check(path: Path, keyring: Keyring, *, called: Path | None = None) -> None:
 
 
 def put(fresh: Path, target: Path, *, over: bool) -> None:
-    """Let `fresh` appear as `target`, in one step, once it is on the disk."""
+    """Rename `fresh` to `target` atomically, once it is on the disk."""
     with fresh.open("rb") as file:
         os.fsync(file.fileno())
     if over:
         fresh.replace(target)
     else:
         try:
-            os.link(fresh, target)  # unlike a rename it replaces nothing that came in between
+            os.link(fresh, target)  # unlike a rename, a link fails if the target exists by now
         except FileExistsError:
             raise StoreRefused(f"{target} exists already: name another file, or replace it with --force.") from None
         fresh.unlink()
@@ -168,7 +169,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def faults_of_file(path: Path, done: str = "written") -> Iterator[None]:
-    """Raises StoreRefused, in one line, for what SQLite or the system has against it."""
+    """Raise errors of SQLite or the system as StoreRefused, with a message of one line."""
     try:
         yield
     except (sqlite3.Error, OSError) as fault:

@@ -1,8 +1,8 @@
-"""SQLite's driver with one trip to a connection's thread for a statement, where it would otherwise take up to four.
+"""A SQLite driver that makes one trip to the connection's thread per statement, where aiosqlite makes up to four.
 
-A trip wakes a thread and the event loop again, each of which waits for the interpreter's lock: under load that costs several
-times what SQLite itself does. So a statement is run, read to its end and closed in one; what only begins something goes
-along with the statement after it, and the commit with the last one, where that is known to be the last.
+A trip wakes a thread and then the event loop, and each waits for the interpreter lock: under load, that costs several times
+as much as SQLite itself. So one trip runs a statement, fetches all rows and closes the cursor. Statements such as BEGIN share
+the trip of the next statement, and a commit shares the trip of the last statement if that is known to be the last.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from urllib.parse import quote
 
 import aiosqlite
 
-CHUNK_ROWS: Final = 64  # for the driver's own cursors, which are not used here
+CHUNK_ROWS: Final = 64  # for aiosqlite's own cursors, which are not used here
 
 
 class OneTripCursor:
-    """The cursor that SQLAlchemy asks for. After a statement all its rows are here, and SQLite has closed it."""
+    """The cursor for SQLAlchemy. After a statement it holds all rows, and SQLite's own cursor is closed."""
 
     __slots__ = ("_connection", "_rows", "arraysize", "description", "lastrowid", "rowcount")
 
@@ -47,7 +47,7 @@ class OneTripCursor:
         return rows
 
     async def close(self) -> None:
-        """Nothing is left to do."""
+        """Do nothing: SQLite's own cursor is closed already."""
 
     async def _run(self, statement: Callable[[sqlite3.Cursor], object]) -> None:
         result = await self._connection.trip(partial(_run, statement))
@@ -55,28 +55,28 @@ class OneTripCursor:
 
 
 class OneTripConnection(aiosqlite.Connection):
-    """A connection whose cursors are made without asking its thread, and which is no reason for a process to live on."""
+    """A connection that creates cursors without a trip to its thread, and whose thread does not keep the process alive."""
 
     def __init__(self, connector: Callable[[], sqlite3.Connection]) -> None:
         super().__init__(connector, CHUNK_ROWS)
-        self._thread.daemon = True  # SQLAlchemy sets this when it makes the connection itself
+        self._thread.daemon = True  # SQLAlchemy sets this when it creates the connection itself
         self._ahead: list[str] = []
         self._last = False
         self._cut = False
-        self.shared = False  # shared by several writes, none of which may commit for the others
+        self.shared = False  # several writes share the transaction: none may commit it alone
 
     def cursor(self) -> OneTripCursor:  # type: ignore[override]  # what SQLAlchemy enters
         return OneTripCursor(self)
 
     def ahead(self, statement: str) -> None:
-        """Run this before the next statement and in its trip: one that begins a transaction, or a part of it, or ends a part.
+        """Run `statement` (BEGIN, SAVEPOINT or RELEASE) before the next statement and in the same trip.
 
-        Should it fail, that statement raises and is not run.
+        If `statement` fails, the next statement raises and is not run.
         """
         self._ahead.append(statement)
 
     def commit_with_next(self) -> None:
-        """The next statement is the last of its transaction. Should it fail, or the commit, that statement raises."""
+        """Commit in the trip of the next statement, the last of its transaction. A failed commit raises from that statement."""
         self._last = not self.shared
 
     async def trip(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
@@ -86,32 +86,32 @@ class OneTripConnection(aiosqlite.Connection):
         try:
             return await self._execute(partial(_between, ahead, work, last), self._conn)  # type: ignore[no-untyped-call]
         except asyncio.CancelledError:
-            self._cut = True  # the waiting task has left, and the thread still works at it
+            self._cut = True  # the waiting task was cancelled, but the thread still runs the work
             raise
 
     async def commit(self) -> None:
-        """Commit what was begun; parts that are still open end with it. No trip where no statement was run."""
+        """Commit the transaction and its open savepoints. Makes no trip if no statement was run."""
         self._nothing_comes()
         if self._cut or self.in_transaction:
             await self.trip(sqlite3.Connection.commit)
 
     async def rollback(self) -> None:
-        """No trip where nothing is open, which is what a pool asks after each commit."""
+        """Roll back. Makes no trip if no transaction is open: a pool rolls back even after a commit."""
         self._nothing_comes()
         if self._cut or self.in_transaction:
             await self.trip(sqlite3.Connection.rollback)
             self._cut = False
 
     def _nothing_comes(self) -> None:
-        """Drop what was to go along with a next statement: none comes."""
+        """Drop the statements that were to share the next statement's trip: there is no next statement."""
         self._ahead.clear()
         self._last = False
 
 
 class Connector:
-    """Opens `path` only if it is there: SQLite would otherwise make an empty file in the place of one that was removed.
+    """Opens `path` only if it exists: SQLite would otherwise create an empty file in place of a removed one.
 
-    If the caller is cancelled, the connection is opened and closed before that: its thread would otherwise answer an event
+    If the caller is cancelled, the connection is still opened and then closed: otherwise its thread would answer to an event
     loop that may have ended.
     """
 
@@ -129,10 +129,10 @@ class Connector:
             raise
 
     async def close_left(self) -> None:
-        """Close what the engine, which is disposed of, has not: a connection that a task had in hand at that moment goes back to
-        a pool that nobody empties."""
+        """Close connections that the disposed engine has left open: a connection in use at that time returns to a pool that
+        nothing closes."""
         for connection in list(self._opened):
-            with suppress(sqlite3.Error, ValueError):  # ValueError: its own close is under way
+            with suppress(sqlite3.Error, ValueError):  # ValueError: it is being closed already
                 await connection.close()
 
     async def _open(self) -> OneTripConnection:
@@ -160,6 +160,6 @@ def _run(
     try:
         statement(cursor)
         rows = cursor.fetchall() if cursor.description else ()
-        return cursor.description, rows, cursor.rowcount, cursor.lastrowid  # a row count is known after the last row
+        return cursor.description, rows, cursor.rowcount, cursor.lastrowid  # the row count is known after the last row
     finally:
         cursor.close()

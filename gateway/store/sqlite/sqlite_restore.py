@@ -1,8 +1,8 @@
-"""A backup put back in the place of the SQLite database, which is kept beside it.
+"""Replaces the SQLite database with a backup, and keeps the replaced database beside it.
 
-Refresh tokens that rotate make a plain copy back dangerous: one that was refreshed since the backup is spent, and a provider
-that sees it again may end the whole grant (RFC 9700 §4.14.2). So where the replaced database can still be read, what it
-knows of the same connections is newer, and is taken over.
+Rotating refresh tokens make a plain copy dangerous: a token that was refreshed since the backup is used up, and a provider
+that sees it again may revoke the whole grant (RFC 9700 §4.14.2). So if the replaced database can still be read, its newer
+credentials of the same connections are kept.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from gateway.vault import Keyring
 # How SQLite locks its file (sqlite.org, os.h): every open connection in WAL mode holds a byte of this range.
 LOCK_FROM: Final = 0x40000000
 LOCK_BYTES: Final = 512
-# What a credential is made of, and what is known of how its refreshes went; not what the application keeps beside it.
+# The columns of a credential and of its refreshes; not the data that the application stores with a connection.
 OF_THE_CREDENTIAL: Final = (
     *("version", "credential", "expires_at", "config", "secret_config", "secret_config_version"),
     *("previous_refresh", "previous_refresh_version", "previous_refresh_until", "intent_digest", "intent_at"),
@@ -42,10 +42,10 @@ OF_A_DATA_KEY: Final = ("id", "environment", "master_key_id", "wrapped", "seals_
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """`at`: whose state it is, None where the file does not say. `kept`: where the replaced database lies now.
+    """The result of a restore. `at`: the time of the backup; None if unknown. `kept`: the replaced database's new path.
 
-    `taken_over`: connections whose credential the replaced one knew better; None where it could not be read. `back`: those
-    that had been deleted since; `gone`: those that had been made since.
+    `taken_over`: number of connections whose newer credential was kept from the replaced database; None if that was not read.
+    `back`: number of connections deleted since the backup; `gone`: number of connections created since.
     """
 
     at: datetime | None
@@ -57,9 +57,9 @@ class Restored:
 
 
 def restore(backup: Path, path: Path, keyring: Keyring, *, exactly: bool, step: Step) -> Restored:
-    """Put the state in `backup` in the place of the database at `path`. Blocks. Raises StoreRefused; then nothing changed.
+    """Replace the database at `path` with `backup`. Blocks. Raises StoreRefused; then nothing has changed.
 
-    `exactly`: take nothing over from the database that is replaced.
+    `exactly`: keep nothing from the replaced database.
     """
     if not backup.is_file():
         raise StoreRefused(f"{backup} is not a file: {ANOTHER}.")
@@ -84,7 +84,7 @@ def restore(backup: Path, path: Path, keyring: Keyring, *, exactly: bool, step: 
 
 
 def _prepared(backup: Path, fresh: Path, keyring: Keyring, step: Step) -> datetime | None:
-    """The backup, checked and brought to the schema of this version, as a file beside the database."""
+    """Check the backup, copy it to `fresh` and upgrade the copy's schema. Returns the time of the backup."""
     with faults_of_file(backup, "read"):
         if look(backup, keyring, instead=ANOTHER) is None:
             raise StoreRefused(f"{backup} is not a gateway's database: {ANOTHER}.")
@@ -103,7 +103,7 @@ async def _upgraded(fresh: Path, keyring: Keyring) -> None:
 
 
 def _fold(path: Path) -> None:
-    """Take what is in its log into the file, if it can be read, so that the exchange is a single step."""
+    """Write the WAL into the database file, if it can be read, so that one rename replaces the database."""
     if path.exists():
         with suppress(sqlite3.Error), closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as db:
             db.execute("PRAGMA journal_mode = DELETE")
@@ -111,10 +111,10 @@ def _fold(path: Path) -> None:
 
 @contextmanager
 def _alone(path: Path) -> Iterator[int | None]:
-    """While no other process has the database open, and none can open it. Raises StoreRefused.
+    """Keep all other processes from opening the database. Raises StoreRefused if one has it open.
 
-    By the lock itself, since a file that is damaged cannot be asked through SQLite. It ends when this process closes any
-    descriptor of the file (fcntl(2)), so that the file is read through the one that is handed out; None: there is none.
+    Takes SQLite's file lock directly, since SQLite cannot lock a damaged file. Closing any descriptor of the file would release
+    the lock (fcntl(2)), so read the file through the descriptor that is yielded. Yields None if there is no file.
     """
     if not path.exists():
         yield None
@@ -133,7 +133,7 @@ def _alone(path: Path) -> Iterator[int | None]:
 def _merge(
     fresh: Path, path: Path, held: int | None, keyring: Keyring, *, exactly: bool
 ) -> tuple[int | None, int, int]:
-    """Merge what the replaced database knows better; return how many were taken over, and are back, and gone."""
+    """Merge newer credentials from the replaced database. Returns the counts of `Restored`: taken over, back, gone."""
     if held is None:
         return None, 0, 0
     seen = path.with_name(f".{path.name}.replaced")
@@ -167,7 +167,7 @@ def _read_out(descriptor: int, target: Path) -> None:
 
 
 def _taken_over(db: sqlite3.Connection, *, exactly: bool) -> tuple[int | None, int, int]:
-    """Take over, in one transaction, rows of the same connection with at least the same version, and the data keys they need."""
+    """Take over, in one transaction, the credentials whose version is not older, with their data keys. Returns the counts."""
     gone = _count(db, "SELECT count(*) FROM replaced.connections WHERE uid NOT IN (SELECT uid FROM connections)")
     back = _count(db, "SELECT count(*) FROM connections WHERE uid NOT IN (SELECT uid FROM replaced.connections)")
     if exactly:
@@ -185,7 +185,7 @@ def _taken_over(db: sqlite3.Connection, *, exactly: bool) -> tuple[int | None, i
     )
     db.execute(f"UPDATE connections SET ({columns}) = (SELECT {columns} {same}) WHERE EXISTS ({newer})")  # noqa: S608
     _end_keys(db)
-    # Counted on from the higher of both, so that no more values are sealed under a key than it bears.
+    # Continue from the higher count of the two, so that no key seals more values than allowed.
     db.execute(
         "UPDATE data_keys SET seals_reserved = max(seals_reserved, coalesce((SELECT other.seals_reserved "
         "FROM replaced.data_keys AS other WHERE other.id = data_keys.id), 0))"
@@ -195,7 +195,7 @@ def _taken_over(db: sqlite3.Connection, *, exactly: bool) -> tuple[int | None, i
 
 
 def _end_keys(db: sqlite3.Connection) -> None:
-    """A key that was revoked stays so, and what it spent stays spent; one that is gone was pruned, long after its end."""
+    """Keep revocations and used budgets. A key missing from the replaced database was pruned long after its end: revoke it."""
     ends = "revoked_at, expires_at, calls, last_used_at"
     now = clock.now().replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
     db.execute(
@@ -209,7 +209,7 @@ def _end_keys(db: sqlite3.Connection) -> None:
 
 
 def _entry(backup: Path, at: datetime | None, taken_over: int | None, back: int, gone: int) -> AuditEntry:
-    """Return the entry for the audit trail, whose end is now that of the backup."""
+    """Return the entry for the audit trail, which continues from the backup's last record."""
     counts = {"credentials_taken_over": taken_over, "deleted_since_and_back": back, "made_since_and_gone": gone}
     detail = {"file": str(backup), "at": at.isoformat() if at else None, **counts}
     return AuditEntry.of(AuditAction.STORE_RESTORED, detail=detail)
@@ -227,7 +227,7 @@ def _note(db: sqlite3.Connection, at: datetime | None) -> None:
 
 
 def _aside(path: Path) -> Path | None:
-    """Keep what lies there, with its log if it has one, under a name of its own. `path` itself stays until it is replaced."""
+    """Keep the present database, and its WAL if any, under another name. `path` itself stays until it is replaced."""
     if not path.exists():
         return None
     kept = path.with_name(f"{path.name}.replaced-{clock.now():%Y%m%dT%H%M%S%f}")

@@ -1,4 +1,4 @@
-"""The first tables: environments and their keys, connections, connecting, changes, the request log."""
+"""The first tables: environments and their keys, connections, connect sessions, flows, changes, the request log."""
 
 from collections.abc import Sequence
 

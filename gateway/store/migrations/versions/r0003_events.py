@@ -1,4 +1,4 @@
-"""Events and their deliveries, the keys that sign them, webhooks that were taken, and how to find whose these are."""
+"""Events and their deliveries, the keys that sign them, webhooks received, and an index to find a webhook's connection."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -96,7 +96,7 @@ def _index_where_set(name: str, column: str, table: str, columns: list[str]) -> 
 
 
 def _fill_sites() -> None:
-    """Fill the sites of existing connections, a batch at a time: there may be a million."""
+    """Fill `site_origin` of existing connections in batches: there may be a million connections."""
     table = sa.table("connections", sa.column("id", ROW_ID), sa.column("config", sa.JSON), sa.column("site_origin"))
     db, after = op.get_bind(), 0
     while True:

@@ -1,4 +1,4 @@
-"""Minted keys: digests, scopes, limits, and who minted whom."""
+"""Minted keys: digests, scopes, limits, and which key minted which."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Integrations that were made through the API."""
+"""Integrations created through the API."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Results of authorizations, for browsers that wait on another node; and the account that authorized, as the provider reports."""
+"""Results of authorizations, for browsers that wait on another node; and the account that authorized, from the provider."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""An index that counts the waiting deliveries of one integration, however many wait of others."""
+"""An index to count the waiting deliveries of one integration without reading those of others."""
 
 from collections.abc import Sequence
 

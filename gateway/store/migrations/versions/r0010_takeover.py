@@ -1,4 +1,4 @@
-"""Facts that decide who may finish a refresh after a crash or a failover: whether tokens rotate, and the time of the failover."""
+"""Columns to decide who may finish a refresh after a crash or failover: do tokens rotate, and when was the failover."""
 
 from collections.abc import Sequence
 

@@ -12,7 +12,7 @@ depends_on: str | Sequence[str] | None = None
 
 
 def upgrade() -> None:
-    # Sessions that are there already have no limits.
+    # Existing sessions have no limits.
     op.add_column("connect_sessions", sa.Column("single_use", sa.Boolean, nullable=False, server_default=sa.false()))
     op.add_column("connect_sessions", sa.Column("max_connections", sa.Integer))
     op.add_column("connect_sessions", sa.Column("connections_made", sa.Integer, nullable=False, server_default="0"))

@@ -1,4 +1,4 @@
-"""Connections that wait, sealed, until the application completes them (sessions with a code challenge)."""
+"""Pending connections: sealed until the application completes them (sessions with a code challenge)."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Which authorization a result is of, so that a callback that is loaded again finds what came of it."""
+"""Links a result to its authorization, so that a callback that is loaded again finds the result."""
 
 from collections.abc import Sequence
 

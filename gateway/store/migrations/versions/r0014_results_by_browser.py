@@ -1,4 +1,4 @@
-"""Which browser a result is of, so that no other one returns to the application with it."""
+"""Links a result to its browser, so that no other browser returns to the application with it."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Sign-ins to the console, and an index over the few connections that are in trouble."""
+"""Sign-ins to the console, and an index of the few connections that are not active."""
 
 from collections.abc import Sequence
 

@@ -1,6 +1,6 @@
-"""The connections of one integration, newest first, are listed by an index, however many others there are.
+"""An index to list one integration's connections, newest first, without reading those of others.
 
-It begins with the integration, so that no list of a whole environment is tempted to use it and sort.
+Its first column is the integration, so that the planner does not choose it, with a sort, to list a whole environment.
 """
 
 from collections.abc import Sequence

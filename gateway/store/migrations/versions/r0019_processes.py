@@ -1,4 +1,4 @@
-"""Which processes live, and by which timeline of the database each has written back what it had."""
+"""Which processes are alive, and for which timeline of the database each has written back its tokens."""
 
 from collections.abc import Sequence
 
