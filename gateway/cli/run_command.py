@@ -54,7 +54,10 @@ def _ready(file: Path, begins: bool = False) -> "Config":
 
 
 async def on_opened_store(file: Path, work: "Callable[[Store, Config], Awaitable[int]]") -> int:
-    """Return what `work` returns on the opened store, for a command with a loop of its own. Raises Faults and StartRefused."""
+    """Open the store and return the result of `work`, for a command that runs its own event loop.
+
+    Raises Faults and StartRefused.
+    """
     config = await asyncio.to_thread(_ready, file)  # the check of PostgreSQL runs its own event loop
     import os
 

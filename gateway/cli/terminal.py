@@ -42,7 +42,7 @@ Step = Callable[[int, int], None]  # number done, total; 0 for an unknown total
 
 @contextmanager
 def progress(what: str) -> Iterator[Step]:
-    """Show progress; yields the function to call after each piece of `what`, such as ``sealing again``."""
+    """Show the progress of `what`, such as ``sealing again``; yield the function to call after each piece."""
     from rich.console import Console
 
     console = Console(stderr=True)

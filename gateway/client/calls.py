@@ -13,7 +13,7 @@ Param = str | int | float | bool | None
 Params = Mapping[str, Param | Sequence[Param]] | Sequence[tuple[str, Param]]
 Body = bytes | str | Mapping[str, str] | IO[bytes] | AsyncIterable[bytes] | Iterable[bytes]
 
-# Characters that a target may contain unescaped, '%' included: an endpoint is a path and perhaps a query, encoded already.
+# Characters not to escape, '%' included: an endpoint is a path with an optional query, already encoded.
 _KEPT: Final = "".join(c for c in string.printable if c.isprintable() and c not in ' "#<>\\^`{}')
 
 
