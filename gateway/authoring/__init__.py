@@ -1,7 +1,7 @@
 """Tools for authors of catalog entries. A gateway that serves loads none of them.
 
-    conversion   entries of public catalogs in one file, converted into entries of ours
-    rehearsal    one entry tried from connect to revocation: the sandbox plays its provider, a real gateway calls it
+    conversion   converts a file with entries of a public catalog into our entries
+    rehearsal    tries one entry from connect to revocation: a real gateway calls the sandbox, which plays the provider
 
 The commands are `gateway catalog import` and `gateway catalog test` (`cli/catalog/`).
 

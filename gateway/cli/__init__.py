@@ -1,21 +1,21 @@
 """The command ``gateway``: a folder or file for each command, and what they share.
 
     lazy_group, options, terminal                 commands imported when called; shared options; messages and exit codes
-    secret_inputs, run_command                    secrets from variables, files or prompts; a command on the store or the runtime
+    secret_inputs, run_command                    read secrets from variables, files or prompts; run on the store or the runtime
     serve, worker                                 `gateway serve` and the worker process that its parent starts
-    check, doctor                                 faults of a configuration; what would keep an end user from connecting
-    init, init_answers, demo                      a configuration of one's own; the gateway beside its sandbox
+    check, doctor                                 faults of a configuration; problems that would keep an end user from connecting
+    init, init_answers, demo                      write a new configuration; run the gateway with its sandbox
     try_                                          one call through a running gateway, shown in full
     connections, keys, events, catalog            what their names say
-    logs_command, audit                           the call log, searched or followed; the audit trail
+    logs_command, audit                           search or follow the call log; the audit trail
     console_command                               `gateway console`: a link to sign in to the console
-    incident                                      `gateway incident`: what an integration or a key did, and all of it ended
+    incident                                      `gateway incident`: what an integration or a key did; revoke or delete it
     backup_restore                                `gateway backup` and `gateway restore`
 
 A new command is a module with a click command and one line in `COMMANDS` below.
 
-Always true: ``gateway --help`` imports no aiohttp, pydantic or database; a folder is named as its command; no secret
-is an argument, since every process of the machine can read arguments.
+Always true: ``gateway --help`` imports no aiohttp, pydantic or database; a folder has the name of its command; no
+secret is an argument, since every process of the machine can read arguments.
 """
 
 import click

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from gateway.store.sqlite.sqlite_restore import Restored
     from gateway.vault import Keyring
 
-# ── The database that `backup` and `restore` work on: a file, or PostgreSQL, whose own tools do it.
+# ── The database that `backup` and `restore` work on: a SQLite file. PostgreSQL has its own tools for both.
 
 
 def sqlite_file(file: Path, instead: str) -> "tuple[Path, Keyring]":
-    """The file of the store that the configuration in `file` names, there or not, and the keys that open it.
+    """Return the SQLite file of the store that the configuration in `file` names, and its encryption keys.
 
-    Where the store is PostgreSQL, exits 1 with the command to give `instead`, its ``{url}`` without the password.
-    Raises what `config.load` raises.
+    The SQLite file may not exist. Raises what `config.load` raises. If the store is PostgreSQL, exits with code 1 and
+    prints the command to run `instead`, whose ``{url}`` is filled in without the password.
     """
     from gateway.config import load
     from gateway.vault import Keyring
@@ -60,8 +60,8 @@ def _refuse_postgresql(url: str, instead: str) -> None:
 def backup(target: Path, file: Path, force: bool, as_json: bool) -> None:
     """Copy the database to FILE, as it is at one moment, while gateways serve from it.
 
-    FILE is readable by its owner alone, and appears only once the copy is whole, sound and opens under the encryption
-    keys. Credentials in it are sealed: it is worth nothing without the keys, which belong in another place.
+    Only its owner can read FILE. FILE appears once the copy is complete, intact and opens with the encryption keys.
+    Credentials in FILE are encrypted: without the keys it is useless, so keep the keys in another place.
     """
     from gateway.cli.terminal import faults_end_the_command, progress
 
@@ -93,7 +93,7 @@ def backup(target: Path, file: Path, force: bool, as_json: bool) -> None:
         print("It opens only under store.encryption_keys: keep these in another place.", file=sys.stderr)
 
 
-# ── ``gateway restore FILE``: a backup in the place of the database, which is kept beside it.
+# ── ``gateway restore FILE``: replaces the database with a backup, and keeps the replaced database beside it.
 
 
 @click.command()
@@ -102,10 +102,10 @@ def backup(target: Path, file: Path, force: bool, as_json: bool) -> None:
 @click.option("--exactly", is_flag=True, help="Take nothing over from the database that is replaced.")
 @as_json
 def restore(source: Path, file: Path, exactly: bool, as_json: bool) -> None:
-    """Put the backup FILE in the place of the database. Stop every gateway first.
+    """Replace the database with the backup FILE. Stop every gateway first.
 
-    The database that is replaced stays beside it. Where it can be read, tokens that were refreshed since the backup are taken
-    over from it: those in the backup are spent, and a provider may end the whole grant when it sees one again.
+    The replaced database is kept beside the new one. If it can be read, tokens refreshed since the backup are copied from
+    it: the backup's older tokens are used up, and a provider may revoke the whole grant if one is used again.
     """
     from gateway.cli.terminal import faults_end_the_command, progress
 

@@ -1,4 +1,4 @@
-"""``gateway check``: every fault of a configuration and its catalog, and warnings, before a start finds them."""
+"""``gateway check``: reports every fault of a configuration and its catalog, and warnings, without a start."""
 
 import json
 import sys
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from gateway.egress.guard import Guard
     from gateway.records.integration import Integration
 
-# ── What `gateway check` says of a configuration that loads: what this version does not act on, and what is hardly
-# meant.
+# ── Checks of a configuration that loads: settings that `gateway serve` refuses, have no effect or are probably
+# mistakes.
 
 _PORTS: Final = {"http": 80, "https": 443}
 _ADDRESSES: Final = ("token_url", "refresh_url", "base_url")  # browsers open authorization_url; egress does not
@@ -34,7 +34,7 @@ RENAMED: Final = (
 
 
 def unusable(config: "Config") -> Iterator[Fault]:
-    """Report what `gateway serve` would refuse, in the same words."""
+    """Yield the faults for which `gateway serve` would refuse to start, with its messages."""
     from gateway.store.preflight import usable
     from gateway.store.preflight_checks import StoreRefused
 
@@ -45,7 +45,7 @@ def unusable(config: "Config") -> Iterator[Fault]:
 
 
 def warnings_of(config: "Config", catalog: "Catalog") -> Iterator[Fault]:
-    """Warn of settings that are allowed and hardly meant, or have no effect yet."""
+    """Yield a warning for each setting that is allowed but probably a mistake, or has no effect."""
     from gateway.config.exposed import open_to_network
     from gateway.config.store_url import unguarded
     from gateway.egress.guard import Guard
@@ -137,7 +137,10 @@ def _sunset(
 def _addresses(
     config: "Config", place: tuple[str, ...], integration: "Integration", catalog: "Catalog", guard: "Guard"
 ) -> Iterator[Fault]:
-    """Literal addresses of the provider's entry that egress would refuse; a name is judged only when it is dialled."""
+    """Yield a warning for each literal address of the provider's entry that egress would refuse.
+
+    Egress checks a host name only when it connects, so names are not checked here.
+    """
     provider = catalog.get(integration.provider)
     if provider is None:
         return
@@ -159,7 +162,7 @@ def _is_literal(address: AddressTemplate) -> bool:
 
 
 def _refused(guard: "Guard", scheme: str, host: str, port: int | None) -> str | None:
-    """Why egress would not dial it, as far as that is known without resolving a name."""
+    """Return why egress would refuse to connect to the address, or None; no name is resolved."""
     from gateway.egress.egress_errors import EgressError
 
     if host == "localhost" or host.endswith(".localhost"):
@@ -171,7 +174,7 @@ def _refused(guard: "Guard", scheme: str, host: str, port: int | None) -> str | 
     return None
 
 
-# ── ``gateway check``: every fault of a configuration and of the catalog it uses, before a start finds them.
+# ── The command.
 
 
 @click.command()
@@ -180,7 +183,7 @@ def _refused(guard: "Guard", scheme: str, host: str, port: int | None) -> str | 
 def check(file: Path, as_json: bool) -> None:
     """Check FILE and the catalog it uses: exit 1 and a line for each fault, or 0 and a summary.
 
-    Nothing is started, dialled or written.
+    The command starts nothing, opens no network connection and writes nothing.
     """
     config, faults, warnings = examine(file)
     if as_json:
@@ -198,7 +201,7 @@ def check(file: Path, as_json: bool) -> None:
 
 
 def examine(file: Path) -> "tuple[Config | None, Sequence[ReportedFault], Sequence[ReportedFault]]":
-    """The configuration if it is in order, what forbids a start, and what does not."""
+    """Return the configuration (None if it has faults), the faults that prevent a start, and the warnings."""
     from gateway.config import Faults, load
     from gateway.integrations.declared import examined
 
@@ -251,6 +254,6 @@ def _report(
 
 
 def _without_password(url: str) -> str:
-    """The store's address without ``user:password@``."""
+    """Return the store's URL without ``user:password@`` and without its query."""
     scheme, _, rest = url.partition("://")
     return url if scheme == "sqlite" else f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"

@@ -1,4 +1,4 @@
-"""``gateway console``: a link by which somebody signs in to the console, once."""
+"""``gateway console``: prints a link that signs an operator in to the console, once."""
 
 import json
 import sys
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def console(file: Path, name: str, viewer: bool, sign_out_all: bool, as_json: bool) -> None:
     """Print a link that signs in to the console. It works once, for ten minutes.
 
-    Give it to nobody else: who opens it acts as NAME.
+    Keep it to yourself: anybody who opens the link acts as NAME.
     """
     if not (1 <= len(name) <= 64 and name.isprintable()):
         raise click.UsageError("--name takes 1 to 64 printable characters.")
@@ -57,7 +57,7 @@ async def _print_link(store: "Store", config: "Config", name: str, *, viewer: bo
 async def sign_in_link(
     store: "Store", config: "Config", name: str, *, viewer: bool = False
 ) -> "tuple[str, ConsoleSession]":
-    """The address, which holds a secret, and what is stored of it."""
+    """Create a sign-in link. Return its URL, which contains a secret, and the stored session record."""
     from gateway.store.console_sessions import new_link
 
     token, link = await new_link(store.console_sessions, name, "viewer" if viewer else "operator")

@@ -1,4 +1,4 @@
-"""``gateway incident``: what an integration or a key did within a time span. Options revoke and delete."""
+"""``gateway incident``: reports what an integration or a key did within a time span. Options revoke and delete."""
 
 import json
 import sys
@@ -46,9 +46,9 @@ def incident(
     delete_connections: bool,
     as_json: bool,
 ) -> None:
-    """Report what an integration or a key did: connections, calls, credentials read. The same as the console's page.
+    """Report what an integration or a key did: connections, calls, credentials read. The console's page shows the same.
 
-    Nothing is ended without --revoke-keys or --delete-connections.
+    Nothing is revoked or deleted without --revoke-keys or --delete-connections.
     """
     if integration is None and key is None:
         raise click.UsageError("name --integration, --key or both.")
@@ -88,7 +88,7 @@ def incident(
 
 
 def _print_report(found: Mapping[str, Any], done: Sequence[str]) -> None:
-    """`done`: a line for each thing that was ended."""
+    """Print the report. `done`: a line for each key that was revoked and each connection that was deleted."""
     uses = found["uses"]
     print(f"{counted(uses['calls'], 'call')}, of which failed: {uses['failed']}; {found['since']} to {found['until']}")
     if found["refused_calls"]:

@@ -1,4 +1,4 @@
-"""``gateway init``: a configuration, an encryption key and a secret key of one's own."""
+"""``gateway init``: writes a new configuration, an encryption key and a secret key."""
 
 import base64
 import json
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from gateway.catalog.load_catalog import Catalog
     from gateway.catalog.provider import Provider
 
-# ── Files that only their owner may read, from their first byte on, and never over another file by accident.
+# ── Writing files that only their owner can read, from the first byte, and that never replace another file by accident.
 
 
 class Existing(Exception):
-    """Some of the files are there already; nothing was written."""
+    """Raised if some of the files exist already; nothing was written."""
 
     def __init__(self, paths: list[Path]) -> None:
         super().__init__(", ".join(map(str, paths)))
@@ -36,9 +36,10 @@ class Existing(Exception):
 
 
 def write_private(contents: Mapping[Path, str], *, over: Path | Literal[False] = False) -> None:
-    """All of `contents`, each with mode 0600, or none. `over` may exist, and is then replaced in one step.
+    """Write all files of `contents`, each with mode 0600, or none. `over` may exist and is replaced atomically.
 
-    Raises Existing, naming every other file that is there, and OSError; what was written until then is taken back.
+    Raises Existing with every other file that exists already, and OSError. After an error, the files already written
+    are deleted.
     """
     there = [path for path in contents if os.path.lexists(path) and path != over]
     if there:
@@ -63,7 +64,7 @@ def write_private(contents: Mapping[Path, str], *, over: Path | Literal[False] =
 
 
 def _create(path: Path, content: str) -> None:
-    """O_EXCL neither follows a link nor opens what somebody else put there in between."""
+    """Create the file with O_EXCL, which follows no link and opens no file that another process created meanwhile."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
         file.write(content)
         file.flush()
@@ -75,7 +76,7 @@ def _delete_written(paths: list[Path]) -> None:
         path.unlink(missing_ok=True)
 
 
-# ── The configuration as text, short and with what its reader needs to know.
+# ── The text of the configuration file, with comments for its reader.
 
 CONFIGURATION: Final = """\
 # The configuration of an integration gateway. Every key and its default: docs/configuration.md.
@@ -122,7 +123,7 @@ def configuration(answers: Answers, provider: "Provider | None") -> str:
 
 
 def hides_password(answers: Answers) -> bool:
-    """Return whether the store's address holds a password, which belongs in a file of its own."""
+    """Return whether the store's URL contains a password, which is then written to a separate file."""
     return bool(answers.store_url and "${" not in answers.store_url and _PASSWORD.search(answers.store_url))
 
 
@@ -145,7 +146,7 @@ def _integrations(provider: "Provider | None") -> str:
 
 
 def variables(text: str) -> list[str]:
-    """The environment variables that a configuration refers to, in their order."""
+    """Return the environment variables that a configuration refers to, in order of appearance."""
     lines = (line for line in text.splitlines() if not line.lstrip().startswith("#"))
     return list(dict.fromkeys(name for line in lines for name in re.findall(r"\$\{([A-Za-z_]\w*)\}", line)))
 
@@ -176,8 +177,8 @@ KEYS = ("encryption_key", "secret_key")
 def init(folder: Path, yes: bool, force: bool, as_json: bool, **given: "str | int | None") -> None:
     """Write gateway.yaml, encryption_key and secret_key, readable by their owner alone.
 
-    On a terminal it asks for what no option says. Prints the callback address to register at every provider, and what is
-    to be done next. Nothing that exists is overwritten.
+    On a terminal it prompts for values that no option sets. Prints the callback address to register at every provider,
+    and the next steps. Existing files are not overwritten.
     """
     from dataclasses import replace
 
@@ -201,7 +202,7 @@ def init(folder: Path, yes: bool, force: bool, as_json: bool, **given: "str | in
             "Answers on standard input are not read: pass them as options (`gateway init --help`), or --yes for the defaults."
         )
     if not (yes or as_json) and at_a_terminal():
-        _refuse_existing([file, *(folder / name for name in KEYS)], force)  # before anybody has answered for nothing
+        _refuse_existing([file, *(folder / name for name in KEYS)], force)  # before the user answers the prompts
         answers = asked(answers, _catalog)
     answers = replace(answers, public_url=answers.public_url or default_url(answers))
     provider = entry_of(answers, _catalog)
@@ -227,12 +228,12 @@ def init(folder: Path, yes: bool, force: bool, as_json: bool, **given: "str | in
 
 
 def at_a_terminal() -> bool:
-    """Return whether a person can answer questions; these go to stderr, so that stdout may be kept."""
+    """Return whether a person can answer prompts. Prompts are written to stderr, so stdout may be redirected."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def answers_are_piped() -> bool:
-    """Return whether standard input is a pipe or a file with something in it."""
+    """Return whether standard input is a pipe or a file that holds data."""
     try:
         descriptor = sys.stdin.fileno()
         state = os.fstat(descriptor)
@@ -243,13 +244,13 @@ def answers_are_piped() -> bool:
         waiting = select.poll()
         waiting.register(descriptor, select.POLLIN)
         return any(event & select.POLLIN for _, event in waiting.poll(0))
-    except (OSError, ValueError, AttributeError):  # closed, or none at all
+    except (OSError, ValueError, AttributeError):  # standard input is closed or missing
         return False
 
 
 @cache
 def _catalog() -> "Catalog":
-    """Read only when a provider is named."""
+    """Return the shipped catalog; it is read only if a provider is named."""
     from gateway.integrations.declared import catalog_of
 
     return catalog_of(None)

@@ -1,4 +1,4 @@
-"""The choices that a configuration depends on: given by flags, or prompted for at a terminal."""
+"""The settings of a new configuration, from flags or from prompts at a terminal."""
 
 import errno
 import socket
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 3003
-PORTS: Final = 20  # how many ports are tried, from that one on
+PORTS: Final = 20  # number of ports tried, from DEFAULT_PORT on
 DEFAULT_STORE: Final = "sqlite:///gateway.db"
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Whatever is None has not been said. `provider` is the name of the first integration's entry.
+    """The settings; None means not given. `provider` is the catalog name of the first integration's provider.
 
-    `usual_port`: where it listens if neither `port` nor `public_url` says.
+    `usual_port`: the port to listen on if neither `port` nor `public_url` names one.
     """
 
     public_url: str | None = None
@@ -36,7 +36,7 @@ class Answers:
 
 
 def checked(answers: Answers, catalog: "Callable[[], Catalog]") -> Answers:
-    """Return the answers in the form that a configuration takes. Raises click.BadParameter, naming the flag."""
+    """Return the answers, validated and normalized. Raises click.BadParameter, which names the flag."""
     return replace(
         answers,
         public_url=_by_flag("--public-url", answers.public_url, _public_url),
@@ -47,7 +47,7 @@ def checked(answers: Answers, catalog: "Callable[[], Catalog]") -> Answers:
 
 
 def asked(answers: Answers, catalog: "Callable[[], Catalog]") -> Answers:
-    """Prompts on stderr for what no flag gives. After a wrong answer it says why, and prompts again."""
+    """Prompt on stderr for each setting that no flag sets. After an invalid answer, print why and prompt again."""
     if answers.public_url is None:
         click.echo(
             "The address under which browsers and providers will reach the gateway: https, or this machine's own.",
@@ -78,19 +78,19 @@ def default_url(answers: Answers) -> str:
 
 
 def free_port(host: str) -> int:
-    """The first port from `DEFAULT_PORT` on that nobody listens on; that one where all of them are taken."""
+    """Return the first free port from `DEFAULT_PORT` on; `DEFAULT_PORT` if all `PORTS` ports are taken."""
     tried = range(DEFAULT_PORT, DEFAULT_PORT + PORTS)
     return next((port for port in tried if not is_taken(host, port)), DEFAULT_PORT)
 
 
 def is_taken(host: str, port: int) -> bool:
-    """Return whether another process listens there.
+    """Return whether another process listens on `host` and `port`.
 
-    False where that cannot be seen, as for a host that is not this machine.
+    False if this is not known, for example for a host that is not this machine.
     """
     try:
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as one:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # then only a socket that listens is in the way
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # only a listening socket then blocks the bind
             one.bind((host, port))
             return False
     except OSError as fault:
@@ -98,7 +98,7 @@ def is_taken(host: str, port: int) -> bool:
 
 
 def about_port(answers: Answers) -> str | None:
-    """Return a note where the usual port, or the one that was named, is in use; else None."""
+    """Return a warning if the default port, or the port that was given, is in use; else None."""
     host, port = listening_on(answers)
     if port == answers.usual_port != DEFAULT_PORT:
         return f"port {DEFAULT_PORT} is in use, so server.port is {port}; a demo (`gateway demo`, `make run`) ends with Ctrl-C"
@@ -108,7 +108,7 @@ def about_port(answers: Answers) -> str | None:
 
 
 def unreached(answers: Answers) -> str | None:
-    """Return a warning where the gateway listens for others but its public URL leads only to this machine; else None."""
+    """Return a warning if the gateway listens for other machines but its public URL is a loopback address; else None."""
     from gateway.config.values import is_loopback
 
     host, _ = listening_on(answers)
@@ -121,7 +121,10 @@ def unreached(answers: Answers) -> str | None:
 
 
 def listening_on(answers: Answers) -> tuple[str, int]:
-    """The host and port: as said, else those of a loopback URL itself, else the defaults, behind whatever ends TLS."""
+    """Return the host and port to listen on: as given, else those of an http public URL, else the defaults.
+
+    With an https public URL the defaults apply, since another server terminates TLS.
+    """
     parts = urlsplit(answers.public_url or "")
     host, port = DEFAULT_HOST, answers.usual_port
     if parts.scheme == "http":
@@ -168,7 +171,7 @@ def _webhook_url(text: str) -> str:
 
 
 def _store_url(text: str) -> str:
-    """Check a store URL; one with a reference is filled in later, so `gateway check` checks that."""
+    """Return the checked store URL. A URL with a ``${…}`` reference is filled in later; `gateway check` checks it."""
     from gateway.config import store_url
     from gateway.store.preflight import usable
     from gateway.store.preflight_checks import StoreRefused

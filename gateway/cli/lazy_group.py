@@ -1,4 +1,4 @@
-"""A command group that knows its commands' names and one-line helps, and imports a command only when it is called."""
+"""A command group with the names and one-line helps of its commands; it imports a command only when it is called."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -10,14 +10,14 @@ from gateway.text import did_you_mean
 
 
 class Command(NamedTuple):
-    """`at` is ``package.module:attribute``."""
+    """A command's place, ``package.module:attribute``, and its one-line help."""
 
     at: str
     short_help: str
 
 
 class LazyGroup(click.Group):
-    """Imports a command when it is used, so that ``gateway --help`` imports neither aiohttp nor pydantic nor a database."""
+    """A group that imports a command on use: ``gateway --help`` imports neither aiohttp nor pydantic nor a database."""
 
     def __init__(self, *args: Any, table: Mapping[str, Command], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""``gateway logs``: what happened, from the call log, once or as it happens."""
+"""``gateway logs``: searches the call log, or follows it."""
 
 import json
 import sys
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gateway.runtime import Runtime
 
 POLL_S: Final = 1.0
-BEHIND: Final = 1000  # ids that another node may have been given earlier and commit later
+BEHIND: Final = 1000  # another node may commit a row late, with an id lower than the newest by at most this
 REMEMBERED: Final = 10_000
 COLUMNS: Final = ("AT (UTC)", "KIND", "CONNECTION", "KEY", "METHOD", "PATH", "STATUS", "MS", "ERROR", "REQUEST")
 
@@ -49,7 +49,7 @@ COLUMNS: Final = ("AT (UTC)", "KIND", "CONNECTION", "KEY", "METHOD", "PATH", "ST
 def logs(file: Path, environment: str | None, follow: bool, as_json: bool, **given: Any) -> None:
     """Search the log of calls, refreshes, authorizations, deliveries and webhooks, newest first.
 
-    With --follow the oldest comes first, as in a file that grows.
+    With --follow the oldest is printed first, as with `tail -f`.
     """
 
     async def work(runtime: "Runtime") -> int:
@@ -63,7 +63,7 @@ def logs(file: Path, environment: str | None, follow: bool, as_json: bool, **giv
 
 
 async def _wanted(runtime: "Runtime", environment: str, given: Mapping[str, Any]) -> "OperationFilter":
-    """`given`: the options by their names. Raises UsageError."""
+    """Return the filter for the options in `given`, by option name. Raises UsageError."""
     from dataclasses import replace
 
     from gateway import clock
@@ -123,7 +123,7 @@ async def _print(runtime: "Runtime", wanted: "OperationFilter", *, as_json: bool
 
 
 async def follow_log(runtime: "Runtime", wanted: "OperationFilter", *, as_json: bool) -> None:
-    """The newest rows, then what comes: one search a second, over what is new alone."""
+    """Print the newest rows, then new rows as they are stored; one search a second, over recent ids only."""
     from dataclasses import replace
 
     from gateway import clock

@@ -1,4 +1,4 @@
-"""The options that several commands share."""
+"""Options that several commands share."""
 
 import re
 import sys
@@ -17,7 +17,7 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 class Span(click.ParamType[timedelta]):
-    """``90s``, ``15m``, ``12h`` or ``30d``."""
+    """A time span such as ``90s``, ``15m``, ``12h`` or ``30d``."""
 
     name = "span"
 
@@ -31,7 +31,7 @@ class Span(click.ParamType[timedelta]):
 
 
 def _hint_at_the_demo(ctx: click.Context, param: click.Parameter, file: Path) -> Path:
-    """Print a hint if `gateway demo` has run here and no file is named: the default file knows nothing of the demo."""
+    """Print a hint if `gateway demo` has run here and no file is named: the default file is not the demo's."""
     chosen = ctx.get_parameter_source(param.name or "") is not ParameterSource.DEFAULT
     if not chosen and DEMO.is_file() and (not file.exists() or is_reference(file)):
         state = "is the reference of all keys" if file.exists() else "is not there"
@@ -40,7 +40,7 @@ def _hint_at_the_demo(ctx: click.Context, param: click.Parameter, file: Path) ->
 
 
 def is_reference(file: Path) -> bool:
-    """Return whether `file` is the gateway.yaml that is shipped, which is nobody's own."""
+    """Return whether `file` is the shipped gateway.yaml, a reference of all keys that is not meant to be run."""
     reference = resources.file("gateway.yaml")
     return file.exists() and reference.exists() and file.samefile(reference)
 
@@ -83,6 +83,6 @@ connection_ids = click.argument("connection_ids", nargs=-1, metavar="[CONNECTION
 
 
 def check_named(connection_ids: tuple[str, ...], every: bool) -> None:
-    """Raises UsageError unless either connections are named or all are meant."""
+    """Raise UsageError unless either connections are named or ``--all`` is given, and not both."""
     if bool(connection_ids) == every:
         raise click.UsageError("Name the connections, or give --all.")

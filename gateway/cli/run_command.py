@@ -1,4 +1,4 @@
-"""Runs a command on the store alone, or on the gateway's runtime without serving."""
+"""Run a command on the store alone, or on the gateway's runtime without serving."""
 
 import asyncio
 import sys
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from gateway.runtime import Runtime
     from gateway.store import Store
 
-# ── Runs a command on the store alone, whether or not a gateway serves from it; catalog and providers are not
-# touched.
+# ── Commands on the store alone. A gateway may serve from the store meanwhile; no catalog is loaded.
 
 
 def on_store(file: Path, work: "Callable[[Store, Config], Awaitable[int]]", *, as_json: bool = False) -> None:
-    """Open the store of `file`, do `work`, close it and exit with what `work` returned; 1 for a fault, in one line.
+    """Open the store of `file`, run `work`, close the store and exit with the code from `work`.
 
-    A store that nothing was ever written to is refused: what is looked for is then elsewhere.
+    A fault is printed in one line, with exit code 1. An empty store is refused, since the configuration probably names
+    the wrong store.
     """
     with faults_end_the_command(as_json, file):
         code = asyncio.run(on_opened_store(file, work))
@@ -30,7 +30,7 @@ def on_store(file: Path, work: "Callable[[Store, Config], Awaitable[int]]", *, a
 
 
 def _ready(file: Path, begins: bool = False) -> "Config":
-    """The configuration, whose store was looked at: a wrong key is reported before anything heavy is loaded.
+    """Load the configuration and check its store, so that a wrong key is reported before heavy imports.
 
     `begins`: the command may be the first that writes to the store. Raises Faults and StoreRefused. Blocks.
     """
@@ -54,8 +54,11 @@ def _ready(file: Path, begins: bool = False) -> "Config":
 
 
 async def on_opened_store(file: Path, work: "Callable[[Store, Config], Awaitable[int]]") -> int:
-    """Return what `work` returns on the opened store, for a command with a loop of its own. Raises Faults and StartRefused."""
-    config = await asyncio.to_thread(_ready, file)  # looking at PostgreSQL begins a loop of its own
+    """Open the store and return the result of `work`, for a command that runs its own event loop.
+
+    Raises Faults and StartRefused.
+    """
+    config = await asyncio.to_thread(_ready, file)  # the check of PostgreSQL runs its own event loop
     import os
 
     from gateway.errors import GatewayError
@@ -80,10 +83,7 @@ T = TypeVar("T")
 
 
 def as_operator(work: Callable[[], T]) -> T:
-    """Return the result of `work`; the audit trail records what it does as the operator's.
-
-    What it does is the operator's doing, in the audit trail.
-    """
+    """Run `work` and return its result. The audit trail names the operator as the actor of its changes."""
 
     def done() -> T:
         _by_operator()
@@ -93,7 +93,7 @@ def as_operator(work: Callable[[], T]) -> T:
 
 
 def _by_operator() -> None:
-    """Make the operator the audit trail's actor of what follows: the operating system's user, and the command."""
+    """Set the audit trail's actor for the current context: the operating system's user, and the command."""
     import getpass
     import os
 
@@ -120,9 +120,10 @@ Item = TypeVar("Item")
 def run(
     file: Path, work: "Callable[[Runtime], Awaitable[int]]", *, as_json: bool = False, begins: bool = False
 ) -> None:
-    """Open what `file` configures, do `work`, close it and exit with what `work` returned; 1 for a fault, in one line.
+    """Open the runtime that `file` configures, run `work`, close the runtime and exit with the code from `work`.
 
-    `begins`: the command may be the first that writes to the store; any other is refused where nothing was ever written.
+    A fault is printed in one line, with exit code 1. `begins`: the command may be the first that writes to the store;
+    without it, an empty store is refused.
     """
     with faults_end_the_command(as_json, file):
         code = asyncio.run(_on_runtime(file, work, begins))
@@ -149,7 +150,7 @@ async def _on_runtime(file: Path, work: "Callable[[Runtime], Awaitable[int]]", b
 
 
 def environment_of(runtime: "Runtime", named: str | None) -> str:
-    """The environment that is meant. Raises UsageError where that is not clear."""
+    """Return the `named` environment, or the only one. Raises UsageError if it is unknown or several exist."""
     import click
 
     there = list(runtime.generation.config.environments)
@@ -161,7 +162,7 @@ def environment_of(runtime: "Runtime", named: str | None) -> str:
 
 
 async def check_integration(runtime: "Runtime", environment: str, integration: str) -> None:
-    """Raises click.ClickException with the nearest name where none is declared and no connection is left of one."""
+    """Raise click.ClickException, with the closest name, if the integration is not declared and has no connection."""
     import click
 
     from gateway.store import ListFilter
@@ -177,12 +178,12 @@ async def check_integration(runtime: "Runtime", environment: str, integration: s
 
 
 async def refs_of(runtime: "Runtime", environment: str, integration: str) -> "list[ConnectionRef]":
-    """All connections of an integration, newest first."""
+    """Return all connections of an integration, newest first."""
     return [one.ref async for one in pages(runtime, environment, integration_ids=(integration,))]
 
 
 async def pages(runtime: "Runtime", environment: str, **filters: Any) -> "AsyncIterator[Connection]":
-    """Every connection that fits, a page at a time."""
+    """Yield every connection that matches `filters`; the store is read page by page."""
     from gateway.store import ListFilter, cursor_after
 
     cursor: str | None = None
@@ -197,7 +198,7 @@ async def pages(runtime: "Runtime", environment: str, **filters: Any) -> "AsyncI
 
 
 async def each(items: Sequence[Item], do: Callable[[Item], Awaitable[None]], what: str) -> None:
-    """`do` for all of them, a few at once, with a progress bar on stderr where somebody looks."""
+    """Run `do` for all `items`, `AT_ONCE` at a time, with a progress bar if stderr is a terminal."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -215,7 +216,7 @@ async def each(items: Sequence[Item], do: Callable[[Item], Awaitable[None]], wha
 
 
 def table(columns: Iterable[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table on stdout; a line is not folded if a pipe reads it."""
+    """Print a table on stdout. Lines are not wrapped at the terminal's width if stdout is not a terminal."""
     from rich.console import Console
     from rich.table import Table
 

@@ -1,5 +1,5 @@
-"""Secrets that a command is given: in an environment variable, a file or at a prompt, never as an argument, which every
-process of the machine may read."""
+"""Read a command's secrets from an environment variable, a file or a prompt; never from an argument, which every
+process of the machine can read."""
 
 import os
 import sys
@@ -24,8 +24,10 @@ key_file = click.option(
 
 
 def secret_of(what: str, option: str, env: str | None, file: Path | None) -> "Secret | None":
-    """Read the secret from the variable `env` or from `file`; None if neither is given. Raises UsageError. `option`: the stem of
-    both, such as ``--key``."""
+    """Return the secret from the variable `env` or from `file`; None if neither is given. Raises UsageError.
+
+    `what`: the secret's name in messages. `option`: the common prefix of both options, such as ``--key``.
+    """
     from gateway.secret import Secret
 
     if env is not None and file is not None:
@@ -49,7 +51,7 @@ def secret_of(what: str, option: str, env: str | None, file: Path | None) -> "Se
 
 
 def passphrase_of(env: str | None, file: Path | None, *, new: bool) -> "Secret":
-    """Prompted for on a terminal where no option names it. Raises UsageError; `new` ones must not be short."""
+    """Return the passphrase; prompt on a terminal if no option names it. Raises UsageError, also if a `new` one is short."""
     from gateway.secret import Secret
 
     found = secret_of("passphrase", "--passphrase", env, file)

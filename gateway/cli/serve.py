@@ -1,4 +1,4 @@
-"""``gateway serve``: the gateway alone, in the foreground."""
+"""``gateway serve``: runs the gateway in the foreground."""
 
 import sys
 from pathlib import Path

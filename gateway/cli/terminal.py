@@ -1,4 +1,4 @@
-"""How commands speak: their own name, progress, faults in files and the exit code."""
+"""Output of commands: the program's name, progress, faults in files and the exit code."""
 
 import json
 import shlex
@@ -13,15 +13,18 @@ from gateway.cli.options import is_reference
 from gateway.config import Faults
 from gateway.errors import StartRefused
 
-# ── How this command is typed here, so that what we print can be pasted.
+# ── The command line of this program, so that printed commands can be pasted.
 
 
 def program() -> str:
-    """``gateway`` where that is found and is this program, else its path; from the current folder where it lies below."""
+    """Return ``gateway`` if the PATH finds this program under that name, else the program's path.
+
+    The path is relative if the program is below the current folder.
+    """
     started = Path(sys.argv[0])
     if started.name != "gateway":
         return f"{shlex.quote(sys.executable)} -m gateway"
-    from shutil import which  # here: a server, which prints no commands, does without
+    from shutil import which  # imported here: a server prints no commands and does not need it
 
     found = which("gateway")
     if found and started.exists() and started.samefile(found):
@@ -30,16 +33,16 @@ def program() -> str:
     return shlex.quote(str(here.relative_to(Path.cwd()) if here.is_relative_to(Path.cwd()) else here))
 
 
-# ── How far long work has come: a bar on stderr where somebody looks, a line now and then where a log does.
+# ── Progress of long work on stderr: a bar on a terminal, else a line every `EVERY_S` seconds.
 
 EVERY_S: Final = 5.0
 
-Step = Callable[[int, int], None]  # done, of how many; 0 where that is not known
+Step = Callable[[int, int], None]  # number done, total; 0 for an unknown total
 
 
 @contextmanager
 def progress(what: str) -> Iterator[Step]:
-    """Show progress; yields the function to call after each piece of `what`, such as ``sealing again``."""
+    """Show the progress of `what`, such as ``sealing again``; yield the function to call after each piece."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -67,21 +70,21 @@ def _lines(what: str) -> Step:
     return step
 
 
-# ── Text of others on the terminal: a name that an end user chose may hold orders to it.
+# ── Untrusted text on the terminal: a name that an end user chose may contain control sequences.
 
 
 def harmless(text: str) -> str:
-    """`text` without control characters and without marks that turn the direction of writing; line ends and tabs stay."""
+    """Return `text` with control characters and bidirectional marks replaced; line ends and tabs stay."""
     return "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def one_line(text: str) -> str:
-    """Return `text` fit for a cell or a line, which no line end may split."""
+    """Return `text` for one line or one table cell: line ends, tabs and control characters are replaced too."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
-# ── How a command ends on faults in files: a line each on stderr, in the form that editors and CI jump to, and exit
-# code 1.
+# ── Faults in files end a command with exit code 1. Each fault is a line on stderr, in the ``file:line`` form that
+# editors and CI understand.
 
 
 class ReportedFault(Protocol):
@@ -95,9 +98,9 @@ class ReportedFault(Protocol):
 
 @contextmanager
 def faults_end_the_command(as_json: bool = False, file: Path | None = None) -> Iterator[None]:
-    """Around whatever reads a configuration or a catalog, or looks at the store. `as_json`: as a line of JSON on stdout too.
+    """Turn Faults and StartRefused into messages on stderr and exit code 1. `as_json`: also a line of JSON on stdout.
 
-    `file`: the configuration, for a hint where it is not one to start with.
+    `file`: the configuration, for a hint if it is the shipped reference.
     """
     try:
         yield
@@ -116,14 +119,14 @@ def faults_end_the_command(as_json: bool = False, file: Path | None = None) -> I
 
 
 def hint_at_init(file: Path) -> None:
-    """Print a hint in a fresh checkout, whose gateway.yaml is only the reference of all keys."""
+    """Print a hint if `file` is the gateway.yaml of a fresh checkout, which is only the reference of all keys."""
     if is_reference(file):
         made = f"`{program()} init --dir my-gateway` writes one of your own, with its keys"
         print(f"{file} is the reference of all keys; {made}", file=sys.stderr)
 
 
 def placed(fault: ReportedFault) -> dict[str, Any]:
-    """A fault as JSON: `where`, `message` and, where it stands in a file, `file` and `line`."""
+    """Return a fault as JSON: `where`, `message` and, if the fault has a place in a file, `file` and `line`."""
     file, _, line = fault.where.rpartition(":")
     shown = {"where": fault.where, "message": fault.message}
     return {**shown, "file": file, "line": int(line)} if file and line.isdigit() else shown

@@ -1,6 +1,6 @@
 """``python -m gateway.cli.worker FD``: a worker of `gateway serve`, started by its parent with one end of a channel.
 
-What is wrong with the configuration, or forbids to serve, it prints as the command does, and ends with that exit code.
+A configuration that has faults, or cannot be served, gives the same messages and exit code as in `gateway serve`.
 """
 
 import signal
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def main(descriptor: int) -> int:
-    """The exit code."""
-    collect_rarely()  # until it serves
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the parent's, which says over the channel what it means
-    # In a process group of its own it is not in the terminal's foreground: `stty tostop` would stop it when it logs.
+    """Run the worker on the channel `descriptor`; return the exit code."""
+    collect_rarely()  # until the worker serves
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the parent handles SIGHUP and sends a message over the channel
+    # The worker has its own process group, outside the terminal's foreground: `stty tostop` would stop it when it logs.
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
     from gateway.process.handshake import receive_now
@@ -39,13 +39,13 @@ def main(descriptor: int) -> int:
         from gateway.startup.imports import leave_out_the_unused
 
         leave_out_the_unused()
-        from gateway.server.serving_worker import serve  # last, since loading it takes longer than saying what is wrong
+        from gateway.server.serving_worker import serve  # last: this import is slow, and faults are reported first
 
         return serve(config, sock, start)
 
 
 def _loaded(file: Path, start: "Message") -> "Config | None":
-    """The configuration in `file`; None where the worker is to start from what the others run. Raises Faults."""
+    """Return the configuration in `file`; None if the worker starts from the other workers' one. Raises Faults."""
     if start["start_from"] is not None:
         return None
     from gateway.config import Faults, load
@@ -58,7 +58,7 @@ def _loaded(file: Path, start: "Message") -> "Config | None":
         raise all_faults(found) from None
     from gateway.store.preflight import look_at
 
-    look_at(config.store)  # a wrong key is refused before the seconds that a loading without bytecode may take
+    look_at(config.store)  # refuse a wrong key before the imports, which take seconds without bytecode
     return config
 
 

@@ -2,15 +2,15 @@
 
 `AsyncClient` is for asyncio, `Client` for other programs; docs/client.md is their manual. Read in this order:
 
-    calls              from a program's arguments to address, header fields and body. No I/O
+    calls              builds URL, header fields and body of a request from a call's arguments. No I/O
     client_answer      a provider's answer: whole, or streamed
-    client_errors      what can go wrong, by who is to blame; the transport to the gateway
-    listed_pages       a list through ``Gateway-Paginate``, resumed where it breaks off
-    returned_results   verifies what an end user brings back from the connect page, and completes what is pending
+    client_errors      the exceptions, by their cause; address of the gateway
+    listed_pages       a list through ``Gateway-Paginate``, resumed after an interruption
+    returned_results   verifies the result that an end user brings back from the connect page; PKCE for connect sessions
     async_client       the client for asyncio
-    blocking_client    the same one, run in a thread
+    blocking_client    the same client without asyncio, run in a thread
 
-Always true: the names in `__all__` are public, the files behind them may change; the client needs aiohttp and nothing of the
+Always true: the names in `__all__` are public, the modules may change; the client needs aiohttp and nothing of the
 server.
 """
 

@@ -1,4 +1,4 @@
-"""The client for programs that run on asyncio, and all that the blocking one is made of."""
+"""The client for asyncio; the blocking client is a wrapper around it."""
 
 import asyncio
 import json
@@ -29,13 +29,13 @@ from gateway.client.client_answer import Answer, AsyncStream
 from gateway.client.client_errors import checked, refusal, unreachable
 from gateway.client.listed_pages import AsyncPages
 
-# ── A body that is made while it is sent.
+# ── A body that is generated while it is sent.
 
 
 class UploadedBody:
-    """The pieces of an iterable. One without ``async`` is asked in a thread, so that it may wait.
+    """The pieces of an iterable, as a body. An iterable without ``async`` is read in a thread, so that it may block.
 
-    `fault` is what the iterable itself raised, which would else be reported as a connection that broke.
+    `fault`: the exception that the iterable raised; aiohttp would report it as a broken connection.
     """
 
     def __init__(self, source: Iterable[bytes] | AsyncIterable[bytes]) -> None:
@@ -54,7 +54,7 @@ class UploadedBody:
 
 
 def sent_as(body: Body) -> Any:
-    """`body` as aiohttp takes it."""
+    """Return `body` in a form that aiohttp accepts."""
     if isinstance(body, bytes | bytearray | memoryview | str | Mapping) or hasattr(body, "read"):
         return body
     return UploadedBody(body)
@@ -66,7 +66,7 @@ async def _in_a_thread(source: Iterable[bytes]) -> AsyncIterator[bytes]:
         yield piece
 
 
-# ── The gateway's own API for programs that run on asyncio: connections, connect sessions, integrations.
+# ── The client: calls to providers, and the gateway's own API (connections, connect sessions, integrations).
 
 PAGE: Final = 500
 
@@ -76,10 +76,10 @@ ERROR: Final = "Gateway-Error"
 
 
 class AsyncClient:
-    """`base_url` is the gateway's own address. `provider_config_key` and `connection_id` hold for calls that name none.
+    """The client. `base_url`: the gateway's address. `provider_config_key` and `connection_id`: defaults for all calls.
 
-    `silence_s`: how long nothing may come before a call is given up; None for any time. Open it with ``async with``, or
-    close it when done. Raises ValueError for a `base_url` that is none.
+    `silence_s`: a call fails if nothing is received for this time; None for no limit. `connect_s`: limit for connecting.
+    Open the client with ``async with``, or close it when done. Raises ValueError for an invalid `base_url`.
     """
 
     def __init__(
@@ -100,7 +100,8 @@ class AsyncClient:
         if connection_id is not None:
             self._usual["connection_id"] = connection_id
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_s, sock_read=silence_s)
-        # By loop: one that belongs to another, before a fork or a second asyncio.run, must not even be closed here.
+        # One session per event loop: the session of another loop, before a fork or a second asyncio.run, must not be
+        # used here, nor closed.
         self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
 
     def __repr__(self) -> str:
@@ -115,7 +116,7 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close its connections; those in use break."""
+        """Close the client's connections; calls in flight fail."""
         session = self._sessions.pop(asyncio.get_running_loop(), None)
         if session is not None:
             await session.close()
@@ -123,7 +124,7 @@ class AsyncClient:
     # ── a provider's API ────────────────────────────────────────────────────────────────────────────────────────────
 
     async def get(self, endpoint: str, **options: Unpack[Options]) -> Answer:
-        """``GET`` the provider's `endpoint`. All of these raise GatewayError, Unreachable and CutShort."""
+        """Send a ``GET`` to the provider's `endpoint`. This and all other calls raise GatewayError, Unreachable, CutShort."""
         return await self.request("GET", endpoint, **options)
 
     async def post(self, endpoint: str, **options: Unpack[Options]) -> Answer:
@@ -145,13 +146,13 @@ class AsyncClient:
         return await self.request("OPTIONS", endpoint, **options)
 
     async def request(self, method: str, endpoint: str, **options: Unpack[Options]) -> Answer:
-        """The provider's whole answer, whatever its status. Redirects are not followed."""
+        """Return the provider's whole answer, whatever its status. Redirects are not followed."""
         async with self.stream(method, endpoint, **options) as answer:
             return await answer.whole()
 
     @asynccontextmanager
     async def stream(self, method: str, endpoint: str, **options: Unpack[Options]) -> AsyncIterator[AsyncStream]:
-        """The provider's answer as soon as its head is there; leaving the block before its end breaks it off."""
+        """Yield the provider's answer as soon as its head has arrived; leaving the block early aborts the answer."""
         asked: Options = {**self._usual, **options}
         url = proxied(self._base_url, endpoint, asked.get("params"))
         body: dict[str, Any] = {"json": asked["json"]} if "json" in asked else {}
@@ -174,12 +175,12 @@ class AsyncClient:
         loads: Callable[[bytes], Any] = json.loads,
         **options: Unpack[Options],
     ) -> AsyncPages:
-        """The records of a whole list, one after the other, to be iterated over once (docs/pagination.md).
+        """Return the records of a whole list, to be iterated over once (docs/pagination.md).
 
-        `pages`: how many at most. `limit`: records a page. `way`: how the list is cut, where the provider's entry does not
-        say. `since` and `behind`: those of an earlier one (`cursor`, `behind`), to go on after its last record. What breaks
-        off is gone on with, `resumes` times in a row without a new record; a wait that the provider asks for may last
-        `longest_wait_s`. `loads` reads each record.
+        `pages`: maximum number of pages. `limit`: records per page. `way`: the kind of pagination, if the provider's entry
+        does not state it. `since`, `behind`: `cursor` and `behind` of an earlier iteration, to continue after its last
+        record. An interrupted list is resumed, at most `resumes` times in a row without a new record; a wait that the
+        provider demands may last up to `longest_wait_s`. `loads` parses each record.
 
         Raises ValueError for an absolute URL; iterating raises ProviderError, PagingBroken, GatewayError, Unreachable and
         CutShort.
@@ -248,16 +249,16 @@ class AsyncClient:
         refresh_token: bool = False,
         history: bool = False,
     ) -> Json:
-        """The connection with its credentials, refreshed where that is due, or by force.
+        """Return the connection with its credentials, refreshed if due or if `force_refresh` is set.
 
-        Reading it at times also keeps its refresh token alive. `refresh_token`: show that one, too; `history`: its story.
+        Regular reads also keep its refresh token from expiring. `refresh_token`: include it; `history`: include the timeline.
         """
         key, named = self._named(provider_config_key, connection_id)
         call = calls.connection(key, named, force_refresh=force_refresh, refresh_token=refresh_token, history=history)
         return await self._json(call)
 
     async def list_connections(self, **filters: Unpack[Filters]) -> AsyncIterator[Json]:
-        """All that fit, newest first, without their credentials; fetched on demand, 500 at once."""
+        """Yield all connections that match, newest first, without credentials; fetched on demand, 500 per page."""
         cursor: str | None = None
         while True:
             page = await self._json(calls.connections(filters, PAGE, cursor))
@@ -270,9 +271,9 @@ class AsyncClient:
     async def import_connection(
         self, credentials: Mapping[str, Any], provider_config_key: str | None = None, **more: Unpack[ImportedConnection]
     ) -> Json:
-        """Bring in a credential that you hold: ``{"type": "API_KEY", "apiKey": "…"}``. The same id again replaces it.
+        """Import a credential that you have: ``{"type": "API_KEY", "apiKey": "…"}``. An existing connection is replaced.
 
-        Returns the connection. The client's own `connection_id` holds only if `more` has none.
+        Return the connection. The client's own `connection_id` is used if `more` has none.
         """
         usual = self._usual.get("connection_id")
         if usual is not None:
@@ -291,12 +292,12 @@ class AsyncClient:
     async def delete_connection(
         self, provider_config_key: str | None = None, connection_id: str | None = None, *, revoke: bool = True
     ) -> Json:
-        """Delete the connection at once, then end its tokens at the provider, unless `revoke` is False; the answer's `revocation`
-        has the result of each."""
+        """Delete the connection, then revoke its tokens at the provider, unless `revoke` is False; the answer's `revocation`
+        has the result for each token."""
         return await self._json(calls.deleted(*self._named(provider_config_key, connection_id), revoke=revoke))
 
     async def get_metadata(self, provider_config_key: str | None = None, connection_id: str | None = None) -> Json:
-        """Return the metadata kept with the connection; empty if there is none."""
+        """Return the connection's metadata; empty if there is none."""
         kept: Json | None = (await self.get_connection(provider_config_key, connection_id))["metadata"]
         return kept or {}
 
@@ -306,8 +307,7 @@ class AsyncClient:
         provider_config_key: str | None = None,
         connection_id: str | Sequence[str] | None = None,
     ) -> None:
-        """Replace what is kept with the connection, or with several at once: with all of them or, where one is unknown,
-        with none."""
+        """Replace the metadata of one or several connections; all or nothing: fails if any id is unknown."""
         await self._asked(self._keeping(metadata, provider_config_key, connection_id, merge=False))
 
     async def update_metadata(
@@ -316,22 +316,22 @@ class AsyncClient:
         provider_config_key: str | None = None,
         connection_id: str | Sequence[str] | None = None,
     ) -> None:
-        """The same, but other top-level members stay as they are."""
+        """Change the given top-level members of the metadata, and keep the others; otherwise like `set_metadata`."""
         await self._asked(self._keeping(metadata, provider_config_key, connection_id, merge=True))
 
     async def create_connect_session(self, **session: Unpack[ConnectSessionCall]) -> Json:
-        """A session of 30 minutes, or of `expires_in` seconds, for one end user: `token`, `connect_link` (send the user
-        there), `expires_at`."""
+        """Create a connect session for one end user, valid for 30 minutes or `expires_in` seconds. Return `token`,
+        `connect_link` (send the user there) and `expires_at`."""
         return await self._data(calls.connect_session(session))
 
     async def complete_connect_session(
         self, session_id: str, code_verifier: str, connection_id: str | None = None
     ) -> Json:
-        """Store what the end user has connected under a session with a `code_challenge`: `status` and `connections`.
+        """Store the pending connections of a session with a `code_challenge`. Return `status` and `connections`.
 
-        Call it for your own signed-in user, once they are back. `session_id`: of the session, or of the
-        verified result; `connection_id`: of that result, so that nothing else is stored. Without it, raises GatewayError
-        ``connection_id_required`` where several connections are pending. The same call again returns the same."""
+        Call it for your signed-in user once they have returned. `session_id`: from the session or the verified result.
+        `connection_id`: from the verified result, so that nothing else is stored; without it, several pending connections
+        raise GatewayError ``connection_id_required``. The call is idempotent."""
         return await self._data(calls.completed_session(session_id, code_verifier, connection_id))
 
     async def create_reconnect_session(
@@ -340,47 +340,48 @@ class AsyncClient:
         connection_id: str | None = None,
         **session: Unpack[ConnectSessionCall],
     ) -> Json:
-        """The same, to authorize an existing connection again; it keeps its id."""
+        """Create a connect session that authorizes an existing connection again; the connection keeps its id."""
         return await self._data(calls.reconnect_session(*self._named(provider_config_key, connection_id), session))
 
     async def list_integrations(self) -> list[Json]:
-        """All of the environment."""
+        """Return all integrations of the environment."""
         found: list[Json] = (await self._asked(calls.integrations()))["data"]
         return found
 
     async def get_integration(self, provider_config_key: str | None = None, *, include: Sequence[str] = ()) -> Json:
         """Return one integration.
 
-        `include`: "webhook" adds the address for the provider's webhooks, "credentials" the OAuth app.
+        `include`: "webhook" adds the URL for the provider's webhooks, "credentials" the OAuth app.
         """
         return await self._data(calls.integration(self._key(provider_config_key), include))
 
     async def create_integration(
         self, provider: str, unique_key: str | None = None, **more: Unpack[Configured]
     ) -> Json:
-        """Make one of a catalog entry, under its name if not under `unique_key`. Effective at once, on every node soon."""
+        """Create an integration of a catalog entry; `unique_key` defaults to the entry's name. Other nodes see it shortly
+        after."""
         return await self._data(calls.new_integration(provider, unique_key, more))
 
     async def update_integration(
         self, provider_config_key: str | None = None, *, unique_key: str | None = None, **changes: Unpack[Configured]
     ) -> Json:
-        """Change what is given; `unique_key` renames it. Not one that gateway.yaml declares."""
+        """Change the given members; `unique_key` renames the integration. Integrations in gateway.yaml cannot be changed."""
         return await self._data(calls.changed_integration(self._key(provider_config_key), changes, unique_key))
 
     async def delete_integration(self, provider_config_key: str) -> Json:
-        """Delete the integration and its connections, whose tokens are ended at the provider; `connections` in the answer counts
-        them."""
+        """Delete the integration and its connections, and revoke their tokens at the provider. `connections` in the answer
+        is their number."""
         return await self._json(calls.deleted_integration(provider_config_key))
 
     async def list_providers(
         self, search: str | None = None, *, category: str | None = None, auth_mode: str | None = None
     ) -> list[Json]:
-        """The catalog's entries that fit all of it; `search`: words in name, display name and categories."""
+        """Return the catalog entries that match all filters; `search`: words in name, display name and categories."""
         found: list[Json] = (await self._asked(calls.providers(search, category, auth_mode)))["data"]
         return found
 
     async def get_provider(self, name: str) -> Json:
-        """A catalog entry."""
+        """Return a catalog entry."""
         return await self._data(calls.provider(name))
 
     async def _json(self, call: ApiCall) -> Json:

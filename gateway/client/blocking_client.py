@@ -1,4 +1,4 @@
-"""The client for programs without asyncio: the same one, run by a thread of its own."""
+"""The client for programs without asyncio: it runs `AsyncClient` in a separate thread."""
 
 import asyncio
 import json
@@ -14,13 +14,13 @@ from gateway.client.calls import Configured, ConnectSessionCall, Filters, Import
 from gateway.client.client_answer import Answer, AsyncStream
 from gateway.client.listed_pages import AsyncPages
 
-# ── An event loop that runs behind a program without one.
+# ── The event loop in its thread.
 
 T = TypeVar("T")
 
 
 class Loop:
-    """An event loop in a daemon thread, started when first used; again in a process that was forked from this one."""
+    """An event loop in a daemon thread, started on first use, and started again in a forked process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -37,7 +37,7 @@ class Loop:
             raise
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """The items, each fetched when the caller asks for it. A loop that is left early closes their source."""
+        """Yield the items, each fetched on demand. Leaving the loop early closes `items`."""
         end = object()
 
         async def following() -> Any:
@@ -74,11 +74,11 @@ class Loop:
             return self._loop
 
 
-# ── The gateway's own API for programs without asyncio: `AsyncClient`, run by the client's thread.
+# ── The client, and its streams and pages.
 
 
 class Stream:
-    """An answer whose head is there. Iterate over it for pieces as they come, over `lines()` for lines."""
+    """An answer whose head has arrived. Iterate over it for pieces as they arrive, over `lines()` for lines."""
 
     def __init__(self, stream: AsyncStream, loop: Loop) -> None:
         self._stream = stream
@@ -87,16 +87,16 @@ class Stream:
         self.ok, self.request_id = stream.ok, stream.request_id
 
     def __iter__(self) -> Iterator[bytes]:
-        """Raises CutShort."""
+        """Yield pieces of the body as they arrive. Raises CutShort."""
         return self._loop.iterate(aiter(self._stream))
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines without their ends; a last one without an end, too. Raises CutShort."""
+        """Yield the lines without line ends, also a last line that has no line end. Raises CutShort."""
         for several in self._loop.iterate(self._stream.several_lines()):
             yield from several
 
     def whole(self) -> Answer:
-        """All of it, or what is left. Raises CutShort."""
+        """Return the whole answer, or the rest of it. Raises CutShort."""
         return self._loop.run(self._stream.whole())
 
 
@@ -127,7 +127,7 @@ class Pages:
 
 
 class Client:
-    """The same client as `AsyncClient`, without ``async``. Open it with ``with``, or close it when done."""
+    """`AsyncClient` without ``async``. Open it with ``with``, or close it when done."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close its connections and its thread; calls in other threads break."""
+        """Close the client's connections and stop its thread; calls in other threads fail."""
         if self._loop.used_here:
             self._loop.run(self._client.close())
             self._loop.stop()
@@ -169,7 +169,7 @@ class Client:
     # ── a provider's API ────────────────────────────────────────────────────────────────────────────────────────────
 
     def get(self, endpoint: str, **options: Unpack[Options]) -> Answer:
-        """``GET`` the provider's `endpoint`. All of these raise GatewayError, Unreachable and CutShort."""
+        """Send a ``GET`` to the provider's `endpoint`. This and all other calls raise GatewayError, Unreachable, CutShort."""
         return self.request("GET", endpoint, **options)
 
     def post(self, endpoint: str, **options: Unpack[Options]) -> Answer:
@@ -191,12 +191,12 @@ class Client:
         return self.request("OPTIONS", endpoint, **options)
 
     def request(self, method: str, endpoint: str, **options: Unpack[Options]) -> Answer:
-        """The provider's whole answer, whatever its status. Redirects are not followed."""
+        """Return the provider's whole answer, whatever its status. Redirects are not followed."""
         return self._loop.run(self._client.request(method, endpoint, **options))
 
     @contextmanager
     def stream(self, method: str, endpoint: str, **options: Unpack[Options]) -> Iterator[Stream]:
-        """The provider's answer as soon as its head is there; leaving the block before its end breaks it off."""
+        """Yield the provider's answer as soon as its head has arrived; leaving the block early aborts the answer."""
         opened = self._client.stream(method, endpoint, **options)
         stream = self._loop.run(opened.__aenter__())
         try:
@@ -218,7 +218,7 @@ class Client:
         loads: Callable[[bytes], Any] = json.loads,
         **options: Unpack[Options],
     ) -> Pages:
-        """The records of a whole list, as `AsyncClient.paginate` has it."""
+        """Return the records of a whole list, like `AsyncClient.paginate`."""
         asked = self._client.paginate(
             endpoint,
             pages=pages,
@@ -242,7 +242,7 @@ class Client:
         refresh_token: bool = False,
         history: bool = False,
     ) -> Json:
-        """The connection with its credentials, refreshed where that is due, or by force."""
+        """Return the connection with its credentials, refreshed if due or if `force_refresh` is set."""
         asked = self._client.get_connection(
             provider_config_key,
             connection_id,
@@ -253,13 +253,13 @@ class Client:
         return self._loop.run(asked)
 
     def list_connections(self, **filters: Unpack[Filters]) -> Iterator[Json]:
-        """All that fit, newest first, without their credentials; fetched on demand, 500 at once."""
+        """Yield all connections that match, newest first, without credentials; fetched on demand, 500 per page."""
         return self._loop.iterate(self._client.list_connections(**filters))
 
     def import_connection(
         self, credentials: Mapping[str, Any], provider_config_key: str | None = None, **more: Unpack[ImportedConnection]
     ) -> Json:
-        """Bring in a credential that you hold: ``{"type": "API_KEY", "apiKey": "…"}``. The same id again replaces it."""
+        """Import a credential that you have: ``{"type": "API_KEY", "apiKey": "…"}``. An existing connection is replaced."""
         return self._loop.run(self._client.import_connection(credentials, provider_config_key, **more))
 
     def update_connection(
@@ -274,11 +274,11 @@ class Client:
     def delete_connection(
         self, provider_config_key: str | None = None, connection_id: str | None = None, *, revoke: bool = True
     ) -> Json:
-        """Delete the connection at once, then end its tokens at the provider, unless `revoke` is False."""
+        """Delete the connection, then revoke its tokens at the provider, unless `revoke` is False."""
         return self._loop.run(self._client.delete_connection(provider_config_key, connection_id, revoke=revoke))
 
     def get_metadata(self, provider_config_key: str | None = None, connection_id: str | None = None) -> Json:
-        """Return the metadata kept with the connection; empty if there is none."""
+        """Return the connection's metadata; empty if there is none."""
         return self._loop.run(self._client.get_metadata(provider_config_key, connection_id))
 
     def set_metadata(
@@ -287,7 +287,7 @@ class Client:
         provider_config_key: str | None = None,
         connection_id: str | Sequence[str] | None = None,
     ) -> None:
-        """Replace what is kept with the connection, or with several at once."""
+        """Replace the metadata of one or several connections; all or nothing: fails if any id is unknown."""
         self._loop.run(self._client.set_metadata(metadata, provider_config_key, connection_id))
 
     def update_metadata(
@@ -296,15 +296,16 @@ class Client:
         provider_config_key: str | None = None,
         connection_id: str | Sequence[str] | None = None,
     ) -> None:
-        """The same, but other top-level members stay as they are."""
+        """Change the given top-level members of the metadata, and keep the others; otherwise like `set_metadata`."""
         self._loop.run(self._client.update_metadata(metadata, provider_config_key, connection_id))
 
     def create_connect_session(self, **session: Unpack[ConnectSessionCall]) -> Json:
-        """A session of 30 minutes for one end user: `token`, `connect_link` (send the user there), `expires_at`."""
+        """Create a connect session for one end user, like `AsyncClient.create_connect_session`. Return `token`,
+        `connect_link` (send the user there) and `expires_at`."""
         return self._loop.run(self._client.create_connect_session(**session))
 
     def complete_connect_session(self, session_id: str, code_verifier: str, connection_id: str | None = None) -> Json:
-        """Store what the end user has connected under a session with a `code_challenge`: `status` and `connections`."""
+        """Store the pending connections of a session with a `code_challenge`. Return `status` and `connections`."""
         return self._loop.run(self._client.complete_connect_session(session_id, code_verifier, connection_id))
 
     def create_reconnect_session(
@@ -313,37 +314,37 @@ class Client:
         connection_id: str | None = None,
         **session: Unpack[ConnectSessionCall],
     ) -> Json:
-        """The same, to authorize an existing connection again; it keeps its id."""
+        """Create a connect session that authorizes an existing connection again; the connection keeps its id."""
         return self._loop.run(self._client.create_reconnect_session(provider_config_key, connection_id, **session))
 
     def list_integrations(self) -> list[Json]:
-        """All of the environment."""
+        """Return all integrations of the environment."""
         return self._loop.run(self._client.list_integrations())
 
     def get_integration(self, provider_config_key: str | None = None, *, include: Sequence[str] = ()) -> Json:
-        """Return one integration, with "webhook" or "credentials" where `include` names these."""
+        """Return one integration, with "webhook" or "credentials" if `include` names them."""
         return self._loop.run(self._client.get_integration(provider_config_key, include=include))
 
     def create_integration(self, provider: str, unique_key: str | None = None, **more: Unpack[Configured]) -> Json:
-        """Make one of a catalog entry, under its name if not under `unique_key`."""
+        """Create an integration of a catalog entry; `unique_key` defaults to the entry's name."""
         return self._loop.run(self._client.create_integration(provider, unique_key, **more))
 
     def update_integration(
         self, provider_config_key: str | None = None, *, unique_key: str | None = None, **changes: Unpack[Configured]
     ) -> Json:
-        """Change what is given; `unique_key` renames it. Not one that gateway.yaml declares."""
+        """Change the given members; `unique_key` renames the integration. Integrations in gateway.yaml cannot be changed."""
         return self._loop.run(self._client.update_integration(provider_config_key, unique_key=unique_key, **changes))
 
     def delete_integration(self, provider_config_key: str) -> Json:
-        """Delete the integration and its connections, whose tokens are ended at the provider."""
+        """Delete the integration and its connections, and revoke their tokens at the provider."""
         return self._loop.run(self._client.delete_integration(provider_config_key))
 
     def list_providers(
         self, search: str | None = None, *, category: str | None = None, auth_mode: str | None = None
     ) -> list[Json]:
-        """The catalog's entries that fit all of it."""
+        """Return the catalog entries that match all filters."""
         return self._loop.run(self._client.list_providers(search, category=category, auth_mode=auth_mode))
 
     def get_provider(self, name: str) -> Json:
-        """A catalog entry."""
+        """Return a catalog entry."""
         return self._loop.run(self._client.get_provider(name))

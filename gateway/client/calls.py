@@ -1,4 +1,4 @@
-"""From what a program says to the address, the header fields and the body that are sent. No I/O."""
+"""Build URL, header fields and body of a request from a call's arguments. No I/O."""
 
 import re
 import string
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import IO, Any, Final, TypedDict
 from urllib.parse import quote
 
-# ── From a call's inputs to the address and the header fields of its request. No I/O.
+# ── Proxied calls: the URL and the header fields.
 
 Param = str | int | float | bool | None
 Params = Mapping[str, Param | Sequence[Param]] | Sequence[tuple[str, Param]]
 Body = bytes | str | Mapping[str, str] | IO[bytes] | AsyncIterable[bytes] | Iterable[bytes]
 
-# Characters that a target may contain unescaped, '%' included: an endpoint is a path and perhaps a query, encoded already.
+# Characters not to escape, '%' included: an endpoint is a path with an optional query, already encoded.
 _KEPT: Final = "".join(c for c in string.printable if c.isprintable() and c not in ' "#<>\\^`{}')
 
 
@@ -23,11 +23,11 @@ _ABSOLUTE: Final = re.compile(r"\s*(?:[A-Za-z][A-Za-z0-9+.-]*:)?//")
 class Options(TypedDict, total=False):
     """The options of a call; the client's or the gateway's defaults apply to options left out.
 
-    `params`: the query. None is left out, true and false are written so, and a list becomes a repeated parameter.
-    `base_url_override`: replaces the provider's base address for this call. `json` is sent as JSON, `data` as it is, a
-    mapping as a form, an iterable a piece at a time. `retries`, `retry_on`: how often, and on which statuses besides the
-    usual, the gateway tries again. `timeout_s`: until the provider's answer begins. `decompress`: have the gateway undo
-    the provider's coding.
+    `params`: the query. None is left out, booleans become ``true`` and ``false``, a list becomes a repeated parameter.
+    `base_url_override`: replaces the provider's base URL for this call. `json` is sent as JSON. `data` is sent as it is,
+    a mapping as a form, an iterable piece by piece. `retries`: the gateway's maximum number of retries; `retry_on`:
+    further statuses to retry. `timeout_s`: limit until the provider's answer begins. `decompress`: the gateway
+    decompresses the answer.
     """
 
     params: Params
@@ -44,7 +44,7 @@ class Options(TypedDict, total=False):
 
 
 def proxied(base_url: str, endpoint: str, params: Params | None) -> str:
-    """The address of a call. Raises ValueError for an absolute URL."""
+    """Return the URL of a proxied call. Raises ValueError for an absolute URL."""
     target = f"{base_url}/proxy{quote(below(base_url, endpoint), safe=_KEPT)}"
     query = written(params)
     if not query:
@@ -53,9 +53,10 @@ def proxied(base_url: str, endpoint: str, params: Params | None) -> str:
 
 
 def below(base_url: str, endpoint: str) -> str:
-    """`endpoint` with a slash before it. One from a Link or Location that the gateway wrote begins with the gateway's address.
+    """Return `endpoint` with a leading slash, and without the gateway's address, which the gateway writes in Link and
+    Location.
 
-    Raises ValueError for any other absolute URL: as a path it would lead nowhere, and the provider's 404 would not say why.
+    Raises ValueError for any other absolute URL: as a path it would only get the provider's 404, without an explanation.
     """
     start = f"{base_url}/proxy"
     rest = endpoint
@@ -70,7 +71,7 @@ def below(base_url: str, endpoint: str) -> str:
 
 
 def written(params: Params | None) -> str:
-    """The query, percent-encoded, a blank as ``%20``."""
+    """Return the query, percent-encoded, with a space as ``%20``."""
     return "&".join(f"{quote(name, safe='')}={quote(text, safe='')}" for name, text in _pairs(params or ()))
 
 
@@ -84,7 +85,7 @@ def _pairs(params: Params) -> Iterator[tuple[str, str]]:
 
 
 def fields(options: Options) -> dict[str, str]:
-    """The header fields that the options ask for, the caller's own included. Raises ValueError for a missing name."""
+    """Return the header fields for the options, with the caller's own fields. Raises ValueError for a missing option."""
     headers = dict(options.get("headers", {}))
     for header, option in (("Provider-Config-Key", "provider_config_key"), ("Connection-Id", "connection_id")):
         name = options.get(option)
@@ -105,7 +106,7 @@ def fields(options: Options) -> dict[str, str]:
 
 
 def wish(pages: int | None, limit: int | None, way: Mapping[str, str | int] | None) -> str:
-    """The value of Gateway-Paginate, with ``marks``. Raises ValueError for what no header may hold."""
+    """Return the value of Gateway-Paginate, with ``marks``. Raises ValueError for characters not allowed in a header."""
     said = ["all" if pages is None else str(pages), "marks"]
     if limit is not None:
         said.append(f"limit={limit}")
@@ -118,7 +119,7 @@ def wish(pages: int | None, limit: int | None, way: Mapping[str, str | int] | No
     return "; ".join(said)
 
 
-# ── Calls to the gateway's own API (docs/http-api.md), from what a program says to what is sent. No I/O.
+# ── Calls to the gateway's own API (docs/http-api.md).
 
 Json = dict[str, Any]
 
@@ -126,12 +127,8 @@ Json = dict[str, Any]
 class Filters(TypedDict, total=False):
     """The filters of a list of connections.
 
-    `connection_id` exactly; `search` in it and in the end user's name and e-mail; all `tags`; `missing_scopes`: only
-    those that lack scopes.
-
-    `connection_id` exactly; `search` in it and in the end user's name and e-mail; all `tags`; `missing_scopes`: only
-    those that lack scopes. `connection_id` exactly; `search` in it and in the end user's name and e-mail; all `tags`;
-    `missing_scopes`: only those that lack scopes.
+    `connection_id`: exact match. `search`: text in the connection's id and in the end user's name and e-mail. `tags`: all
+    of them. `missing_scopes`: only connections that lack scopes.
     """
 
     connection_id: str
@@ -144,7 +141,7 @@ class Filters(TypedDict, total=False):
 
 
 class ImportedConnection(TypedDict, total=False):
-    """The members of an imported connection besides its credential. What is left out keeps the value that it has."""
+    """The members of an imported connection besides its credential. Members left out keep their value."""
 
     connection_id: str
     connection_config: Mapping[str, Any]
@@ -155,12 +152,13 @@ class ImportedConnection(TypedDict, total=False):
 
 
 class ConnectSessionCall(TypedDict, total=False):
-    """The end user and what it may connect. `end_user` is ``{"id", "email"?, "display_name"?}``; `tags` may stand in for it.
+    """A connect session. `end_user`: ``{"id", "email"?, "display_name"?}``; `tags` may replace it.
 
-    `integrations_config_defaults` fixes settings by integration; `allowed_integrations` left out means all. `expires_in`:
-    seconds, 60 to 604800. `max_connections`: how many it may make. `single_use`: for one browser. `code_challenge`: of
-    `code_challenge(new_code_verifier())`; then complete what is connected with `complete_connect_session`. `return_url`:
-    your page to which the end user returns, with `state`; verify it with `verify_return`.
+    `allowed_integrations`: all if left out. `integrations_config_defaults`: fixed settings by integration. `expires_in`:
+    seconds, 60 to 604800. `max_connections`: maximum number of connections. `single_use`: works in one browser only.
+    `code_challenge`: from `code_challenge(new_code_verifier())`; connections then stay pending until
+    `complete_connect_session`. `return_url`: your page to which the end user returns with the result and `state`; verify
+    the result with `verify_return`.
     """
 
     end_user: Mapping[str, Any]
@@ -180,10 +178,10 @@ class ConnectSessionCall(TypedDict, total=False):
 
 
 class Configured(TypedDict, total=False):
-    """The members with which an integration is made or changed.
+    """The members of an integration that is created or changed.
 
-    `credentials` are those of its auth mode: ``{"type": "OAUTH2", "client_id": "…", "client_secret": "…", "scopes":
-    "a,b"}``. What is left out keeps the value that it has.
+    `credentials`: as its auth mode needs, such as ``{"type": "OAUTH2", "client_id": "…", "client_secret": "…", "scopes":
+    "a,b"}``. Members left out keep their value.
     """
 
     display_name: str
@@ -196,7 +194,7 @@ class Configured(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class ApiCall:
-    """`target` is percent-encoded and begins with a slash; `body`, if any, is sent as JSON."""
+    """A call to the gateway's API. `target`: percent-encoded, begins with a slash. `body`: sent as JSON, if not None."""
 
     method: str
     target: str
@@ -204,7 +202,7 @@ class ApiCall:
 
 
 def connections(filters: Filters, limit: int, cursor: str | None) -> ApiCall:
-    """A page of the list, `limit` connections long."""
+    """Return the call for one page of connections, at most `limit` long."""
     query: list[tuple[str, Param]] = [
         ("connectionId", filters.get("connection_id")),
         ("search", filters.get("search")),

@@ -1,4 +1,4 @@
-"""A provider's answer: whole, or on its way."""
+"""A provider's answer: whole, or streamed."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -14,7 +14,7 @@ from gateway.client.client_errors import CutShort, ProviderError
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`content` is decoded where the provider had compressed it."""
+    """A provider's whole answer. `content` is decompressed."""
 
     status: int
     reason: str
@@ -32,22 +32,22 @@ class Answer:
 
     @property
     def request_id(self) -> str:
-        """The gateway's name for this call, to be looked for in its log."""
+        """The gateway's id of this call, which its logs contain."""
         return self.headers.get("Gateway-Request-Id", "")
 
     def json(self, loads: Callable[[bytes], Any] = json.loads) -> Any:
-        """Raises ValueError for what is not JSON."""
+        """Return the parsed content. Raises ValueError if it is not JSON."""
         return loads(self.content)
 
     def raise_for_status(self) -> Self:
-        """Raises ProviderError for 400 and more."""
+        """Raise ProviderError if the status is 400 or more; else return the answer."""
         if not self.ok:
             raise ProviderError(self)
         return self
 
 
 class AsyncStream:
-    """An answer whose head is there. Iterate over it for pieces as they come, over `lines()` for lines."""
+    """An answer whose head has arrived. Iterate over it for pieces as they arrive, over `lines()` for lines."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
@@ -64,7 +64,7 @@ class AsyncStream:
         return self.headers.get("Gateway-Request-Id", "")
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """Raises CutShort."""
+        """Yield pieces of the body as they arrive. Raises CutShort."""
         pieces = self._response.content.iter_any()
         while True:
             with _cut_short():
@@ -74,13 +74,13 @@ class AsyncStream:
             yield piece
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """Yield the lines without their ends; a last one without an end, too. Raises CutShort."""
+        """Yield the lines without line ends, also a last line that has no line end. Raises CutShort."""
         async for several in self.several_lines():
             for line in several:
                 yield line
 
     async def several_lines(self) -> AsyncIterator[list[bytes]]:
-        """Yield lists of lines, each with all complete lines that have come. Raises CutShort."""
+        """Yield lists of lines, each with all complete lines received so far. Raises CutShort."""
         held = b""
         async for piece in self:
             *lines, held = (held + piece).split(b"\n")
@@ -90,7 +90,7 @@ class AsyncStream:
             yield [held]
 
     async def whole(self) -> Answer:
-        """All of it, or what is left. Raises CutShort."""
+        """Return the whole answer, or the rest of it. Raises CutShort."""
         with _cut_short():
             content = await self._response.read()
         return Answer(self.status, self.reason, self.headers, content)

@@ -1,11 +1,11 @@
-"""The errors of a call, by who is to blame; the way to the gateway.
+"""The exceptions of a call, by their cause; the gateway's address.
 
 CallFailed
-├── GatewayError     the gateway said no: `code`, `message`, `payload`
-│   └── PagingBroken a list broke off: `cursor` goes on
-├── ProviderError    the provider said no, and the caller wants no such answer: `answer`
-├── Unreachable      the gateway could not be reached; nothing has come back
-└── CutShort         an answer began and did not end
+├── GatewayError     the gateway refused the call: `code`, `message`, `payload`
+│   └── PagingBroken a list was interrupted: continue with `cursor`
+├── ProviderError    the provider answered with an error, and the caller wants an exception: `answer`
+├── Unreachable      the gateway could not be reached, or sent no answer
+└── CutShort         an answer began but is incomplete
 """
 
 import json
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class CallFailed(Exception):
-    """Any of them."""
+    """The base class of the exceptions of a call."""
 
 
 class GatewayError(CallFailed):
-    """`code` names the reason and does not change; `status` is what HTTP said. All codes: docs/http-api.md.
+    """An error of the gateway. `code`: the reason, stable across versions (docs/http-api.md). `status`: the HTTP status.
 
-    `errors` lists single faults (``code``, ``message``, ``path``); `payload` is more for programs; `retry_after_s` is how
-    long to wait, where that is known.
+    `errors`: single faults (``code``, ``message``, ``path``). `payload`: details for programs. `retry_after_s`: seconds to
+    wait before a retry, if known.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class GatewayError(CallFailed):
 
     @property
     def connect_url(self) -> str | None:
-        """Where the end user connects (again), if the gateway has made such a link."""
+        """The link with which the end user connects (again), if the gateway's error has one."""
         url = self.payload.get("connect_url")
         return url if isinstance(url, str) else None
 
@@ -70,7 +70,7 @@ class GatewayError(CallFailed):
 
 
 class PagingBroken(GatewayError):
-    """A list that broke off. All earlier records were returned; `cursor`, if there is one, continues after them."""
+    """An interrupted list. All earlier records were returned; `cursor`, if not None, continues after them."""
 
     def __init__(self, error: Mapping[str, Any], cursor: str | None, request_id: str) -> None:
         payload = error.get("payload")
@@ -85,7 +85,7 @@ class PagingBroken(GatewayError):
 
 
 class ProviderError(CallFailed):
-    """An answer of 400 or more that is the provider's own."""
+    """The provider answered with a status of 400 or more."""
 
     def __init__(self, answer: "Answer") -> None:
         super().__init__(f"the provider answered {answer.status} {answer.reason}: {answer.text[:200]}")
@@ -94,7 +94,7 @@ class ProviderError(CallFailed):
 
 
 class Unreachable(CallFailed):
-    """The gateway could not be reached, or hung up before it answered. `cause`: why, in a few words."""
+    """The gateway could not be reached, or closed the connection without an answer. `cause`: a short reason."""
 
     def __init__(self, message: str, cause: str = "") -> None:
         super().__init__(message)
@@ -102,7 +102,7 @@ class Unreachable(CallFailed):
 
 
 class CutShort(CallFailed):
-    """The answer broke off, or nothing more of it came for too long."""
+    """The answer was interrupted, or nothing more of it was received within `silence_s`."""
 
 
 def refusal(answer: "Answer") -> GatewayError:
@@ -138,11 +138,11 @@ def seconds(retry_after: str) -> float | None:
     return max(0.0, (when - datetime.now(when.tzinfo)).total_seconds())
 
 
-# ── The way to the gateway: its address, and in words why nobody answers there.
+# ── The gateway's address, and the message if it cannot be reached.
 
 
 def checked(base_url: str) -> str:
-    """The gateway's address without a slash at its end. Raises ValueError for what cannot be one."""
+    """Return the gateway's address without a trailing slash. Raises ValueError if it is not valid."""
     try:
         parts = urlsplit(base_url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -156,13 +156,13 @@ def checked(base_url: str) -> str:
 
 
 def unreachable(base_url: str, fault: Exception) -> Unreachable:
-    """Return the exception to raise for `fault`, which came instead of an answer."""
+    """Return the Unreachable to raise for `fault`, which aiohttp raised instead of an answer."""
     cause, step = _cause_and_step(fault)
     return Unreachable(f"no answer from the gateway at {base_url}: {cause}; {step}", cause)
 
 
 def _cause_and_step(fault: Exception) -> tuple[str, str]:
-    """The cause, and the next step."""
+    """Return the cause, and the next step."""
     runs = "check that it runs (`gateway serve`, or `gateway demo`) and that this is its address"
     if isinstance(fault, aiohttp.ClientConnectorDNSError):
         return f"there is no host of the name '{fault.host}'", "check the address"
@@ -177,15 +177,15 @@ def _cause_and_step(fault: Exception) -> tuple[str, str]:
     if isinstance(fault, TimeoutError):
         return "nothing came for too long (silence_s)", "allow for more with silence_s, or look into the gateway's log"
     if isinstance(fault, aiohttp.ClientResponseError):
-        first = fault.message.partition("\n")[0].rstrip(": ")  # the parser quotes what it got below
+        first = fault.message.partition("\n")[0].rstrip(": ")  # the following lines quote the received bytes
         return f"what answers does not speak HTTP as a gateway does ({first})", "check host and port"
     return _words(fault), runs
 
 
 def _words(fault: BaseException) -> str:
-    """Return the cause in words.
+    """Return the cause as text.
 
-    Of an OSError only the cause: its text names addresses as tuples, and several of them at once.
+    The full text of an OSError is not used, since it may list several addresses as tuples.
     """
     if isinstance(fault, aiohttp.ClientConnectorError):
         fault = fault.os_error

@@ -1,4 +1,4 @@
-"""A list through ``Gateway-Paginate``, gone on with by itself where it breaks off."""
+"""A list through ``Gateway-Paginate``, resumed automatically after an interruption."""
 
 import json
 import random
@@ -24,11 +24,11 @@ Ask = Callable[[Mapping[str, str]], AbstractAsyncContextManager[AsyncStream]]
 
 
 class AsyncPages:
-    """Records, to be iterated over once.
+    """Records of a list, to be iterated over once.
 
-    `cursor`: where another call can go on (`since`), None at the beginning and at the end. `behind`: how many records
-    after `cursor` were returned already; another call skips them when it gets the same `behind`. `complete`: the provider
-    has no more.
+    `cursor`: the `since` with which another call continues; None at the beginning and at the end. `behind`: number of
+    records after `cursor` that were returned already; another call with the same `behind` skips them. `complete`: the
+    provider has no more records.
     """
 
     def __init__(
@@ -62,18 +62,18 @@ class AsyncPages:
                 yield record
 
     async def batches(self) -> AsyncIterator[list[Any]]:
-        """Yield lists of records, each with all records that have come; a batch counts as a whole as soon as it is returned."""
+        """Yield lists of records, each with all records received so far; all its records count as returned."""
         async for batch in self.uncounted():
             self.count(len(batch))
             yield batch
 
     def count(self, records: int) -> None:
-        """So many were returned: no other call needs to return them again."""
+        """Note that this number of records was returned, so that a resumed call skips them."""
         self.behind += records
         self._breaks = 0
 
     async def uncounted(self) -> AsyncIterator[list[Any]]:
-        """Batches, each of which the caller counts, before asking for the next, with `count`."""
+        """Yield batches of records. The caller calls `count` for each batch before it takes the next one."""
         while True:
             self._pages_before += self._pages_read
             self._pages_read = 0
@@ -106,7 +106,7 @@ class AsyncPages:
         return headers if self.cursor is None else {**headers, "Gateway-Paginate-From": self.cursor}
 
     async def _of(self, answer: AsyncStream) -> AsyncIterator[list[Any] | dict[str, Any]]:
-        """Batches of records, none of which reaches over a mark; at last the trailer. Less what was given before."""
+        """Yield batches of records, without records returned before, and last the trailer. No batch spans a page mark."""
         skipped = self.behind
         async for lines in answer.several_lines():
             batch: list[Any] = []
@@ -132,14 +132,14 @@ class AsyncPages:
                 yield batch
 
     def _ended(self, trailer: Mapping[str, Any]) -> bool:
-        """Take over what the trailer says; whether that is all."""
+        """Store the trailer's values; return whether the list ended without an error."""
         self.complete = bool(trailer["complete"])
         self._pages_read = trailer["pages"]
         self.cursor, self.behind = trailer.get("cursor"), 0
         return "error" not in trailer
 
     async def _wait_after(self, fault: CallFailed) -> None:
-        """Wait until another try makes sense. Raises `fault` if none does."""
+        """Wait until a retry is useful. Raises `fault` if none is."""
         self._breaks += 1
         lost = isinstance(fault, PagingBroken) and fault.cursor is None
         if self._breaks > self._resumes or lost or not _passes(fault):
@@ -163,7 +163,7 @@ def _passes(fault: CallFailed) -> bool:
 
 
 def _told_s(fault: CallFailed) -> float | None:
-    """Seconds to wait, where the gateway or the provider says."""
+    """Return the seconds to wait, if the gateway or the provider states them; else None."""
     if isinstance(fault, ProviderError):
         return seconds(fault.answer.headers.get("Retry-After", ""))
     if not isinstance(fault, GatewayError):

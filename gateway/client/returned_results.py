@@ -1,4 +1,4 @@
-"""An application when its end user comes back from the connect page: it verifies the result and completes what is pending."""
+"""Verify the result with which an end user returns from the connect page; make the PKCE pair of a connect session."""
 
 import base64
 import hashlib
@@ -11,20 +11,20 @@ from urllib.parse import parse_qs, urlsplit
 
 TYPE: Final = "connect-result+jwt"
 PURPOSE: Final = b"connect-result"
-LEEWAY_S: Final = 60  # clocks of two machines differ
+LEEWAY_S: Final = 60  # for clock skew between two machines
 
 
 class InvalidReturn(ValueError):
-    """The result is not one of this gateway, not for this application, or too old. Start again with a new session."""
+    """The result is not from this gateway, not for this application, or too old. Start again with a new session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectResult:
-    """The result of a connect session, as its end user brought it back.
+    """The verified result of a connect session, which the end user's browser brought back.
 
-    `outcome`: ``connected``, ``pending`` (complete it: `complete_connect_session`), ``cancelled`` or ``failed``, with the
-    code of `error`. `session_id`: as in the session's `poll_url`. `state`: the session's. `id`: of this result, by which
-    one that is sent twice can be refused.
+    `outcome`: ``connected``, ``pending`` (call `complete_connect_session`), ``cancelled`` or ``failed``, with a code in
+    `error`. `session_id`: as in the session's `poll_url`. `state`: the session's state. `id`: unique id of this result, to
+    refuse a result that is sent twice.
     """
 
     outcome: str
@@ -39,11 +39,11 @@ class ConnectResult:
 def verify_return(
     url_or_result: str, signing_key: str | Sequence[str], *, audience: str, state: str | None = None
 ) -> ConnectResult:
-    """The verified result of an address that the end user came back to, or of its `result` alone. Raises InvalidReturn.
+    """Verify and return the result in the URL to which the end user returned, or in its `result` parameter alone.
 
     `signing_key`: the environment's webhook signing key, or several during a rotation. `audience`: the origin of your
-    `return_url`, such as ``https://app.example.com``. `state`: what you gave the session; compared where it is given.
-    Results are valid for five minutes.
+    `return_url`, such as ``https://app.example.com``. `state`: the session's state, to compare; None skips this check.
+    Results are valid for five minutes. Raises InvalidReturn.
     """
     keys = [signing_key] if isinstance(signing_key, str) else list(signing_key)
     claims = _verified(_result_in(url_or_result), keys, audience)
@@ -57,12 +57,12 @@ def verify_return(
 
 
 def new_code_verifier() -> str:
-    """43 characters of 256 random bits (RFC 7636 §4.1). Keep it with your user's own session, and out of the browser."""
+    """Return 43 characters of 256 random bits (RFC 7636 §4.1). Keep it in your user's server-side session."""
     return secrets.token_urlsafe(32)
 
 
 def code_challenge(code_verifier: str) -> str:
-    """The S256 challenge of a verifier (RFC 7636 §4.2): what a connect session takes as `code_challenge`."""
+    """Return the S256 challenge of a verifier (RFC 7636 §4.2), for `code_challenge` of a connect session."""
     return base64.urlsafe_b64encode(hashlib.sha256(code_verifier.encode()).digest()).rstrip(b"=").decode()
 
 
@@ -76,7 +76,7 @@ def _result_in(url_or_result: str) -> str:
 
 
 def _verified(token: str, keys: Sequence[str], audience: str) -> Mapping[str, Any]:
-    from joserfc import jwt  # here: it loads the `cryptography` package, which most programs of the client do not need
+    from joserfc import jwt  # imported here: it loads `cryptography`, which most programs do not need
     from joserfc.errors import JoseError
     from joserfc.jwk import OctKey
 

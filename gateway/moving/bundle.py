@@ -1,6 +1,6 @@
-"""The format of a bundle: a line of JSON for its beginning, for each integration and connection, and for its end.
+"""The format of a bundle: a line of JSON for the head, for each integration and connection, and for the end.
 
-The end counts them, so that a bundle whose writer broke off is distinguished from a whole one even where it is not sealed.
+The end line counts the others, so that an incomplete bundle is detected even if it is not encrypted.
 """
 
 import json
@@ -45,7 +45,7 @@ async def write_lines(
     now: datetime,
     step: Callable[[int], None],
 ) -> Counts:
-    """Write everything, with one connection at a time in memory. Raises VaultError if no key opens one."""
+    """Write all lines, with one connection at a time in memory. Raises VaultError if a credential cannot be decrypted."""
     counts = Counts()
 
     def line(kind: str, record: dict[str, Any]) -> None:
@@ -64,7 +64,7 @@ async def write_lines(
 
 
 def lines_of(chunks: Iterator[bytes]) -> Iterator[dict[str, Any]]:
-    """Every line as JSON. Raises SourceRefused."""
+    """Yield every line as a JSON object. Raises SourceRefused."""
     rest, number = b"", 0
     for chunk in chunks:
         *whole, rest = (rest + chunk).split(b"\n")
@@ -79,7 +79,7 @@ def lines_of(chunks: Iterator[bytes]) -> Iterator[dict[str, Any]]:
 
 
 def checked(source: IO[bytes], passphrase: Secret) -> Counts:
-    """Read the whole once, so that nothing is imported from a bundle that is not whole. Raises SourceRefused."""
+    """Read the whole bundle once and return its counts, so that no incomplete bundle is imported. Raises SourceRefused."""
     counts, end = Counts(), None
     for line in lines_of(read(source, passphrase)):
         counts.integrations += line.get(KIND) == "integration"
@@ -105,7 +105,7 @@ def _parsed(line: bytes, number: int) -> dict[str, Any]:
 
 
 def integration_of(line: dict[str, Any]) -> PeerIntegration:
-    """Read a line of kind ``integration``."""
+    """Return the integration of a line of kind ``integration``. Raises SourceRefused."""
     try:
         return PeerIntegration(
             integration_id=line["unique_key"],

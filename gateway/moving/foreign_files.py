@@ -1,4 +1,4 @@
-"""A file ▸ what it holds: our bundles, JSON Lines, CSV."""
+"""Read connections and integrations from a file: our bundles, JSON Lines, CSV."""
 
 import csv
 import io
@@ -16,8 +16,7 @@ from gateway.moving.peer import PeerIntegration
 from gateway.moving.sealed_stream import MAGIC, read
 from gateway.secret import Secret
 
-# ── Connections in files of others: JSON Lines and CSV. A row that cannot be read is reported with its line, and the rest
-# goes on.
+# ── Connections in JSON Lines and CSV. A row that cannot be read is reported with its line number; the import continues.
 
 Found = Moved | PeerIntegration | Unusable
 SHORT: Final[Mapping[str, str]] = {
@@ -33,7 +32,7 @@ GROUPS: Final = ("credentials", "connection_config", "metadata", "tags", "end_us
 
 
 def json_lines(source: IO[bytes], integration: str | None) -> Iterator[Found]:
-    """A connection a line, as the body of ``POST /connections`` or flat; lines of our own export too."""
+    """Yield a connection for each line: the body of ``POST /connections``, or flat. Lines of our own export work too."""
     number = 0
     while line := source.readline(LINE_LIMIT_BYTES + 1):
         number += 1
@@ -54,7 +53,7 @@ def json_lines(source: IO[bytes], integration: str | None) -> Iterator[Found]:
 
 
 def rows(source: IO[bytes], integration: str | None, renamed: Mapping[str, str]) -> Iterator[Found]:
-    """A connection a row. `renamed`: a column of theirs ▸ ours. Raises SourceRefused for columns that nobody reads."""
+    """Yield a connection for each row. `renamed`: their column name ▸ ours. Raises SourceRefused for faulty columns."""
     text = io.TextIOWrapper(source, encoding="utf-8-sig", newline="")
     reader = csv.reader(text)
     try:
@@ -76,20 +75,20 @@ def rows(source: IO[bytes], integration: str | None, renamed: Mapping[str, str])
 
 
 def count(source: IO[bytes], kind: str) -> int:
-    """How many connections it has, for the progress that is shown; 0 for what cannot be read. Reads to its end."""
+    """Return the number of connections, for the progress bar; 0 if the file cannot be read. Reads to the end."""
     if kind != "csv":
         return sum(_is_connection(line) for line in source if line.strip())
     text = io.TextIOWrapper(source, encoding="utf-8-sig", newline="")
     try:
         return max(0, sum(any(cell.strip() for cell in cells) for cells in csv.reader(text)) - 1)
     except (csv.Error, UnicodeDecodeError):
-        return 0  # `rows` says where
+        return 0  # `rows` reports the line
     finally:
         text.detach()
 
 
 def _is_connection(line: bytes) -> bool:
-    """Return whether a line counts: an export of ours has lines of other kinds, which begin with their kind."""
+    """Return whether a line is a connection; lines of our own exports begin with their kind."""
     found = _KIND.match(line)
     return found is None or found[1] == b"connection"
 
@@ -108,7 +107,7 @@ def _text(value: Any) -> str:
 
 
 def _place(column: str) -> tuple[str, ...]:
-    """Where a column's cells go: ``("credentials", "access_token")``."""
+    """Return the path of a column's cells in the connection, such as ``("credentials", "access_token")``."""
     column = SHORT.get(column, column)
     group, dot, name = column.partition(".")
     if dot and group in GROUPS:
@@ -129,7 +128,7 @@ def _check(columns: list[tuple[str, ...]], integration: str | None) -> None:
 
 
 def _row(columns: list[tuple[str, ...]], cells: list[str]) -> dict[str, Any]:
-    """Empty cells are absent."""
+    """Return a row as a nested object, without its empty cells."""
     row: dict[str, Any] = {"credentials": {}}
     for place, cell in zip(columns, cells, strict=True):
         if cell == "":
@@ -141,14 +140,14 @@ def _row(columns: list[tuple[str, ...]], cells: list[str]) -> dict[str, Any]:
     return row
 
 
-# ── A file ▸ what it holds: which kind it is, and its connections one after the other.
+# ── The kind of a file, and reading it.
 
 Kind = Literal["bundle", "jsonl", "csv"]
 KINDS: Final = ("bundle", "jsonl", "csv")
 
 
 def kind_of(path: Path, source: IO[bytes]) -> Kind:
-    """Return the kind of a file, by its first bytes, else by its name; reading then starts at its beginning again."""
+    """Return the kind of a file, by its first bytes, else by its name. Rewinds `source`."""
     begins = source.read(len(MAGIC))
     source.seek(0)
     if begins == MAGIC:

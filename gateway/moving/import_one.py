@@ -1,4 +1,4 @@
-"""Imports one connection: converts and checks its credential, then stores it or refuses it with a reason."""
+"""Import one connection: convert and check its credential, then store it or refuse it with a reason."""
 
 import uuid
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from gateway.runtime import Runtime
 from gateway.text import did_you_mean
 from gateway.timestamps import iso, moment
 
-# ── A foreign credential ▸ one of ours: what another gateway shows of it, in the form that the auth mode takes.
+# ── Converting another gateway's credential to the form that the auth mode stores.
 
 INSTALLED: Final = frozenset(name for name, mode in AUTH_MODES.items() if mode.needs_app)
 USER: Final = "userCredentials"
@@ -31,13 +31,13 @@ BROUGHT: Final = ("access_token", "expires_at", "raw")
 
 
 class Hidden(Exception):
-    """The other gateway shows no credential at all."""
+    """Raised if the other gateway's answer has no credential at all."""
 
 
 def credential_of(
     moved: Moved, mode: AuthMode, provider: Provider, now: datetime
 ) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
-    """Return the credential to hold, the settings beside it, and notes on what was changed.
+    """Return the credential to store, the connection's settings, and a note for each change.
 
     Raises Hidden, and InvalidRequest with every fault.
     """
@@ -63,9 +63,7 @@ def credential_of(
         if mode.name == "CUSTOM" and isinstance(user, Mapping):
             held["user"] = dict(user)
     elif isinstance(given.get("raw"), Mapping) and "raw" in held:
-        held["raw"] = dict(
-            given["raw"]
-        )  # the provider's own answer, which entries may read, and not our form around it
+        held["raw"] = dict(given["raw"])  # keep the provider's own answer, which catalog entries may read
     return held, config, notes
 
 
@@ -77,7 +75,8 @@ def _check_type(moved: Moved, mode: AuthMode) -> None:
 
 
 def _date(given: dict[str, Any], now: datetime, notes: list[str]) -> None:
-    """An end that cannot be read counts as now: without one, a token would never be refreshed ahead of its end."""
+    """Normalize ``expires_at``. An unreadable value becomes now: without an expiry, the token would never be refreshed
+    before it expires."""
     when = given.get("expires_at")
     if isinstance(when, str) and moment(when) is None:
         if when.strip().isdigit():
@@ -93,8 +92,8 @@ def _date(given: dict[str, Any], now: datetime, notes: list[str]) -> None:
 def _accepted(
     given: Mapping[str, Any], mode: AuthMode, provider: Provider, now: datetime, notes: list[str]
 ) -> dict[str, Any]:
-    """Return the credential as the mode accepts it, without the members that the mode does not know: other gateways store
-    more."""
+    """Return the credential as the mode accepts it, without members that the mode does not know; other gateways store
+    more members."""
     try:
         return mode.accept(given, provider, now)
     except InvalidRequest as fault:
@@ -108,13 +107,13 @@ def _accepted(
 
 
 OnConflict = Literal["skip", "replace", "fail"]
-AGAIN_FROM: Final = 500  # statuses of our own errors from which on trying again may help
+AGAIN_FROM: Final = 500  # from this status of our own errors on, a retry may help
 SITE: Final = "jira_post_connection"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions:
-    """How connections are to be taken in. `named`: key of an integration there ▸ its key here."""
+    """Options of an import. `named`: the integration's key in the source ▸ its key here."""
 
     environment: str
     named: Mapping[str, str] = field(default_factory=dict)
@@ -129,21 +128,22 @@ class ConnectionImporter:
     def __init__(self, runtime: Runtime, wish: ImportOptions) -> None:
         self._runtime = runtime
         self._wish = wish
-        self.planned: dict[str, Integration] = {}  # which a dry run would have made
+        self.planned: dict[str, Integration] = {}  # integrations that a dry run would create
 
     def ref(self, integration_id: str, connection_id: str) -> ConnectionRef:
-        """Where a connection of there comes to stand here."""
+        """Return the reference that a connection of the source gets here."""
         key = self._wish.named.get(integration_id, integration_id)
         return ConnectionRef(self._wish.environment, key, connection_id)
 
     async def settled(self, ref: ConnectionRef) -> ImportOutcome | None:
-        """Return the outcome that its address alone decides, so that its credential need not be fetched; else None."""
+        """Return the outcome if the connection exists and is not replaced, so its credential need not be fetched; else
+        None."""
         if self._wish.on_conflict == "replace" or await self._runtime.store.connections.get(ref) is None:
             return None
         return self._conflict(ref)
 
     async def import_one(self, moved: Moved) -> ImportOutcome:
-        """The outcome of its import; in a dry run, the outcome that it would have."""
+        """Import `moved` and return the outcome; in a dry run, return the outcome that it would have."""
         ref = self.ref(moved.integration_id, moved.connection_id or str(uuid.uuid4()))
         try:
             return await self._checked_and_stored(moved, ref)
@@ -199,8 +199,8 @@ class ConnectionImporter:
         held: dict[str, Any],
         config: dict[str, Any],
     ) -> tuple[dict[str, Any], dict[str, Any], Account]:
-        """Add a first token if the connection brought none, and the settings that the entry's script finds if it has none of
-        them. The provider is called only then, or for a verification."""
+        """Return credential, settings and account, with a first token if the connection has none, and the settings that the
+        entry's script finds if it has none of them. Calls the provider only for these, or for a verification."""
         creator, url = self._runtime.creator, self._runtime.generation.public_url
         context = Context(provider, integration, config, moved.metadata, url)
         held, account = await creator.obtained(mode, held, context), Account()
@@ -220,7 +220,10 @@ class ConnectionImporter:
 
 
 def with_site(provider: Provider, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The other gateway keeps a Jira site by its id and address; its `subdomain` is the address's first label."""
+    """Return `config` with the `subdomain` of a Jira site, the first label of its address.
+
+    The other gateway stores only the site's id and address.
+    """
     label = ""
     if provider.post_connection_script == SITE and not config.get("subdomain") and config.get("cloudId"):
         try:

@@ -1,4 +1,4 @@
-"""Imports all of one source: integrations first, then connections, a few at once."""
+"""Import one source: integrations first, then connections, several at a time."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,12 +19,13 @@ from gateway.records.integration import Integration
 from gateway.runtime import Runtime
 from gateway.text import did_you_mean
 
-# ── Integrations that move in with their connections: made here where there is none of that key, and never changed.
+# ── Integrations of the source: created if their key is not used here; existing integrations are never changed.
 
 
 @dataclass(frozen=True, slots=True)
 class MadeOne:
-    """`made`: it was not here, and is now, or in a dry run would be, as `planned`. `fault`: why it could not be made."""
+    """The result for one integration. `made`: it was created, or in a dry run would be, as `planned`. `fault`: why it
+    could not be created."""
 
     key: str
     made: bool
@@ -33,7 +34,7 @@ class MadeOne:
 
 
 async def make_missing(runtime: Runtime, environment: str, key: str, one: PeerIntegration, *, dry_run: bool) -> MadeOne:
-    """`key`: what it is to be called here."""
+    """Create the integration if `key` is not used here; return the result. `key`: its key here."""
     if runtime.generation.integrations.has(environment, key):
         return MadeOne(key, made=False)
     try:
@@ -48,7 +49,7 @@ async def make_missing(runtime: Runtime, environment: str, key: str, one: PeerIn
 
 
 def fault_of(runtime: Runtime, environment: str, key: str, one: PeerIntegration) -> str:
-    """Why it cannot be made here; empty where it can."""
+    """Return why the integration cannot be created here; empty if it can."""
     try:
         _integration(runtime, environment, key, one)
     except GatewayError as fault:
@@ -82,7 +83,7 @@ def _integration(runtime: Runtime, environment: str, key: str, one: PeerIntegrat
 
 
 def _credentials(given: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the credentials without members that are null; None where nothing is left but the type."""
+    """Return the credentials without null members; None if only the type is left."""
     held = {name: value for name, value in (given or {}).items() if value is not None}
     return held if set(held) - {"type"} else None
 
@@ -92,8 +93,11 @@ def _no_progress(_done: int, _total: int) -> None: ...
 
 @dataclass(kw_only=True)
 class Importer:
-    """`create_integrations`: those that are not here are made. `test_refresh`: each is refreshed once after it was stored,
-    at most `refresh_rate` a second. `step` is called with the number done and the total, which is 0 where it is not known."""
+    """Imports one source and counts the outcomes.
+
+    `create_integrations`: create missing integrations. `test_refresh`: refresh each connection once after it is stored, at
+    most `refresh_rate` a second. `step` is called with the number done and the total, 0 if unknown.
+    """
 
     runtime: Runtime
     wish: ImportOptions
@@ -111,7 +115,7 @@ class Importer:
         self._pace = WorkPace(self.refresh_rate)
 
     async def from_peer(self, peer: Peer, only: Sequence[str] = ()) -> None:
-        """Raises SourceRefused."""
+        """Import from another gateway's API, only the integrations in `only` if given. Raises SourceRefused."""
         if self.create_integrations:
             for integration in await peer.integrations(only):
                 await self._integration(integration)
@@ -132,7 +136,7 @@ class Importer:
         await bounded(listed, one, at_once=self.at_once)
 
     async def from_lines(self, found: Iterable[Found], only: Sequence[str] = ()) -> None:
-        """`found`: a bundle's, or those of a file. Raises SourceRefused."""
+        """Import the contents of a bundle or file, only the integrations in `only` if given. Raises SourceRefused."""
 
         async def one(item: Found) -> None:
             if isinstance(item, Moved):
@@ -146,7 +150,7 @@ class Importer:
         await bounded(await self._after_integrations(iter(wanted)), one, at_once=self.at_once)
 
     async def _after_integrations(self, found: Iterator[Found]) -> Iterable[Found]:
-        """The rest, once those that stand first are made: their connections need them."""
+        """Create the leading integrations, which the connections need; return the remaining items."""
         for item in found:
             if not isinstance(item, PeerIntegration):
                 return chain([item], found)
@@ -189,7 +193,7 @@ class Importer:
 
 
 def rotating(runtime: Runtime, environment: str) -> list[str]:
-    """Keys of the integrations whose providers end a refresh token when it is used."""
+    """Return the keys of the integrations whose providers rotate refresh tokens."""
     found = []
     for one in runtime.generation.integrations.of(environment):
         try:

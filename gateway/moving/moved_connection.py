@@ -29,9 +29,10 @@ from gateway.timestamps import iso
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
-    """`provider`: its catalog entry there, where that is known. `own`: it was written by one of our gateways, so credential
-    and settings are as they are stored and need no reading again. `shown`: it is what another gateway shows of it, which is
-    more than an auth mode asks for. `line`: of the file that it was read from.
+    """A connection that is imported. `provider`: its catalog entry in the source, if known. `line`: its line in the file.
+
+    `own`: one of our gateways wrote it, so credential and settings are in stored form and need no conversion.
+    `shown`: read from another gateway's API, which returns more members than an auth mode accepts.
     """
 
     integration_id: str
@@ -50,7 +51,7 @@ class Moved:
 
 
 class ImportResult(StrEnum):
-    """`refused`: doing the same again ends the same. `failed`: trying again may help."""
+    """The result of an import. `refused`: a retry gives the same result. `failed`: a retry may help."""
 
     IMPORTED = "imported"
     REPLACED = "replaced"
@@ -61,10 +62,10 @@ class ImportResult(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOutcome:
-    """The outcome of one connection.
+    """The outcome of one connection's import.
 
-    `reason` is for programs, `detail` for people; neither holds a secret. `renewed`: the result of the test refresh,
-    None without one. `notes`: what was changed on the way.
+    `reason` is for programs, `detail` for people; neither contains a secret. `renewed`: the result of the test refresh,
+    None without a test refresh. `notes`: changes made to the connection.
     """
 
     integration_id: str
@@ -89,7 +90,7 @@ class ImportOutcome:
 
 
 class Unusable(Exception):
-    """A connection that cannot even be tried, for a reason that lies in its source."""
+    """A connection that the source does not provide in a usable form. `again`: a retry may help."""
 
     def __init__(
         self, integration_id: str, connection_id: str, reason: str, detail: str, *, again: bool = False
@@ -105,13 +106,12 @@ class Unusable(Exception):
 
 
 class SourceRefused(Exception):
-    """The source as a whole cannot be read: a wrong key, a cut bundle. The text says what to do."""
+    """The whole source cannot be read: for example a wrong key or a truncated bundle. The text says what to do."""
 
 
-# ── A connection as one JSON object: the body of ``POST /connections`` and, from our own gateways, its provider and
-# past.
+# ── A connection as JSON: the body of ``POST /connections`` and, in our own exports, its provider and history.
 
-FLAT: Final = {"api_key": "apiKey"}  # as the old clients name a member of the credential
+FLAT: Final = {"api_key": "apiKey"}  # the credential member's name in old clients
 BESIDE: Final = frozenset(
     {
         "provider_config_key",
@@ -158,7 +158,7 @@ class MovedEndUser(EndUserBody):
 
 
 class MovedBody(Strict):
-    """`past` is written by our own export alone; what has it is taken as it was stored."""
+    """The body of an imported connection. Only our own export writes `past`; with it, the rest is in stored form."""
 
     provider_config_key: ProviderConfigKey
     credentials: dict[str, Any]
@@ -173,7 +173,7 @@ class MovedBody(Strict):
 
 
 def moved_of(given: Any, *, default_integration: str | None = None) -> Moved:
-    """Raises InvalidRequest with every fault."""
+    """Return the connection of a JSON object. Raises InvalidRequest with every fault."""
     if isinstance(given, dict):
         if default_integration is not None:
             given = {"provider_config_key": default_integration, **given}
@@ -198,7 +198,7 @@ def moved_of(given: Any, *, default_integration: str | None = None) -> Moved:
 
 
 def body_of(store: Store, connection: Connection) -> dict[str, Any]:
-    """All of a connection, its credential in the clear. Raises VaultError where no key opens it."""
+    """Return a whole connection as JSON, with its credential in plain text. Raises VaultError if it cannot be decrypted."""
     body = whole(store, connection, with_refresh_token=True, zulu=True)
     own = {
         "provider_config_key": connection.ref.integration_id,
@@ -248,6 +248,6 @@ def _past(body: PastBody) -> Past:
 
 
 def _folded(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Gather the members of a flat form that belong to the credential."""
+    """Return a flat object in nested form: members that are no fields of a connection become its credential."""
     held = {FLAT.get(name, name): value for name, value in given.items() if name not in BESIDE}
     return {**{name: given[name] for name in given if name in BESIDE}, "credentials": held}

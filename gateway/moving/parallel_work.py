@@ -1,4 +1,4 @@
-"""Many at a time, but never more than so many: what is waited for holds memory and places at providers."""
+"""Run work in parallel with a limit, since each item holds memory and a connection to a provider; count the outcomes."""
 
 import asyncio
 import json
@@ -16,7 +16,10 @@ Item = TypeVar("Item")
 
 
 async def bounded(items: Iterable[Item], do: Callable[[Item], Awaitable[None]], *, at_once: int) -> None:
-    """`do` for each of `items`, which are taken only as places become free. The first fault ends all, and is raised."""
+    """Run `do` for each of `items`, at most `at_once` at a time; items are taken only when a task is free.
+
+    The first exception cancels all tasks and is raised.
+    """
     running: set[asyncio.Task[None]] = set()
 
     async def one(item: Item) -> None:
@@ -40,7 +43,7 @@ async def bounded(items: Iterable[Item], do: Callable[[Item], Awaitable[None]], 
 
 
 class WorkPace:
-    """Spreads work evenly, with at most `per_s` turns a second."""
+    """A rate limiter: `turn` returns at most `per_s` times a second, evenly spread."""
 
     def __init__(self, per_s: float) -> None:
         self._every_s = 1 / per_s
@@ -54,7 +57,7 @@ class WorkPace:
 
 
 class Tally:
-    """The outcomes: counted in memory, and each written as a line of JSON to `report` as it comes."""
+    """Counts the outcomes of an import, and writes each outcome immediately as a line of JSON to `report`."""
 
     def __init__(self, report: IO[str] | None = None) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
@@ -80,7 +83,7 @@ class Tally:
 
     @property
     def well(self) -> bool:
-        """Whether everything is here, and whatever was tried works."""
+        """Whether no connection was refused or failed, and no test refresh failed."""
         bad = sum(
             count for (result, _), count in self.counts.items() if result in (ImportResult.REFUSED, ImportResult.FAILED)
         )
@@ -104,7 +107,7 @@ class Tally:
 
 
 async def renewed(runtime: Runtime, ref: ConnectionRef) -> tuple[str, str | None]:
-    """The result of renewing it now: ``renewed``, ``failed`` or ``nothing to renew``; and of a failure, why."""
+    """Refresh the connection now; return ``renewed``, ``failed`` or ``nothing to renew``, and the reason of a failure."""
     try:
         before = await runtime.store.connections.get(ref)
         after, fault = await runtime.live.current(ref, force=True)
@@ -117,7 +120,7 @@ async def renewed(runtime: Runtime, ref: ConnectionRef) -> tuple[str, str | None
 
 
 def _kept(row: Connection, fault: GatewayError) -> str:
-    """Why, and what is left: an outage leaves a token that is still valid in place."""
+    """Return why the refresh failed, until when the current token is valid, and when the next attempt is allowed."""
     noted = row.failure
     why = noted.message if noted else fault.message
     until = f" until {row.expires_at:%Y-%m-%d %H:%M:%S} UTC" if row.expires_at else ""

@@ -1,4 +1,4 @@
-"""The other gateway by its public API: one patient request after the other."""
+"""The other gateway's public API, called with retries."""
 
 import random
 from collections.abc import Collection, Mapping, Sequence
@@ -19,19 +19,19 @@ from gateway.records.connection import Past
 from gateway.secret import Secret
 from gateway.timestamps import moment
 
-# ── One request after the other to the other gateway's API: patient where it says wait, plain where it says no.
+# ── Requests to the other gateway's API: temporary errors are retried, refusals are raised.
 
 TRIES: Final = 6
 FIRST_WAIT_S: Final = 1.0
 LONGEST_WAIT_S: Final = 60.0
-MOST_ASKED_S: Final = 900.0  # however long it asks us to wait
+MOST_ASKED_S: Final = 900.0  # maximum wait for a Retry-After
 LIMIT_BYTES: Final = 64 << 20
 TIMEOUT: Final = aiohttp.ClientTimeout(total=120, sock_connect=15)
 TRANSIENT: Final = frozenset({408, 429, 500, 502, 503, 504})
 
 
 class Answered(Exception):
-    """The other gateway answered with an error about this one request. `code` and `message` are its own."""
+    """The other gateway answered this request with an error. `code` and `message` come from its answer."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
@@ -39,25 +39,25 @@ class Answered(Exception):
 
 
 class Unreached(Exception):
-    """The other gateway gave no usable answer, however often it was called."""
+    """The other gateway gave no usable answer in any of `TRIES` tries."""
 
 
 class PeerCalls:
-    """Calls to another gateway.
+    """Calls another gateway's API.
 
-    The key goes to `base` and nowhere else: redirects are not followed. A 429 holds up all calls, not one alone.
+    The key is sent only to `base`: redirects are not followed. A Retry-After delays all calls, not only the one refused.
     """
 
     def __init__(self, session: aiohttp.ClientSession, base: str, key: Secret, *, plain_http: bool = False) -> None:
-        """Raises SourceRefused for an address that the key should not be sent to."""
+        """Raise SourceRefused if the key must not be sent to `base`."""
         self._session = session
         self._base = checked_base(base, plain_http=plain_http)
         self._key = key
         self._not_before = 0.0
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
-        """The JSON of a GET. `path` is percent-encoded. Raises Answered, Unreached, and SourceRefused for what no other
-        request would fare better with."""
+        """Return the JSON of a GET. `path` is percent-encoded. Raises Answered, Unreached, and SourceRefused for an error
+        that all other requests would get too."""
         why = ""
         for attempt in range(TRIES):
             await self._wait()
@@ -121,7 +121,8 @@ class PeerCalls:
 
 
 def checked_base(base: str, *, plain_http: bool) -> str:
-    """`base` without a final slash. Raises SourceRefused where it is not an address, or the key would travel in the clear."""
+    """Return `base` without a final slash. Raises SourceRefused if `base` is no API address, or would get the key over
+    plain HTTP."""
     try:
         url = URL(base)
     except ValueError:
@@ -137,7 +138,7 @@ def checked_base(base: str, *, plain_http: bool) -> str:
 
 
 def _error(raw: bytes) -> tuple[str, str]:
-    """Code and message of an error body; empty where it has none."""
+    """Return code and message of an error body; each is empty if missing."""
     try:
         body = parse(raw)
     except GatewayError:
@@ -151,7 +152,7 @@ def _error(raw: bytes) -> tuple[str, str]:
 
 
 def session_for(at_once: int) -> aiohttp.ClientSession:
-    """A session for `PeerCalls`, to be closed by the caller; it keeps no cookies."""
+    """Return a session for `PeerCalls`, without cookies; the caller closes it."""
     connector = aiohttp.TCPConnector(limit=at_once)
     return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
 
@@ -162,7 +163,7 @@ DEAD: Final = "invalid_credentials"
 
 @dataclass(frozen=True, slots=True)
 class PeerConnection:
-    """A row of its list. `broken`: it says that the credential no longer works."""
+    """A row of the other gateway's list of connections. `broken`: the row says that the credential no longer works."""
 
     integration_id: str
     connection_id: str
@@ -171,7 +172,7 @@ class PeerConnection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerIntegration:
-    """`credentials` None: the key may not see them, or its kind has none."""
+    """An integration of the other gateway. `credentials` is None if the key may not read them, or if there are none."""
 
     integration_id: str
     provider: str
@@ -183,13 +184,14 @@ class PeerIntegration:
 
 
 class Peer:
-    """Every method raises SourceRefused where the whole cannot be read, and `connection` Unusable for one."""
+    """Another gateway. Its methods raise SourceRefused if the source cannot be read; `connection` raises Unusable if one
+    connection cannot be read."""
 
     def __init__(self, calls: PeerCalls) -> None:
         self._calls = calls
 
     async def integrations(self, only: Collection[str] = ()) -> list[PeerIntegration]:
-        """Return the peer's integrations, with their credentials as far as its key may see them."""
+        """Return the other gateway's integrations, with their credentials if the key may read them."""
         listed = _list(await self._get("/integrations"), "data")
         keys = [str(one["unique_key"]) for one in listed if isinstance(one, dict) and one.get("unique_key")]
         return [await self._integration(key) for key in keys if not only or key in only]
@@ -211,7 +213,7 @@ class Peer:
         )
 
     async def auth_mode(self, provider: str) -> str | None:
-        """How its connections of `provider` authenticate, as its catalog says; None where it does not say."""
+        """Return the auth mode of `provider` in the other gateway's catalog; None if unknown."""
         try:
             body = await self._calls.get(f"/providers/{quote(provider, safe='')}")
         except (Answered, Unreached, SourceRefused):
@@ -221,10 +223,10 @@ class Peer:
         return mode if isinstance(mode, str) else None
 
     async def listed(self, only: Collection[str] = ()) -> Sequence[PeerConnection]:
-        """Every connection once, the oldest first.
+        """Return every connection once, the oldest first.
 
-        All are listed before the first is read: pages are counted from the newest on, so what comes or goes while reading
-        would shift them.
+        All pages are listed before the first connection is read: pages are counted from the newest connection, so a
+        connection created or deleted meanwhile would shift them.
         """
         found: dict[tuple[str, str], PeerConnection] = {}
         query = {"limit": str(PAGE)} | ({"integrationId": ",".join(sorted(only))} if only else {})
@@ -291,7 +293,7 @@ def _row(row: Any) -> PeerConnection:
 
 
 def _moved(one: PeerConnection, row: Mapping[str, Any]) -> Moved:
-    """Raises InvalidRequest where a member is of a form that we cannot keep."""
+    """Return the connection of an API answer. Raises InvalidRequest if a member has a form that we cannot store."""
     user = row.get("end_user")
     body = {
         "provider_config_key": one.integration_id,
@@ -310,7 +312,7 @@ def _moved(one: PeerConnection, row: Mapping[str, Any]) -> Moved:
 
 
 def _end_user(user: Mapping[str, Any]) -> dict[str, Any]:
-    """The members that we know, without those that are null or empty."""
+    """Return the members of an end user that we store, without those that are null or empty."""
     known = {name: user.get(name) for name in ("id", "email", "display_name", "tags") if user.get(name)}
     organization = user.get("organization")
     if isinstance(organization, dict) and organization.get("id"):

@@ -1,4 +1,4 @@
-"""Previews moving in from another gateway: what works at once, what is to be done, and in which order."""
+"""Preview an import from another gateway: what works immediately, what to do, and in which order."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,15 @@ from gateway.runtime import Runtime
 from gateway.text import did_you_mean
 
 Verdict = Literal["works", "register_callback", "needs_something", "not_possible"]
-"""``register_callback``: its connections work at once, new ones only when the provider knows our callback address."""
+"""``register_callback``: existing connections work immediately; new ones only once our callback address is registered at
+the provider."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The forecast for one integration there.
+    """The forecast for one integration of the other gateway.
 
-    `todo`: what is to be done, in order. `broken`: connections that have ended there.
+    `here`: its key here. `todo`: what to do, in order. `broken`: number of connections whose credential no longer works.
     """
 
     key: str
@@ -50,7 +51,7 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """`orphans`: connections whose integration Nango does not list, by key."""
+    """A preview of an import. `orphans`: number of connections by integration key, if Nango lists no such integration."""
 
     forecasts: Sequence[Forecast]
     orphans: Mapping[str, int]
@@ -59,7 +60,7 @@ class Preview:
     steps: Sequence[str] = field(default=())
 
     def counts(self) -> dict[str, int]:
-        """Connections by verdict."""
+        """Return the number of connections by verdict; ``reconnect`` counts the broken ones."""
         counted: Counter[str] = Counter()
         for one in self.forecasts:
             counted[one.verdict] += one.connections - one.broken
@@ -69,7 +70,7 @@ class Preview:
 
 
 async def preview(runtime: Runtime, peer: Peer, wish: ImportOptions, only: Sequence[str] = ()) -> Preview:
-    """Reads there and here, changes nothing, and fetches no end user's credential. Raises SourceRefused."""
+    """Return the preview. Changes nothing and reads no end user's credential. Raises SourceRefused."""
     integrations = await peer.integrations(only)
     listed = await peer.listed(only)
     count = Counter(one.integration_id for one in listed)
@@ -150,7 +151,8 @@ def _judged(
 
 
 def _other_mode(provider: Provider, there: str | None) -> str:
-    """The import would refuse each of its connections: a credential is of one auth mode."""
+    """Return what to do if the auth mode differs, since the import would then refuse each connection; else an empty
+    text."""
     mode = modes().get(provider.auth_mode)
     if there is None or mode is None or there in {provider.auth_mode, *mode.types()}:
         return ""
@@ -161,7 +163,8 @@ def _other_mode(provider: Provider, there: str | None) -> str:
 
 
 def _other_client(one: PeerIntegration, here: Integration) -> str:
-    """A refresh token serves the client it was given to and no other (RFC 6749 §6)."""
+    """Return what to do if the client ID differs, since a refresh token works only for its client (RFC 6749 §6); else an
+    empty text."""
     there = (one.credentials or {}).get("client_id")
     if there and here.client_id and there != here.client_id:
         return (
@@ -172,7 +175,7 @@ def _other_client(one: PeerIntegration, here: Integration) -> str:
 
 
 def _steps(seen: Preview) -> list[str]:
-    """Return the steps in an order in which nothing stops working meanwhile."""
+    """Return the steps, in an order in which nothing stops working."""
     steps = []
     if any(one.verdict in ("needs_something", "not_possible") for one in seen.forecasts):
         steps.append("Settle what is listed as needs_something and not_possible.")

@@ -1,7 +1,8 @@
-"""A stream of any length under a passphrase, read and written in constant memory (ADR 30).
+"""A stream of any length, encrypted with a passphrase, read and written in constant memory (ADR 30).
 
-Chunks are sealed with AES-256-GCM under a key that scrypt (RFC 7914) makes of the passphrase. A nonce holds the chunk's
-number and whether it is the last, and each chunk is bound to the header: cut, reordered, mixed or changed ones do not open.
+Chunks are encrypted with AES-256-GCM; scrypt (RFC 7914) derives the key from the passphrase. The nonce contains the
+chunk's number and whether it is the last, and each chunk authenticates the header: truncated, reordered, mixed or changed
+streams do not decrypt.
 """
 
 import hashlib
@@ -24,12 +25,12 @@ CHUNK_BYTES: Final = 64 << 10
 TAG_BYTES: Final = 16
 HEADER_LIMIT_BYTES: Final = 4096
 LOG2_N: Final = 17  # 128 MiB, some 0.4 s
-MOST_LOG2_N: Final = 20  # a header shall not make its reader use up the machine
+MOST_LOG2_N: Final = 20  # so that a header cannot exhaust the reader's memory
 PREFIX_BYTES: Final = 7
 
 
 class SealedWriter:
-    """Seals what is written to it; without `close` the stream is not whole and does not open."""
+    """Encrypts the bytes that are written to it. Without `close` the stream is incomplete and does not decrypt."""
 
     def __init__(self, out: IO[bytes], passphrase: Secret, *, log2_n: int = LOG2_N) -> None:
         salt, prefix = os.urandom(16), os.urandom(PREFIX_BYTES)
@@ -43,18 +44,18 @@ class SealedWriter:
 
     def write(self, plain: bytes) -> None:
         self._waiting += plain
-        while len(self._waiting) > CHUNK_BYTES:  # the last one is kept back, since it is sealed as the last
+        while len(self._waiting) > CHUNK_BYTES:  # the last chunk waits for `close`, which marks it as the last
             self._out.write(self._chunks.seal(bytes(self._waiting[:CHUNK_BYTES]), last=False))
             del self._waiting[:CHUNK_BYTES]
 
     def close(self) -> None:
-        """Seal what is left, as the end."""
+        """Encrypt the remaining bytes as the last chunk."""
         self._out.write(self._chunks.seal(bytes(self._waiting), last=True))
         self._waiting.clear()
 
 
 def read(source: IO[bytes], passphrase: Secret) -> Iterator[bytes]:
-    """The plain chunks. Raises SourceRefused for a wrong passphrase and for anything that is not as it was written."""
+    """Yield the decrypted chunks. Raises SourceRefused for a wrong passphrase and for a changed or incomplete stream."""
     if source.read(len(MAGIC)) != MAGIC:
         raise SourceRefused("This is not a bundle: `gateway connections export` makes one.")
     header, fields = _header(source)
@@ -107,7 +108,7 @@ class _Chunks:
         return sealed
 
     def open(self, sealed: bytes, *, last: bool) -> bytes:
-        """Raises InvalidTag."""
+        """Return the decrypted chunk. Raises InvalidTag."""
         if len(sealed) < TAG_BYTES:
             raise InvalidTag
         plain = self._aead.decrypt(self._nonce(last=last), sealed, self._header)
@@ -115,7 +116,7 @@ class _Chunks:
         return plain
 
     def _nonce(self, *, last: bool) -> bytes:
-        return self._prefix + struct.pack(">IB", self.number, last)  # past 2^32 chunks, 256 TiB, it raises
+        return self._prefix + struct.pack(">IB", self.number, last)  # raises after 2^32 chunks, 256 TiB
 
 
 def _header(source: IO[bytes]) -> tuple[bytes, dict[str, Any]]:

@@ -1,6 +1,6 @@
-"""``python -m gateway.sandbox``: the sandbox as a process of its own.
+"""``python -m gateway.sandbox``: runs the sandbox as a separate process.
 
-Prints ``sandbox ready on http://127.0.0.1:3004`` to stdout once it listens; SIGTERM and SIGINT end it.
+Prints ``sandbox ready on http://127.0.0.1:3004`` to stdout once it listens; SIGTERM and SIGINT stop it.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from gateway.sandbox.state import SandboxClient
 
 
 def main() -> int:
-    """0 after a signal, 1 when it cannot start; then one line on stderr says why."""
+    """Run until a signal; return 0. Return 1 if the sandbox cannot start, with the reason in one line on stderr."""
     asked = _arguments().parse_args()
     try:
         secret = asked.client_secret_file.read_text().strip()

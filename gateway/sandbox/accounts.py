@@ -1,4 +1,4 @@
-"""The demo users who may log in, and the scopes that an application may request, in words."""
+"""The demo users who may log in, and the scopes that an application may request, with a description each."""
 
 import hmac
 from collections.abc import Iterable, Mapping
@@ -8,7 +8,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class DemoAccount:
-    """A demo user. The password is public knowledge: it is printed on the login page. `sites` are cloud IDs."""
+    """A demo user. The password is no secret: the login page shows it. `sites` are cloud IDs."""
 
     account_id: str
     email: str
@@ -41,7 +41,7 @@ SCOPES: Final[Mapping[str, str]] = {
 
 
 def authenticate(email: str, password: str) -> DemoAccount | None:
-    """The account with this e-mail address (in any case) and this password."""
+    """Return the account with this e-mail address (in any case) and password; None if there is none."""
     for account in ACCOUNTS.values():
         if account.email == email.strip().lower() and hmac.compare_digest(account.password.encode(), password.encode()):
             return account

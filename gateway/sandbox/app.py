@@ -1,4 +1,4 @@
-"""The sandbox as an aiohttp application: its routes, and what every request passes."""
+"""The sandbox as an aiohttp application: its routes and middlewares."""
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -20,7 +20,7 @@ _API: Final = "/ex/sandbox/{cloud_id}/rest/api/3"
 
 
 def create_app(sandbox: Sandbox) -> web.Application:
-    """The routes. Outermost first: the host check, faults, what is saved before any answer leaves, refusals."""
+    """Return the application. Its middlewares, outermost first: host check, faults, saving the state, refusals."""
     app = web.Application(middlewares=[_own_host, _faults, _remember, _tracker_refusals, consent.refusals])
     app[SANDBOX] = sandbox
     app.add_routes(
@@ -65,9 +65,9 @@ def create_app(sandbox: Sandbox) -> web.Application:
 async def running(
     clients: Iterable[SandboxClient], *, port: int = 0, state: Path | None = None, token_ttl_s: int = 60
 ) -> AsyncIterator[Sandbox]:
-    """A sandbox that listens on the loopback address, and on no other; port 0 picks a free one.
+    """Run a sandbox that listens only on the loopback address; port 0 picks a free port.
 
-    Raises OSError when the port is taken, MemoryUnreadable when `state` is not a state file.
+    Raises OSError if the port is taken, MemoryUnreadable if `state` is not a state file.
     """
     memory = SandboxMemory(state, token_ttl_s=token_ttl_s)
     listening = create_server((HOST, port))
@@ -89,8 +89,8 @@ async def running(
 
 @web.middleware
 async def _own_host(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Let only requests pass that name this machine as host; a name that a foreign page points here does not pass (DNS
-    rebinding)."""
+    """Refuse requests with a Host other than this machine, so that a web page cannot reach the sandbox by DNS
+    rebinding."""
     if request.url.host not in (HOST, "localhost", "::1"):
         return web.json_response({"error": f"Call the sandbox as {HOST} or localhost."}, status=421)
     return await handler(request)
@@ -112,7 +112,7 @@ async def _faults(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 @web.middleware
 async def _remember(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """A token that was handed out is known after a crash, too: saved first, answered then."""
+    """Save the state before the answer is sent, so that issued tokens stay valid after a crash."""
     response = await handler(request)
     await request.app[SANDBOX].memory.save()
     return response

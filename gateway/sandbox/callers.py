@@ -1,4 +1,4 @@
-"""Whom a request's access token stands for, and how one is refused."""
+"""The user and scopes of a request's access token, and the refusal of a request."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from gateway.sandbox.state import SANDBOX
 
 @dataclass(frozen=True, slots=True)
 class SandboxCaller:
-    """The user and application that an access token stands for, and what it may do."""
+    """The user that an access token stands for, and the token's scopes."""
 
     account: DemoAccount
     scopes: list[str]
 
 
 class AccessRefused(Exception):
-    """An answer other than 2xx, in the tracker's own words."""
+    """An error answer in the format of the fake Jira."""
 
     def __init__(
         self, status: int, *messages: str, fields: Mapping[str, str] | None = None, challenge: str = ""
@@ -38,7 +38,8 @@ class AccessRefused(Exception):
 
 
 def the_caller(request: web.Request, scope: str | None = None) -> SandboxCaller:
-    """Raises Refused: 401 for a token that does not work, 403 where it lacks the scope (RFC 6750 §3.1)."""
+    """Return the caller of the request. Raises AccessRefused: 401 for an invalid token, 403 for a missing scope
+    (RFC 6750 §3.1)."""
     request.app[SANDBOX].counts["api_requests"] += 1
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     held = request.app[SANDBOX].memory.grants.bearer(token.strip()) if scheme.lower() == "bearer" else None

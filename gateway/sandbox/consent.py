@@ -1,4 +1,4 @@
-"""The authorization request, and the pages a person walks through: log in, consent or refuse, and back."""
+"""The authorization request, and its pages: log in, consent or refuse, and the redirect back."""
 
 import hmac
 from collections.abc import Mapping
@@ -14,18 +14,18 @@ from gateway.sandbox.issued_grants import LOGIN_TTL_S, digest
 from gateway.sandbox.state import SANDBOX, SandboxClient
 from gateway.sandbox.tracker import SITES
 
-# ── Reads an authorization request (RFC 6749 §4.1.1, PKCE by RFC 7636 §4.3) and says where its answer may go. No I/O.
+# ── Parsing an authorization request (RFC 6749 §4.1.1, PKCE by RFC 7636 §4.3) and its redirect address. No I/O.
 
 _KNOWN = ("client_id", "redirect_uri", "response_type", "scope", "state", "code_challenge", "code_challenge_method")
 _DEFAULT_SCOPE = "read:sandbox-user"
 
 
 class NotToBeAnswered(Exception):
-    """Client or redirect_uri are not known, so nothing is sent there: the person sees the error (RFC 6749 §4.1.2.1)."""
+    """Client or redirect_uri is unknown, so the error is shown to the user, without a redirect (RFC 6749 §4.1.2.1)."""
 
 
 class RefusedRequest(Exception):
-    """The client is known and gets the error at `redirect`."""
+    """The client is known, so the error is sent to `redirect`."""
 
     def __init__(self, redirect: "Redirect", error: str, description: str) -> None:
         super().__init__(description)
@@ -35,14 +35,14 @@ class RefusedRequest(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Redirect:
-    """The way back to the application."""
+    """The redirect back to the application."""
 
     uri: str
     state: str | None
     issuer: str
 
     def to(self, **answer: str) -> str:
-        """The address with the answer in its query, and `iss` so that nobody mixes servers up (RFC 9207 §2)."""
+        """Return the address with the answer in its query, and with `iss` against mix-up attacks (RFC 9207 §2)."""
         state = {} if self.state is None else {"state": self.state}
         joint = "&" if urlsplit(self.uri).query else "?"
         return f"{self.uri}{joint}{urlencode({**answer, **state, 'iss': self.issuer})}"
@@ -55,7 +55,7 @@ class Redirect:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationRequest:
-    """A request that may be put before a person."""
+    """A valid authorization request, which may be shown to a user."""
 
     client: SandboxClient
     redirect: Redirect
@@ -64,7 +64,7 @@ class AuthorizationRequest:
 
 
 def read(query: str, clients: Mapping[str, SandboxClient], issuer: str) -> AuthorizationRequest:
-    """The request in a query string. Raises NotToBeAnswered, RefusedRequest."""
+    """Return the request of a query string. Raises NotToBeAnswered, RefusedRequest."""
     pairs = [(name, value) for name, value in parse_qsl(query, keep_blank_values=True) if name in _KNOWN]
     sent, redirect = dict(pairs), None
     repeated = {name for name, _ in pairs if sum(other == name for other, _ in pairs) > 1}
@@ -95,7 +95,7 @@ COOKIE = "sandbox_login"
 
 
 async def authorize(request: web.Request) -> web.Response:
-    """GET /oauth/authorize: the login page, or for who is logged in the consent page."""
+    """GET /oauth/authorize: the login page, or the consent page if the user is logged in."""
     query = request.rel_url.raw_query_string
     wanted = _read(request, query)
     account = _who(request)
@@ -113,7 +113,7 @@ async def authorize(request: web.Request) -> web.Response:
 
 
 async def log_in(request: web.Request) -> web.Response:
-    """POST /oauth/login: sets the cookie and goes on to the consent page."""
+    """POST /oauth/login: sets the cookie and redirects to the consent page."""
     form = await request.post()
     query = str(form.get("query", ""))
     wanted = _read(request, query)
@@ -127,7 +127,7 @@ async def log_in(request: web.Request) -> web.Response:
 
 
 async def log_out(request: web.Request) -> web.Response:
-    """POST /oauth/logout: another account, please."""
+    """POST /oauth/logout: logs the user out and redirects to the login page, to use another account."""
     query = str((await request.post()).get("query", ""))
     _read(request, query)
     request.app[SANDBOX].memory.grants.log_out(request.cookies.get(COOKIE, ""))
@@ -137,7 +137,7 @@ async def log_out(request: web.Request) -> web.Response:
 
 
 async def decide(request: web.Request) -> web.Response:
-    """POST /oauth/consent: back to the application, with a code or with access_denied (RFC 6749 §4.1.2)."""
+    """POST /oauth/consent: redirects to the application, with a code or with access_denied (RFC 6749 §4.1.2)."""
     form = await request.post()
     wanted = _read(request, str(form.get("query", "")))
     account = _who(request)
@@ -159,7 +159,7 @@ async def decide(request: web.Request) -> web.Response:
 
 @web.middleware
 async def refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """A request that cannot be granted is shown to the person or, where that is safe, to the application."""
+    """Send the error of an authorization request to the application if that is safe, else show it to the user."""
     try:
         return await handler(request)
     except NotToBeAnswered as refused:
@@ -179,7 +179,7 @@ def _who(request: web.Request) -> DemoAccount | None:
 
 
 def _csrf(request: web.Request) -> str:
-    """Return the token of the form. Only a browser with the login cookie can derive it, and the page does not show the cookie."""
+    """Return the form's CSRF token. It is derived from the login cookie, which the page does not show."""
     return digest("consent " + request.cookies.get(COOKIE, ""))
 
 

@@ -1,4 +1,4 @@
-"""Controls the sandbox in tests: faults on and off, grants ended, counters, and its own description."""
+"""Endpoints that control the sandbox in tests: faults, revocation of all grants, counters; and its metadata."""
 
 import json
 
@@ -16,7 +16,7 @@ async def welcome(request: web.Request) -> web.Response:
 
 
 async def avatar(request: web.Request) -> web.Response:
-    """GET /avatars/{label}.svg, as accessible-resources names it."""
+    """GET /avatars/{label}.svg: a site's picture, the avatarUrl of accessible-resources."""
     label = request.match_info["label"]
     if label not in {site.label for site in SITES.values()}:
         return _refusal(404, f"There is no site {label}.")
@@ -45,7 +45,7 @@ async def metadata(request: web.Request) -> web.Response:
 
 
 async def list_faults(request: web.Request) -> web.Response:
-    """GET /sandbox/faults: which are armed, which there are, and how to set one for a single request."""
+    """GET /sandbox/faults: the armed faults, all known faults, and the header that sets one for a single request."""
     known = {
         name: {"summary": fault.summary, "paths": fault.paths, "options": fault.options}
         for name, fault in FAULTS.items()
@@ -55,9 +55,9 @@ async def list_faults(request: web.Request) -> web.Response:
 
 
 async def arm_fault(request: web.Request) -> web.Response:
-    """POST /sandbox/faults ``{"name": "slow-token", "times": 1, "seconds": 3}``: 201 with what is armed.
+    """POST /sandbox/faults ``{"name": "slow-token", "times": 1, "seconds": 3}``: 201 with the armed fault.
 
-    Only as application/json: a foreign web page cannot send that without asking first.
+    Only as application/json: another site's web page cannot send that without a CORS preflight.
     """
     if request.content_type != "application/json":
         return _refusal(415, "Send it as Content-Type: application/json.")
@@ -74,18 +74,18 @@ async def arm_fault(request: web.Request) -> web.Response:
 
 
 async def clear_faults(request: web.Request) -> web.Response:
-    """DELETE /sandbox/faults: all is well again."""
+    """DELETE /sandbox/faults: removes all armed faults."""
     request.app[SANDBOX].faults.clear()
     return web.Response(status=204)
 
 
 async def end_grants(request: web.Request) -> web.Response:
-    """DELETE /sandbox/grants: all users take their access back. ``{"ended": 1}``, how many grants that were."""
+    """DELETE /sandbox/grants: revokes all grants; answers ``{"ended": 1}``, their number."""
     return web.json_response({"ended": request.app[SANDBOX].memory.grants.revoke_all()})
 
 
 async def stats(request: web.Request) -> web.Response:
-    """GET /sandbox/stats: how often tokens were requested, by grant type, and how many replays it saw."""
+    """GET /sandbox/stats: the number of token requests by grant type, other counters, and the number of replays."""
     sandbox = request.app[SANDBOX]
     return web.json_response({**sandbox.counts, "replays": sandbox.memory.grants.replays})
 

@@ -1,7 +1,6 @@
-"""Trouble on demand: each fault, and how it is switched on.
+"""Faults on demand: failures of a provider, switched on by `POST /sandbox/faults` or by one header.
 
-What a provider does on a bad day, switched on by `POST /sandbox/faults` or by one header.
-A new fault is one function here, and one line in FAULTS.
+A new fault is one function here and one line in FAULTS.
 """
 
 import asyncio
@@ -17,23 +16,23 @@ from aiohttp import web
 
 from gateway import clock
 
-# ── What each fault does. A function gets the request, its handler and the fault's options, all numbers.
+# ── The faults. Each function gets the request, its handler and the fault's options, all numbers.
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Act = Callable[[web.Request, Handler, Mapping[str, float]], Awaitable[web.StreamResponse]]
 
-_RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER for no time at all: close(2) sends RST instead of FIN
+_RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER with timeout 0: close(2) sends RST instead of FIN
 
 
 async def late(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
-    """Do the work, then keep the answer back: a rotated pair, say, that a hasty client never sees."""
+    """Handle the request, then delay the answer; a client that times out never gets, for example, its rotated tokens."""
     response = await handler(request)
     await asyncio.sleep(options["seconds"])
     return response
 
 
 async def truncated(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
-    """Declare the whole length, send a part, hang up."""
+    """Declare the full length, send `share` of the body, and close the connection."""
     cut = await _begun(request, handler, options["share"])
     if request.transport is not None:
         request.transport.close()
@@ -53,7 +52,7 @@ async def reset(request: web.Request, handler: Handler, options: Mapping[str, fl
 
 
 async def slow_body(request: web.Request, handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
-    """The head at once, then the body in `pieces`, evenly over `seconds`."""
+    """Send the head immediately, then the body in `pieces`, evenly over `seconds`."""
     whole = await handler(request)
     body = _body(whole)
     answer = _head(whole, len(body))
@@ -68,7 +67,7 @@ async def slow_body(request: web.Request, handler: Handler, options: Mapping[str
 
 
 async def too_many(_request: web.Request, _handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
-    """429 with Retry-After (RFC 9110 §10.2.3), in seconds or as a date, and nothing done."""
+    """Answer 429 with Retry-After (RFC 9110 §10.2.3), in seconds or as a date; the request is not handled."""
     after_s = ceil(options["retry_after"])
     at = clock.now().timestamp() + after_s
     headers = {
@@ -82,13 +81,13 @@ async def too_many(_request: web.Request, _handler: Handler, options: Mapping[st
 
 
 async def error(_request: web.Request, _handler: Handler, options: Mapping[str, float]) -> web.StreamResponse:
-    """Another `status`, and nothing done: 503 for an outage, 401 for a token that was ended at the provider."""
+    """Answer `status`, such as 503 for an outage or 401 for a revoked token; the request is not handled."""
     status = int(options["status"])
     return web.json_response({"errorMessages": [f"The sandbox is set to answer {status}."]}, status=status)
 
 
 async def _begun(request: web.Request, handler: Handler, share: float) -> web.StreamResponse:
-    """An answer of which the head and `share` of the body are on their way."""
+    """Return an answer after sending its head and `share` of its body."""
     whole = await handler(request)
     body = _body(whole)
     answer = _head(whole, len(body))
@@ -113,9 +112,9 @@ HEADER: Final = "Sandbox-Fault"
 
 @dataclass(frozen=True, slots=True)
 class SandboxFault:
-    """A kind of trouble. `paths`: what it befalls, with all below if one ends in "/"; `options`: name ▸ default.
+    """A kind of fault. `paths`: the paths it applies to, with all paths below if one ends in "/". `options`: name ▸ default.
 
-    `times`: how many requests it befalls where that is not said.
+    `times`: the default number of requests that it applies to.
     """
 
     act: Act
@@ -160,14 +159,14 @@ FAULTS: Final[Mapping[str, SandboxFault]] = {
 
 
 class BadFault(Exception):
-    """The request names what does not exist or makes no sense; the text names what does."""
+    """A request for an unknown fault or an invalid option; the text lists what is valid."""
 
 
 @dataclass(slots=True)
 class Armed:
-    """A fault waiting for requests. `times` None: until it is taken off. `path`: only below this prefix.
+    """A fault that waits for requests. `times`: number of requests left; None for no limit. `path`: only below this prefix.
 
-    `after`: how many requests that it could befall pass unharmed first.
+    `after`: number of matching requests that pass without the fault first.
     """
 
     name: str
@@ -188,13 +187,13 @@ class Armed:
 
 
 class SandboxFaults:
-    """The armed ones, oldest first; each request takes at most one."""
+    """The armed faults, oldest first; at most one applies to a request."""
 
     def __init__(self) -> None:
         self.armed: list[Armed] = []
 
     def arm(self, wish: Mapping[str, Any]) -> Armed:
-        """Switch one on: ``{"name", "times"?: 1, "path"?, "after"?: 0, option…}``. Raises BadFault."""
+        """Arm a fault: ``{"name", "times"?: 1, "path"?, "after"?: 0, option…}``. Raises BadFault."""
         fresh = parse(wish)
         self.armed.append(fresh)
         return fresh
@@ -203,7 +202,10 @@ class SandboxFaults:
         self.armed.clear()
 
     def take(self, request: web.Request) -> Armed | None:
-        """The fault its header names, else the oldest armed one that fits, counted down. Raises BadFault."""
+        """Return the fault in the request's header, else the oldest armed fault that matches, and count it down; else None.
+
+        Raises BadFault.
+        """
         if HEADER in request.headers:
             return _from_header(request.headers[HEADER])
         for armed in self.armed:
@@ -219,7 +221,7 @@ class SandboxFaults:
 
 
 def parse(wish: Mapping[str, Any]) -> Armed:
-    """A checked fault, with the options it leaves out. Raises BadFault."""
+    """Return a checked fault, with defaults for missing options. Raises BadFault."""
     name, path = wish.get("name"), wish.get("path")
     if not isinstance(name, str) or name not in FAULTS:
         raise BadFault(f"There is no fault {name!r}; there are: {', '.join(FAULTS)}.")
@@ -245,7 +247,7 @@ def parse(wish: Mapping[str, Any]) -> Armed:
 
 
 def _from_header(text: str) -> Armed:
-    """``truncated-body`` or ``slow-token; seconds=2``, for the request that carries it."""
+    """Return the fault of a header such as ``truncated-body`` or ``slow-token; seconds=2``. Raises BadFault."""
     name, *pairs = (part.strip() for part in text.split(";"))
     wish: dict[str, Any] = {"name": name}
     for pair in pairs:

@@ -1,7 +1,7 @@
-"""The memory of the authorization server: codes, grants and tokens, the last only as digests.
+"""The state of the authorization server: codes, grants and tokens; tokens are stored only as digests.
 
-A grant is one user's yes to one application, and the family of all tokens that came of it. A refresh token names its
-grant, so that any but the newest is seen for what it is, a replay, without a list of every token ever issued.
+A grant is one user's consent to one application, and the family of all its tokens. A refresh token contains the name of
+its grant, so that any refresh token but the newest is recognized as a replay, without a list of all issued tokens.
 """
 
 import base64
@@ -20,7 +20,7 @@ REFRESH_PREFIX: Final = "sbx_rt_"
 
 
 class GrantRefused(Exception):
-    """No token for this request: `error` is the code of RFC 6749 §5.2, the text says why."""
+    """A token request that is refused. `error`: the code of RFC 6749 §5.2; the text says why."""
 
     def __init__(self, error: str, description: str) -> None:
         super().__init__(description)
@@ -29,7 +29,7 @@ class GrantRefused(Exception):
 
 @dataclass(slots=True)
 class Code:
-    """An authorization code on its way. `grant` is set once it was redeemed, so that a replay finds what to revoke."""
+    """An authorization code. `grant` is set once the code was exchanged, so that a replay can revoke the grant."""
 
     client_id: str
     redirect_uri: str
@@ -42,7 +42,7 @@ class Code:
 
 @dataclass(slots=True)
 class Grant:
-    """`refresh` is the digest of the one refresh token that still works; None without `offline_access`."""
+    """A user's consent to an application. `refresh`: digest of the valid refresh token; None without `offline_access`."""
 
     client_id: str
     account_id: str
@@ -53,7 +53,7 @@ class Grant:
 
 @dataclass(slots=True)
 class IssuedAccess:
-    """An access token: whose family it belongs to, what it may do, and until when (epoch seconds)."""
+    """An access token: its grant, scopes and expiry (epoch seconds)."""
 
     grant: str
     scopes: list[str]
@@ -62,7 +62,7 @@ class IssuedAccess:
 
 @dataclass(slots=True)
 class Login:
-    """A browser that has logged in."""
+    """A logged-in browser; `expires_at` is in epoch seconds."""
 
     account_id: str
     expires_at: float
@@ -70,7 +70,7 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """The tokens that the token endpoint hands out."""
+    """The tokens of a token endpoint's answer."""
 
     access_token: str
     expires_in: int
@@ -80,7 +80,7 @@ class Issued:
 
 @dataclass(slots=True)
 class IssuedGrants:
-    """The authorization server's memory. Methods change it in place and set `changed`; who owns the file writes it."""
+    """The authorization server's state. Methods change it in place and set `changed`; `SandboxMemory` writes the file."""
 
     token_ttl_s: int = 60
     codes: dict[str, Code] = field(default_factory=dict)
@@ -93,14 +93,14 @@ class IssuedGrants:
     def issue_code(
         self, *, client_id: str, redirect_uri: str, challenge: str, account_id: str, scopes: list[str]
     ) -> str:
-        """A code for one exchange within the minute (RFC 6749 §4.1.2)."""
+        """Return a code for one exchange within `CODE_TTL_S` (RFC 6749 §4.1.2)."""
         code = secrets.token_urlsafe(32)
         self.codes[digest(code)] = Code(client_id, redirect_uri, challenge, account_id, scopes, _now() + CODE_TTL_S)
         self.changed = True
         return code
 
     def redeem(self, code: str, *, client_id: str, redirect_uri: str, verifier: str) -> Issued:
-        """Tokens for a code. A second use revokes what the first one gave (RFC 6749 §4.1.2). Raises GrantRefused."""
+        """Exchange a code for tokens. A second use revokes the tokens of the first (RFC 6749 §4.1.2). Raises GrantRefused."""
         held = self.codes.get(digest(code))
         if held is None or held.client_id != client_id:
             raise GrantRefused("invalid_grant", "This code is unknown here; start the authorization again.")
@@ -121,7 +121,7 @@ class IssuedGrants:
         return self._issue(held.grant, held.scopes)
 
     def refresh(self, token: str, *, client_id: str, scopes: list[str] | None) -> Issued:
-        """A new pair for a refresh token; the old one is dead from here on. Raises GrantRefused (RFC 9700 §4.14.2)."""
+        """Return new tokens for a refresh token, which is invalid afterwards (RFC 9700 §4.14.2). Raises GrantRefused."""
         name, grant = self._of_refresh(token)
         if grant is None or grant.client_id != client_id:
             raise GrantRefused("invalid_grant", "This refresh token is unknown here.")
@@ -137,7 +137,7 @@ class IssuedGrants:
         return self._issue(name, scopes or grant.scopes)
 
     def revoke(self, token: str, *, client_id: str) -> None:
-        """End the grant that a refresh token names, or one access token; an unknown token is not an error (RFC 7009 §2.2)."""
+        """Revoke the grant of a refresh token, or one access token; an unknown token is no error (RFC 7009 §2.2)."""
         name, grant = self._of_refresh(token)
         if grant is not None and grant.client_id == client_id:
             self._revoke(name)
@@ -148,28 +148,28 @@ class IssuedGrants:
             self.changed = True
 
     def revoke_all(self) -> int:
-        """End every grant that still works, as users do on a provider's page of connected applications. Returns how many."""
+        """Revoke every valid grant, as users do on a provider's page of connected applications. Return their number."""
         working = [name for name, grant in self.grants.items() if not grant.revoked]
         for name in working:
             self._revoke(name)
         return len(working)
 
     def bearer(self, token: str) -> tuple[Grant, list[str]] | None:
-        """The grant behind an access token and the token's scopes; None when it is unknown, expired or revoked."""
+        """Return the grant and scopes of an access token; None if the token is unknown, expired or revoked."""
         held = self.access.get(digest(token))
         if held is None or held.expires_at <= _now() or self.grants[held.grant].revoked:
             return None
         return self.grants[held.grant], held.scopes
 
     def log_in(self, account_id: str) -> str:
-        """A cookie value that stands for this user for some hours."""
+        """Log a user in for `LOGIN_TTL_S`; return the cookie value."""
         token = secrets.token_urlsafe(32)
         self.logins[digest(token)] = Login(account_id, _now() + LOGIN_TTL_S)
         self.changed = True
         return token
 
     def logged_in(self, token: str) -> str | None:
-        """The account_id behind a cookie."""
+        """Return the account_id of a login cookie; None if it is unknown or expired."""
         login = self.logins.get(digest(token))
         return login.account_id if login is not None and login.expires_at > _now() else None
 
@@ -177,7 +177,7 @@ class IssuedGrants:
         self.changed = self.logins.pop(digest(token), None) is not None or self.changed
 
     def as_json(self) -> dict[str, Any]:
-        """All that must outlive a restart, less what has expired. Spent codes stay a day, to know a replay."""
+        """Return the state to keep over a restart, without expired items. Codes stay a day longer, to detect replays."""
         now, yesterday = _now(), _now() - 86400
         return {
             "codes": {key: asdict(held) for key, held in self.codes.items() if held.expires_at > yesterday},
@@ -188,7 +188,7 @@ class IssuedGrants:
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any], *, token_ttl_s: int) -> "IssuedGrants":
-        """The memory as `as_json` wrote it. Raises KeyError or TypeError where it did not."""
+        """Return the state that `as_json` wrote. Raises KeyError or TypeError for anything else."""
         return cls(
             token_ttl_s=token_ttl_s,
             codes={key: Code(**held) for key, held in kept["codes"].items()},
@@ -216,12 +216,12 @@ class IssuedGrants:
 
 
 def digest(token: str) -> str:
-    """Return what is kept of a token: its hex SHA-256. They have 256 random bits, so nothing slower is needed."""
+    """Return the hex SHA-256 of a token. Tokens have 256 random bits, so no slower hash is needed."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def s256(verifier: str) -> str:
-    """The code challenge of a verifier (RFC 7636 §4.2), unpadded url-safe base64."""
+    """Return the code challenge of a verifier (RFC 7636 §4.2), in unpadded URL-safe base64."""
     hashed = hashlib.sha256(verifier.encode("utf-8", "surrogatepass")).digest()
     return base64.urlsafe_b64encode(hashed).rstrip(b"=").decode()
 

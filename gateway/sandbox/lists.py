@@ -1,7 +1,7 @@
-"""Lists of any length, cut in each of the ways in which providers cut them. Made up from their numbers, never held.
+"""Lists of any length, with each kind of pagination that providers use. Records are generated from their number.
 
-A record's text is written by hand, since its numbers are not such as every JSON library gives back: decimals with their
-last zero, and whole numbers beyond 64 bits.
+A record's JSON is written by hand, since not every JSON library preserves its numbers: decimals with a trailing zero, and
+integers beyond 64 bits.
 """
 
 import json
@@ -22,7 +22,7 @@ PAGE_LIMIT: Final = 1000
 
 
 def record(number: int) -> str:
-    """The `number`-th record of every list, counted from 1, as JSON."""
+    """Return the `number`-th record of every list, counted from 1, as JSON."""
     cents = number * 10
     return (
         f'{{"id":{number},"name":"Record {number}","amount":{cents // 100}.{cents % 100:02},'
@@ -42,7 +42,7 @@ async def by_cursor(request: web.Request) -> web.Response:
 
 
 async def by_link_header(request: web.Request) -> web.Response:
-    """GET /lists/link-header?page=1: the bare array, its neighbours in Link (RFC 8288)."""
+    """GET /lists/link-header?page=1: an array, with links to other pages in Link (RFC 8288)."""
     count, size = _asked(request)
     page = _number(request, "page", 1, LONGEST)
     neighbours = {"first": 1, "prev": page - 1, "next": page + 1, "last": -(-count // size)}
@@ -65,21 +65,21 @@ async def by_link_in_body(request: web.Request) -> web.Response:
 
 
 async def by_page(request: web.Request) -> web.Response:
-    """GET /lists/page?page=1: ``{"results": […], "page": 1}``; a page behind the last is empty."""
+    """GET /lists/page?page=1: ``{"results": […], "page": 1}``; pages after the last are empty."""
     count, size = _asked(request)
     page = _number(request, "page", 1, LONGEST)
     return _answer("results", max(page - 1, 0) * size, size, count, page=page)
 
 
 async def by_offset(request: web.Request) -> web.Response:
-    """GET /lists/offset?offset=0: ``{"values": […], "offset": 0, "total": 10000}``; behind the last there is nothing."""
+    """GET /lists/offset?offset=0: ``{"values": […], "offset": 0, "total": 10000}``; empty after the last record."""
     count, size = _asked(request)
     start = _number(request, "offset", 0, LONGEST)
     return _answer("values", start, size, count, offset=start, total=count)
 
 
 def _asked(request: web.Request) -> tuple[int, int]:
-    """How many records there are, and how many a page has."""
+    """Check the access token; return the number of records, and the page size."""
     the_caller(request)
     count = _number(request, "count", COUNT, LONGEST)
     return count, min(max(_number(request, "limit", PAGE_SIZE, LONGEST), 1), PAGE_LIMIT)

@@ -1,7 +1,7 @@
-"""Bytes that anyone can make again: the same for every run, and different at every place, so that nothing can be swapped.
+"""Reproducible bytes: the same in every run, and different at every position, so that swapped parts are detected.
 
-A body of n bytes is the beginning of an endless row of blocks of 64 KiB; a block is its number, as eight bytes, and a
-fixed noise behind it.
+A body of n bytes is the first n bytes of an endless sequence of 64 KiB blocks; a block is its number, as eight bytes,
+followed by fixed noise.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ class Coder(Protocol):
 
 
 class _Brotli:
-    """Brotli's own object, with the names that the others have."""
+    """Brotli's compressor, with the method names of `Coder`."""
 
     def __init__(self) -> None:
         self._compressor = brotli.Compressor(quality=4)
@@ -48,7 +48,7 @@ CODINGS: Final[dict[str, Callable[[], Coder]]] = {
 
 
 def pieces(start: int, end: int, *, zeros: bool = False) -> Iterator[bytes]:
-    """The bytes from `start` up to `end`; with `zeros` nothing but those, which compress a thousandfold."""
+    """Yield the bytes from `start` up to `end`; with `zeros` only zero bytes, which compress a thousandfold."""
     while start < end:
         number, inside = divmod(start, BLOCK)
         block = bytes(BLOCK) if zeros else number.to_bytes(8, "big") + _NOISE[8:]
@@ -58,7 +58,7 @@ def pieces(start: int, end: int, *, zeros: bool = False) -> Iterator[bytes]:
 
 
 def coded(plain: Iterator[bytes], coding: str) -> Iterator[bytes]:
-    """Yield `plain` under a content coding; a piece is empty where the coder keeps what it has so far."""
+    """Yield `plain` compressed with a content coding; a piece is empty while the compressor buffers its input."""
     coder = CODINGS[coding]()
     for piece in plain:
         yield coder.compress(piece)
@@ -66,7 +66,7 @@ def coded(plain: Iterator[bytes], coding: str) -> Iterator[bytes]:
 
 
 def digest(size: int) -> str:
-    """SHA-256 of a body of `size` bytes, in hex."""
+    """Return the SHA-256 of a body of `size` bytes, in hex."""
     hashed = hashlib.sha256()
     for piece in pieces(0, size):
         hashed.update(piece)

@@ -1,4 +1,4 @@
-"""The few HTML pages: one card on a plain ground, light or dark as the reader's system is, nothing from elsewhere."""
+"""The HTML pages: a card on a plain background, light or dark as the system is, without external resources."""
 
 import base64
 import hashlib
@@ -16,7 +16,7 @@ _STYLE_HASH: Final = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).
 
 
 def page(title: str, body: str, *, status: int = 200, form_targets: Iterable[str] = ()) -> web.Response:
-    """A whole page around `body` (HTML). `form_targets`: other origins that a form on it may end at, by redirect."""
+    """Return a page with `body` (HTML). `form_targets`: other origins that its forms may redirect to."""
     targets = " ".join(["'self'", *form_targets])
     text = (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)} · Sandbox Tracker</title>'
@@ -35,7 +35,7 @@ def page(title: str, body: str, *, status: int = 200, form_targets: Iterable[str
 
 
 def login(query: str, *, form_target: str, failed: bool = False) -> web.Response:
-    """Asks who it is; `query` is the authorization request to go on with."""
+    """Return the login page; `query` is the authorization request that continues after the login."""
     accounts = "".join(
         f"<li><code>{escape(account.email)}</code> with the password <code>{escape(account.password)}</code></li>"
         for account in ACCOUNTS.values()
@@ -63,7 +63,7 @@ def consent(
     sites: Sequence[str],
     scopes: Sequence[str],
 ) -> web.Response:
-    """Names the application, the person, the sites and each scope in words, and lets her say no."""
+    """Return the consent page: application, user, sites and a description of each scope, to allow or refuse."""
     wishes = "".join(f'<li>{escape(SCOPES[scope])} <code class="soft">{escape(scope)}</code></li>' for scope in scopes)
     body = f"""
     <p><strong>{escape(application)}</strong> asks to act for <strong>{escape(account.display_name)}</strong>
@@ -80,12 +80,12 @@ def consent(
 
 
 def refusal(message: str) -> web.Response:
-    """Shown where sending the browser back would not be safe (RFC 6749 §4.1.2.1)."""
+    """Return an error page, for errors that are not safe to redirect (RFC 6749 §4.1.2.1)."""
     return page("This link does not work", _alert(message), status=400)
 
 
 def welcome(issuer: str) -> web.Response:
-    """Return the page at the sandbox's own address, for people who open it out of curiosity."""
+    """Return the page at the sandbox's own address, which explains what the sandbox is."""
     body = f"""
     <p>This is the Jira double that the gateway's demo connects to: OAuth 2.0, two sites, made-up issues.</p>
     <ul><li>Its addresses: <code>{escape(issuer)}/.well-known/oauth-authorization-server</code></li>
@@ -94,7 +94,7 @@ def welcome(issuer: str) -> web.Response:
 
 
 def avatar(label: str) -> web.Response:
-    """A site's picture: its first letter on a coloured ground."""
+    """Return a site's picture: its first letter on a coloured background."""
     hue = hashlib.sha256(label.encode()).digest()[0] * 360 // 256
     text = (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 48 48" role="img">'

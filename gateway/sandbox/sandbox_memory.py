@@ -1,4 +1,4 @@
-"""The file in which the sandbox remembers: JSON, replaced atomically, readable by its owner only."""
+"""The sandbox's state file: JSON, replaced atomically, readable by its owner only."""
 
 import asyncio
 import json
@@ -13,11 +13,11 @@ VERSION = 1
 
 
 class MemoryUnreadable(Exception):
-    """The file is there, but is not ours or is damaged; the text names it and the way out."""
+    """The file exists but is not a sandbox state file, or is damaged; the text names it and what to do."""
 
 
 class SandboxMemory:
-    """Grants and issues, and the file behind them; without a path they live as long as the process."""
+    """Grants and issues, kept in a file; without a path only in memory."""
 
     def __init__(self, path: Path | None, *, token_ttl_s: int) -> None:
         """Read `path` if it exists. Raises MemoryUnreadable."""
@@ -33,7 +33,7 @@ class SandboxMemory:
             raise MemoryUnreadable(f"{path} lacks what a sandbox state file has ({fault}); move it away.") from fault
 
     async def save(self) -> None:
-        """Write what has changed since the last time; it is on disk on return."""
+        """Write the state if it has changed since the last save; it is on disk on return."""
         if self._path is None or not (self.grants.changed or self.tracker.changed):
             return
         async with self._writing:
@@ -55,7 +55,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _replace(path: Path, text: bytes) -> None:
-    """A reader, or a crash at any moment, finds the old text whole or the new text whole."""
+    """Replace the file atomically: after a crash it has either the complete old or the complete new text."""
     beside = path.with_name(path.name + ".new")
     with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(text)

@@ -14,7 +14,7 @@ from gateway.sandbox.sandbox_memory import SandboxMemory
 
 @dataclass(frozen=True, slots=True)
 class SandboxClient:
-    """A registered application. Its secret is kept as a digest; redirect URIs are compared as whole strings."""
+    """A registered application. Its secret is stored as a digest; redirect URIs are compared as whole strings."""
 
     client_id: str
     name: str
@@ -33,7 +33,8 @@ Client = SandboxClient  # the name in 0.2
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """`issuer` is the server's own origin, such as ``http://127.0.0.1:3004``; `counts` feed ``GET /sandbox/stats``."""
+    """The state of a running sandbox. `issuer`: its own origin, such as ``http://127.0.0.1:3004``. `counts`: shown by
+    ``GET /sandbox/stats``."""
 
     issuer: str
     clients: Mapping[str, SandboxClient]

@@ -1,6 +1,6 @@
-"""Bodies that a tracker would not have and a proxy must carry: events, records, sockets, and bytes of any size both ways.
+"""Streaming endpoints for tests of the proxy: events, records, WebSockets, and uploads and downloads of any size.
 
-All ask for an access token that works, and for no scope.
+All need a valid access token, and no scope.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _RANGE: Final = re.compile(r"bytes=(\d*)-(\d*)")
 
 
 async def events(request: web.Request) -> web.StreamResponse:
-    """GET …/events?count=5&interval_ms=200: server-sent events with ids; Last-Event-ID goes on behind that one."""
+    """GET …/events?count=5&interval_ms=200: server-sent events with ids; Last-Event-ID continues after that event."""
     the_caller(request)
     last = request.headers.get("Last-Event-ID", "")
     ticks = _ticks(request, int(last) + 1 if last.isdecimal() and last.isascii() else 0)
@@ -34,7 +34,7 @@ async def events(request: web.Request) -> web.StreamResponse:
 
 
 async def records(request: web.Request) -> web.StreamResponse:
-    """GET …/records?count=5&interval_ms=200: as many JSON objects, one a line."""
+    """GET …/records?count=5&interval_ms=200: `count` JSON objects, one per line."""
     the_caller(request)
     ticks = _ticks(request, 0)
     answer = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "application/x-ndjson", hdrs.CACHE_CONTROL: "no-store"})
@@ -45,7 +45,7 @@ async def records(request: web.Request) -> web.StreamResponse:
 
 
 async def socket(request: web.Request) -> web.WebSocketResponse:
-    """GET …/socket, upgraded: every message comes back as it went; subprotocol ``echo`` if it is offered (RFC 6455)."""
+    """GET …/socket, upgraded: echoes every message; subprotocol ``echo`` if it is offered (RFC 6455)."""
     the_caller(request)
     answer = web.WebSocketResponse(protocols=("echo",))
     if not answer.can_prepare(request).ok:
@@ -60,7 +60,7 @@ async def socket(request: web.Request) -> web.WebSocketResponse:
 
 
 async def upload(request: web.Request) -> web.Response:
-    """POST or PUT …/upload: how many bytes arrived, their SHA-256, and how they were framed; a coding is left alone."""
+    """POST or PUT …/upload: answers the number of bytes received, their SHA-256 and framing; no coding is decoded."""
     the_caller(request)
     hashed, size = hashlib.sha256(), 0
     async for piece in request.content.iter_any():
@@ -77,10 +77,10 @@ async def upload(request: web.Request) -> web.Response:
 
 
 async def download(request: web.Request) -> web.StreamResponse:
-    """GET or HEAD …/download?bytes=1048576: so many, always the same, whole or by Range (RFC 9110 §14.2).
+    """GET or HEAD …/download?bytes=1048576: that many bytes, always the same, whole or by Range (RFC 9110 §14.2).
 
-    ``coding`` (gzip, deflate, br, zstd) compresses them, ``zeros=1`` makes a bomb of that; then, and with ``chunked=1``,
-    the length is not said.
+    ``coding`` (gzip, deflate, br, zstd) compresses them; with ``zeros=1`` the result is a decompression bomb. With
+    ``coding`` or ``chunked=1`` the answer has no Content-Length.
     """
     the_caller(request)
     size = _number(request, "bytes", 1 << 20, LARGEST)
@@ -103,12 +103,12 @@ async def download(request: web.Request) -> web.StreamResponse:
         plain = noise.pieces(start, end, zeros=request.query.get("zeros") == "1")
         for piece in plain if coding is None else noise.coded(plain, coding):
             await answer.write(piece)
-            await asyncio.sleep(0)  # a gigabyte of zeros must not keep the others waiting
+            await asyncio.sleep(0)  # let other requests run during a long download
     return answer
 
 
 def _ticks(request: web.Request, first: int) -> AsyncIterator[int]:
-    """Numbers below `count`, one each `interval_ms`, the first at once; with a count of 0 until the caller leaves."""
+    """Return the numbers below `count`, one every `interval_ms`, the first immediately; endless if `count` is 0."""
     count = _number(request, "count", 5, LARGEST)
     interval_s = _number(request, "interval_ms", 200, 60_000) / 1000
 
@@ -124,7 +124,10 @@ def _ticks(request: web.Request, first: int) -> AsyncIterator[int]:
 
 
 def _asked_range(request: web.Request, size: int) -> tuple[int, int]:
-    """First byte and the one behind the last; all where no single range is requested. Raises Refused with 416."""
+    """Return the first byte and the byte after the last; the whole body if no single range is requested.
+
+    Raises AccessRefused with 416.
+    """
     asked = _RANGE.fullmatch(request.headers.get(hdrs.RANGE, "").strip())
     if asked is None or not (asked[1] or asked[2]):
         return 0, size

@@ -34,7 +34,7 @@ async def token(request: web.Request) -> web.Response:
 
 
 async def revoke(request: web.Request) -> web.Response:
-    """POST /oauth/revoke: 200 also for a token that nobody knows (RFC 7009 §2.2)."""
+    """POST /oauth/revoke: answers 200 also for an unknown token (RFC 7009 §2.2)."""
     try:
         sent = await _parameters(request)
         client = _authenticated(request, sent)
@@ -74,7 +74,7 @@ def _grant(grants: IssuedGrants, client: SandboxClient, sent: dict[str, str]) ->
 
 
 async def _parameters(request: web.Request) -> dict[str, str]:
-    """The body's parameters, from a form or, as some trackers have it, from a JSON object. Raises GrantRefused."""
+    """Return the parameters of the body: a form or, as some providers accept, a JSON object. Raises GrantRefused."""
     if request.content_type == "application/json":
         try:
             sent = await request.json()
@@ -92,7 +92,7 @@ async def _parameters(request: web.Request) -> dict[str, str]:
 
 
 def _authenticated(request: web.Request, sent: dict[str, str]) -> SandboxClient:
-    """The client that proved itself in exactly one way (RFC 6749 §2.3). Raises GrantRefused, InvalidClient."""
+    """Return the client, authenticated in exactly one way (RFC 6749 §2.3). Raises GrantRefused, InvalidClient."""
     in_header = "Authorization" in request.headers
     if in_header and "client_secret" in sent:
         raise GrantRefused("invalid_request", "Two client authentications, Basic and body; send exactly one.")
@@ -110,7 +110,7 @@ def _authenticated(request: web.Request, sent: dict[str, str]) -> SandboxClient:
 
 
 def _basic(field: str) -> tuple[str, str]:
-    """Client ID and secret, which are form-encoded inside (RFC 6749 §2.3.1)."""
+    """Return client ID and secret of a Basic header, which are form-encoded in it (RFC 6749 §2.3.1)."""
     scheme, _, encoded = field.partition(" ")
     try:
         client_id, colon, secret = base64.b64decode(encoded, validate=True).decode().partition(":")

@@ -1,4 +1,4 @@
-"""The content of the Jira double: two sites, their issues (the same in every run), and those that were created since."""
+"""The content of the fake Jira: two sites, their demo issues (the same in every run), and issues created by calls."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,8 @@ from gateway.sandbox.accounts import ACCOUNTS, ACME, GLOBEX
 
 @dataclass(frozen=True, slots=True)
 class TrackerSite:
-    """`cloud_id` is its id in addresses, `label` the first label of its host name, `project` the key of its issues."""
+    """A site of the fake Jira. `cloud_id`: its id in URLs. `label`: the first label of its host name. `project`: the prefix
+    of its issue keys."""
 
     cloud_id: str
     label: str
@@ -66,13 +67,13 @@ class TrackerIssue:
 
     @property
     def id(self) -> str:
-        """Numeric text, unique over all sites."""
+        """The id: numeric text, unique over all sites."""
         return str((10_000 if self.cloud_id == ACME else 500_000) + self.number)
 
 
 @dataclass(slots=True)
 class Tracker:
-    """All issues by site, the newest last. `changed`: something was created that is not on disk yet."""
+    """All issues by site, the newest last. `changed`: an issue was created that is not on disk yet."""
 
     created: list[TrackerIssue] = field(default_factory=list)
     changed: bool = False
@@ -94,7 +95,7 @@ class Tracker:
         return next((issue for issue in self._by_site[cloud_id] if wanted in (issue.key, issue.id)), None)
 
     def create(self, cloud_id: str, *, summary: str, issue_type: str, reporter: str) -> TrackerIssue:
-        """A new issue at the site's next number, in the first status and assigned to nobody."""
+        """Create an issue with the site's next number, in the first status and unassigned."""
         number = self._by_site[cloud_id][-1].number + 1
         issue = TrackerIssue(
             cloud_id, number, summary, issue_type, STATUSES[0], reporter, None, clock.now().timestamp()
@@ -115,7 +116,7 @@ class Tracker:
 
 
 def _demo_issue(cloud_id: str, number: int) -> TrackerIssue:
-    """Return an issue made from its number alone, so that every run and every reader sees the same."""
+    """Return an issue generated only from its number, so that every run has the same issues."""
     people = [account.account_id for account in ACCOUNTS.values() if cloud_id in account.sites]
     return TrackerIssue(
         cloud_id=cloud_id,

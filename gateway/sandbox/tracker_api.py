@@ -1,4 +1,4 @@
-"""The tracker's REST API: sites, issues, its corner of JQL, its pages."""
+"""The fake Jira's REST API: sites, issues, a subset of JQL, pagination."""
 
 import base64
 import binascii
@@ -14,9 +14,9 @@ from gateway.sandbox.callers import AccessRefused, SandboxCaller, the_caller
 from gateway.sandbox.state import SANDBOX
 from gateway.sandbox.tracker import SITES, TYPES, TrackerIssue, TrackerSite
 
-# ── The corner of JQL that the tracker understands: ``project = ACME AND status = "To Do" ORDER BY created DESC``.
+# ── The supported subset of JQL: ``project = ACME AND status = "To Do" ORDER BY created DESC``.
 #
-# What it does not understand it refuses, since a filter that is ignored would be worse than none.
+# Other JQL is refused, since an ignored filter would be worse than an error.
 
 _FIELDS: Final[Mapping[str, Callable[[TrackerIssue], str]]] = {
     "project": lambda issue: SITES[issue.cloud_id].project,
@@ -36,11 +36,11 @@ _AND = re.compile(r"and\b", re.IGNORECASE)
 
 
 class BadQuery(Exception):
-    """The text says what is understood here."""
+    """A query with unsupported JQL. The text lists what is supported."""
 
 
 def find(issues: Sequence[TrackerIssue], query: str) -> list[TrackerIssue]:
-    """The issues that fit, newest first unless it says otherwise. Raises BadQuery."""
+    """Return the matching issues, newest first unless the query has ORDER BY. Raises BadQuery."""
     order = _ORDER_BY.search(query)
     by = order[1].lower() if order else "created"
     if by not in _ORDERS:
@@ -53,7 +53,7 @@ def find(issues: Sequence[TrackerIssue], query: str) -> list[TrackerIssue]:
 
 
 def _terms(text: str) -> list[tuple[str, str, bool]]:
-    """Field, value in lower case, and whether it must be equal."""
+    """Return for each term its field, its value in lower case, and whether it must be equal."""
     terms: list[tuple[str, str, bool]] = []
     at = 0
     while text[at:].strip():
@@ -73,18 +73,18 @@ def _name(account_id: str | None) -> str:
     return ACCOUNTS[account_id].display_name if account_id else "empty"
 
 
-# ── How the tracker cuts long lists: by `startAt` and `maxResults`, or by the `nextPageToken` of the page before.
+# ── Pagination: by `startAt` and `maxResults`, or by the `nextPageToken` of the previous page.
 
 PAGE_SIZE: Final = 50
 PAGE_LIMIT: Final = 100
 
 
 class BadPage(Exception):
-    """The text names the parameter and what it takes."""
+    """An invalid pagination parameter. The text names the parameter and its valid values."""
 
 
 def cut(records: Sequence[Any], asked: Mapping[str, Any], *, name: str) -> dict[str, Any]:
-    """Return one page as the tracker words it, records under `name`; the last has no `nextPageToken`.
+    """Return one page in Jira's format, with its records under `name`; the last page has no `nextPageToken`.
 
     Raises BadPage.
     """
@@ -100,7 +100,7 @@ def cut(records: Sequence[Any], asked: Mapping[str, Any], *, name: str) -> dict[
 
 
 def token_for(position: int) -> str:
-    """A token by which the page from `position` on is requested."""
+    """Return the token that requests the page starting at `position`."""
     return base64.urlsafe_b64encode(f"from:{position}".encode()).decode().rstrip("=")
 
 
@@ -123,11 +123,11 @@ def position_in(token: object) -> int:
     return int(number)
 
 
-# ── The tracker's REST API: the sites that a token reaches, who it stands for, and the issues.
+# ── The REST API: the sites of a token, its user, and the issues.
 
 
 async def accessible_resources(request: web.Request) -> web.Response:
-    """GET /oauth/token/accessible-resources: every site this token reaches, as an array."""
+    """GET /oauth/token/accessible-resources: an array of the sites that the token can access."""
     caller = the_caller(request)
     issuer = request.app[SANDBOX].issuer
     sites = [SITES[cloud_id] for cloud_id in caller.account.sites]
@@ -146,7 +146,7 @@ async def accessible_resources(request: web.Request) -> web.Response:
 
 
 async def myself(request: web.Request) -> web.Response:
-    """GET …/myself: the person behind the token."""
+    """GET …/myself: the user of the token."""
     caller = the_caller(request, "read:sandbox-user")
     site = _site(request, caller)
     account = caller.account
@@ -163,7 +163,7 @@ async def myself(request: web.Request) -> web.Response:
 
 
 async def search(request: web.Request) -> web.Response:
-    """GET and POST …/search: the issues that a query finds, page by page."""
+    """GET and POST …/search: the issues that match a JQL query, page by page."""
     caller = the_caller(request, "read:sandbox-work")
     site = _site(request, caller)
     asked = await _object(request) if request.method == "POST" else request.query
@@ -187,7 +187,7 @@ async def read_issue(request: web.Request) -> web.Response:
 
 
 async def create_issue(request: web.Request) -> web.Response:
-    """POST …/issue with ``{"fields": {"project": {"key"}, "summary", "issuetype": {"name"}}}``: 201 and where it is."""
+    """POST …/issue with ``{"fields": {"project": {"key"}, "summary", "issuetype": {"name"}}}``: 201 and its address."""
     caller = the_caller(request, "write:sandbox-work")
     site = _site(request, caller)
     fields = (await _object(request)).get("fields")
@@ -214,7 +214,7 @@ async def create_issue(request: web.Request) -> web.Response:
 
 
 def _site(request: web.Request, caller: SandboxCaller) -> TrackerSite:
-    """A site that is not the caller's looks like none."""
+    """Return the site in the path. Raises AccessRefused with the same 404 for an unknown site and another user's site."""
     cloud_id = request.match_info["cloud_id"].lower()
     if cloud_id not in caller.account.sites:
         raise AccessRefused(404, f"No site {cloud_id} is open to this token; see /oauth/token/accessible-resources.")

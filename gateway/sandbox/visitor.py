@@ -1,6 +1,6 @@
-"""A person with a browser, played over HTTP: follows the links, fills in the forms, clicks "Allow".
+"""A simulated person with a browser, over HTTP: follows redirects, fills in forms, clicks "Allow".
 
-The demo uses it to make its first connection the way a person would, through every page of the real flow.
+The demo uses it to make its first connection as a person would, through every page of the real flow.
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ _PAGES: Final = 6
 
 
 class LostTheWay(Exception):
-    """The pages did not lead to an end; the text says at which one it stuck."""
+    """The visit did not end within `_PAGES` forms; the text names the last page."""
 
 
 @dataclass(frozen=True, slots=True)
 class VisitedPage:
-    """The page that the browser shows at last."""
+    """A page, after all redirects."""
 
     url: str
     status: int
@@ -29,7 +29,8 @@ class VisitedPage:
 
 @dataclass(slots=True)
 class VisitedForm:
-    """`fields` hold what is filled in already; `buttons` the (name, value) of each named submit button, in order."""
+    """A form of a page. `fields`: names and present values. `buttons`: (name, value) of each named submit button, in
+    order."""
 
     action: str
     method: str
@@ -38,22 +39,22 @@ class VisitedForm:
 
 
 def browser() -> ClientSession:
-    """A session that keeps cookies, those of bare IP addresses too."""
+    """Return a session that keeps cookies, also those of IP addresses."""
     return ClientSession(cookie_jar=CookieJar(unsafe=True))
 
 
 def forms(page: VisitedPage) -> list[VisitedForm]:
-    """All forms of a page in order, their actions resolved against its address."""
+    """Return all forms of a page in order, with their actions as absolute URLs."""
     reader = _FormReader(page.url)
     reader.feed(page.text)
     return reader.forms
 
 
 async def visit(session: ClientSession, url: str, answers: Mapping[str, str]) -> VisitedPage:
-    """Open `url` and submit every form that asks for one of `answers`, until a page asks for none of them.
+    """Open `url`, and submit each form that has one of `answers`, until a page has no such form. Return that page.
 
-    `answers` maps the names of fields to what is typed, and those of buttons to the value of the one to press.
-    Raises LostTheWay after six pages.
+    `answers` maps names of fields to the text to type, and names of buttons to the value of the button to press.
+    Raises LostTheWay after `_PAGES` forms.
     """
     page = await _open(session, "GET", url, {})
     for _ in range(_PAGES):

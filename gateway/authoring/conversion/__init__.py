@@ -1,11 +1,11 @@
 """Converts entries of public catalogs (one YAML file, keyed by name) into entries of ours, with a note on every field.
 
-Behind `gateway catalog import FILE`. Read in this order:
+Used by `gateway catalog import FILE`. Read in this order:
 
-    catalog_file   a file of many entries into entries that load, and everything that could not be converted
-    convert        one entry, its aliases expanded, into the values of one of ours
-    token_fields   how tokens are requested and the API is called, where the two formats differ
+    catalog_file   converts a file of many entries into entry files, and reports fields that could not be converted
+    convert        converts one entry, with its aliases expanded, into the values of our entry
+    token_fields   converts fields of token requests and API calls whose format differs
     notes          the note on a field; plain values; defaults written as ``A || B``
 
-Always true: what cannot be converted is reported by entry and field; nothing is dropped in silence.
+Always true: a field that cannot be converted is reported with its entry; nothing is dropped silently.
 """

@@ -1,4 +1,4 @@
-"""Converts a catalog file of many entries into entry files that load, and lists everything that was lost."""
+"""Convert a catalog file of many entries into entry files that load, and list all fields that were lost."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ from gateway.catalog.template import TemplateError
 from gateway.catalog.yaml_file import CatalogDocument, CatalogFault, read
 from gateway.documents.read_document import dotted
 
-# ── ``alias`` as the field's catalogs mean it: the base's fields, each replaced whole by one of the same name. Not
-# deep.
+# ── ``alias`` in public catalogs: an entry's field replaces the base's field of the same name as a whole, without a deep
+# merge.
 
-MERGE = "<<"  # YAML 1.1's own way to the same end, which some files use
+MERGE = "<<"  # YAML 1.1's merge key, which some files use instead
 
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """`values` without ``alias``; `owner`: by field, the entry that says it, for messages; `unknown`: a base that is not
-    in the file; `circle`: it inherits from itself."""
+    """An entry with its inherited fields. `values`: without ``alias``. `owner`: by field, the entry that sets it, for
+    messages. `unknown`: a base that is not in the file. `circle`: the entry inherits from itself."""
 
     values: dict[str, Any]
     owner: dict[str, str]
@@ -34,7 +34,7 @@ class Expanded:
 
 
 def expanded(name: str, entries: Mapping[str, Any], heirs: tuple[str, ...] = ()) -> Expanded:
-    """The entry called `name` with all that it inherits within `entries`."""
+    """Return the entry called `name` with all fields that it inherits within `entries`."""
     said = _merged(entries[name])
     own = {key: value for key, value in said.items() if key != KEY}
     mine = dict.fromkeys(own, name)
@@ -60,7 +60,7 @@ def _merged(said: Mapping[str, Any]) -> dict[str, Any]:
 
 LARGEST_BYTES: Final = 32 * 1024 * 1024
 MOST_VALUES: Final = 2_000_000
-# Without these an entry is another one, or none: what is wrong in them cannot be left out.
+# Fields that an entry cannot do without: a fault in one of them refuses the entry.
 _NEEDED: Final = frozenset(
     {"display_name", "categories", "auth_mode", "authorization_url", "token_url", "request_url", "refresh_url"}
     | {"installation_token_url", "additional_steps", "token_params", "token_body", "token_headers", "jwt", "signature"}
@@ -72,7 +72,7 @@ MOST_REPAIRS: Final = 40
 
 @dataclass(frozen=True, slots=True)
 class ConversionReport:
-    """A note with its line."""
+    """A note, with the file and line that it is about."""
 
     kind: str
     field: str
@@ -82,7 +82,7 @@ class ConversionReport:
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """`values` is what our file says; None where the entry cannot be used here."""
+    """A converted entry. `values`: the values of our file; None if the entry cannot be used here."""
 
     name: str
     values: dict[str, Any] | None
@@ -90,13 +90,13 @@ class Converted:
 
 
 def converted(path: Path, words: KnownWords, shipped: Mapping[str, Mapping[str, Any]]) -> list[Converted]:
-    """Every entry of `path`, in the order of the file. `shipped`: whole entries that an ``alias`` may name besides.
+    """Convert every entry of `path`, in the order of the file. `shipped`: shipped entries, which an ``alias`` may name too.
 
-    Raises Unreadable.
+    Raises UnreadableFile, NotACatalog.
     """
     document = read(path, largest_bytes=LARGEST_BYTES, most_values=MOST_VALUES)
     entries = document.value if isinstance(document.value, Mapping) else {}
-    names = [name for name in entries if not name.startswith(".")]  # those only hold what others refer to
+    names = [name for name in entries if not name.startswith(".")]  # names with a leading dot only hold YAML anchors
     if not any(isinstance(entries[name], Mapping) for name in names):
         raise NotACatalog(
             CatalogFault(document.where(), "is not a file of entries: it holds `name:` lines with an entry below each")
@@ -105,7 +105,7 @@ def converted(path: Path, words: KnownWords, shipped: Mapping[str, Mapping[str, 
 
 
 class NotACatalog(ValueError):
-    """`fault` says what the file is not."""
+    """Raised if the file is no catalog; `fault` says why."""
 
     def __init__(self, fault: CatalogFault) -> None:
         super().__init__(str(fault))
@@ -145,7 +145,7 @@ def _converted(
 
 
 def _below(whole: Expanded, shipped: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The entry with its auth mode, in whichever field it is stated."""
+    """Return the entry's values, with auth mode and base URL of its shipped base if it has one."""
     base = shipped.get(whole.unknown or "")
     if base is None:
         return whole.values
@@ -153,7 +153,7 @@ def _below(whole: Expanded, shipped: Mapping[str, Mapping[str, Any]]) -> dict[st
 
 
 def _heir(values: dict[str, Any], whole: Expanded) -> dict[str, Any]:
-    """Return only the values that the entry gives itself."""
+    """Return the values that the entry sets itself, with an ``alias`` to its shipped base."""
     inherited = {"auth_mode", "proxy", "categories", "display_name"} - set(whole.values)
     return {"alias": whole.unknown, **{key: value for key, value in values.items() if key not in inherited}}
 
@@ -161,7 +161,7 @@ def _heir(values: dict[str, Any], whole: Expanded) -> dict[str, Any]:
 def _repaired(
     name: str, values: dict[str, Any], words: KnownWords, shipped: Mapping[str, Mapping[str, Any]], notes: Notes
 ) -> dict[str, Any]:
-    """`values` without what our checks refuse and the entry can do without; each reported as lost."""
+    """Return `values` without the optional parts that our checks refuse; each is reported as lost."""
     for _ in range(MOST_REPAIRS):
         findings = list(_findings(name, values, words, shipped))
         if not findings:
@@ -200,7 +200,7 @@ def _is_needed(place: Place, values: Mapping[str, Any]) -> bool:
 
 
 def _drop(values: dict[str, Any], place: Place) -> bool:
-    """Take `place` out, or the list it lies in."""
+    """Delete the value at `place`, or the list that contains it; return whether it was found."""
     held: Any = values
     for index, step in enumerate(place):
         inner = held.get(step) if isinstance(held, dict) else None
@@ -219,7 +219,7 @@ def _where(document: CatalogDocument, name: str, whole: Expanded, note: Note) ->
 
 
 def rows(found: Sequence[Converted]) -> Iterator[dict[str, Any]]:
-    """Yield the result as JSON: for each entry whether it is usable, and what became of its fields."""
+    """Yield each entry as JSON: whether it is usable, and the notes on its fields."""
     for one in found:
         notes: dict[str, list[dict[str, str]]] = {"lost": [], "changed": [], "refused": []}
         for note in one.notes:
@@ -227,13 +227,13 @@ def rows(found: Sequence[Converted]) -> Iterator[dict[str, Any]]:
         yield {"name": one.name, "usable": one.values is not None, **notes}
 
 
-# ── Converted entries ▸ files, one each.
+# ── Writing converted entries, one file each.
 
 WIDTH: Final = 120
 
 
 def write(entries: Sequence[Converted], folder: Path, *, source: str, force: bool = False) -> list[str]:
-    """Write ``<name>.yaml`` each; the names of those that are there already and were left alone."""
+    """Write each entry to ``<name>.yaml``; return the names of entries not written because their file exists."""
     folder.mkdir(parents=True, exist_ok=True)
     there = []
     for entry in entries:
@@ -246,7 +246,7 @@ def write(entries: Sequence[Converted], folder: Path, *, source: str, force: boo
 
 
 def text_of(entry: Converted, source: str) -> str:
-    """The file: what was lost as comments above the entry, where its author needs it."""
+    """Return the text of an entry's file, with its lost fields as comments at the top."""
     body = yaml.dump(entry.values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=WIDTH)
     return "".join(f"# {line}\n" for line in _head(entry, source)) + body
 
@@ -259,7 +259,7 @@ def _head(entry: Converted, source: str) -> Iterator[str]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes no anchors, which only people who repeat themselves want to read."""
+    """A dumper that writes repeated values in full, without YAML anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True

@@ -1,4 +1,4 @@
-"""Converts one entry of a public catalog, its aliases expanded, into the values of one of ours."""
+"""Convert one entry of a public catalog, with its aliases expanded, into the values of our entry."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -15,7 +15,7 @@ from gateway.catalog.template import Name, TemplateError, placeholders
 from gateway.catalog.template_places import ADDRESSES
 from gateway.catalog.value import is_label, is_web_address
 
-# ── The fields of a form ▸ our settings.
+# ── Converting the fields of a form into our settings.
 
 _SETTING_FLAGS: Final = frozenset({"optional", "secret", "hidden", "automated"})
 _SETTING_TEXTS: Final = frozenset(
@@ -26,7 +26,7 @@ _JS_GROUP: Final = re.compile(r"\(\?<(?![=!])")
 
 
 def converted_form(given: Any, place: Place, notes: Notes) -> dict[str, Any]:
-    """The settings of a form by name."""
+    """Return the settings of a form, by name."""
     if not isinstance(given, Mapping):
         notes.lost(place, "is not a form: a form is names with their fields")
         return {}
@@ -62,7 +62,7 @@ def _converted_setting(given: Any, place: Place, notes: Notes) -> dict[str, Any]
 
 
 def _pattern(out: dict[str, Any], pattern: str, at: Place, notes: Notes) -> None:
-    """Put the pattern into `out`, in Python's syntax where JavaScript's differs."""
+    """Put the pattern into `out`, converted from JavaScript's syntax to Python's."""
     python = _JS_GROUP.sub("(?P<", pattern).replace("\\/", "/")
     try:
         re.compile(python)
@@ -72,15 +72,14 @@ def _pattern(out: dict[str, Any], pattern: str, at: Place, notes: Notes) -> None
     out["pattern"] = python
 
 
-# ── What the other format lets an author leave unsaid, and ours does not: settings without a form, hosts without a
-# format.
+# ── Filling in what our format requires and the other format does not: forms of settings, formats of hosts.
 
 _CAPTURED: Final = ("connection_configuration", "token_response_metadata", "redirect_uri_metadata")
 _SEVERAL: Final = "a.b"
 
 
 def fill_gaps(out: dict[str, Any], notes: Notes) -> None:
-    """Give every placeholder a setting, and settings that become a host or a whole address the format that lets them."""
+    """Add a setting for every placeholder, and the ``format`` of settings that are a host or a whole address."""
     for name in sorted(set(_names(out))):
         namespace, dot, rest = name.partition(".")
         if namespace == "connectionConfig" and dot:
@@ -128,7 +127,7 @@ def _formats(out: dict[str, Any], template: str, notes: Notes) -> None:
 
 
 def _may_have_dots(setting: Mapping[str, Any]) -> bool:
-    """Return whether the setting's sample values are more than one label."""
+    """Return whether a sample value of the setting has several labels."""
     samples = [str(setting[key]) for key in ("example", "default_value") if setting.get(key)]
     return any("." in sample and not is_label(sample.lower()) for sample in samples)
 
@@ -208,7 +207,7 @@ _IDLE: Final = {
 
 
 class Converting:
-    """`out` grows field by field. `scripts`: those that there are."""
+    """The conversion of one entry; its fields are added to `out`. `scripts`: the available scripts."""
 
     def __init__(self, scripts: Collection[str]) -> None:
         self.scripts = scripts
@@ -219,7 +218,7 @@ class Converting:
         self._alternatives: dict[str, list[str]] = {}
 
     def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of our file."""
+        """Convert the entry; return the values of our file."""
         self._mode = as_text(given.get("auth_mode"))
         for key, value in given.items():
             if value is None:
@@ -268,7 +267,7 @@ class Converting:
             self.notes.changed((key,), f"'||' is alternatives.{key}")
 
     def _by_mode(self, key: str, value: Mapping[str, Any]) -> None:
-        """``{OAUTH2: …, APP: …}``: the end user's and the app's, as CUSTOM has them."""
+        """Convert an address given by auth mode, ``{OAUTH2: …, APP: …}``; CUSTOM has one for users and one for the app."""
         own = value.get("OAUTH2" if self._mode == "CUSTOM" else self._mode)
         if own is not None:
             self._address(key, own)
@@ -293,7 +292,7 @@ class Converting:
         self.out["categories"] = list(dict.fromkeys(as_list(value)))
 
     def _on_name(self, value: Any, _: Mapping[str, Any]) -> None:
-        """The file's name says it."""
+        """Ignore the name: the file's name replaces it."""
 
     def _on_proxy(self, value: Any, _: Mapping[str, Any]) -> None:
         if not isinstance(value, Mapping):
@@ -367,7 +366,7 @@ class Converting:
         self.out["additional_steps"] = steps(value, ("additional_steps",), self.notes, self._eithers)
 
     def _without_saying(self) -> None:
-        """Add the defaults of the other format that ours spells out."""
+        """Add values that the other format has by default and ours must state."""
         out = self.out
         out.setdefault("display_name", None)
         out.setdefault("categories", ["other"])
@@ -384,8 +383,8 @@ class Converting:
             self._base_address()
 
     def _base_address(self) -> None:
-        """Set the base address from a token's own origin if the entry has none, which ours needs: the token gives nothing to that
-        origin that it has not already."""
+        """Set the required base URL to the origin of token_url or authorization_url. This is safe: that origin issues the
+        tokens, so it learns nothing new from them."""
         for key in ("token_url", "authorization_url"):
             scheme, found, rest = str(self.out.get(key) or "").partition("://")
             if found:

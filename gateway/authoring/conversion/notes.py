@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-# ── What came of a field on its way into our format, reported per entry and field.
+# ── Notes: the result of converting a field, reported by entry and field.
 
 Place = tuple[str | int, ...]
 Kind = Literal["lost", "changed", "refused"]
@@ -13,8 +13,8 @@ Kind = Literal["lost", "changed", "refused"]
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """`place` is the field's in the file that was read. ``lost``: we cannot say it; ``changed``: said in another way;
-    ``refused``: without it the entry could not work, so there is no entry."""
+    """A note on a field. `place`: the field's place in the source file. Kind ``lost``: our format has no such field;
+    ``changed``: expressed differently; ``refused``: the entry cannot work without the field, so it is not converted."""
 
     kind: Kind
     place: Place
@@ -46,11 +46,11 @@ class Notes:
         return any(note.kind == "refused" for note in self.all)
 
 
-# ── Values as YAML has them ▸ the kinds that our fields want.
+# ── Converting YAML values to the types of our fields.
 
 
 def as_text(value: Any) -> str:
-    """``true`` ▸ ``"true"``, ``7`` ▸ ``"7"``."""
+    """Return a value as text: ``true`` becomes ``"true"``, ``7`` becomes ``"7"``."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return "" if value is None else str(value)
@@ -70,8 +70,7 @@ def is_flat(value: Any) -> bool:
     return isinstance(value, Mapping) and not any(isinstance(inner, Mapping | list) for inner in value.values())
 
 
-# ── ``A || B``: A if its values are there, else B. We have alternatives for addresses and a default for a single
-# value.
+# ── ``A || B``: A if its values are set, else B. Our format has alternatives for addresses, and a default for one value.
 
 _INSIDE: Final = re.compile(r"\$\{\s*([^{}()|]+?)\s*\|\|\s*([^{}()]*?)\s*\}")
 _BETWEEN: Final = re.compile(r"\s*\|\|\s*")
@@ -80,18 +79,19 @@ _ONE_NAME: Final = re.compile(r"\$\{(connectionConfig|credentials)\.([A-Za-z0-9_
 
 @dataclass(slots=True)
 class Eithers:
-    """`defaults`: by form (``connection_config``, ``credentials``) and setting, the value to take where none is given."""
+    """Converts ``A || B``. `defaults`: by form (``connection_config``, ``credentials``) and setting, the default value."""
 
     notes: Notes
     defaults: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def address(self, template: str, place: Place) -> tuple[str, list[str]]:
-        """The address to take where nothing else fits, and those that go before it, in their order."""
+        """Return the last address, which is the fallback, and the alternatives tried before it, in order."""
         *first, last = self._choices(template, place)
-        return last, [choice for choice in first if "${" in choice]  # one without a value never differs from itself
+        # An address without a placeholder always applies, so it is no alternative.
+        return last, [choice for choice in first if "${" in choice]
 
     def text(self, template: str, place: Place) -> str:
-        """A header's, a parameter's or any other text."""
+        """Return the converted template of a header, a parameter or any other text."""
         choices = self._choices(template, place)
         first, *others = choices
         if not others:
@@ -112,7 +112,7 @@ class Eithers:
         return self.defaults.setdefault((form, one[2] or one[3]), default) == default
 
     def _choices(self, template: str, place: Place) -> list[str]:
-        """The forms on either side of each ``||``, with those inside of one placeholder turned into defaults."""
+        """Return the templates between each ``||``; a ``||`` inside a placeholder becomes a default value."""
 
         def default(found: re.Match[str]) -> str:
             first = f"${{{found[1]}}}"
@@ -126,7 +126,7 @@ class Eithers:
 
 
 def with_defaults(out: dict[str, Any], defaults: Mapping[tuple[str, str], str]) -> None:
-    """Write what was learned into the entry's forms."""
+    """Write `defaults` into the entry's forms."""
     for (form, name), value in defaults.items():
         setting = out.setdefault(form, {}).setdefault(name, {})
         setting.setdefault("default_value", value)

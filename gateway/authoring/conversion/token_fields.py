@@ -1,4 +1,4 @@
-"""How tokens are requested and the API is called, where the other format says it in another way."""
+"""Convert the fields of token requests and API calls whose format differs."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -46,7 +46,7 @@ XML: Final = "our token requests are form, json or query; sign in by a script or
 
 
 def text_map(given: Any, place: Place, notes: Notes, eithers: Eithers) -> dict[str, str]:
-    """Names with templates; what holds more names is lost."""
+    """Return a mapping of names to templates; nested values are lost."""
     out: dict[str, str] = {}
     for name, value in given.items() if isinstance(given, Mapping) else ():
         at = (*place, name)
@@ -58,7 +58,7 @@ def text_map(given: Any, place: Place, notes: Notes, eithers: Eithers) -> dict[s
 
 
 def deep(given: Any, place: Place, eithers: Eithers) -> Any:
-    """Templates at any depth, in JSON."""
+    """Convert the templates of a JSON value, at any depth."""
     match given:
         case str():
             return eithers.text(given, place)
@@ -83,7 +83,7 @@ def token_response(given: Any, place: Place, notes: Notes) -> dict[str, Any]:
 
 
 def steps(given: Any, place: Place, notes: Notes, eithers: Eithers) -> list[dict[str, Any]]:
-    """The requests after the token request."""
+    """Convert the requests that follow the token request."""
     out: list[dict[str, Any]] = []
     for index, step in enumerate(given if isinstance(given, list) else ()):
         one: dict[str, Any] = {}
@@ -120,7 +120,7 @@ def jwt(given: Any, place: Place, notes: Notes) -> dict[str, Any] | None:
         return None
     algorithm = out.setdefault("header", {}).setdefault("alg", "RS256")
     if algorithm in _SECRET_ALGORITHMS:
-        out.setdefault("key_encoding", "hex")  # what that catalog means where it says nothing
+        out.setdefault("key_encoding", "hex")  # that catalog's default
     return out
 
 
@@ -137,7 +137,7 @@ def _member(name: str, key: str, value: Any) -> Any:
     return as_text(value)
 
 
-# ── How the API is called: ``proxy`` and what is below it.
+# ── API calls: ``proxy`` and its fields.
 
 _NUMBERS: Final = frozenset({"offset_start_value"})
 _RETRY: Final = {"after": as_list, "at": as_list, "error_code": as_list, "remaining": as_text}
@@ -150,7 +150,7 @@ _OURS: Final = frozenset(
 def proxy(
     given: Mapping[str, Any], notes: Notes, eithers: Eithers, alternatives: dict[str, list[str]]
 ) -> dict[str, Any]:
-    """Ours; other forms of the base address go into `alternatives`. Its ``connection_config`` is the entry's own matter."""
+    """Convert ``proxy``; alternative base URLs are added to `alternatives`. The caller converts ``connection_config``."""
     out: dict[str, Any] = {}
     for key, value in given.items():
         at: Place = ("proxy", key)

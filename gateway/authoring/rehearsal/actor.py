@@ -1,4 +1,4 @@
-"""The sandbox in the part of an entry's provider: it takes whatever comes, writes it down, and answers."""
+"""The sandbox plays an entry's provider: it accepts every request, records it and answers."""
 
 import base64
 import binascii
@@ -20,7 +20,7 @@ from gateway.catalog.provider import Provider
 from gateway.catalog.provider_parts import ANYTHING, NOTHING
 from gateway.records.provider_call import scrubbed
 
-# ── A request as it reached the sandbox.
+# ── A request that the sandbox received.
 
 _OURS: Final = frozenset({"host", "user-agent", "accept-encoding", "connection", "content-length", "via", "date"})
 LONGEST: Final = 300
@@ -28,7 +28,8 @@ LONGEST: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """`role` is what the entry calls the address it came to: ``token_url``, ``proxy`` …; `target` is as sent."""
+    """A received request. `role`: the entry's name of the address, such as ``token_url`` or ``proxy``. `target`: path and
+    query as sent."""
 
     role: str
     method: str
@@ -49,7 +50,7 @@ class Arrival:
         return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
     def params(self, body_format: str | None) -> dict[str, Any]:
-        """Return the request's parameters, read as `body_format` says; empty where they are not to be found there."""
+        """Return the request's parameters, read in `body_format`; empty if they cannot be read."""
         if body_format == "query" or self.method in {"GET", "HEAD"}:
             return self.query
         if body_format == "json":
@@ -61,7 +62,7 @@ class Arrival:
         return dict(parse_qsl(self.body.decode("utf-8", "replace"), keep_blank_values=True))
 
     def basic(self) -> tuple[str, str] | None:
-        """User name and password of Basic authentication, as they are and not percent-decoded."""
+        """Return user name and password of Basic authentication, not percent-decoded; None without one."""
         scheme, _, text = self.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != "basic":
             return None
@@ -72,7 +73,7 @@ class Arrival:
         return name, password
 
     def masked_lines(self, secrets: Collection[str]) -> list[str]:
-        """A line for the request and one for each field that says something, credentials masked."""
+        """Return a line for the request, for each relevant header field and for the body, with credentials masked."""
         known = tuple(secrets)
         lines = [f"{self.method} {scrubbed(self.target, known)}"]
         for name, value in self.headers.items():
@@ -88,7 +89,7 @@ class Arrival:
 
 
 def decoded(text: str) -> str:
-    """RFC 6749 §2.3.1 has client ID and secret form-encoded before they go into Basic."""
+    """Decode a client ID or secret: RFC 6749 §2.3.1 form-encodes both in Basic authentication."""
     return unquote_plus(text)
 
 
@@ -100,14 +101,14 @@ SITE: Final = {
     "scopes": ["read"],
 }
 MOST: Final = 16 << 20
-# As servers made with the MCP Python SDK say it. They take the client ID from the body only, even besides Basic.
+# As in servers built with the MCP Python SDK. These read the client ID only from the body, even with Basic.
 SDK_METHODS: Final = ("client_secret_post", "client_secret_basic")
 
 
 @dataclass(slots=True)
 class Actor:
-    """`arrivals` in their order; `refusing`: the API answers 401 to everything; `tokens`: all that were given out;
-    `registered`: the last client that registered itself.
+    """The provider that the sandbox plays. `arrivals`: received requests, in order. `refusing`: the API refuses every
+    credential. `tokens`: all issued access tokens. `registered`: the last dynamically registered client.
     """
 
     stage: Stage
@@ -127,11 +128,11 @@ class Actor:
 
     @property
     def access_token(self) -> str:
-        """The last one."""
+        """The last issued access token; empty if there is none."""
         return self.tokens[-1] if self.tokens else ""
 
     def since(self, mark: int, *roles: str) -> list[Arrival]:
-        """Return the requests that arrived after `mark`, to one of `roles` if any are named."""
+        """Return the requests received after `mark`, only those to `roles` if any are given."""
         return [one for one in self.arrivals[mark:] if not roles or one.role in roles]
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -139,7 +140,7 @@ class Actor:
         origin = f"{request.scheme}://{request.host}"
         role = self._role(origin, request.raw_path.partition("?")[0], request.method)
         if role == "request_url" and "oauth_verifier" in request.headers.get("Authorization", ""):
-            role = "token_url"  # some have one address for both
+            role = "token_url"  # some providers use one address for both
         arrival = Arrival(role, request.method, request.raw_path, request.headers, body)
         self.arrivals.append(arrival)
         if role in {"token_url", "refresh_url", "installation_token_url"} or role.startswith("step"):
@@ -155,12 +156,12 @@ class Actor:
         return self._discovery(arrival, origin) or self._api(arrival, origin)
 
     def _role(self, origin: str, path: str, method: str) -> str:
-        """The longest address that fits; what fits none is the API's."""
+        """Return the role of the longest matching address; ``proxy`` if none matches."""
         fitting = [
             (len(template), role)
             for role, template in self._addresses()
             if split(template)[0] == origin and path_pattern(template).fullmatch(path)
-            if role != "authorization_url" or method == "GET"  # some have one address for consent and token
+            if role != "authorization_url" or method == "GET"  # some providers use one address for consent and token
         ]
         found = max(fitting, key=lambda one: one[0])[1] if fitting else "proxy"
         if found.startswith(("token_url", "step")) and self.provider.additional_steps:
@@ -169,7 +170,7 @@ class Actor:
         return found
 
     def _addresses(self) -> Iterator[tuple[str, str]]:
-        for key in ROLES:  # where two share an address, the one that is used first
+        for key in ROLES:  # in order of use: if two share an address, the first wins
             if key in self.entry:
                 yield key, self.entry[key]
         for number, step in enumerate(self.entry.get("additional_steps", ()), start=2):
@@ -203,7 +204,7 @@ class Actor:
         )
 
     def _register(self, body: bytes) -> web.Response:
-        """RFC 7591 §3.2.1: the client with what it requested; a secret unless it is a public one."""
+        """Answer a client registration (RFC 7591 §3.2.1), with a secret unless the client is public."""
         asked = json.loads(body)
         method = str(asked.get("token_endpoint_auth_method") or SDK_METHODS[0])
         client = {"client_id": f"registered-{secrets.token_hex(3)}", "token_endpoint_auth_method": method}
@@ -216,7 +217,7 @@ class Actor:
         return f"try-token-secret-{secrets.token_hex(8)}"
 
     def _discovery(self, arrival: Arrival, origin: str) -> web.Response | None:
-        """Answer as an MCP server publishes itself (RFC 9728, RFC 8414); None for other addresses."""
+        """Return the metadata of an MCP server (RFC 9728, RFC 8414); None for other addresses."""
         if not self.provider.auth_mode.startswith("MCP") or "/.well-known/" not in arrival.path:
             return None
         path = arrival.path.partition("/.well-known/")[2]
@@ -270,7 +271,7 @@ def _form(**params: str) -> web.Response:
 
 
 class Sockets:
-    """Free ports of this machine, one for each origin that is played."""
+    """Listening sockets on free ports of this machine, one for each played origin."""
 
     def __init__(self) -> None:
         self.opened: list[socket.socket] = []
@@ -284,7 +285,7 @@ class Sockets:
 
 @asynccontextmanager
 async def acting(actor: Actor, sockets: Sockets) -> AsyncIterator[None]:
-    """`actor` on every one of `sockets`, for as long as the block lasts."""
+    """Serve `actor` on all `sockets` until the end of the block."""
     runner = web.ServerRunner(web.Server(actor.answer), access_log=None)
     await runner.setup()
     try:

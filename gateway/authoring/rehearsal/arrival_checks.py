@@ -1,4 +1,4 @@
-"""Compares the requests that arrived with what the entry demands, signatures included."""
+"""Compare received requests with the entry, signatures included."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ FORM_KIND: Final = "application/x-www-form-urlencoded"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`place` is what the entry says of it, for a line; `detail` is what came instead, where `ok` is False."""
+    """The result of a check. `place`: the entry's field, to print its line. `detail`: what arrived instead, if not `ok`."""
 
     what: str
     ok: bool
@@ -38,9 +38,9 @@ class Check:
 
 @dataclass(slots=True)
 class KnownValues:
-    """The values that templates may name, as far as a rehearsal knows them.
+    """The values of template placeholders that a rehearsal knows.
 
-    `registered`: the client that registered itself.
+    `registered`: the dynamically registered client.
     """
 
     provider: Provider
@@ -49,7 +49,7 @@ class KnownValues:
     registered: Mapping[str, str] = field(default_factory=dict)
 
     def text(self, template: str) -> str | None:
-        """`template` filled in; None where it names what is not known, or differs each time."""
+        """Return `template` filled in; None if a value is unknown or differs each time."""
         if differs_each_time(template) or needs_request(template):
             return None
         defaults = {
@@ -62,13 +62,13 @@ class KnownValues:
             return None
 
     def missing(self, template: str) -> list[str]:
-        """Settings that `template` names, that have no value, and that no end user may leave empty."""
+        """Return the required settings in `template` that have no value."""
         forms = self.provider.connection_config
         named = [name.partition(".")[2] for name in placeholders(template) if name.startswith("connectionConfig.")]
         return [name for name in named if name not in self.config and not (name in forms and forms[name].optional)]
 
     def path(self, template: str) -> str | None:
-        """The path of a played address."""
+        """Return the path of a played address; None if a value is unknown."""
         try:
             url = render_url(template, self.config, self.provider.connection_config, self.values)
         except (Unresolved, BadValue, TemplateError):
@@ -76,7 +76,7 @@ class KnownValues:
         return split(url)[1].partition("?")[0]
 
     def deep(self, value: Any) -> Any:
-        """A body of templates, filled in; what is not known is left out."""
+        """Return a body of templates, filled in; members with unknown values are left out."""
         match value:
             case str():
                 return self.text(value)
@@ -89,7 +89,7 @@ class KnownValues:
 
 
 def equal(what: str, expected: Any, arrived: Any, place: Place) -> Check:
-    """Secrets are never shown: what differs is shown by its length."""
+    """Compare two values. Values may be secrets, so a difference is described only by their lengths."""
     ok = expected == arrived
     detail = (
         ""
@@ -108,7 +108,7 @@ def _kind(value: Any) -> str:
 def params(
     arrival: Arrival, expected: Mapping[str, Any], place: Place, renames: Mapping[str, str], body_format: str | None
 ) -> Iterator[Check]:
-    """Each of `expected`, under the provider's name for it, in the encoding the entry names."""
+    """Check each expected parameter, under the provider's name for it, and the body's encoding."""
     arrived = arrival.params(body_format)
     if arrival.method not in {"GET", "HEAD"} and body_format != "query" and expected:
         kind = JSON_KIND if body_format == "json" else FORM_KIND
@@ -124,16 +124,16 @@ def params(
 
 
 def header_fields(arrival: Arrival, templates: Mapping[str, str], known: KnownValues, place: Place) -> Iterator[Check]:
-    """Each field that the entry writes; one that cannot be known beforehand only has to be there, filled in."""
+    """Check each header field of the entry; a field with an unpredictable value only has to be filled in."""
     for name, template in templates.items():
         if name.lower() == "content-type" and not arrival.body:
-            continue  # goes with a body only
+            continue  # sent only with a body
         arrived = arrival.headers.get(name)
         expected = known.text(template)
         if expected is not None:
             yield equal(f"field {name}", expected, arrived, (*place, name))
         elif differs_each_time(template) or needs_request(template):
-            # What comes from the request alone is rightly empty where the request has none of it, as ${params} is.
+            # A value from the request, such as ${params}, may be empty if the request has no such part.
             filled = bool(arrived) or (arrived == "" and not differs_each_time(template))
             ok = filled and "${" not in str(arrived)
             yield Check(f"field {name} is filled in", ok, (*place, name), "it did not arrive whole")
@@ -145,9 +145,9 @@ def header_fields(arrival: Arrival, templates: Mapping[str, str], known: KnownVa
 def client_proof(
     arrival: Arrival, provider: Provider, client: tuple[str, str], renames: Mapping[str, str], default: str = "body"
 ) -> Iterator[Check]:
-    """Exactly one proof of the client, where the entry says (RFC 6749 §2.3), under the names of `renames`.
+    """Check that the client authenticates exactly once, as the entry says (RFC 6749 §2.3), with the names of `renames`.
 
-    `default`: the method where the entry names none.
+    `default`: the method if the entry names none.
     """
     method = provider.token_request_auth_method or default
     place: Place = ("token_request_auth_method",)
@@ -172,8 +172,8 @@ def client_proof(
 
 
 def registered_proof(arrival: Arrival, known: KnownValues, renames: Mapping[str, str]) -> Iterator[Check]:
-    """The proof of a client that registered itself: as it registered, and with its ID in the body, where servers made
-    with the MCP Python SDK look for it.
+    """Check that a dynamically registered client authenticates as it registered, and sends its ID in the body, where
+    servers built with the MCP Python SDK expect it.
     """
     client, provider = known.registered, known.provider
     spelled = {"client_secret_basic": "basic", "client_secret_post": "body", "none": "none"}
@@ -188,7 +188,7 @@ def registered_proof(arrival: Arrival, known: KnownValues, renames: Mapping[str,
 def proxied(
     arrival: Arrival, known: KnownValues, entry: Mapping[str, Any], below: str, default: str | None
 ) -> Iterator[Check]:
-    """A call of the API: where it went, and what the entry puts on it. `default`: the mode's own Authorization."""
+    """Check an API call: its path, headers and query. `default`: the auth mode's own Authorization, or its beginning."""
     proxy = known.provider.proxy
     base = known.path(entry["proxy"]["base_url"])
     if base is not None:
@@ -215,7 +215,7 @@ def failed(checks: list[Check]) -> list[Check]:
     return [one for one in checks if not one.ok]
 
 
-# ── Signatures as the far side checks them: OAuth 1.0 (RFC 5849 §3.2), JWTs (RFC 7515), and AWS's credential scope.
+# ── Signatures, checked as a provider does: OAuth 1.0 (RFC 5849 §3.2), JWTs (RFC 7515), and AWS's credential scope.
 
 _PARAM: Final = re.compile(r'([a-z0-9_]+)="([^"]*)"')
 _AWS: Final = re.compile(
@@ -225,12 +225,12 @@ _AWS: Final = re.compile(
 
 
 def oauth_params(arrival: Arrival) -> dict[str, str]:
-    """The protocol parameters in Authorization, decoded."""
+    """Return the OAuth 1.0 parameters in Authorization, decoded."""
     return {name: unquote(value) for name, value in _PARAM.findall(arrival.headers.get("Authorization", ""))}
 
 
 def oauth1(arrival: Arrival, consumer: tuple[str, str], token: tuple[str, str], method: str) -> Iterator[Check]:
-    """Consumer key, token and, for the HMACs and PLAINTEXT, the signature itself."""
+    """Check consumer key, token and signature method; for HMAC and PLAINTEXT also the signature."""
     given = oauth_params(arrival)
     place = ("signature_method",)
     yield Check(
@@ -269,7 +269,7 @@ def _holds(arrival: Arrival, given: dict[str, str], client_secret: str, token_se
 
 
 def aws(arrival: Arrival, known: KnownValues, access_key: str) -> Iterator[Check]:
-    """Key, region and service of the credential scope."""
+    """Check key, region and service of the credential scope."""
     signing = known.provider.request_signing
     found = _AWS.fullmatch(arrival.headers.get("Authorization", ""))
     yield Check(
@@ -286,7 +286,7 @@ def aws(arrival: Arrival, known: KnownValues, access_key: str) -> Iterator[Check
 
 
 def jwt(token: str, key: str, known: KnownValues) -> Iterator[Check]:
-    """A JWT that the mode signed: its algorithm, its claims, and the signature."""
+    """Check a JWT that the gateway signed: its algorithm, its signature and its claims."""
     from joserfc import jwt as jose
     from joserfc.errors import JoseError
     from joserfc.jwk import import_key

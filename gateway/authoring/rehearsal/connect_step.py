@@ -1,4 +1,4 @@
-"""The first step: a connection is made, by the browser where the end user is sent to the provider, else by what is typed in."""
+"""The first step makes a connection: in a browser if the auth mode redirects, else with typed-in credentials."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ SCOPES: Final = ["scope-a", "scope-b"]
 
 
 def integration_of(provider: Provider, samples: Samples, local: str) -> dict[str, Any]:
-    """The integration's keys in gateway.yaml, as for an operator who registered an app. `local`: an address for app_link."""
+    """Return the integration's keys in gateway.yaml, as if an operator had registered an app. `local`: for app_link."""
     mode = AUTH_MODES.get(provider.auth_mode)
     asked = {*mode.integration} if mode else set()
     keys = {
@@ -51,7 +51,7 @@ def is_redirecting(provider: Provider) -> bool:
 
 
 async def typed_in(gateway: Gateway, provider: Provider, samples: Samples, connection_id: str) -> str:
-    """Import what an end user would type in. Raises Refused."""
+    """Create a connection with the values that an end user would type in. Raises RehearsalRefused."""
     credentials: dict[str, Any] = {"type": provider.auth_mode, **samples.typed}
     if samples.assertion:
         credentials["assertionOption"] = samples.assertion
@@ -61,7 +61,7 @@ async def typed_in(gateway: Gateway, provider: Provider, samples: Samples, conne
 
 
 async def imported(gateway: Gateway, provider: Provider, shown: Mapping[str, Any]) -> None:
-    """Import what the provider has granted as another connection. Raises Refused."""
+    """Import the granted credential as a second connection. Raises RehearsalRefused."""
     held = {name: value for name, value in shown["credentials"].items() if name not in _NOT_IMPORTED}
     if provider.auth_mode in {"APP", "CUSTOM"}:
         held = {"type": "APP", "installation_id": INSTALLATION}
@@ -71,7 +71,7 @@ async def imported(gateway: Gateway, provider: Provider, shown: Mapping[str, Any
 
 
 async def by_browser(gateway: Gateway, actor: Actor, samples: Samples) -> tuple[str, str]:
-    """Walk an authorization; the connection's id, and the address the browser was sent to. Raises Refused."""
+    """Go through an authorization; return the connection's id and the authorization URL. Raises RehearsalRefused."""
     session = await gateway.json("POST", "/connect/sessions", 201, json={"end_user": {"id": "rehearsal"}})
     query = {"connect_session_token": session["data"]["token"]}
     query |= {f"params[{name}]": value for name, value in samples.config.items()}
@@ -83,7 +83,7 @@ async def by_browser(gateway: Gateway, actor: Actor, samples: Samples) -> tuple[
                 f"the authorization did not begin, it answered {answer.status}: {_words(await answer.text())}"
             )
     async with ClientSession() as elsewhere, elsewhere.get(sent_to.partition("#")[0]):
-        pass  # the consent page, which knows none of the gateway's cookies
+        pass  # open the consent page, without the gateway's cookies
     async with gateway.http.get(_back(gateway, actor, sent_to)) as answer:
         if answer.status != 200:
             raise RehearsalRefused(f"the callback answered {answer.status}: {_words(await answer.text())}")
@@ -91,14 +91,14 @@ async def by_browser(gateway: Gateway, actor: Actor, samples: Samples) -> tuple[
 
 
 def asked(sent_to: str, fragment: str | None) -> dict[str, str]:
-    """The authorization request's parameters; behind ``#`` where the consent page is a script."""
+    """Return the authorization request's parameters; after ``#`` if the consent page is a single-page app."""
     parts = urlsplit(sent_to)
     query = parts.fragment.partition("?")[2] if fragment is not None else parts.query
     return dict(parse_qsl(query, keep_blank_values=True))
 
 
 def state_of(sent_to: str, provider: Provider) -> str:
-    """The `state` that came with the authorization request."""
+    """Return the `state` of the authorization request."""
     got, renames = asked(sent_to, provider.authorization_url_fragment), provider.authorization_param_renames
     if provider.state_in_redirect_uri:
         return got.get(renames.get("redirect_uri") or "redirect_uri", "").partition("?state=")[2]
@@ -106,12 +106,12 @@ def state_of(sent_to: str, provider: Provider) -> str:
 
 
 def callback_of(sent_to: str, provider: Provider, callback: str) -> str:
-    """The callback address as the authorization request has to name it: with `state` where the entry says so."""
+    """Return the redirect_uri that the authorization request must have: with `state` if the entry says so."""
     return f"{callback}?state={state_of(sent_to, provider)}" if provider.state_in_redirect_uri else callback
 
 
 def _back(gateway: Gateway, actor: Actor, sent_to: str) -> str:
-    """The callback, as the provider would send the browser to it."""
+    """Return the callback URL to which the provider would redirect the browser."""
     provider = actor.provider
     got = asked(sent_to, provider.authorization_url_fragment)
     renames = provider.authorization_param_renames
@@ -137,7 +137,7 @@ def _back(gateway: Gateway, actor: Actor, sent_to: str) -> str:
 
 
 def _callback_of(actor: Actor, gateway: Gateway) -> str:
-    """Return the callback that the request for a request token named (RFC 5849 §2.1)."""
+    """Return the callback of the request for a request token (RFC 5849 §2.1)."""
     from gateway.authoring.rehearsal.arrival_checks import oauth_params
 
     (request,) = actor.since(0, "request_url")[:1]
@@ -147,7 +147,7 @@ def _callback_of(actor: Actor, gateway: Gateway) -> str:
 def authorization_checks(
     sent_to: str, provider: Provider, known: KnownValues, samples: Samples, gateway: Gateway, entry: Mapping[str, Any]
 ) -> Iterator[Check]:
-    """The authorization request (RFC 6749 §4.1.1, RFC 7636 §4.3), bent as the entry says."""
+    """Check the authorization request (RFC 6749 §4.1.1, RFC 7636 §4.3), with the entry's deviations."""
     got = asked(sent_to, provider.authorization_url_fragment)
     if "authorization_url" in entry and provider.auth_mode != "APP":
         path = known.path(entry["authorization_url"])

@@ -1,4 +1,4 @@
-"""The rehearsal: connect, call, refresh, page, verify, revoke; what each step comes to."""
+"""The rehearsal: connect, verify, call, refresh, page, revoke; and the outcome of each step."""
 
 import base64
 import json
@@ -38,14 +38,14 @@ from gateway.catalog.template_places import Place
 from gateway.catalog.value import flat_values
 from gateway.records.provider_call import scrubbed
 
-# ── What a rehearsal knows in its middle, and which of the entry's words the next request is compared with.
+# ── The state of a rehearsal, and the values that the next request is compared with.
 
 TOKEN_ROLES: Final = ("token_url", "refresh_url", "installation_token_url")
 
 
 @dataclass(slots=True)
 class Knowledge:
-    """The state in the middle of a rehearsal: the connection as the gateway shows it, and the values given out so far."""
+    """The state of a rehearsal: the connection as the gateway's API shows it, and the values issued so far."""
 
     gateway: Gateway
     actor: Actor
@@ -65,7 +65,7 @@ class Knowledge:
         return [*own, *self.actor.tokens, *self.actor.refresh_tokens]
 
     def place_of(self, step: str, mark: int) -> Place:
-        """Where the entry speaks of the request that came last, or of the step."""
+        """Return the entry's field that describes `step`, or else the last request after `mark`."""
         came = self.actor.since(mark)
         place = {
             "verification": ("proxy", "verification"),
@@ -92,7 +92,7 @@ class Knowledge:
             client = {"clientId": registered["client_id"], "clientSecret": registered.get("client_secret", "")}
         if self.provider.auth_mode == "INSTALL_PLUGIN":
             values |= {"username": client["clientId"], "password": client["clientSecret"]}
-        # One of SIGNATURE is made for a stretch of requests, so which one is sent is not known beforehand.
+        # A SIGNATURE token is made by the gateway and reused for a while, so the next token is not known beforehand.
         token = held.get("access_token") or held.get("token") or held.get("session_id") or self.actor.access_token
         if token and self.provider.auth_mode != "SIGNATURE":
             values |= {"accessToken": token, "credentials.accessToken": token}
@@ -110,13 +110,13 @@ class Knowledge:
         return [one for one in self.actor.since(mark) if one.role in TOKEN_ROLES or one.role.startswith("step")]
 
 
-# ── What a step comes to: the credential's place, the pages of a list, what became of tokens; and what stays open.
+# ── Checks of single steps: the credential's place, the pages of a list, the revocation of tokens; and open points.
 
 
 def placed(
     arrival: Arrival, known: KnownValues, samples: Samples, entry: Mapping[str, Any], shown: Mapping[str, Any]
 ) -> Iterator[Check]:
-    """A proxied call with the credential on it. `shown`: the connection as our API shows it."""
+    """Check a proxied call and its credential. `shown`: the connection as the gateway's API shows it."""
     provider = known.provider
     yield from proxied(arrival, known, entry, CALL, _default(known))
     held = shown.get("credentials", {})
@@ -136,7 +136,7 @@ def placed(
 
 
 def _default(known: KnownValues) -> str | None:
-    """Return what the mode writes where the entry has no template: the whole field, or how it begins."""
+    """Return the Authorization that the auth mode writes if the entry has no template: the whole field or its beginning."""
     match known.provider.auth_mode:
         case "BASIC" | "INSTALL_PLUGIN":
             pair = f"{known.values.get('username', '')}:{known.values.get('password', '')}"
@@ -149,7 +149,7 @@ def _default(known: KnownValues) -> str | None:
 
 
 def paged(way: Paginate, status: int, text: str, came: list[Arrival]) -> Iterator[Check]:
-    """A whole list; `text` is what the caller got."""
+    """Check a list that the gateway paginated. `text`: the body that the caller received."""
     place: Place = ("proxy", "paginate")
     lines = [json.loads(line) for line in text.splitlines() if line.strip()] if status == 200 else []
     trailer = lines[-1].get("gateway_trailer", {}) if lines else {}
@@ -173,7 +173,7 @@ def paged(way: Paginate, status: int, text: str, came: list[Arrival]) -> Iterato
 def revoked(
     provider: Provider, requests: Collection[Mapping[str, Any]], came: list[Arrival], tokens: Collection[str]
 ) -> Iterator[Check]:
-    """`requests` is what our API says of each token; `tokens` are all that were given out."""
+    """Check the revocation. `requests`: the gateway's report for each token. `tokens`: all issued tokens."""
     place: Place = ("revocation_url",)
     yield Check("revocation_url was called", bool(came), place, "no request came")
     for outcome in requests:
@@ -190,7 +190,7 @@ def revoked(
 
 
 def unproved(provider: Provider) -> list[str]:
-    """Return what no rehearsal can prove for this provider."""
+    """Return the points that a rehearsal cannot prove for this provider."""
     found = [
         "the real provider was not called: whether its addresses, scopes and answers are what the entry says is not shown"
     ]
@@ -218,7 +218,7 @@ AGAIN: Final = {
 
 @dataclass(slots=True)
 class RehearsedStep:
-    """`sent`: what reached the provider, masked, a list of lines a request; `skipped`: why there was nothing to do."""
+    """A step of a rehearsal. `sent`: the masked lines of each request to the provider. `skipped`: why it was skipped."""
 
     name: str
     sent: list[list[str]] = field(default_factory=list)
@@ -228,7 +228,7 @@ class RehearsedStep:
 
 @dataclass(slots=True)
 class Rehearsed:
-    """`origins`: the provider's ▸ where they were played; `unproved`: what a rehearsal cannot show."""
+    """A finished rehearsal. `origins`: the provider's origin ▸ the local one. `unproved`: see `unproved`."""
 
     steps: list[RehearsedStep]
     origins: Mapping[str, str]
@@ -240,7 +240,7 @@ class Rehearsed:
 
 
 async def rehearse(provider: Provider, given: Mapping[str, str]) -> Rehearsed:
-    """Play all steps of `provider`; `given` are values of settings and credentials to take. Raises NoSample, Faults."""
+    """Run all steps for `provider`. `given`: values to use for settings and credentials. Raises NoSample, Faults."""
     samples = samples_for(provider, given)
     sockets = Sockets()
     addresses = sockets.addresses()
@@ -278,7 +278,7 @@ class _Play(Knowledge):
                 replace(one, what=scrubbed(one.what, known), detail=scrubbed(one.detail, known)) for one in step.checks
             ]
             if name == "connect" and not all(check.ok for check in step.checks) and not self.shown:
-                return  # there is nothing to go on with
+                return  # without a connection no other step can run
 
     async def _connect(self, step: RehearsedStep, mark: int) -> None:
         self.config = dict(self.samples.config)
@@ -314,7 +314,7 @@ class _Play(Knowledge):
             step.skipped = "the entry has no proxy.verification"
             return
         mark = 0
-        if is_redirecting(self.provider):  # a grant that was just made needs no proof, one that is imported does
+        if is_redirecting(self.provider):  # the gateway verifies imported credentials, not new grants
             mark = len(self.actor.arrivals)
             await imported(self.gateway, self.provider, self.shown)
         known = self.known()

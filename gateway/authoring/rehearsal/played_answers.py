@@ -1,4 +1,4 @@
-"""The played provider's answers: tokens where the entry looks for them, and lists cut as the entry says."""
+"""The played provider's answers: tokens and pages of lists, in the format that the entry describes."""
 
 import secrets
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ _URLISH: Final = ("url", "uri", "domain", "host", "endpoint")
 
 
 def token_answer(provider: Provider, access_token: str, refresh_token: str, local: str) -> dict[str, Any]:
-    """Return a token answer as the entry expects it. `local`: an address of the sandbox, for a setting that is a whole
-    address."""
+    """Return a token answer in the format that the entry expects. `local`: an address of the sandbox, for settings that
+    are a whole address."""
     response = provider.token_response
     out: dict[str, Any] = {}
     if provider.auth_mode == "BILL":
@@ -51,7 +51,7 @@ def _expiry(provider: Provider, within: str) -> tuple[str, Any]:
 
 
 def captured(provider: Provider, name: str, local: str, key: str = "token_response_metadata") -> str:
-    """A value that the setting called `name` takes, as the provider reports it. Raises NoSample."""
+    """Return a valid value for the setting `name`, as the provider would report it. Raises NoSample."""
     setting = provider.connection_config.get(name)
     if setting is None:
         last = name.rpartition(".")[2].lower()
@@ -62,7 +62,7 @@ def captured(provider: Provider, name: str, local: str, key: str = "token_respon
 
 
 def _raw_names(provider: Provider) -> Iterator[str]:
-    """Members of the answer that templates reach as ``${credentials.raw.…}``."""
+    """Yield the members of the answer that templates use as ``${credentials.raw.…}``."""
     for _, template in (*addresses(provider), *texts(provider)):
         for name in placeholders(template):
             if name.startswith("credentials.raw."):
@@ -80,7 +80,7 @@ def step_answer(provider: Provider, number: int, base: dict[str, Any]) -> dict[s
 
 
 def put(into: dict[str, Any], path: str, value: Any, *, keep: bool = False) -> None:
-    """`value` at a dotted path, whose numbers are places in arrays."""
+    """Put `value` at a dotted path; numbers in the path are array indices. `keep`: do not replace an existing value."""
     steps = path.split(".")
     held: Any = into
     for here, following in zip(steps, [*steps[1:], ""], strict=True):
@@ -116,7 +116,7 @@ def take(value: Any, path: str) -> Any:
 
 
 def page(way: Paginate, query: dict[str, str], address: str) -> tuple[Any, dict[str, str]]:
-    """Return one page of a list of `RECORDS`, and its header fields. `address`: where the list is, without a query."""
+    """Return one page of a list of `RECORDS`, and its header fields. `address`: the list's URL without its query."""
     start = _start(way, query)
     records = [{"id": f"r{number}"} for number in range(start, min(start + PAGE, RECORDS))]
     more = start + PAGE < RECORDS
@@ -143,7 +143,7 @@ def page(way: Paginate, query: dict[str, str], address: str) -> tuple[Any, dict[
 
 
 def _put_cursor(body: Any, path: str, cursor: str | None) -> None:
-    """Where it is a member of the last record, that is the cursor, and an empty page is the end."""
+    """Put the cursor at `path`. If `path` is a member of the last record, that member is the cursor already."""
     if isinstance(body, dict) and "-1" not in path.split("."):
         put(body, path, cursor)
 

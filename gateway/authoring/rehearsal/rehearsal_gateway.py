@@ -1,4 +1,4 @@
-"""The gateway of a rehearsal: the real application on a socket of its own, with a store that lives as long as it does."""
+"""The gateway of a rehearsal: the real application on its own socket, with a temporary store."""
 
 import base64
 import json
@@ -21,11 +21,11 @@ LONGEST_S: Final = 30.0
 
 
 class RehearsalRefused(Exception):
-    """The gateway answered otherwise than a step needs; the text is what it said."""
+    """The gateway did not answer as a step needs; the text contains its answer."""
 
 
 class Gateway:
-    """The API of the rehearsed gateway, as a customer calls it."""
+    """A client of the rehearsed gateway's API."""
 
     def __init__(self, http: ClientSession, url: str, key: str) -> None:
         self.http = http
@@ -33,7 +33,7 @@ class Gateway:
         self._headers = {"Authorization": f"Bearer {key}"}
 
     async def json(self, method: str, path: str, expect: int = 200, **options: Any) -> Any:
-        """The parsed answer. Raises Refused."""
+        """Return the parsed answer. Raises RehearsalRefused if its status is not `expect`."""
         async with self.http.request(method, self.url + path, headers=self._headers, **options) as answer:
             text = await answer.text()
         if answer.status != expect:
@@ -41,7 +41,7 @@ class Gateway:
         return json.loads(text) if text else {}
 
     async def proxied(self, connection_id: str, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
-        """Status and body of a call through ``/proxy``."""
+        """Call the provider through ``/proxy``; return status and body."""
         names = {"Provider-Config-Key": NAME, "Connection-Id": connection_id}
         fields = {**self._headers, **names, **headers}
         async with self.http.request(method, f"{self.url}/proxy{path}", headers=fields) as answer:
@@ -54,7 +54,7 @@ class Gateway:
         return shown
 
     async def only_id(self) -> str:
-        """Return the id of the one connection. Raises RehearsalRefused."""
+        """Return the id of the only connection. Raises RehearsalRefused if there is none or several."""
         found = (await self.json("GET", "/connections"))["connections"]
         if len(found) != 1:
             raise RehearsalRefused("no connection was made")
@@ -62,7 +62,7 @@ class Gateway:
 
 
 def _words(text: str) -> str:
-    """Return the text of one of our errors."""
+    """Return code and message of a gateway error; other text as it is."""
     try:
         error = json.loads(text)["error"]
     except (ValueError, KeyError, TypeError):
@@ -73,7 +73,7 @@ def _words(text: str) -> str:
 
 @asynccontextmanager
 async def running(folder: Path, entry: Mapping[str, Any], integration: Mapping[str, Any]) -> AsyncIterator[Gateway]:
-    """A gateway whose one integration uses `entry`. Raises config.Faults where the entry does not load."""
+    """Run a gateway whose only integration uses `entry`. Raises config.Faults if the entry does not load."""
     (folder / "catalog").mkdir()
     (folder / "catalog" / f"{NAME}.yaml").write_text(json.dumps(entry), encoding="utf-8")  # JSON is YAML
     key = f"gw_{secrets.token_urlsafe(24)}"

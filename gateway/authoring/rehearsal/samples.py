@@ -1,4 +1,4 @@
-"""Made-up values for whatever an entry asks for: settings, credentials, clients, keys, certificates."""
+"""Made-up values for an entry: settings, credentials, clients, keys, certificates."""
 
 import base64
 import re
@@ -16,12 +16,12 @@ from gateway.catalog.template import FunctionCall, Name, Template, parse, placeh
 from gateway.catalog.template_places import Place, texts
 from gateway.catalog.value import BadValue, check_value
 
-# ── Keys and certificates for a rehearsal, made once a process.
+# ── Keys and certificates for a rehearsal, generated once per process.
 
 
 @cache
 def key_for(kind: str) -> str:
-    """A key in PEM for an algorithm of JWS; a secret for the HMACs, written as ``HS256:hex`` has it."""
+    """Return a PEM key for a JWS algorithm; for HMAC a secret, in the encoding of a kind such as ``HS256:hex``."""
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
@@ -42,7 +42,7 @@ def key_for(kind: str) -> str:
 
 @cache
 def certificate() -> str:
-    """A certificate in PEM for the key of RS256, signed by itself."""
+    """Return a self-signed PEM certificate for the key of RS256."""
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
     from cryptography.hazmat.primitives.hashes import SHA256
@@ -85,7 +85,7 @@ KEY_FUNCTIONS: Final = {"fingerprint": "RS256", "ed25519Sign": "EdDSA"}
 
 
 class NoSample(Exception):
-    """A setting for which no fitting value is known; `place` is where the entry describes it."""
+    """Raised if no known value is valid for a setting. `place`: the setting's place in the entry."""
 
     def __init__(self, place: Place, name: str) -> None:
         super().__init__(
@@ -96,7 +96,7 @@ class NoSample(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """`typed` is what the end user types in, `config` the settings to enter."""
+    """Values for a rehearsal. `typed`: credentials that the end user types in. `config`: settings of the connection."""
 
     config: dict[str, str]
     typed: dict[str, str]
@@ -105,13 +105,13 @@ class Samples:
     client_secret: str = field(default_factory=lambda: f"try-secret-{secrets.token_hex(8)}")
 
     def secrets(self) -> Iterator[str]:
-        """Return the values that must not be shown."""
+        """Yield the values that must not be shown."""
         yield self.client_secret
         yield from (value for value in self.typed.values() if len(value) > 3)
 
 
 def samples_for(provider: Provider, given: Mapping[str, str]) -> Samples:
-    """`given`: values by name that go before all others. Raises NoSample."""
+    """Return values for all settings and credentials. `given`: values by name, used first. Raises NoSample."""
     keys = dict(_key_names(provider))
     forms: dict[str, Mapping[str, Setting]] = {
         "connection_config": {name: one for name, one in provider.connection_config.items() if not one.automated},
@@ -131,7 +131,7 @@ def samples_for(provider: Provider, given: Mapping[str, str]) -> Samples:
 
 
 def _known_kind(name: str, keys: Mapping[str, str]) -> str | None:
-    """A key or a certificate, for a field that takes one."""
+    """Return a key or certificate if the field needs one, else None."""
     if name in {"client_certificate", "clientCertificate"}:
         return certificate()
     return key_for(keys[name]) if name in keys else None
@@ -141,7 +141,7 @@ def _asked(provider: Provider) -> Mapping[str, Setting]:
     mode = AUTH_MODES.get(provider.auth_mode)
     if mode is not None and mode.redirects:
         return {}
-    left_out = {"role_arn", "external_id"} if provider.auth_mode == "AWS_SIGV4" else set()  # AWS itself would be asked
+    left_out = {"role_arn", "external_id"} if provider.auth_mode == "AWS_SIGV4" else set()  # these would call AWS
     own = {name: one for name, one in provider.credentials.items() if not one.automated and name not in left_out}
     default = {name: Setting(secret=True) for name in (mode.asks if mode else ())}
     if provider.auth_mode == "OAUTH2_CC" and provider.token_request_auth_method == BY_KEY and provider.jwt is None:
@@ -152,7 +152,7 @@ def _asked(provider: Provider) -> Mapping[str, Setting]:
 
 
 def value_for(place: Place, name: str, setting: Setting) -> str:
-    """Return a value that `setting` accepts; for a secret a new one each time."""
+    """Return a value that `setting` accepts; a secret setting gets a new value each time. Raises NoSample."""
     if setting.secret or (place[0] == "credentials" and _SECRETIVE.search(name)):
         fresh = f"try-{secrets.token_hex(8)}"
         if _fits(name, fresh, setting):
@@ -179,7 +179,7 @@ def _fits(name: str, value: str, setting: Setting) -> bool:
 
 
 def _key_names(provider: Provider) -> Iterator[tuple[str, str]]:
-    """Credentials that are keys, with what they sign by."""
+    """Yield the credentials that are keys, each with its kind for `key_for`."""
     if provider.jwt is not None:
         algorithm = provider.jwt.header.get("alg", "RS256")
         kind = f"{algorithm}:{provider.jwt.key_encoding or 'utf8'}" if algorithm.startswith("HS") else algorithm

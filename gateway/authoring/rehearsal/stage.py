@@ -1,4 +1,4 @@
-"""The entry as it is played: every origin is one of the sandbox's, while paths, queries and all else stay as they are."""
+"""The entry for a rehearsal: every origin is replaced by one of the sandbox's; paths, queries and all else are kept."""
 
 import json
 import re
@@ -24,14 +24,17 @@ ROLES: Final = (
 
 @dataclass(slots=True)
 class Stage:
-    """`origins`: the provider's own (scheme and host, as a template) ▸ where it is played. `roles`: who answers where."""
+    """Rewrites an entry for a rehearsal. `origins`: the provider's origin (a template) ▸ the sandbox's origin.
+
+    `addresses`: yields a new origin of the sandbox each time.
+    """
 
     provider: Provider
     addresses: Iterator[str]
     origins: dict[str, str] = field(default_factory=dict)
 
     def entry(self) -> dict[str, Any]:
-        """The values of the entry to be played."""
+        """Return the values of the rewritten entry."""
         said: dict[str, Any] = json.loads(content_of(self.provider))
         for key in ADDRESSES:
             if key in said:
@@ -53,14 +56,14 @@ class Stage:
         return said
 
     def played(self, template: str) -> str:
-        """`template` on the sandbox."""
+        """Return `template` with the sandbox's origin."""
         origin, rest = split(template)
         if origin not in self.origins:
             self.origins[origin] = next(self.addresses)
         return self.origins[origin] + rest
 
     def shown_origins(self, config: Mapping[str, str], values: Mapping[str, str]) -> dict[str, str]:
-        """The provider's origins as this connection's settings make them ▸ where they were played."""
+        """Return the provider's origins, filled in with the connection's settings ▸ the sandbox's origins."""
         shown: dict[str, str] = {}
         for template, local in self.origins.items():
             name = template
@@ -71,14 +74,14 @@ class Stage:
 
 
 def split(template: str) -> tuple[str, str]:
-    """Origin and the rest of an address template."""
+    """Return the origin and the rest of an address template."""
     found = _AUTHORITY.match(template)
     end = found.end() if found else 0
     return template[:end], template[end:]
 
 
 def path_pattern(template: str) -> re.Pattern[str]:
-    """Return the pattern of a played address's path, whatever replaces its placeholders."""
+    """Return a pattern that matches the path of an address template, with any values for its placeholders."""
     path = split(template)[1].partition("?")[0] or "/"
     literal = map(re.escape, _NAMES.split(path))
     return re.compile("[^/?]*".join(literal) + ("/?" if path == "/" else ""))

@@ -1,4 +1,4 @@
-"""Checks of token requests, mode by mode."""
+"""Checks of token requests, by auth mode."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -22,7 +22,7 @@ GRANTS = frozenset({"OAUTH2", "CUSTOM", "MCP_OAUTH2", "MCP_OAUTH2_GENERIC"})
 
 
 def token_checks(arrivals: list[Arrival], known: KnownValues, samples: Samples, callback: str) -> Iterator[Check]:
-    """The requests that made the credential."""
+    """Check the token requests that created the credential."""
     provider = known.provider
     if not arrivals:
         yield Check("a token was requested", False, ("token_url",), "no request came to token_url")
@@ -51,7 +51,7 @@ def token_checks(arrivals: list[Arrival], known: KnownValues, samples: Samples, 
 
 
 def refresh_checks(arrival: Arrival, known: KnownValues, samples: Samples, refresh_token: str) -> Iterator[Check]:
-    """A refresh (RFC 6749 §6)."""
+    """Check a refresh request (RFC 6749 §6)."""
     provider = known.provider
     if provider.auth_mode not in GRANTS or arrival.role == "installation_token_url":
         yield Check("a token was requested again", True, ("token_url",))

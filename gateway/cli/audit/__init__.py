@@ -2,12 +2,12 @@
 
     audit_filters    the options that several commands share
     show_audit       `gateway audit show` and `export`: records on the screen, or as JSON Lines
-    verify_audit     `gateway audit verify`: checks the chain, against checkpoints that left the store
-    audit_key        `gateway audit key`: the public key that checkpoints are signed for, or a new one
+    verify_audit     `gateway audit verify`: checks the chain, against checkpoints kept outside the store
+    audit_key        `gateway audit key`: the public key that verifies checkpoints, or a new key
     audit_uses       `gateway audit uses`: which key used which connection how often
     forget_person    `gateway audit forget`: delete an end user's audit key
 
-They work on the store, so a gateway need not run. Each gives what was recorded its place in the chain first.
+The commands work on the store, so no gateway needs to run. Each first adds new records to the chain.
 
 Always true: nothing here changes or removes a record.
 """

@@ -1,4 +1,4 @@
-"""The options that several commands share."""
+"""Options that several audit commands share."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -33,14 +33,14 @@ OPTIONS = (
 
 
 def filters(command: F) -> F:
-    """The options that narrow records down; they come as keyword arguments of these names."""
+    """Add the options that filter records to `command`; it receives them as keyword arguments."""
     for option in reversed(OPTIONS):
         command = option(command)
     return command
 
 
 def filter_of(given: Mapping[str, Any], **more: Any) -> "AuditFilter":
-    """Raises UsageError."""
+    """Return the filter for the options in `given`. Raises UsageError."""
     from gateway.records.audit import AuditFilter
     from gateway.records.filters import one_or_any
 
@@ -60,7 +60,7 @@ def filter_of(given: Mapping[str, Any], **more: Any) -> "AuditFilter":
 
 
 def moment(text: str | None, option: str) -> datetime | None:
-    """Raises UsageError."""
+    """Return the time that a span or date means; None for None. Raises UsageError, which names `option`."""
     from gateway import clock
     from gateway.timestamps import ago
 

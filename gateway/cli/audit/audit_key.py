@@ -1,4 +1,4 @@
-"""``gateway audit key``: the public key that checkpoints are signed for, or a new one."""
+"""``gateway audit key``: prints the public key that verifies checkpoints, or makes a new key."""
 
 import json
 import sys
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 )
 @as_json
 def key(file: Path, new: bool, as_json: bool) -> None:
-    """Print the Ed25519 public key, in base64. Keep it outside: `verify --public-key` then trusts no other."""
+    """Print the Ed25519 public key, in base64. Keep it elsewhere: `verify --public-key` then trusts no other key."""
 
     async def work(store: "Store", _config: "Config") -> int:
         from gateway import clock

@@ -1,4 +1,4 @@
-"""``gateway audit uses``: which key used which connection how often."""
+"""``gateway audit uses``: shows how often each key used each connection."""
 
 import json
 from datetime import timedelta
@@ -42,7 +42,7 @@ def uses(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Add up the proxied calls of each connection and key, over whole hours, the most used first."""
+    """Count the proxied calls of each connection and key, over whole hours, the most used first."""
 
     async def work(runtime: "Runtime") -> int:
         from gateway import clock

@@ -1,4 +1,4 @@
-"""``gateway audit forget``: delete an end user's audit key."""
+"""``gateway audit forget``: deletes an end user's audit key."""
 
 import json
 import sys
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 @click.argument("end_user")
 @as_json
 def forget(file: Path, environment: str | None, end_user: str, as_json: bool) -> None:
-    """Make the digest by which END_USER stands in records lead to nobody. The chain stays whole.
+    """Make the digest that stands for END_USER in records untraceable. The chain stays valid.
 
-    Deleting an end user's last connection does the same.
+    Deleting an end user's last connection has the same effect.
     """
 
     async def work(runtime: "Runtime") -> int:

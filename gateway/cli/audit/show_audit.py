@@ -1,4 +1,4 @@
-"""``gateway audit show`` and ``export``: records on the screen, or as JSON Lines."""
+"""``gateway audit show`` and ``export``: prints records as a table or as JSON Lines."""
 
 import json
 import sys
@@ -53,7 +53,7 @@ def show(file: Path, limit: int, cursor: int | None, as_json: bool, **given: Any
 def export(file: Path, after: int | None, **given: Any) -> None:
     """Print all records as JSON Lines, oldest first.
 
-    Each line has the members of a record with its sequence number and hash. Without filters the lines are the whole chain.
+    Each line is one record with its sequence number and hash. Without filters, the lines are the whole chain.
     """
     wanted = filter_of(given, after=after)
 
@@ -86,7 +86,7 @@ def _row(one: "SealedRecord") -> tuple[str, ...]:
 
 
 def actor_text(actor: Mapping[str, Any]) -> str:
-    """Return the actor in a few words."""
+    """Return a short text for the actor, for a table cell."""
     kind = actor.get("kind", "")
     if kind == "key":
         return f"key {actor.get('key_id')} ({actor.get('name', '')})"

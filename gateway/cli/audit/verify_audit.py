@@ -1,4 +1,4 @@
-"""``gateway audit verify``: checks the chain, against checkpoints that left the store."""
+"""``gateway audit verify``: checks the chain, against checkpoints kept outside the store."""
 
 import json
 import sys
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def verify(file: Path, files: tuple[Path, ...], public_keys: tuple[str, ...], as_json: bool) -> None:
     """Check that no record was changed, removed, added or moved.
 
-    Without --checkpoint, only somebody who cannot compute the hashes again is found out. Exits 1 where something is wrong.
+    Without --checkpoint, an attacker who recomputes the hashes is not detected. Exits 1 if something is wrong.
     """
     from gateway.store.audit.audit_chain import checkpoints_in
 

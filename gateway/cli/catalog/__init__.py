@@ -1,13 +1,13 @@
 """``gateway catalog``: look at the providers, and check entries before they ship.
 
-    catalog_in_use    the catalog as a gateway started here would read it, with its scripts and auth modes
+    catalog_in_use    the catalog that a gateway started here would read, with its scripts and auth modes
     show_catalog      `gateway catalog list`, `show`, `schema` and `operations`
-    lint_catalog      `gateway catalog lint`: faults, and what could be better
-    convert_catalog   `gateway catalog import FILE`: entries of a public catalog into a folder of ours
-    open_facts        `gateway catalog evidence`: facts that nobody confirmed, with the page that would settle each
-    rehearse_entry    `gateway catalog test NAME`: an entry tried against the sandbox
+    lint_catalog      `gateway catalog lint`: faults of entries, and improvements
+    convert_catalog   `gateway catalog import FILE`: converts the entries of a public catalog into our format
+    open_facts        `gateway catalog evidence`: lists unconfirmed facts, each with the page that would confirm it
+    rehearse_entry    `gateway catalog test NAME`: tries an entry against the sandbox
 
-Always true: faults are printed as ``file:line``, and the exit code is 1 if there is one. No command changes a shipped entry.
+Always true: faults are printed as ``file:line``, and after a fault the exit code is 1. No command changes a shipped entry.
 """
 
 import click
@@ -36,4 +36,4 @@ COMMANDS = {
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def catalog() -> None:
-    """Look at the providers and check their entries."""
+    """List and show the providers, and check their entries."""

@@ -1,4 +1,4 @@
-"""The catalog as the commands see it: read with the scripts and auth modes that a gateway started here would have."""
+"""The catalog that commands use, read with the scripts and auth modes of a gateway started here."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,23 +16,23 @@ DEFAULT_URL = "http://127.0.0.1:3003"
 
 
 def linted(folders: Sequence[Path]) -> list[CatalogFault]:
-    """Return the faults of the entries in `folders`, and the warnings about them."""
+    """Return the faults of, and warnings about, the entries in `folders`."""
     shipped = resources.folder("catalog")
     below = [] if shipped in folders else [shipped]
     return lint(folders, scripts=SCRIPTS, modes=known_modes(), below=below)
 
 
 def words() -> KnownWords:
-    """The auth modes and scripts that an entry may name here."""
+    """Return the auth modes and scripts that an entry may name here."""
     return KnownWords(known_modes(), SCRIPTS)
 
 
 def shipped_values() -> Mapping[str, Mapping[str, Any]]:
-    """The shipped entries, with all their fields."""
+    """Return the shipped entries, with all their fields."""
     return Values(catalog_of(None).providers.contents)
 
 
 def catalog_and_url(file: Path | None) -> tuple[Catalog, str]:
-    """The catalog, and the public URL under which its logos are shown. Raises Faults, CatalogFaults."""
+    """Return the catalog, and the public URL that its logo URLs start with. Raises Faults, CatalogFaults."""
     config = load(file) if file else None
     return catalog_of(config), config.server.public_url if config else DEFAULT_URL

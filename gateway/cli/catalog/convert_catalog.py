@@ -1,4 +1,4 @@
-"""``gateway catalog import FILE``: entries in the shape of the field's public catalogs ▸ a folder of ours."""
+"""``gateway catalog import FILE``: converts a file in the format of public catalogs into a folder of our entries."""
 
 import json
 import sys
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 def convert(file: Path, folder: Path | None, force: bool, changes: bool, as_json: bool) -> None:
     """Convert FILE, one YAML file with many entries keyed by name, into our format, one file an entry.
 
-    Every field that cannot be said in our format is reported with its line in FILE. What is written passes `gateway catalog
-    lint`; an entry that could not work is reported as refused and not written. Exit 1 where one is.
+    Every field that our format cannot express is reported with its line in FILE. Written entries pass `gateway catalog
+    lint`; an entry that could not work is reported as refused and is not written. Exit 1 if an entry is not written.
     """
     from gateway.authoring.conversion.catalog_file import NotACatalog, converted, rows, write
     from gateway.catalog.yaml_file import UnreadableFile

@@ -1,4 +1,4 @@
-"""``gateway catalog lint``: what is wrong with entries, and what could be better."""
+"""``gateway catalog lint``: reports faults of entries, and warnings."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ from gateway.text import counted
 if TYPE_CHECKING:
     from gateway.catalog.yaml_file import CatalogFault
 
-MOST_ALIKE = 20  # more warnings of the same words are reported in one line
+MOST_ALIKE = 20  # if more warnings than this have the same text, they are reported in one line
 SHOWN = 5
 
 
@@ -47,7 +47,7 @@ def lint(folders: tuple[Path, ...], every: bool, as_json: bool) -> None:
 
 
 def _lines(found: Sequence["CatalogFault"], *, every: bool) -> Iterator[str]:
-    """A line for each, but one for many warnings of the same words."""
+    """Yield a line for each fault and warning; more than `MOST_ALIKE` warnings with the same text share one line."""
     alike = Counter(one.message for one in found if one.level == "warning")
     many = {message for message, count in alike.items() if count > MOST_ALIKE and not every}
     for one in found:

@@ -1,4 +1,4 @@
-"""``gateway catalog evidence``: fields of entries that nobody confirmed, each with the page that would settle it."""
+"""``gateway catalog evidence``: lists unconfirmed fields of entries, each with the page that would confirm it."""
 
 import json
 import sys
@@ -17,8 +17,9 @@ NO_PAGE = "no page known"
 @catalog_of
 @as_json
 def evidence(names: tuple[str, ...], level: str | None, file: Path | None, as_json: bool) -> None:
-    """List the fields of the providers NAMES, by default of all, that are general knowledge (unconfirmed) or a default that
-    nobody stated (assumed), with the page that would settle each."""
+    """List the unconfirmed fields of the providers NAMES, by default of all, each with the page that would confirm it.
+
+    Level unconfirmed: general knowledge. Level assumed: a default that no source states."""
     from gateway.catalog.evidence import open_fields
     from gateway.cli.catalog.catalog_in_use import catalog_and_url
     from gateway.cli.terminal import faults_end_the_command

@@ -1,4 +1,4 @@
-"""``gateway catalog test NAME``: an entry tried against the sandbox, which plays its provider."""
+"""``gateway catalog test NAME``: tries an entry against the sandbox, which plays its provider."""
 
 import asyncio
 import json
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 @catalog_of
 @as_json
 def rehearse(name: str, given: tuple[str, ...], file: Path | None, as_json: bool) -> None:
-    """Try the entry NAME: connect, call, refresh, page, and verification and revocation where it has them.
+    """Try the entry NAME: connect, call, refresh, page, and verification and revocation if the entry has them.
 
-    The sandbox plays the provider at the entry's own paths; what arrives there is compared with what the entry says. Exit 1
-    where something differs, with the entry's line. The real provider is not called.
+    The sandbox plays the provider at the entry's own paths, and compares the requests that it receives with the entry.
+    Exit 1 if something differs; the report names the entry's line. The real provider is not called.
     """
     from gateway.authoring.rehearsal.play import rehearse as run
     from gateway.authoring.rehearsal.samples import NoSample

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gateway.catalog.load_catalog import Catalog
     from gateway.catalog.provider import Provider
 
-UNWRAPPED = 400  # columns where nobody looks at a screen: a line that a pipe reads must not be folded
+UNWRAPPED = 400  # width if stdout is not a terminal, so that no line is wrapped in a pipe
 
 
 @click.command("list")
@@ -53,7 +53,7 @@ def list_providers(search: str, category: str | None, auth_mode: str | None, fil
 
 
 def _refuse_unknown(option: str, given: str, known: Iterable[str]) -> None:
-    """Raises UsageError for a word that no entry could have, with the nearest one, instead of an empty list."""
+    """Raise click.BadParameter, with the closest match, for a value that no entry can have."""
     from gateway.text import did_you_mean
 
     words = sorted(set(known))
@@ -88,7 +88,7 @@ def show(name: str, file: Path | None, as_json: bool) -> None:
 
 
 def named(catalog: "Catalog", name: str) -> "Provider":
-    """The provider of that name. Raises click.ClickException with the nearest one there is."""
+    """Return the provider of that name. Raises click.ClickException with the closest name."""
     provider = catalog.get(name)
     if provider is None:
         hint = did_you_mean(name, catalog.providers) or "; `gateway catalog list` shows what there is"
@@ -102,13 +102,13 @@ def named(catalog: "Catalog", name: str) -> "Provider":
 @click.command()
 @as_json
 def schema(as_json: bool) -> None:  # noqa: ARG001  (it is JSON either way, and every command takes the flag)
-    """Print the JSON Schema of a catalog entry, for an editor to check and complete by."""
+    """Print the JSON Schema of a catalog entry, for checks and completion in an editor."""
     from gateway.catalog.provider import json_schema
 
     print(json.dumps(json_schema(), indent=2))
 
 
-# ── ``gateway catalog operations NAME [WORDS]``: what its API can do.
+# ── ``gateway catalog operations NAME [WORDS]``: the operations of the provider's API.
 
 
 @click.command()

@@ -2,13 +2,13 @@
 
     show_connections      `list`, `show`, and `why`: a connection's diagnosis
     refresh_connections   `refresh`: refresh credentials now
-    delete_connections    `delete`: delete connections and end their tokens at the provider, with a report of each
+    delete_connections    `delete`: delete connections and revoke their tokens at the provider, with a report of each
     import_connections    `import`: from another gateway's API, a bundle, JSON Lines or CSV
-    export_connections    `export`: connections in a sealed bundle
-    connect_link          `link`: a connect link, to be sent by mail or chat
+    export_connections    `export`: write connections to an encrypted bundle
+    connect_link          `link`: print a connect link, to be sent by mail or chat
 
-Always true: each command works on the store, beside a running gateway or without one; each has `--json`; no output has a
-secret, but for `export --plain`, which says so.
+Always true: each command works on the store, whether or not a gateway runs; each has `--json`; no output contains a
+secret, except that of `export --plain`, which warns about it.
 """
 
 import click
@@ -40,7 +40,7 @@ COMMANDS = {
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def connections() -> None:
-    """Look at connections, refresh them, end them, move them in and out.
+    """List, refresh, delete, import and export connections.
 
     Works on the store that the configuration names, whether or not a gateway is running on it.
     """

@@ -1,4 +1,4 @@
-"""``gateway connections link``: a link by which an end user connects, to be sent by mail or chat."""
+"""``gateway connections link``: prints a link with which an end user connects, to be sent by mail or chat."""
 
 import json
 import sys
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 )
 @as_json
 def link(file: Path, environment: str | None, integrations: tuple[str, ...], as_json: bool, **asked: Any) -> None:
-    """Print a link by which an end user connects an account, or authorizes a connection again.
+    """Print a link with which an end user connects an account, or authorizes a connection again.
 
-    The link works for anybody who opens it: send it to that user alone.
+    The link works for anybody who opens it: send it only to that user.
     """
     reconnect = asked.pop("reconnect")
     if reconnect is None and asked["end_user"] is None:
@@ -92,7 +92,7 @@ def _body(
     single_use: bool,
     **others: Any,
 ) -> dict[str, Any]:
-    """The body that the API would be sent; what is not given is left out."""
+    """Return the body of the equivalent API request; options that are not given are left out."""
     user = {"id": end_user, "display_name": display_name, "email": email}
     body = {
         "end_user": {name: text for name, text in user.items() if text is not None} if end_user is not None else None,

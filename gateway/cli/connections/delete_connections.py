@@ -1,4 +1,4 @@
-"""``gateway connections delete``: delete connections and end their tokens at the provider, with a record of each."""
+"""``gateway connections delete``: deletes connections and revokes their tokens at the provider, with a report of each."""
 
 import csv
 import json
@@ -44,10 +44,10 @@ def delete(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Delete each CONNECTION and end its tokens at the provider.
+    """Delete each CONNECTION and revoke its tokens at the provider.
 
-    A connection is deleted whatever its provider says. Exits 1 if one was not there or a token may still work; --report
-    says which. What was interrupted goes on where it was: run it again.
+    A connection is deleted even if its provider refuses to revoke the tokens. Exits 1 if a connection does not exist or a
+    token may still work; --report lists these. To continue an interrupted run, run the command again.
     """
     check_named(connection_ids, every)
 
@@ -78,7 +78,7 @@ def delete(
 
 
 class Record:
-    """The result for each connection and each of its tokens; in the file line by line, so that an interruption loses none."""
+    """The results for each connection and token; written to the report line by line, so an interruption loses none."""
 
     def __init__(self, report: Path | None) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -88,7 +88,7 @@ class Record:
         self._out: IO[str] | None = None
         if report is not None:
             try:
-                # Of its own owner alone: it lists who was connected to what.
+                # Readable only by its owner: the file lists which users were connected to which providers.
                 self._out = os.fdopen(os.open(report, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", newline="")
             except FileExistsError:
                 raise click.UsageError(f"{report} is there already; name another file.") from None
@@ -99,7 +99,7 @@ class Record:
             self._out.flush()
 
     def add(self, ref: "ConnectionRef", deleted: "Deleted | None") -> None:
-        """Add a row for each token, or one for a connection that has none or was not there."""
+        """Add a row for each token; one row for a connection that has no token or does not exist."""
         place = {"environment": ref.environment, "integration": ref.integration_id, "connection_id": ref.connection_id}
         if deleted is None:
             self.missing += 1
@@ -120,7 +120,7 @@ class Record:
             self._out.close()
 
     def print_result(self, *, as_json: bool) -> int:
-        """Print it; the exit code."""
+        """Print the results; return the exit code."""
         if as_json:
             counts = {"deleted": self.deleted, "not_found": self.missing, "tokens_that_may_live_on": self.alive}
             print(json.dumps({**counts, "rows": self.rows}, indent=2))
@@ -140,7 +140,7 @@ def _cell(value: Any) -> str:
 
 
 def _confirm(count: int, integration: str, environment: str, *, keep_tokens: bool) -> None:
-    """Raises Abort for a no, and UsageError where nobody is there to ask."""
+    """Ask for confirmation. Raises Abort if the answer is no, and UsageError if stdin is not a terminal."""
     what = f"{counted(count, 'connection')} of '{integration}' in '{environment}'"
     end = "leave their tokens alive" if keep_tokens else "end their tokens at the provider"
     if not sys.stdin.isatty():

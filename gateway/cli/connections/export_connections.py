@@ -1,4 +1,4 @@
-"""``gateway connections export``: connections, whole, in a sealed file that another gateway opens."""
+"""``gateway connections export``: writes complete connections to an encrypted file that another gateway can import."""
 
 import json
 import os
@@ -50,9 +50,9 @@ def export(
 ) -> None:
     """Write connections and their integrations to FILE: credentials, settings, metadata, tags, end users, states, dates.
 
-    FILE is sealed under a passphrase and readable by its owner alone; `gateway connections import FILE` opens it elsewhere.
-    Nothing changes here, and a gateway may serve meanwhile. Where both go on serving, the first to refresh a rotating
-    refresh token ends the other's copy: stop the one before the other takes over.
+    FILE is encrypted with a passphrase and readable by its owner alone; `gateway connections import FILE` imports it
+    elsewhere. Nothing changes here, and a gateway may serve meanwhile. If both gateways go on serving, the first to refresh
+    a rotating refresh token invalidates the other's copy: stop this gateway before the other takes over.
     """
     if plain and (passphrase_env or passphrase_file):
         raise click.UsageError("--plain seals nothing, so it takes no passphrase.")
@@ -127,7 +127,8 @@ async def _connections(runtime: "Runtime", environment: str, only: tuple[str, ..
 
 @contextmanager
 def _appearing_whole(target: Path) -> Iterator[IO[bytes]]:
-    """A file of its owner alone that takes its name once it is whole, on the disk; what breaks off leaves nothing."""
+    """Yield a file that only its owner can read. It gets its name once it is complete and synced to disk; an error
+    leaves no file."""
     half = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         out = os.fdopen(os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")

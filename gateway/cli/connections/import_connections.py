@@ -1,4 +1,4 @@
-"""``gateway connections import``: from another gateway's API, from a bundle, from JSON Lines or CSV."""
+"""``gateway connections import``: imports from another gateway's API, from a bundle, JSON Lines or CSV."""
 
 import json
 import os
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from gateway.runtime import Runtime
     from gateway.secret import Secret
 
-# ── How an import ends on a terminal, and what is state_and_story before it begins.
+# ── The output of an import: the warning before, the result and the preview.
 
 
 def print_preview(runtime: "Runtime", environment: str) -> None:
-    """Warn what a test refresh does to the system that the tokens come from."""
+    """Print a warning that a test refresh may invalidate the tokens of the system that they come from."""
     from gateway.moving.importer import rotating
 
     keys = rotating(runtime, environment)
@@ -42,7 +42,7 @@ def print_preview(runtime: "Runtime", environment: str) -> None:
 
 
 def print_result(intake: "Importer", *, as_json: bool) -> int:
-    """Print what became of all; the exit code."""
+    """Print the results of the import; return the exit code."""
     tally, dry = intake.tally, intake.wish.dry_run
     faults = [one for one in intake.made if one.fault]
     code = 0 if tally.well and not faults else 1
@@ -75,7 +75,7 @@ def _example(intake: "Importer", result: str, reason: str) -> str:
 
 
 def tell_preview(seen: "Preview", *, as_json: bool) -> int:
-    """Print it; 1 where something cannot be moved as it is."""
+    """Print the preview; return exit code 1 if something cannot be moved without changes, else 0."""
     well = not seen.orphans and all(one.verdict in ("works", "register_callback") for one in seen.forecasts)
     if as_json:
         report = {
@@ -104,12 +104,12 @@ def tell_preview(seen: "Preview", *, as_json: bool) -> int:
     return 0 if well else 1
 
 
-# ── What `import` reads from, opened, read to its end and closed; and where it reports to.
+# ── The sources of `import`, each opened, read to its end and closed; and the report.
 
 
 @dataclass(frozen=True, slots=True)
 class Peering:
-    """Another gateway's API."""
+    """The API of another gateway, as the source of an import."""
 
     address: str
     key: "Secret" = field(repr=False)
@@ -117,7 +117,7 @@ class Peering:
     only: tuple[str, ...]
 
     async def into(self, intake: "Importer") -> None:
-        """Raises ClickException where it cannot be read as a whole."""
+        """Import all connections of the API. Raises ClickException if not all of them can be read."""
         from gateway.moving.moved_connection import SourceRefused
         from gateway.moving.peer import Peer, PeerCalls, session_for
 
@@ -131,7 +131,10 @@ class Peering:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A file, or ``-`` for stdin. `passphrase`: the variable and the file that hold a bundle's."""
+    """A file, or ``-`` for stdin, as the source of an import.
+
+    `passphrase`: the variable and the file that may hold a bundle's passphrase.
+    """
 
     source: str
     kind: "Kind | None"
@@ -141,7 +144,8 @@ class Reading:
     only: tuple[str, ...]
 
     async def into(self, intake: "Importer") -> None:
-        """Raises ClickException where it cannot be read as a whole; of a bundle then nothing is taken in."""
+        """Import all connections of the file. Raises ClickException if it cannot be read to its end; nothing of a broken
+        bundle is imported."""
         from gateway.moving import bundle
         from gateway.moving.foreign_files import count, kind_of, of_bundle, of_table
         from gateway.moving.moved_connection import SourceRefused
@@ -182,7 +186,7 @@ class Reading:
 def intake_of(
     runtime: "Runtime", wish: "ImportOptions", stack: ExitStack, report: Path | None, at_once: int
 ) -> "Importer":
-    """Return an importer that shows its progress and writes its report, which is open until `stack` is left."""
+    """Return an importer that shows its progress and writes its report; the report is open until `stack` is closed."""
     from gateway.cli.terminal import progress
     from gateway.moving.importer import Importer
     from gateway.moving.parallel_work import Tally
@@ -193,9 +197,9 @@ def intake_of(
 
 
 def _report(file: Path) -> IO[str]:
-    """Create the report's file for its owner alone: it lists who is connected to what.
+    """Create the report's file, readable only by its owner: it lists which users are connected to which providers.
 
-    One that is there is another run's, and is not touched.
+    An existing file, which may be another run's report, is never replaced.
     """
     try:
         return os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w")
@@ -205,14 +209,13 @@ def _report(file: Path) -> IO[str]:
         raise click.UsageError(f"{file} cannot be written: {fault.strerror}.") from None
 
 
-# ── What moving in from another gateway would take: `import --preview`, and the same under `gateway doctor --from-
-# peer`.
+# ── The preview of an import from another gateway: `import --preview`, also run as `gateway doctor --from-peer`.
 
 
 def preview_from(
     file: Path, address: str, key: "Secret | None", integration: str | None, *, plain_http: bool, as_json: bool
 ) -> NoReturn:
-    """Preview the move of all integrations there, or of one. Exits 1 where something cannot be moved as it is."""
+    """Preview the import of all integrations of `address`, or of one. Exits 1 if one cannot be moved without changes."""
     if key is None:
         raise click.UsageError("Name the key of Nango: --key-env NAME or --key-file FILE.")
     peer = Peering(address, key, plain_http=plain_http, only=(integration,) if integration else ())
@@ -229,7 +232,7 @@ def preview_from(
 
 
 async def preview_of(runtime: "Runtime", peer: Peering, wish: "ImportOptions", *, as_json: bool) -> int:
-    """0 where everything can be moved as it is."""
+    """Print the preview; return exit code 0 if everything can be moved without changes, else 1."""
     from gateway.moving.moved_connection import SourceRefused
     from gateway.moving.peer import Peer, PeerCalls, session_for
     from gateway.moving.preview import preview
@@ -313,8 +316,8 @@ def import_connections(
     """Import connections: from FILE (a bundle of `gateway connections export`, JSON Lines or CSV; - is stdin), or from
     another gateway's API.
 
-    What was interrupted goes on where it was: run it again, and what is here is skipped. A gateway may serve meanwhile.
-    Exits 0 if all are here, 1 if one is not or its test refresh failed: --report says which and why.
+    To continue an interrupted run, run the command again: connections that exist are skipped. A gateway may serve
+    meanwhile. Exits 0 if all connections are here, 1 if one is not or its test refresh failed: --report lists which and why.
     """
     _check(source, address, preview, test_refresh, dry_run)
     names = _pairs(named, "--integration")
@@ -323,7 +326,7 @@ def import_connections(
     else:
         secret_inputs.secret_of(
             "key", "--key", key_env, key_file
-        )  # of no use, but a wrong one is reported all the same
+        )  # not used with a file, but a mistake in these options is still reported
         passphrase = (passphrase_env, passphrase_file)
         feed = Reading(str(source), kind, into, _pairs(columns, "--column"), passphrase, only)
 
@@ -348,7 +351,7 @@ def import_connections(
 
 
 def _check(source: str | None, address: str | None, preview: bool, test_refresh: bool, dry_run: bool) -> None:
-    """Raises UsageError where options do not go together."""
+    """Raise UsageError if options cannot be combined."""
     if (source is None) == (address is None):
         raise click.UsageError("Name FILE, or give --from-peer ADDRESS.")
     if preview and address is None:
@@ -360,7 +363,7 @@ def _check(source: str | None, address: str | None, preview: bool, test_refresh:
 def _peering(
     address: str, key_env: str | None, key_file: Path | None, plain_http: bool, only: tuple[str, ...]
 ) -> Peering:
-    """Raises UsageError where its key is not named, or is not there."""
+    """Return the API to import from. Raises UsageError if its key is not given or cannot be read."""
     key = secret_inputs.secret_of("key", "--key", key_env, key_file)
     if key is None:
         raise click.UsageError("Name the key of Nango: --key-env NAME or --key-file FILE.")
@@ -368,7 +371,7 @@ def _peering(
 
 
 def _pairs(given: tuple[str, ...], option: str) -> Mapping[str, str]:
-    """``there=here`` each. Raises UsageError."""
+    """Return the ``there=here`` pairs as a mapping. Raises UsageError."""
     pairs: dict[str, str] = {}
     for one in given:
         there, sign, here = one.partition("=")

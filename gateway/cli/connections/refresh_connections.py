@@ -1,4 +1,4 @@
-"""``gateway connections refresh``: refresh credentials now."""
+"""``gateway connections refresh``: refreshes credentials now."""
 
 import json
 import sys
@@ -41,7 +41,7 @@ def refresh(
 ) -> None:
     """Refresh the credentials of each CONNECTION now, whether or not it is due. Exits 1 if one could not be refreshed.
 
-    Takes turns with a gateway that is running on the same store.
+    A running gateway and this command never refresh the same connection at the same time.
     """
     check_named(connection_ids, every)
     if every and integration is None:
@@ -80,7 +80,7 @@ def refresh(
 async def _refs(
     runtime: "Runtime", environment: str, integration: str | None, connection_ids: tuple[str, ...]
 ) -> "list[ConnectionRef] | None":
-    """Return the connections; None, with an error printed, if one of them is ambiguous."""
+    """Return the connections; None, with an error printed, if one is unknown or ambiguous."""
     if integration is not None:
         from gateway.records.connection import ConnectionRef
 

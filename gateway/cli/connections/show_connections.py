@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gateway.runtime import Runtime
     from gateway.store import ListFilter
 
-# ── From an id that was typed to the connection that is meant, be its integration named or not.
+# ── Finding a connection by its id, with or without its integration.
 
 MOST: Final = 20
 COMPARED: Final = 500
@@ -28,7 +28,7 @@ COMPARED: Final = 500
 async def the_one(
     runtime: "Runtime", environment: str, integration: str | None, connection_id: str
 ) -> "Connection | None":
-    """The only connection of that id; None where there is none or several, which is reported on stderr."""
+    """Return the only connection of that id; None, with an error printed, if there is none or several."""
     from gateway.store import ListFilter
 
     if integration is not None:
@@ -90,7 +90,7 @@ def list_connections(
     as_json: bool,
 ) -> None:
     """List connections: ID, integration, end user, state, the day their refresh token
-    dies if nobody uses it, when they were made. Never a credential."""
+    expires if it is not used, and when they were made. Credentials are never shown."""
 
     async def work(runtime: "Runtime") -> int:
         from gateway import clock
@@ -129,7 +129,7 @@ def list_connections(
 async def _lacking(
     runtime: "Runtime", environment: str, wanted: "ListFilter", limit: int
 ) -> "tuple[list[Connection], str | None]":
-    """Return the first `limit` connections that lack scopes, however many have to be looked at, and where to go on."""
+    """Return the first `limit` connections that lack scopes, and the cursor of the next page, or None."""
     from gateway.connections.lacking_scopes import find_lacking
 
     shown: list[Connection] = []
@@ -144,7 +144,7 @@ async def _lacking(
 
 
 def state(connection: "Connection") -> str:
-    """The state, and behind a colon the reason for one that is not ``active``."""
+    """Return the state; if it is not ``active``, with a colon and its reason."""
     reason = connection.state_reason
     return (
         connection.state.value if connection.state == "active" or not reason else f"{connection.state.value}: {reason}"
@@ -169,7 +169,7 @@ def _row(connection: "Connection") -> tuple[str, ...]:
 @click.argument("connection_id", metavar="CONNECTION")
 @as_json
 def show(file: Path, environment: str | None, integration: str | None, connection_id: str, as_json: bool) -> None:
-    """Show CONNECTION: its settings, whose it is, how its refresh goes. Never its credential, nor a secret setting."""
+    """Show CONNECTION: its settings, end user and refresh state. Never shows its credential or a secret setting."""
 
     async def work(runtime: "Runtime") -> int:
         row = await the_one(runtime, environment_of(runtime, environment), integration, connection_id)
@@ -206,7 +206,7 @@ def _connection_json(runtime: "Runtime", row: "Connection") -> dict[str, Any]:
     }
 
 
-# ── ``gateway connections why``: the story of one connection, and the one action that helps.
+# ── ``gateway connections why``: the diagnosis of one connection, and the action that fixes it.
 
 
 @click.command()
@@ -216,7 +216,7 @@ def _connection_json(runtime: "Runtime", row: "Connection") -> dict[str, Any]:
 @click.argument("connection_id", metavar="CONNECTION")
 @as_json
 def why(file: Path, environment: str | None, integration: str | None, connection_id: str, as_json: bool) -> None:
-    """Explain the state of CONNECTION: what happened when, the likely causes in order, and what to do. No secrets."""
+    """Explain the state of CONNECTION: its timeline, the likely causes in order, and what to do. Shows no secrets."""
 
     async def work(runtime: "Runtime") -> int:
         from gateway.api.connection_json import state_and_story

@@ -1,4 +1,4 @@
-"""A process of the demo: starts it, waits until it is ready, watches it, and ends it."""
+"""A process of the demo: start it, wait until it is ready, watch it and stop it."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ _READY = re.compile(rb"^\w+ ready on (http://\S+)\r?$", re.MULTILINE)
 
 
 class Child:
-    """A running module, its output in `log`. Made by `started`."""
+    """A running module, whose output is written to `log`. Created by `started`."""
 
     def __init__(self, name: str, log: Path, process: Process, sink: IO[bytes]) -> None:
         self.name = name
@@ -34,7 +34,10 @@ class Child:
         return self._process.pid
 
     async def ready(self) -> str:
-        """The address that it prints once it listens. Raises DemoFailed with its last words if it ends before."""
+        """Wait for the address that the process prints once it listens, and return it.
+
+        Raises DemoFailed, with the last lines of the log if the process ends before.
+        """
         ended = asyncio.create_task(self._process.wait())
         first: set[asyncio.Future[Any]] = {self._ready, ended}
         try:
@@ -48,14 +51,14 @@ class Child:
         raise DemoFailed(f"the {self.name} was not ready within {START_LIMIT_S} s; see {self._log}")
 
     async def ended(self) -> DemoFailed:
-        """Waits for its end, and says what it said last."""
+        """Wait until the process ends; return an error with the last lines of its log."""
         code = await self._process.wait()
         await asyncio.wait({self._copying}, timeout=1)
         how = f"exit code {code}" if code >= 0 else f"signal {-code}"
         return DemoFailed("\n".join([f"the {self.name} ended ({how}); its log is {self._log}:", *self._last_words()]))
 
     async def stop(self) -> None:
-        """SIGTERM, and SIGKILL for who does not listen within 8 s."""
+        """Send SIGTERM; after `STOP_LIMIT_S` without an end, SIGKILL."""
         with contextlib.suppress(ProcessLookupError):
             self._process.terminate()
         try:
@@ -70,7 +73,7 @@ class Child:
             self._copying.cancel()
 
     async def _copy_output(self, sink: IO[bytes]) -> None:
-        """All of stdout into the log, so that it never fills up, with an eye on the line that says it is ready."""
+        """Copy stdout to the log, so that the pipe never fills up, and watch for the ready line."""
         output, seen = self._process.stdout, b""
         assert output is not None
         while piece := await output.read(65536):
@@ -90,10 +93,10 @@ class Child:
 async def started(
     name: str, module: str, *arguments: str, log: Path, environ: Mapping[str, str] | None = None
 ) -> AsyncIterator[Child]:
-    """``python -m module`` as a child that ends with the block, and with us."""
+    """Run ``python -m module`` as a child process that ends with the block, and with this process."""
     command = [sys.executable, "-P", "-m", "gateway.cli.demo.follow", str(os.getpid()), module, *arguments]
     with _fresh(log) as sink:
-        # A session of its own: Ctrl-C then reaches us alone, and we end the children in order.
+        # A new session: Ctrl-C then reaches only this process, which stops the children in order.
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=DEVNULL,
@@ -111,7 +114,7 @@ async def started(
 
 
 def _fresh(log: Path) -> IO[bytes]:
-    """An empty log that only its owner reads; that of the run before gets a ``.1``."""
+    """Open an empty log that only its owner can read; the previous run's log is renamed to ``….1``."""
     with contextlib.suppress(FileNotFoundError):
         log.replace(log.with_name(log.name + ".1"))
     return os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")

@@ -1,4 +1,4 @@
-"""The demo's own application: it calls the gateway's public API as a customer would, and sends its user to connect."""
+"""The demo's application: calls the gateway's public API as a customer would, and connects its user."""
 
 import re
 import shlex
@@ -19,20 +19,20 @@ _ANSWERS: Final = {"email": "demo@example.com", "password": "demo", "decision": 
 _SITE: Final = "acme"
 AGENT: Final = "demo agent"
 AGENT_S: Final = 30 * 86_400
-# What the proxy answers where only connecting again helps: no such connection, a final no, a token or site that is gone.
+# Statuses of the proxy for which only a new connection helps: no such connection, access denied, token or site gone.
 _DEAD: Final = frozenset({401, 403, 404, 424})
 
 
 @dataclass(frozen=True, slots=True)
 class DemoConnection:
-    """A connection that has just served a proxied call; `path` is the one it was tried with, behind ``/proxy``."""
+    """A connection that has just served a proxied call. `path`: the path of that call, after ``/proxy``."""
 
     connection_id: str
     path: str
 
 
 class Customer:
-    """Calls `url` with `key`. Every method raises DemoFailed where the gateway does not do as it should."""
+    """Calls the gateway at `url` with `key`. Every method raises DemoFailed if the gateway does not answer as expected."""
 
     def __init__(self, http: ClientSession, url: str, key: Secret) -> None:
         self._http = http
@@ -40,7 +40,7 @@ class Customer:
         self._key = key
 
     async def connection(self) -> DemoConnection:
-        """The demo user's connection: the one there is if it works, else a new one through the real flow."""
+        """Return the demo user's existing connection if it works, else a new one, made through the real OAuth flow."""
         for known in await self._connection_ids():
             path = await self._path(known)
             if path is not None and await self._works(known, path):
@@ -54,11 +54,11 @@ class Customer:
         raise DemoFailed("the connection that was just made does not serve a proxied call; see the gateway's log")
 
     async def connect_link(self) -> str:
-        """Where a person connects in a browser; good for 30 minutes."""
+        """Return a link with which a person connects in a browser; valid for 30 minutes."""
         return str((await self._session())["connect_link"])
 
     def curl(self, connected: DemoConnection) -> str:
-        """Return the call as one command, to be pasted as it is."""
+        """Return the call as a curl command, to be pasted."""
         headers = {"Authorization": f"Bearer {self._key.reveal()}", **_named(connected.connection_id)}
         words = ["curl"]
         for name, value in headers.items():
@@ -66,8 +66,8 @@ class Customer:
         return shlex.join([*words, f"{self._url}/proxy{connected.path}"])
 
     async def agent_key(self, connected: DemoConnection, kept: Secret) -> Secret:
-        """Return a key for the demo user's issues: the one `kept` from an earlier start while it is for this connection, else a
-        new one in its place."""
+        """Return a key for the demo user's issues: the key `kept` from an earlier start if it is for this connection, else
+        a new one that replaces it."""
         site = connected.path.partition("/search")[0]
         rules = [
             f"GET {site}/search as search_issues",
@@ -114,7 +114,7 @@ class Customer:
         return [shown["connection_id"] for shown in (await self._call("GET", f"/connections?{query}"))["connections"]]
 
     async def _path(self, connection_id: str) -> str | None:
-        """A search on the connection's site; None where the connection can no longer be read."""
+        """Return the path of a search on the connection's site; None if the connection can no longer be read."""
         query = f"provider_config_key={INTEGRATION}"
         shown = await self._call("GET", f"/connections/{quote(connection_id, safe='')}?{query}", dead_is=None)
         if shown is None:
@@ -134,7 +134,7 @@ class Customer:
         headers: dict[str, str] | None = None,
         dead_is: Any = ...,
     ) -> Any:
-        """The JSON of a 2xx answer; `dead_is`, if given, for a status that says the connection is of no more use."""
+        """Return the JSON of a 2xx answer; `dead_is`, if given, for a status in `_DEAD`."""
         sent = {"Authorization": f"Bearer {self._key.reveal()}", **(headers or {})}
         try:
             async with self._http.request(method, self._url + path, json=body, headers=sent) as response:
@@ -149,7 +149,7 @@ class Customer:
 
 
 def session() -> ClientSession:
-    """Return an HTTP session for the customer's calls; a refresh behind one of them may take a moment."""
+    """Return an HTTP session for the customer's calls; its timeout leaves time for a token refresh."""
     return ClientSession(timeout=ClientTimeout(total=30))
 
 

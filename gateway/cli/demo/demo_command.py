@@ -29,8 +29,8 @@ PORT = click.IntRange(0, 65535)
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one line of JSON once ready.")
 def demo(port: int, sandbox_port: int, state: Path, as_json: bool) -> None:
-    """Start the gateway together with a fake Jira, make a connection through a full OAuth round trip, and
-    print a curl command that uses it. Stays in the foreground; Ctrl-C ends both.
+    """Start the gateway together with a fake Jira, make a connection through a full OAuth flow, and
+    print a curl command that uses it. Stays in the foreground; Ctrl-C stops both.
     """
     import asyncio
 
@@ -51,7 +51,7 @@ def demo(port: int, sandbox_port: int, state: Path, as_json: bool) -> None:
 
 
 def banner(ready: "Ready", state: Path) -> str:
-    """Return the text for the person at the terminal; the commands and the link stand alone on their lines, whole."""
+    """Return the text for the terminal; each command and link has its own line, so that it can be copied."""
     where = "" if state == Path(".gateway") else f" -c {shlex.quote(str(state / 'gateway.yaml'))}"
     look = f"""Look inside (the link signs in once, for ten minutes; `{program()} console{where}` prints another):
 

@@ -1,4 +1,4 @@
-"""The demo's folder: configuration, keys, the sandbox's catalog entry, and a lock, since one demo at a time uses it."""
+"""The demo's folder: configuration, keys, the sandbox's catalog entry, and a lock that allows one demo at a time."""
 
 import base64
 import fcntl
@@ -16,7 +16,7 @@ from gateway.cli.demo import DemoFailed
 from gateway.secret import Secret
 
 CLIENT_ID: Final = "gateway-demo"
-PORT_VARIABLE: Final = "GATEWAY_DEMO_PORT"  # in configurations that an earlier version wrote
+PORT_VARIABLE: Final = "GATEWAY_DEMO_PORT"  # used in configurations that earlier versions wrote
 SANDBOX_PORT_VARIABLE: Final = "GATEWAY_DEMO_SANDBOX_PORT"
 USUAL_PORT: Final = 3003
 USUAL_SANDBOX_PORT: Final = 3004
@@ -49,7 +49,7 @@ egress:
 
 @dataclass(frozen=True, slots=True)
 class DemoFolder:
-    """`path` is absolute. Every file in it is its owner's alone."""
+    """The demo's folder. `path` is absolute. Only its owner can read the files in it."""
 
     path: Path
 
@@ -67,14 +67,14 @@ class DemoFolder:
 
     @property
     def address(self) -> Path:
-        """Where the gateway listens, or did when it ran last; for those who look for it."""
+        """The file with the address at which the gateway listens or last listened; other commands read it."""
         return self.path / "address"
 
     def write_address(self, url: str) -> None:
         self._write("address", url)
 
     def write_ports(self, port: int, sandbox_port: int) -> None:
-        """Write the ports to where the configuration reads them, in the gateway and in every command."""
+        """Write the ports to the files from which the configuration reads them, in the gateway and in every command."""
         self._write("port", str(port))
         self._write("sandbox_port", str(sandbox_port))
 
@@ -84,11 +84,11 @@ class DemoFolder:
         fresh.replace(self.path / name)
 
     def secret_key(self) -> Secret:
-        """The key that the application calls with, read as the configuration reads it."""
+        """Return the application's secret key, read as the configuration reads it."""
         return Secret((self.path / "secret_key").read_text().removesuffix("\n"))
 
     def agent_key(self) -> Secret:
-        """The key of the demo's agent from an earlier start; empty where there was none."""
+        """Return the agent's key from an earlier start; empty if there is none."""
         path = self.path / "agent_key"
         return Secret(path.read_text().removesuffix("\n") if path.exists() else "")
 
@@ -99,13 +99,14 @@ class DemoFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Make the folder and what is missing in it, and hold it until the end of the block. Raises DemoFailed."""
+        """Lock the folder until the end of the block; create it and its missing files. Raises DemoFailed."""
         with self._lock():
             self._furnish()
             yield
 
     def point_catalog_at(self, origin: str) -> None:
-        """Lay the shipped entry of the sandbox over itself, with the address at which it listens this time."""
+        """Write a copy of the shipped sandbox entry with the address at which the sandbox listens now; it overrides the
+        shipped entry."""
         shipped = (resources.folder("catalog") / "sandbox.yaml").read_text()
         if SHIPPED_ORIGIN not in shipped:
             raise DemoFailed(f"the shipped catalog entry of the sandbox does not name {SHIPPED_ORIGIN}")
@@ -115,7 +116,7 @@ class DemoFolder:
         fresh.replace(self.path / "catalog" / "sandbox.yaml")
 
     def _lock(self) -> IO[str]:
-        """Closing it, as a crash does too, lets go of the folder."""
+        """Return the locked lock file; closing it, as a crash does too, releases the lock. Raises DemoFailed."""
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = os.fdopen(os.open(self.path / "demo.lock", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "w")
@@ -140,12 +141,12 @@ class DemoFolder:
         _write_if_missing(self.path / "secret_key", mint().reveal() + "\n")
         _write_if_missing(self.client_secret, secrets.token_urlsafe(32) + "\n")
         for name, usual in (("port", USUAL_PORT), ("sandbox_port", USUAL_SANDBOX_PORT)):
-            _write_if_missing(self.path / name, f"{usual}\n")  # until the start knows them: see `write_ports`
+            _write_if_missing(self.path / name, f"{usual}\n")  # until `write_ports` writes the actual ports
         _write_if_missing(self.configuration, _CONFIGURATION)
 
 
 def _write_if_missing(path: Path, text: str) -> None:
-    """Readable by its owner only from the first byte on."""
+    """Write a new file that only its owner can read, from the first byte; an existing file is kept."""
     try:
         created = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:

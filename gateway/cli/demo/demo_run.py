@@ -1,4 +1,4 @@
-"""The demo from its first process to its last signal."""
+"""Run the demo: start the sandbox and the gateway, connect the demo user, and wait for a signal."""
 
 import asyncio
 import errno
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from gateway.config import Config
     from gateway.store import Store
 
-# ── Ports of the loopback address: whether one is free, and which one is.
+# ── Ports of the loopback address.
 
 
 @contextmanager
 def reserved_port(port: int, flag: str) -> Iterator[int]:
-    """Keep a port from others until the end of the block, so that it is free for a child then; 0 picks one.
+    """Reserve a port until the end of the block, so that it is then free for a child process; 0 picks a free port.
 
-    Raises DemoFailed, which names the flag that chooses another.
+    Raises DemoFailed, which names the flag that selects another port.
     """
     try:
         listening = socket.create_server((HOST, port))
@@ -48,7 +48,7 @@ _GRACE_S: Final = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The members that ``gateway demo --json`` prints once everything runs."""
+    """The members of the JSON that ``gateway demo --json`` prints once everything runs."""
 
     url: str
     secret_key: str
@@ -61,7 +61,7 @@ class Ready:
 
 
 async def run(folder: DemoFolder, *, port: int, sandbox_port: int, announce: Callable[[Ready], None]) -> None:
-    """Run until a signal, which is a good end. Raises DemoFailed, with both processes ended."""
+    """Run until a signal, then return. Raises DemoFailed, after both processes were stopped."""
     work = asyncio.create_task(_run(folder, port, sandbox_port, announce))
     signalled = False
 
@@ -95,7 +95,7 @@ async def _run(folder: DemoFolder, port: int, sandbox_port: int, announce: Calla
 
 
 async def _ready_or_ended(url: str, folder: DemoFolder, ends: Sequence[asyncio.Task[DemoFailed]]) -> Ready:
-    """Where a child ends meanwhile, its own message says more than the call that failed because of it."""
+    """Return the result of `_ready`. If a child ends meanwhile, raise its error: it explains more than the failed call."""
     try:
         return await _ready(url, folder)
     except DemoFailed:
@@ -111,12 +111,15 @@ def _said_last(ends: Sequence[asyncio.Task[DemoFailed]]) -> DemoFailed:
 
 @asynccontextmanager
 async def _both(folder: DemoFolder, port: int, sandbox_port: int) -> AsyncIterator[tuple[str, Child, Child]]:
-    """The gateway's address, sandbox and gateway, once both listen. They end with the block, the gateway first."""
+    """Start both processes; yield the gateway's address, the sandbox and the gateway once both listen.
+
+    Both are stopped at the end of the block, the gateway first.
+    """
     async with AsyncExitStack() as stack:
         with reserved_port(port, "--port") as own_port:
             url = f"http://{HOST}:{own_port}"
             with reserved_port(sandbox_port, "--sandbox-port"):
-                pass  # only to say so at once, and with the name of the flag
+                pass  # fail early if the port is in use, with a message that names the flag
             sandbox = await stack.enter_async_context(_sandbox(folder, sandbox_port, f"{url}/oauth/callback"))
             origin = await sandbox.ready()
             folder.point_catalog_at(origin)
@@ -168,7 +171,10 @@ async def _ready(url: str, folder: DemoFolder) -> Ready:
 
 
 async def _console_link(folder: DemoFolder) -> str:
-    """Signs in once, for ten minutes. Empty where the demo's configuration has no console, as one of an earlier release."""
+    """Return a link that signs in to the console once, within ten minutes.
+
+    Empty if the console is disabled, as in a configuration that an earlier release wrote.
+    """
     links = list[str]()
 
     async def make(store: "Store", config: "Config") -> int:

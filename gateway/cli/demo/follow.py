@@ -1,7 +1,7 @@
-"""Runs a module as ``python -m`` would, but ends with its parent: ``… follow PARENT_PID MODULE [ARGUMENT…]``.
+"""Run a module as ``python -m`` does, but end with the parent process: ``… follow PARENT_PID MODULE [ARGUMENT…]``.
 
-A demo that is killed outright would otherwise leave two processes behind that hold its ports. Linux only; elsewhere
-the module runs as usual. Done here, after the start, since code between fork and exec is not safe where threads run.
+Without this, a demo killed by SIGKILL would leave two processes behind that hold its ports. Linux only; elsewhere the
+module runs as usual. Done here, after the start: code between fork and exec is not safe if the parent has threads.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""``gateway doctor``: what is wrong before an end user finds it."""
+"""``gateway doctor``: finds problems before an end user does."""
 
 import asyncio
 import json
@@ -43,11 +43,11 @@ def doctor(
     as_json: bool,
 ) -> None:
     """Examine FILE and what it needs, for all integrations or for INTEGRATION: the configuration, keys, database, disk,
-    the public URL, the clock, what to paste at the provider, the client that was copied from there, and whether the
-    provider can be reached.
+    public URL and clock; the callback address to register at the provider, the client copied from the provider, and
+    whether the provider can be reached.
 
-    Changes nothing, shows no secret, and sends none: each address gets one request without a credential. Works beside a
-    gateway that runs. Exit 1 if anything would keep a user from connecting.
+    Changes nothing, shows no secret and sends none: each address gets one request without a credential. A gateway may run
+    meanwhile. Exit 1 if anything would keep a user from connecting.
     """
     from gateway.observe import logs
 
@@ -67,7 +67,7 @@ def doctor(
 
 
 async def _examined(file: Path, wanted: str | None, *, offline: bool) -> "tuple[list[DoctorFinding], Config | None]":
-    """Return the findings in the order in which they are best read, and the configuration if it can be used."""
+    """Return the findings in the order in which they are printed, and the configuration if it can be used."""
     from gateway.cli.doctor.findings import declared, ok, patient
 
     config, catalog, findings = await asyncio.to_thread(_configuration, file)
@@ -84,7 +84,7 @@ async def _examined(file: Path, wanted: str | None, *, offline: bool) -> "tuple[
 
 
 async def _looked_at(one: "Patient", *, offline: bool) -> "list[DoctorFinding]":
-    """Run all checks at the same time; what reads disks or waits for the database in threads."""
+    """Run all checks at the same time; checks that read the disk or block on the database run in threads."""
     from gateway.cli.doctor.integration_checks import integrations
     from gateway.cli.doctor.machine_checks import database, files, journal
     from gateway.cli.doctor.network_checks import clocks, outbound, reach, running
@@ -138,7 +138,7 @@ def _report(findings: "Collection[DoctorFinding]", config: "Config | None") -> d
 
 
 def _lines(findings: "Iterable[DoctorFinding]") -> "Iterable[str]":
-    """A line for each, and one with the place and the next step below what is not well."""
+    """Yield a line for each finding; below a warning or failure, a second line with its place and fix."""
     from gateway.text import counted
 
     colours = {"ok": "green", "warn": "yellow", "fail": "red"}

@@ -1,4 +1,4 @@
-"""The findings of the doctor, each with its fix; the configuration that is examined."""
+"""Findings of `gateway doctor`, each with its fix; the configuration that is examined."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,17 +15,17 @@ from gateway.config import Config
 from gateway.egress.client import Egress
 from gateway.records.integration import Integration
 
-# ── What was found, and what would fix it.
+# ── Findings.
 
 Level = Literal["ok", "warn", "fail"]
 
 
 @dataclass(frozen=True, slots=True)
 class DoctorFinding:
-    """`check` names the subject. `where` is ``gateway.yaml:17`` or a file, `fix` the next step, unless `message` names it
-    as those of `gateway check` do; neither stands by an ok.
+    """A result of one check; it never contains a secret.
 
-    Nothing here ever holds a secret.
+    `check`: the subject. `where`: ``gateway.yaml:17`` or a file. `fix`: the next step; empty if `message` names it, as
+    messages of `gateway check` do. Both are empty for level ok.
     """
 
     level: Level
@@ -36,7 +36,7 @@ class DoctorFinding:
     integration: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """Empty members are left out; `where` is split into `file` and `line` too, as in the faults of `check`."""
+        """Return the finding as JSON, without empty members; `file` and `line` are split from `where`, as in `check`."""
         fields = {"level": self.level, "check": self.check, "integration": self.integration, **placed(self)}
         return {name: value for name, value in (fields | {"fix": self.fix}).items() if value != ""}
 
@@ -45,14 +45,14 @@ def ok(check: str, message: str, *, integration: str = "") -> DoctorFinding:
     return DoctorFinding("ok", check, message, integration=integration)
 
 
-# ── Who is looked at: a configuration that loads, its catalog, and the integrations that were asked about.
+# ── What is examined: a configuration that loads, its catalog, and the selected integrations.
 
 ANSWER_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """An integration as declared, and the entry it uses."""
+    """An integration as declared, and its provider's catalog entry."""
 
     environment: str
     key: str
@@ -70,7 +70,10 @@ class Declared:
 
 @dataclass(slots=True)
 class Patient:
-    """`egress` dials providers under the guard, `http` the gateway's own addresses, which may well be private."""
+    """The configuration that is examined, and HTTP clients for the checks.
+
+    `egress` calls providers, restricted by the guard; `http` calls the gateway's own addresses, which may be private.
+    """
 
     config: Config
     catalog: Catalog
@@ -78,7 +81,7 @@ class Patient:
     egress: Egress
     http: aiohttp.ClientSession
     skews_s: list[tuple[str, float]] = field(default_factory=list)
-    """Who said so, and by how many seconds our clock is ahead of theirs."""
+    """Each server that answered, and by how many seconds our clock is ahead of the server's clock."""
 
     def where(self, *place: str) -> str:
         return self.config.where(*place)

@@ -1,4 +1,4 @@
-"""An integration as declared: what to paste at the provider, its scopes, and the client that was copied from its console."""
+"""Checks of a declared integration: callback address, scopes, and the client copied from the provider's console."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +29,7 @@ def redirect(patient: Patient, one: Declared) -> Iterator[DoctorFinding]:
 
 
 def scopes(one: Declared) -> Iterator[DoctorFinding]:
-    """The scopes that are requested. The check of the configuration reports a scope that refresh needs and that is missing."""
+    """Report that the scope that refresh needs is requested. `gateway check` reports a missing one."""
     asked = one.config.scopes if one.config.scopes is not None else one.provider.default_scopes
     needed = one.provider.refresh.requires_scope if one.provider.refresh else None
     if needed and asked and needed in asked:
@@ -39,7 +39,7 @@ def scopes(one: Declared) -> Iterator[DoctorFinding]:
 
 
 def client(patient: Patient, one: Declared) -> Iterator[DoctorFinding]:
-    """The shapes of mistakes in copying; a value is never shown."""
+    """Report client values that look like copying mistakes; the values are never shown."""
     given, found = client_values(one.config), client_mistakes(one.config)
     for key, trouble in found:
         yield DoctorFinding(
@@ -55,7 +55,7 @@ def client(patient: Patient, one: Declared) -> Iterator[DoctorFinding]:
 
 
 def entries(patient: Patient) -> Iterator[DoctorFinding]:
-    """Warn about the operator's own entries in use; their faults are the configuration's."""
+    """Warn about the operator's own entries in use. Faults of these entries are reported as faults of the configuration."""
     shipped = resources.folder("catalog").absolute()
     seen = {one.provider.name: one for one in patient.integrations}
     fine = []

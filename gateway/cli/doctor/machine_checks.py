@@ -1,4 +1,4 @@
-"""This machine: files that others may read, room on the disk, the store, the refresh journal."""
+"""Checks of this machine: file permissions, disk space, the store, the refresh journal."""
 
 import asyncio
 import contextlib
@@ -20,14 +20,14 @@ from gateway.store.preflight_checks import REVISIONS, StoreDamaged, StoreRefused
 from gateway.store.sqlite.file_preflight import sqlite_path
 from gateway.text import counted
 
-# ── Files that others may read although they hold secrets, and the room that is left on the disk.
+# ── Files with secrets that other users can read, and free disk space.
 
 FULL_BYTES: Final = 100 << 20
 TIGHT_BYTES: Final = 1 << 30
 
 
 def files(patient: Patient) -> Iterator[DoctorFinding]:
-    """Modes of the configuration, of the files it reads secrets from and of the database, and free space."""
+    """Check the file modes of the configuration, its secret files and the database, and the free disk space."""
     config = patient.config
     found = open_files(config)
     for one in found:
@@ -52,18 +52,18 @@ def _room(patient: Patient, database: Path) -> DoctorFinding:
     return DoctorFinding(level, "disk", message, where, "make room, or let store.url name a file elsewhere")
 
 
-# ── The store: whether it can be reached, is ours, at which revision, and whether the encryption keys open it. Writes
-# nothing.
+# ── The store: whether it can be reached and belongs to a gateway, its revision, and whether the encryption keys open it.
+# These checks write nothing.
 
 CHECK_S: Final = 10.0
 
 
 def refresh_tokens(patient: Patient) -> Iterator[DoctorFinding]:
-    """Integrations whose connections end with their access token, since the provider gave no refresh token."""
+    """Warn about integrations with connections that have no refresh token, so they end when the access token expires."""
     by_name = {one.name: one for one in patient.integrations}
     try:
         found = ending_with_token(patient.config.store)
-    except StoreRefused:  # in use by others just now; what is wrong with the database is reported elsewhere
+    except StoreRefused:  # in use by another process now; `database` reports faults of the store
         return
     for environment, key, number, first in found:
         one = by_name.get(f"{environment}/{key}")
@@ -77,7 +77,8 @@ def refresh_tokens(patient: Patient) -> Iterator[DoctorFinding]:
 
 
 def database(patient: Patient) -> Iterator[DoctorFinding]:
-    """Blocks, for at most `store.pool.connect_s` and as long for an answer, or `CHECK_S` for a file."""
+    """Check the store. Blocks: PostgreSQL for at most `store.pool.connect_s` to connect and again to answer, a file for
+    at most `CHECK_S`."""
     config = patient.config
     key = ("store", "url")
     try:
@@ -125,20 +126,20 @@ def database(patient: Patient) -> Iterator[DoctorFinding]:
 
 
 def _sound(url: str) -> bool:
-    """False where there was no time to look at the whole file. Raises StoreDamaged."""
+    """Return whether the whole file was checked; False if time ran out. Raises StoreDamaged."""
     from gateway.store.sqlite.file_preflight import quick_check, sqlite_path
 
     return quick_check(sqlite_path(url), at_most_s=CHECK_S)
 
 
-# ── Whether token endpoints' replies outlive a process that is killed: whether the refresh journal can be written.
+# ── The refresh journal, which keeps replies of token endpoints when a process is killed: whether it can be written.
 
 CHECK = "journal"
 AT_STAKE = "a process that is killed while it refreshes a token may lose it"
 
 
 async def journal(patient: Patient) -> AsyncIterator[DoctorFinding]:
-    """Tried by this user on this machine, and nothing of it stays."""
+    """Check, as this user on this machine, that the refresh journal can be written; no file is left behind."""
     url, where = patient.config.store.url, patient.where("store", "url")
     folder = journal_beside(sqlite_path(url)) if url.startswith("sqlite:") else journal_of_node("doctor")
     if folder is None:
@@ -147,7 +148,7 @@ async def journal(patient: Patient) -> AsyncIterator[DoctorFinding]:
         )
         return
     if not folder.parent.exists():
-        return  # reported where the database is looked at
+        return  # `database` reports this
     there = folder.exists()
     try:
         await asyncio.to_thread(lambda: Segment(folder, f"doctor-{secrets.token_hex(6)}").close(remove=True))
@@ -157,6 +158,6 @@ async def journal(patient: Patient) -> AsyncIterator[DoctorFinding]:
         yield DoctorFinding("warn", CHECK, detail, where, fix)
         return
     if not there:
-        with contextlib.suppress(OSError):  # a gateway has begun to use it meanwhile
+        with contextlib.suppress(OSError):  # a gateway may have started to use it meanwhile
             folder.rmdir()
     yield ok(CHECK, f"the refresh journal can be written by this user in {folder.parent}")

@@ -1,4 +1,4 @@
-"""The network: clocks, the way out to providers, the way in by the public URL, a gateway that runs here."""
+"""Checks of the network: clocks, outbound to providers, inbound by the public URL, a gateway that runs here."""
 
 import asyncio
 import contextlib
@@ -26,15 +26,15 @@ from gateway.egress.egress_errors import EgressError
 from gateway.text import counted, unconnected
 from gateway.vault import Keyring, instance
 
-# ── Our clock against those of others, by the Date of their answers (RFC 9110 §6.6.1), to a second.
+# ── Our clock compared with the Date header of answers (RFC 9110 §6.6.1), to a second.
 
 FINE_S: Final = 5.0
-BAD_S: Final = 60.0  # where token endpoints begin to refuse what was signed here, and tokens end unnoticed
+BAD_S: Final = 60.0  # from here token endpoints refuse our signatures, and tokens expire unnoticed
 
 
 def skew_s(date: str, asked: datetime, answered: datetime) -> float | None:
-    """Return how many seconds our clock is ahead of the one that wrote `date`; 0 if the exchange itself explains the
-    difference."""
+    """Return by how many seconds our clock is ahead of the server's `date`; 0.0 if the duration of the exchange explains
+    the difference, None if `date` cannot be parsed."""
     try:
         date_there = parsedate_to_datetime(date)
         early, late = (asked - date_there).total_seconds() - 1, (answered - date_there).total_seconds()
@@ -63,21 +63,21 @@ def clocks(patient: Patient) -> Iterator[DoctorFinding]:
     )
 
 
-# ── Whether the gateway may and can dial what an integration needs, as it would itself: DNS, the guard, TLS.
+# ── Whether the gateway can connect to the addresses that an integration needs: DNS, the guard, TLS.
 
 FIELDS: Final = ("token_url", "refresh_url", "revocation_url", "proxy.base_url")
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """`field`: what the origin is needed for, first of all."""
+    """An origin that an integration calls. `field`: the first field of the entry that needs the origin."""
 
     url: str
     field: str
 
 
 async def outbound(patient: Patient) -> AsyncIterator[DoctorFinding]:
-    """Send one request without a credential, ``HEAD /``, to each origin that is not a template; to all at the same time."""
+    """Send ``HEAD /`` without a credential to each literal origin, to all at the same time, and report the results."""
     asked: dict[str, asyncio.Task[str | EgressError]] = {}
     async with asyncio.TaskGroup() as group:
         for one in patient.integrations:
@@ -102,7 +102,7 @@ async def outbound(patient: Patient) -> AsyncIterator[DoctorFinding]:
 
 
 def origins(one: Declared) -> Iterator[Origin]:
-    """Yield the origins that the entry spells out; one with a part that end users fill in cannot be tried without their value."""
+    """Yield the literal origins of the entry. An origin with a part that end users fill in cannot be tried."""
     provider, seen = one.provider, set()
     for field in FIELDS:
         template = provider.proxy.base_url if field == "proxy.base_url" else getattr(provider, field, None)
@@ -126,7 +126,7 @@ def _origin_of(url: str) -> str:
 
 
 async def _head(patient: Patient, origin: str) -> str | EgressError:
-    """The status, whatever it is: any answer shows that the way is open."""
+    """Return the status, whatever it is, since any answer shows that the origin can be reached; else the error."""
     began = clock.now()
     try:
         answer = await patient.egress.fetch("HEAD", f"{origin}/", timeout_s=ANSWER_S)
@@ -167,18 +167,16 @@ def _of_webhook(patient: Patient, environment: str, url: str, said: str | Egress
     return ok("webhook", f"{host} of environment {environment} can be reached")
 
 
-# ── Whether the public URL leads here: the name, the certificate, and who answers.
+# ── Whether the public URL leads to this gateway: DNS name, certificate, and the server that answers.
 
 OURS: Final = {"result": "ok"}
 
 
 @dataclass(frozen=True, slots=True)
 class HealthAnswer:
-    """The result of ``GET /health``: `ours` where a gateway has answered, else `trouble` in words.
+    """The result of ``GET /health``. `ours`: a gateway answered; else `trouble` describes the problem.
 
-    `another`: it is a gateway with other encryption keys than those of the configuration.
-
-    `another`: it is a gateway with other encryption keys than those of the configuration.
+    `another`: the gateway that answered has other encryption keys than the configuration. `nobody`: connection refused.
     """
 
     ours: bool = False
@@ -188,9 +186,9 @@ class HealthAnswer:
 
 
 async def reach(patient: Patient) -> AsyncIterator[DoctorFinding]:
-    """Check the local listener and the public URL.
+    """Check the local listener and the public URL, from this machine only.
 
-    From this machine: what lies between it and the world is not seen.
+    Problems between this machine and the internet are not found.
     """
     server = patient.config.server
     local = local_url(server.host, server.port)
@@ -241,7 +239,7 @@ def _of_public(patient: Patient, here: HealthAnswer, there: HealthAnswer) -> Doc
 
 
 async def _health(patient: Patient, base: str) -> HealthAnswer:
-    """Never raises."""
+    """Request ``GET /health`` and return the result; errors are results too and are not raised."""
     began = clock.now()
     try:
         async with patient.http.get(f"{base}/health", allow_redirects=False) as answer:
@@ -280,7 +278,7 @@ def _of_certificate(fault: Exception) -> str:
     return fault.verify_message if isinstance(fault, ssl.SSLCertVerificationError) else "it does not hold for this name"
 
 
-# ── What a gateway that runs on this machine says of itself: its service may be forbidden what a shell is allowed.
+# ── What a gateway running on this machine reports: its service may have fewer permissions than this shell.
 
 REJECTED: Final = re.compile(
     r'^gateway_rejected_credentials_total\{environment="([^"]*)",integration="([^"]*)",state="needs_reauth"\} ([0-9]+)',
@@ -290,7 +288,7 @@ UNREADABLE: Final = re.compile(r"^gateway_stored_secrets_unreadable_total\{[^}]*
 
 
 async def running(patient: Patient) -> AsyncIterator[DoctorFinding]:
-    """Yield findings about a running gateway, if there is one; its metrics need `server.admin_port`."""
+    """Yield findings from ``/ready`` of a running gateway, and from its metrics if `server.admin_port` is set."""
     server, text, journal = patient.config.server, "", None
     with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError, ValueError):
         async with patient.http.get(f"{local_url(server.host, server.port)}/ready") as answer:

@@ -1,12 +1,12 @@
 """``gateway events``: what was sent to the application, what waits, and what signs it.
 
     show_events     `gateway events list` and `show`
-    replay_events   `gateway events replay`: send events again, under the ids that they have
+    replay_events   `gateway events replay`: send events again, with the same ids
     signing_key     `gateway events key`: the key that signs events, or a new one
 
-They work on the store, so a gateway need not run; one that runs delivers what `replay` queues.
+The commands work on the store, so no gateway needs to run; a running gateway delivers the events that `replay` queues.
 
-Always true: each command has `--json`; the signing key is printed only by the command for it.
+Always true: each command has `--json`; only `gateway events key` prints the signing key.
 """
 
 import click
@@ -23,7 +23,7 @@ COMMANDS = {
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def events() -> None:
-    """Look at events, send them again, and show the key that signs them.
+    """List and show events, send them again, and show the key that signs them.
 
     Works on the store that the configuration names, whether or not a gateway is running on it.
     """

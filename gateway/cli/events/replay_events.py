@@ -1,4 +1,4 @@
-"""``gateway events replay``: send events again, under the ids they have."""
+"""``gateway events replay``: sends events again, with the same ids."""
 
 import json
 import sys
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 def replay(
     file: Path, environment: str | None, dead: bool, since: str | None, message_ids: tuple[str, ...], as_json: bool
 ) -> None:
-    """Send events again: those with these IDs, or those that --dead and --since describe.
+    """Send events again: by their IDs, or all that --dead and --since select.
 
-    They keep their webhook-id, by which a receiver knows what it has seen. A running gateway sends them at once; they are
-    tried for another day.
+    Events keep their webhook-id, so a receiver can recognize events that it has seen. A running gateway sends them
+    immediately, and retries for another day.
     """
     if bool(message_ids) == (dead or since is not None):
         raise click.UsageError("Name events by ID, or describe them by --dead or --since.")
@@ -60,7 +60,7 @@ def replay(
 
 
 def _moment(text: str, now: datetime) -> datetime:
-    """Raises UsageError."""
+    """Return the time that a span or date means. Raises UsageError."""
     found = ago(text, now)
     if found is None:
         raise click.UsageError("--since takes a span such as 30m, 2h or 3d, or a date in ISO 8601.")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gateway.records.event import Delivery
     from gateway.runtime import Runtime
 
-# ── A delivery as the commands show it.
+# ── A delivery as JSON and as text.
 
 
 def delivery_json(one: "Delivery") -> dict[str, Any]:
@@ -48,7 +48,7 @@ def _stamp(moment: "datetime | None") -> str | None:
     return None if moment is None else moment.isoformat(timespec="milliseconds")
 
 
-# ── ``gateway events list``: events and how their delivery stands, newest first, a line each.
+# ── ``gateway events list``: events and the state of their deliveries, newest first, one line each.
 
 
 @click.command("list")
@@ -70,7 +70,7 @@ def list_events(
     cursor: int | None,
     as_json: bool,
 ) -> None:
-    """List events, one line for each address that one goes to.
+    """List events, newest first: a line for each event and address.
 
     Delivered events are kept for 3 days, dead ones for 30.
     """
@@ -106,7 +106,7 @@ def list_events(
     run(file, work, as_json=as_json)
 
 
-# ── ``gateway events show``: one event, with the body that is sent, and each address that it goes to.
+# ── ``gateway events show``: one event, with its body and each address that it is sent to.
 
 
 @click.command()
@@ -115,7 +115,7 @@ def list_events(
 @click.argument("message_id", metavar="ID")
 @as_json
 def show(file: Path, environment: str | None, message_id: str, as_json: bool) -> None:
-    """Show the event that was sent as webhook-id ID: its body, and how each delivery stands."""
+    """Show the event with the webhook-id ID: its body, and the state of each delivery."""
 
     async def work(runtime: "Runtime") -> int:
         from gateway.store import EventFilter

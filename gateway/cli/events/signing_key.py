@@ -1,4 +1,4 @@
-"""``gateway events key``: the key that signs events, or a new one."""
+"""``gateway events key``: prints the key that signs events, or makes a new one."""
 
 import json
 import sys
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option("--rotate", is_flag=True, help="Make a new one; the former one signs beside it for another day.")
 @as_json
 def key(file: Path, environment: str | None, rotate: bool, as_json: bool) -> None:
-    """Print the key with which a receiver checks that events come from this gateway."""
+    """Print the key that receivers use to verify that events come from this gateway."""
 
     async def work(runtime: "Runtime") -> int:
         from gateway.events import signatures

@@ -1,12 +1,12 @@
 """``gateway keys``: secret keys and capabilities, and the encryption keys.
 
     manage_keys       `gateway keys create`, `list` and `revoke`: keys that callers send
-    encryption_keys   `gateway keys status` and `rotate`: the keys that seal the store, and how many values each seals
+    encryption_keys   `gateway keys status` and `rotate`: the keys that encrypt the store, and how many values each encrypts
 
-The two kinds have nothing in common but the word: docs/keys.md is about the first, docs/operations.md#encryption-keys about
-the second.
+The two kinds of keys are unrelated: docs/keys.md describes the keys that callers send, docs/operations.md#encryption-keys
+the encryption keys.
 
-Always true: a new key is printed once and stored as a digest; `rotate` runs beside gateways that serve (ADR 22).
+Always true: a new key is printed once and stored as a digest; `rotate` can run while gateways serve (ADR 22).
 """
 
 import click
@@ -30,7 +30,7 @@ COMMANDS = {
 
 @click.group(cls=LazyGroup, table=COMMANDS)
 def keys() -> None:
-    """Make, list and revoke secret keys; replace and count the keys under which everything is sealed.
+    """Make, list and revoke secret keys; rotate the encryption keys and show their use.
 
     Works on the store that the configuration names, whether or not a gateway is running on it.
     """

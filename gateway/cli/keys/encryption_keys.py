@@ -1,4 +1,4 @@
-"""``gateway keys status`` and ``rotate``: the encryption keys and how many values each seals."""
+"""``gateway keys status`` and ``rotate``: the encryption keys and how many values each encrypts."""
 
 import json
 import sys
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from gateway.store import Store
     from gateway.store.rotation import KeyCounts, Rotated
 
-# ── The encryption keys as an operator knows them: by their place in store.encryption_keys, and by id.
+# ── The encryption keys, by their place in store.encryption_keys and their id.
 
 
 @dataclass(frozen=True, slots=True)
 class Master:
-    """`place`: in store.encryption_keys, from 1. `values`: how many its data keys seal."""
+    """An encryption key and its use. `place`: in store.encryption_keys, from 1. `values`: number of values that its data
+    keys encrypt."""
 
     place: int
     id: str
@@ -32,7 +33,7 @@ class Master:
 
     @property
     def may_go(self) -> bool:
-        """Return whether the key may be removed. The first may not: it wraps what is made next."""
+        """Return whether the key may be removed. The first key may not: it wraps new data keys."""
         return self.place > 1 and self.data_keys == 0
 
 
@@ -59,7 +60,7 @@ def advice(found: Sequence[Master]) -> str:
     return "Every key in store.encryption_keys is needed."
 
 
-# ── ``gateway keys status``: how many values each key seals, and which encryption keys may be taken out of the file.
+# ── ``gateway keys status``: how many values each key encrypts, and which encryption keys may be removed from the file.
 
 
 @click.command()
@@ -67,9 +68,9 @@ def advice(found: Sequence[Master]) -> str:
 @click.option("--verify", is_flag=True, help="Also open every value, and list those that do not open.")
 @as_json
 def status(file: Path, verify: bool, as_json: bool) -> None:
-    """Count what is sealed under each encryption key and each data key. Never shows a key.
+    """Count the values encrypted with each encryption key and each data key. Never shows a key.
 
-    Exits 1 where a value does not open: its data key is gone or, with --verify, it was changed.
+    Exits 1 if a value cannot be decrypted: its data key is missing or, with --verify, the value was changed.
     """
     from gateway.cli.run_command import on_store
 
@@ -145,7 +146,7 @@ def _use(place: int, may_go: bool) -> str:
     return "may go" if may_go else "needed"
 
 
-# ── ``gateway keys rotate``: everything sealed again under the first encryption key, while gateways serve.
+# ── ``gateway keys rotate``: encrypts everything again with the first encryption key, while gateways serve.
 
 
 @click.command()
@@ -157,10 +158,10 @@ def _use(place: int, may_go: bool) -> str:
 @click.option("-y", "--yes", is_flag=True, help="Every running gateway has the first key in its list: do not ask.")
 @as_json
 def rotate(file: Path, data_keys: bool, wrap_only: bool, yes: bool, as_json: bool) -> None:
-    """Seal everything again under the first of store.encryption_keys, with fresh data keys.
+    """Encrypt everything again with the first of store.encryption_keys, with new data keys.
 
-    Gateways go on serving meanwhile; every node must have that key in its list first. What was interrupted goes on where
-    it was: run it again. Exits 1 where a value is left under another key.
+    Gateways may serve meanwhile; every node must have that key in its list before. To continue an interrupted run, run
+    the command again. Exits 1 if a value is still encrypted with another key.
     """
     if data_keys and wrap_only:
         raise click.UsageError("Give one of --data-keys and --wrap-only.")
@@ -182,7 +183,7 @@ def rotate(file: Path, data_keys: bool, wrap_only: bool, yes: bool, as_json: boo
 
 
 def _remind() -> None:
-    """Remind the operator of what this command cannot check. On a terminal, nothing is done before it is confirmed."""
+    """Remind the operator that every node needs the key, which this command cannot check; on a terminal, ask to confirm."""
     words = (
         "Every running gateway must know the first of store.encryption_keys by now: change its list and send it SIGHUP."
     )

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from gateway.runtime import Runtime
     from gateway.secret import Secret
 
-# ── A key in words, for its maker and for the list.
+# ── The limits of a key as text.
 
 
 def limits(key: "MintedKey") -> Iterator[tuple[str, str]]:
-    """Return the limits of a key: each a name, and its values in words."""
+    """Yield the limits of a key: the name of each, and its values as text."""
     for one in key.limits:
         for name, values in one.as_json().items():
             yield name, ", ".join(_limits_in_words(values))
@@ -34,7 +34,10 @@ def limits(key: "MintedKey") -> Iterator[tuple[str, str]]:
 
 
 def strangers(runtime: "Runtime", environment: str, asked: "KeyLimits") -> Iterator[str]:
-    """A sentence for each integration that the limits name and that is not there. It may come later, so it is no fault."""
+    """Yield a warning for each integration that the limits name but the environment lacks.
+
+    This is no error, since the integration may be added later.
+    """
     of_connections = (one.partition("/")[0] for one in asked.connections)
     known = [one.integration_id for one in runtime.generation.integrations.of(environment)]
     for name in dict.fromkeys((*asked.integrations, *of_connections)):
@@ -50,11 +53,11 @@ def _limits_in_words(values: Any) -> list[str]:
     return [f"{name}={text}" for name, text in values.items()] if isinstance(values, dict) else list(values)
 
 
-# ── ``gateway keys create``: make a secret key, or an address that stands for one connection.
+# ── ``gateway keys create``: makes a secret key, or a capability URL for one connection.
 
 
 class Tag(click.ParamType[tuple[str, str]]):
-    """``name=value``."""
+    """A tag, ``name=value``; the name is lowercased."""
 
     name = "tag"
 
@@ -111,7 +114,7 @@ class Tag(click.ParamType[tuple[str, str]]):
 )
 @as_json
 def create(file: Path, environment: str | None, as_json: bool, **asked: object) -> None:
-    """Make a key called NAME and print it, this once. A gateway that is running on the store takes it at once."""
+    """Make a key called NAME and print it; it is not shown again. A running gateway accepts it immediately."""
 
     async def work(runtime: "Runtime") -> int:
         env = environment_of(runtime, environment)
@@ -170,7 +173,7 @@ def _end(at: datetime | None) -> str:
     return "" if at is None else f", until {at:%Y-%m-%d %H:%M} UTC"
 
 
-# ── ``gateway keys list``: keys, newest first, a line each.
+# ── ``gateway keys list``: keys, newest first, one line each.
 
 COLUMNS = ("ID", "NAME", "KEY", "MAY", "LIMITS", "LAST USED", "ENDS")
 
@@ -182,9 +185,9 @@ COLUMNS = ("ID", "NAME", "KEY", "MAY", "LIMITS", "LAST USED", "ENDS")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="At most so many.")
 @as_json
 def list_keys(file: Path, environment: str | None, ended: bool, limit: int, as_json: bool) -> None:
-    """List minted keys: id, name, last characters, scopes, limits, when they were used and when they end.
+    """List minted keys: id, name, last characters, scopes, limits, last use and expiry.
 
-    Keys of gateway.yaml are not among them.
+    Keys of gateway.yaml are not listed.
     """
 
     async def work(runtime: "Runtime") -> int:
@@ -223,7 +226,7 @@ def _at(at: datetime | None) -> str:
     return f"{at:%Y-%m-%d %H:%M}" if at else ""
 
 
-# ── ``gateway keys revoke``: end keys on every node.
+# ── ``gateway keys revoke``: revokes keys on every node.
 
 
 @click.command()
@@ -232,9 +235,9 @@ def _at(at: datetime | None) -> str:
 @click.argument("ids", nargs=-1, required=True, type=int, metavar="KEY...")
 @as_json
 def revoke(file: Path, environment: str | None, ids: tuple[int, ...], as_json: bool) -> None:
-    """End each KEY, named by its id, and all keys that it minted. Exits 1 if one was not there.
+    """Revoke each KEY, given by its id, and all keys that it minted. Exits 1 if a key does not exist.
 
-    Every worker and node of the gateway refuses them from then on, normally within a tenth of a second.
+    Every worker and node of the gateway refuses a revoked key, normally within a tenth of a second.
     """
 
     async def work(runtime: "Runtime") -> int:

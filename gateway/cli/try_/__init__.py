@@ -1,21 +1,21 @@
 """``gateway try``: one call through a running gateway, shown in full.
 
-    try_command    the command: from what was typed to the call and its report
-    try_target     which running gateway, key, connection and call, where they were left out
-    try_output     what is printed: the request, the answer, where the time went
+    try_command    the command: makes the call and reports on it
+    try_target     finds the running gateway, key, connection and path that the command line leaves out
+    try_output     the output: the request, the answer, the timing
     try_snippets   the same call as curl, Python and Node
     refused_call   why the gateway refused a call, and the next step that works
 
 The folder has an underscore because `try` is a keyword.
 
-Always true: no secret is printed, in snippets either.
+Always true: no secret is printed, not even in snippets.
 """
 
 
 class TrialFailed(Exception):
-    """There is nothing to show. `lines` say why and what to do; the first one is the fault itself.
+    """Raised if the call has no answer to show. `lines`: the fault first, then hints what to do.
 
-    `report` is the same for programs.
+    `report`: the same as JSON, for programs.
     """
 
     def __init__(self, *lines: str, report: dict[str, object] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Why the gateway refused a call, and the next step that works: near names, what there is, the link to authorize again."""
+"""Explain why the gateway refused a call, and what to do: closest names, existing names, a reconnect link."""
 
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -17,7 +17,8 @@ MOST_COMPARED: Final = 500
 
 @dataclass(slots=True)
 class Help:
-    """`known`: what there is instead; `near`: the one that was perhaps meant; `connect_url`: where to authorize."""
+    """Hints for a refused call. `known`: the existing names. `near`: the closest of them. `connect_url`: the link to
+    authorize."""
 
     lines: list[str] = field(default_factory=list)
     known: list[str] | None = None
@@ -26,7 +27,7 @@ class Help:
 
 
 def explained(client: Client, fault: CallFailed, named: Named | None, target: Target) -> TrialFailed:
-    """`fault` with its help. Asks the gateway for what it needs; what it does not get is left out."""
+    """Return `fault` with hints. Calls the gateway's API for the hints, and leaves out hints whose call fails."""
     if isinstance(fault, Unreachable):
         return TrialFailed(f"no gateway answers at {target.url}: {fault.cause}", f"start it with: {target.start}")
     if not isinstance(fault, GatewayError):
@@ -47,7 +48,7 @@ def explained(client: Client, fault: CallFailed, named: Named | None, target: Ta
 
 
 def check_ours(answer: Stream, target: Target) -> None:
-    """Raises TrialFailed for an answer that no gateway has seen: each of ours has the id of its request."""
+    """Raise TrialFailed for an answer that does not come from a gateway: each gateway answer has a request id."""
     if not answer.request_id:
         raise _stranger(f"{answer.status} {answer.reason}", target)
 

@@ -1,4 +1,4 @@
-"""``gateway try``: one call through a running gateway, from what was typed to all there is to know about it."""
+"""``gateway try``: sends one call through a running gateway and shows all of it."""
 
 import json
 import re
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from gateway.cli.try_ import TrialFailed
     from gateway.cli.try_.try_target import Target
 
-# ── The call itself: from what was typed to a request, and from the answer to what can be shown.
+# ── The call: builds the request from the command line, sends it and reads the answer.
 
 METHOD: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Z-]+")  # RFC 9110 §9.1
 
 
 @dataclass(frozen=True, slots=True)
 class TriedCall:
-    """The call as it was typed, without the gateway."""
+    """The call's arguments and options as typed; those that choose the gateway are separate."""
 
     integration: str | None
     connection: str | None
@@ -47,7 +47,7 @@ class TriedCall:
 
 
 def call_of(url: str, wish: TriedCall, named: Named) -> SentCall:
-    """Raises BadParameter for what cannot be meant."""
+    """Return the request for the typed call. Raises BadParameter for an invalid option."""
     body = None if wish.body is None else read_body(wish.body)
     fields: dict[str, str] = {}
     for line in wish.headers:
@@ -86,7 +86,10 @@ def streamed(client: Client, sent: SentCall, *, dry: bool = False) -> Iterator[S
 
 
 def read_answer(answer: Stream, enough: int | None, *, live: bool) -> tuple[bytes, bool]:
-    """The body and whether that is all; Ctrl-C ends an answer that has no end. `live`: said back as it comes."""
+    """Return the body, and whether it is complete; Ctrl-C ends an endless answer. `live`: also print it as it arrives.
+
+    `enough`: stop after this many bytes, unless None.
+    """
     content = bytearray()
     try:
         for piece in answer:
@@ -101,7 +104,7 @@ def read_answer(answer: Stream, enough: int | None, *, live: bool) -> tuple[byte
 
 
 def value(content: bytes) -> Any:
-    """JSON as JSON, text as text, anything else as base64."""
+    """Return the content as JSON if it is JSON, else as text, else as base64."""
     try:
         text = content.decode()
     except UnicodeDecodeError:
@@ -152,12 +155,12 @@ def trial(file: Path | None, url: str | None, key: str | None, environment: str 
     """Send one call to PATH of the provider, on behalf of CONNECTION, and show the request as it left (the credential
     masked), the answer, where the time went, and the call as curl, Python and Node.
 
-    Without CONNECTION the newest one is taken, without PATH the call that the provider's entry checks credentials with.
-    {cloudId} in PATH stands for that setting of the connection. The gateway is the one whose gateway.yaml, or whose
-    demo's .gateway folder, lies here.
+    CONNECTION defaults to the newest one, PATH to the call with which the provider's entry verifies credentials.
+    {cloudId} in PATH is replaced by that setting of the connection. The gateway is that of the gateway.yaml, or of the
+    demo's .gateway folder, in the current folder.
 
-    Exit codes: 0 the provider answered below 400, 1 the gateway refused or was not reached, 3 the provider answered 400
-    or more.
+    Exit codes: 0 the provider answered below 400, 1 the gateway refused the call or was not reached, 3 the provider
+    answered 400 or more.
     """
     from gateway.cli.try_ import TrialFailed, try_target
     from gateway.client import Client
@@ -184,7 +187,7 @@ def _check(url: str) -> None:
 
 
 def _tried(client: "Client", there: "Target", wish: "TriedCall") -> int:
-    """The exit code. Raises TrialFailed."""
+    """Make the call and report on it; return the exit code. Raises TrialFailed."""
     from gateway.cli.try_.refused_call import check_ours, explained
     from gateway.cli.try_.try_target import Named, name
     from gateway.client import CallFailed
@@ -203,14 +206,14 @@ def _tried(client: "Client", there: "Target", wish: "TriedCall") -> int:
         with streamed(client, sent) as answer:
             head_s = time.perf_counter() - began
             check_ours(answer, there)
-            # Requested only now: the first call waits for a token that has to be refreshed.
+            # Only now: the call itself waits for a token refresh, so that its timing includes the wait.
             return _report(answer, _as_sent(client, sent, there), sent, there, wish, head_s)
     except CallFailed as fault:
         raise explained(client, fault, named, there) from fault
 
 
 def _as_sent(client: "Client", sent: "SentCall", there: "Target") -> Any:
-    """The request to the provider, its credential masked."""
+    """Return the request to the provider, with its credential masked, from a dry run."""
     from gateway.cli.try_.refused_call import check_ours
 
     with streamed(client, sent, dry=True) as answer:
@@ -269,7 +272,7 @@ def _print_snippets(sent: "SentCall", there: "Target", wish: "TriedCall") -> Non
 
 
 def _end(failed: "TrialFailed", as_json: bool) -> NoReturn:
-    """The fault on stderr, its hints below it; as a line of JSON on stdout too."""
+    """Print the fault and its hints on stderr, with `as_json` also JSON on stdout, and exit with code `REFUSED`."""
     if as_json:
         print(json.dumps({"error": failed.report}, indent=2, ensure_ascii=False))
     first, *hints = failed.lines

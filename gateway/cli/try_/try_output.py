@@ -1,4 +1,4 @@
-"""Prints the request, the answer and where the time went, for people."""
+"""Format the request, the answer and the timing for people."""
 
 import json
 import re
@@ -14,20 +14,19 @@ from gateway.cli.try_ import try_snippets
 from gateway.cli.try_.try_snippets import SentCall
 from gateway.text import counted
 
-# ── Where the time of a call went, from ``Server-Timing`` and the caller's own clock, as numbers and as a small
-# picture.
+# ── The timing of a call, from ``Server-Timing`` and the caller's own clock, as numbers and as a bar chart.
 
 WIDTH: Final = 40
 _METRIC: Final = re.compile(r"\s*([!#$%&'*+.^_`|~\w-]+)\s*;[^,]*?\bdur=\"?([0-9.]+)")  # W3C Server Timing, §4
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"
-# As the gateway names them, and as people say it.
+# Names in ``Server-Timing``, and the labels that are shown for them.
 PARTS: Final = {"gateway": "gateway", "token": "token", "upstream": "provider"}
 
 
 def parts(fields: Iterable[str], total_ms: float) -> dict[str, float]:
-    """Milliseconds: ``gateway``, ``token``, ``upstream``, the rest as ``transfer``, and ``total``.
+    """Return milliseconds of ``gateway``, ``token``, ``upstream``, the rest as ``transfer``, and ``total``.
 
-    Of several fields the last that has a name counts: ours stands behind a provider's own.
+    If several fields have the same name, the last one counts: the gateway's field follows a provider's own.
     """
     durations: dict[str, float] = {}
     for field in fields:
@@ -39,7 +38,7 @@ def parts(fields: Iterable[str], total_ms: float) -> dict[str, float]:
 
 
 def picture(durations: dict[str, float]) -> Sequence[str]:
-    """A line a part, its bar beginning where the one before ended."""
+    """Return a line for each part; its bar starts where the previous bar ends."""
     total = max(durations["total"], sum(ms for name, ms in durations.items() if name != "total"), 1e-9)
     lines, at = [], 0.0
     for name, ms in durations.items():
@@ -52,7 +51,7 @@ def picture(durations: dict[str, float]) -> Sequence[str]:
 
 
 def bar(start: float, share: float) -> str:
-    """Return a bar; `start` and `share` are parts of 1. Whatever took time at all leaves a trace."""
+    """Return a bar; `start` and `share` are fractions of 1. A share above 0 is at least an eighth of a character."""
     blanks = round(start * WIDTH)
     eighths = max(round(share * WIDTH * 8), 1 if share > 0 else 0)
     full, part = divmod(eighths, 8)
@@ -69,7 +68,7 @@ def heading(text: str) -> str:
 
 
 def request(report: Mapping[str, Any], dry: bool) -> str:
-    """The answer to a dry run."""
+    """Return the request as text, from the answer to a dry run."""
     lines = [
         heading("The request as it would be sent" if dry else "The request as sent to the provider"),
         f"  {report['method']} {report['url']}",
@@ -83,7 +82,7 @@ def request(report: Mapping[str, Any], dry: bool) -> str:
 
 
 def head(status: int, reason: str, headers: Iterable[tuple[str, str]]) -> str:
-    """The status, and the header fields, the gateway's own dimmed."""
+    """Return the status and the header fields as text; the gateway's own fields are dimmed."""
     colour = "green" if status < 300 else "yellow" if status < 400 else "red"
     lines = [f"{heading('The answer')}  {click.style(f'{status} {reason}'.strip(), fg=colour, bold=True)}"]
     for name, value in headers:
@@ -93,7 +92,7 @@ def head(status: int, reason: str, headers: Iterable[tuple[str, str]]) -> str:
 
 
 def body(content: bytes, content_type: str, *, everything: bool, whole: bool) -> str:
-    """JSON indented, text as it is, cut with a note unless `everything`; of anything else its size."""
+    """Return JSON indented and text unchanged, shortened with a note unless `everything`; for other content its size."""
     if not content:
         return "  (no body)"
     try:
@@ -125,7 +124,7 @@ def took(durations: dict[str, float]) -> str:
 
 
 def calls(sent: SentCall, names: Sequence[str], key_file: Path | None) -> str:
-    """The snippets called `names`, after how to set the variable that they read."""
+    """Return the snippets called `names`, after the command that sets the variable that they read."""
     if key_file is not None:
         setting = f'export {try_snippets.VARIABLE}="$(cat {shlex.quote(str(key_file))})"'
     else:

@@ -1,4 +1,4 @@
-"""The call once more, to be pasted; its body."""
+"""The call as snippets of curl, Python and Node, to be pasted; the call's body."""
 
 import json
 import re
@@ -11,14 +11,14 @@ from typing import Any, Final
 
 import click
 
-# ── What ``-d`` gives: a body, its type, and how to say the same in a snippet.
+# ── The body from ``-d``, and its content type.
 
 FORM: Final = re.compile(r"[\w.%+~-]+=[^\s]*")
 
 
 @dataclass(frozen=True, slots=True)
 class TypedBody:
-    """`file`: where it was read from, so that a snippet reads it there again. `json` is what it means, if it is JSON."""
+    """A request body. `file`: the file that it was read from, if any; a snippet then reads the same file."""
 
     content: bytes
     file: str | None = None
@@ -33,12 +33,12 @@ class TypedBody:
 
     @property
     def json(self) -> Any:
-        """Raises ValueError for what is not JSON."""
+        """Return the parsed body. Raises ValueError if it is not JSON."""
         return json.loads(self.content)
 
     @property
     def content_type(self) -> str:
-        """Return the content type that the body looks like, for a caller who names none."""
+        """Return a content type guessed from the body, for a call that sets none."""
         try:
             self.json  # noqa: B018 - only whether it can be read
         except ValueError:
@@ -51,7 +51,7 @@ class TypedBody:
 
 
 def read(given: str) -> TypedBody:
-    """Read the body as curl does: ``@file`` is that file, ``@-`` standard input. Raises BadParameter."""
+    """Read the body as curl does: ``@file`` reads the file, ``@-`` standard input. Raises BadParameter."""
     if not given.startswith("@"):
         return TypedBody(given.encode())
     if given == "@-":
@@ -67,7 +67,7 @@ VARIABLE: Final = "GATEWAY_SECRET_KEY"
 
 @dataclass(frozen=True, slots=True)
 class SentCall:
-    """A call as the gateway got it: `target` begins with a slash and is percent-encoded, query included."""
+    """A call as sent to the gateway. `target`: path and query, percent-encoded, beginning with a slash."""
 
     url: str
     method: str
@@ -83,7 +83,7 @@ class SentCall:
 
     @property
     def named(self) -> dict[str, str]:
-        """All header fields but the key's."""
+        """Return all header fields except ``Authorization``."""
         return {"Provider-Config-Key": self.integration, "Connection-Id": self.connection, **self.headers}
 
 
@@ -146,7 +146,7 @@ print(answer.status_code, answer.text)"""
 
 
 def node(sent: SentCall) -> str:
-    """A module for Node 18 or newer, with fetch."""
+    """Return the call as a module for Node 18 or newer, with fetch."""
     fields = "\n".join(f"    {_js(name)}: {_js(value)}," for name, value in sent.named.items())
     body = "" if sent.body is None else f"\n  body: {_read_in_node(sent.body)},"
     return f"""{_reading(sent.body)}const answer = await fetch({_js(sent.address)}, {{
@@ -161,7 +161,7 @@ console.log(answer.status, await answer.text());"""
 
 
 def nango(sent: SentCall) -> str:
-    """A module for Node, with the published @nangohq/node."""
+    """Return the call as a module for Node, with the published @nangohq/node."""
     headers = f"\n  headers: {_js(dict(sent.headers))}," if sent.headers else ""
     body = "" if sent.body is None else f"\n  data: {_read_in_node(sent.body)},"
     return f"""import {{ Nango }} from "@nangohq/node";
@@ -201,10 +201,10 @@ def _reading(body: TypedBody | None) -> str:
 
 
 def _py(text: str) -> str:
-    """A literal, in the quotes that most people write."""
+    """Return a Python string literal, in double quotes if it needs no escapes."""
     return f'"{text}"' if text.isprintable() and not set(text) & set('"\\') else repr(text)
 
 
 def _js(value: object) -> str:
-    """A literal; JSON is one since ES2019."""
+    """Return a JavaScript literal; JSON is valid JavaScript since ES2019."""
     return json.dumps(value, ensure_ascii=False)

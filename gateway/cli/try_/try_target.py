@@ -1,4 +1,4 @@
-"""Finds the running gateway, key, connection and call that the command leaves out."""
+"""Find the running gateway, key, connection and path that the command line leaves out."""
 
 import os
 import re
@@ -16,7 +16,7 @@ from gateway.secret import Secret
 if TYPE_CHECKING:
     from gateway.config import Config
 
-# ── Which running gateway is meant, and the key to it: as given, else as the configuration in reach says.
+# ── The running gateway and its key: as given, else from a configuration in the current folder.
 
 OWN: Final = Path("gateway.yaml")
 DEMO: Final = Path(".gateway")
@@ -24,9 +24,9 @@ DEMO: Final = Path(".gateway")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`url` has no trailing slash. `key_file` holds the key and nothing else, where there is such a file.
+    """The gateway to call. `url` has no trailing slash. `key_file`: a file that contains only the key, if there is one.
 
-    `start` is the command that would start this gateway; `key_from` says where the key was found.
+    `start`: the command that would start this gateway. `key_from`: where the key was found.
     """
 
     url: str
@@ -37,11 +37,9 @@ class Target:
 
 
 def find(file: Path | None, url: str | None, key: str | None, environment: str | None) -> Target:
-    """Return the gateway and key to use: those given, else of `file`, of ``gateway.yaml`` here, of the demo's folder here.
+    """Return the gateway and key to use: those given, else those of `file`, ``gateway.yaml`` or the demo's folder here.
 
-    Raises TrialFailed, and Faults for a configuration of which nothing can be read.
-
-    Raises TrialFailed, and Faults for a configuration of which nothing can be read.
+    Raises TrialFailed, and Faults if nothing of the configuration can be read.
     """
     if url is not None and key is not None:
         return Target(url.rstrip("/"), Secret(key), f"{program()} serve", "--key or GATEWAY_SECRET_KEY")
@@ -56,7 +54,7 @@ def find(file: Path | None, url: str | None, key: str | None, environment: str |
 
 
 def _in_reach() -> Path | None:
-    """A checkout's gateway.yaml is the reference of all keys, and nobody's own."""
+    """Return the configuration in the current folder, or None. A checkout's gateway.yaml, a reference, does not count."""
     from gateway import resources
 
     if OWN.is_file() and not OWN.samefile(resources.file("gateway.yaml")):
@@ -85,7 +83,7 @@ def _configured(file: Path, url: str | None, key: str | None, environment: str |
 
 
 def _read(file: Path) -> "Config":
-    """Read the configuration as far as possible: the variables of a gateway elsewhere need not be set in this terminal."""
+    """Read the configuration as far as possible: environment variables of the gateway may not be set in this terminal."""
     from gateway.config import Faults, load
 
     try:
@@ -113,9 +111,9 @@ def _key(config: "Config", file: Path, named: str | None) -> Secret:
     return keys[0]
 
 
-# ── What the person left out: the newest connection, and the call that the provider's entry proves a credential with.
+# ── Defaults: the newest connection, and the path with which the provider's entry verifies a credential.
 
-# ``{cloudId}`` and ``${connectionConfig.cloudId}``: what the connection knows of itself.
+# ``{cloudId}`` and ``${connectionConfig.cloudId}``: settings of the connection.
 _SETTING: Final = re.compile(r"\$?\{(?:connectionConfig\.)?([A-Za-z_][\w.-]*)\}")
 
 
@@ -129,7 +127,8 @@ class Named:
 
 
 def name(client: Client, integration: str | None, connection: str | None, path: str | None) -> Named:
-    """All three, as given or as the gateway knows them. Raises GatewayError, and TrialFailed where there is no connection."""
+    """Return integration, connection and path, as given or by default. Raises GatewayError, and TrialFailed if there is no
+    connection."""
     if integration is None or connection is None:
         integration, connection = _newest(client, integration)
     if path is None:
@@ -156,7 +155,7 @@ def _newest(client: Client, integration: str | None) -> tuple[str, str]:
 
 
 def _proof(client: Client, integration: str) -> str:
-    """The entry's own proof of a credential, else the root."""
+    """Return the path with which the provider's entry verifies a credential, else ``/``."""
     proof: Mapping[str, Any] = _entry(client, integration).get("verification") or {}
     if proof.get("method", "GET") == "GET" and "base_url_override" not in proof:
         return str(next(iter(proof.get("endpoints", ())), "/"))
@@ -164,7 +163,7 @@ def _proof(client: Client, integration: str) -> str:
 
 
 def _below_base(client: Client, integration: str, address: str) -> str:
-    """An address out of the provider's own documentation, less the base that the gateway puts before it."""
+    """Return the path of an absolute API URL: the URL without the base URL, which the gateway adds. Raises TrialFailed."""
     base = str(_entry(client, integration).get("base_url", ""))
     rest = address.removeprefix(base)
     if rest != address and rest[:1] in ("", "/", "?"):
@@ -176,7 +175,7 @@ def _below_base(client: Client, integration: str, address: str) -> str:
 
 
 def _entry(client: Client, integration: str) -> Mapping[str, Any]:
-    """Return the proxy settings of the integration's provider; nothing where there is no such integration."""
+    """Return the proxy settings of the integration's provider; empty if the integration is unknown."""
     for one in client.list_integrations():
         if one["unique_key"] == integration:
             proxy: Mapping[str, Any] = client.get_provider(one["provider"])["proxy"]
