@@ -130,7 +130,7 @@ class FastExchange:
         self._lingers = False  # the answer has left, and the rest of the request's body is awaited
         self._answered_at = 0  # bytes of the request's body received when the answer left
         self._waited_s = 0.0  # seconds spent waiting for the caller's bytes
-        self.held_bytes = 0  # always 0: we hold nothing, `pause` stops reading instead
+        self.held_bytes = 0  # coded bytes that wait to be decoded
         self.last = self.asked_last = False
         self.moved_at = self._sent_at = clock.monotonic()
         self._head_at = 0.0
