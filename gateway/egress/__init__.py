@@ -7,10 +7,10 @@ Own connections instead of a client library (ADR 11): exact bytes, one place tha
     dial, tls             from an origin to an open connection, within one time limit; TLS, always verified
     pool                  the connections to one origin, last in first out
     provider_connection   one connection: sends a request, reads its answer, decides whether it can be reused
-    provider_exchange
-    limits                for each origin: concurrency limit, circuit breaker, retry budget
-    write_batch           small messages of many connections, written together at the end of the loop's turn
-    page_memory           one bound for the pages that all paged calls hold
+    provider_exchange     one request and its answer: the strict parser, and the interface for this package's callers
+    limits                concurrency limit, circuit breaker and retry budget for each origin
+    write_batch           writes small messages of many connections together at the end of the loop's turn
+    page_memory           the memory budget for the pages that all paged calls hold
     egress_errors         the errors of this package, before they become the caller's error
 
 Always true: every request goes to an address that `guard` has just admitted, directly or through the outbound proxy.

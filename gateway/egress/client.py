@@ -99,9 +99,10 @@ UNREAD_S: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds. `connect_s`: from the look-up to the end of the TLS handshake; `forward` keeps the others.
+    """Time limits in seconds. `connect_s`: from the look-up to the end of the TLS handshake; `forward` enforces the
+    others.
 
-    `total_s` None: no limit. `max_first_byte_s`: what a caller may ask for at most.
+    `total_s` None: no limit. `max_first_byte_s`: the maximum that a caller may set.
     """
 
     connect_s: float = 10.0

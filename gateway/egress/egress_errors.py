@@ -6,8 +6,8 @@ Kind = Literal["refused", "unreachable", "tls", "timeout", "protocol", "too_larg
 
 
 class EgressError(Exception):
-    """An error on the way to a provider. `kind` is for programs; `message` names the origin and the cause, but no path
-    or header.
+    """An error on the way to a provider. `kind` is for programs; `message` names the origin and the cause, never a
+    path, a query or a header.
 
     `sent` False: the provider has received no byte of the request, so any request may be sent again.
     """

@@ -98,7 +98,7 @@ class PageMemory:
 
     @property
     def waiting(self) -> int:
-        """Calls that wait for memory."""
+        """Number of calls that wait for memory."""
         return sum(map(len, self._queues.values()))
 
     @property

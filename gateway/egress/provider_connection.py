@@ -192,7 +192,7 @@ class ProviderConnection(asyncio.Protocol):
 
     @property
     def peer(self) -> str | None:
-        """The IP address at the other end; None if it is not known."""
+        """The provider's IP address; None if unknown."""
         address = None if self._transport is None else self._transport.get_extra_info("peername")
         return str(address[0]) if isinstance(address, tuple) else None
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Bytes to send as they come. `length` None: sent chunked, since the sender did not say how many.
+    """Bytes to send as they arrive. `length` None: sent chunked, since the sender declared no length.
 
-    `whole`: all of them, where they are at hand; they leave together with the head, and `pieces` is not read.
+    `whole`: the complete body, if available; it is sent together with the head, and `pieces` is not read.
     """
 
     pieces: AsyncIterator[bytes]

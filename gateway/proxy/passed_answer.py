@@ -121,7 +121,7 @@ BODY_AS_IT_IS: Final = frozenset({204, 206, 304})  # nothing to decode, or a ran
 
 @dataclass(slots=True)
 class AnswerBody:
-    """An answer's body, with its first piece already taken where it is decoded."""
+    """An answer's body; its first piece has already been read if it is decoded."""
 
     exchange: ProviderExchange
     decoder: Decoder | None
