@@ -42,7 +42,8 @@ H = TypeVar("H", bound=Handler)
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """`scopes`: one of these, none if empty. `limits`: the handler itself keeps to the key's integrations and connections."""
+    """A handler's declaration. `scopes`: any one of these is needed, none if empty. `limits`: the handler itself
+    enforces the key's integrations and connections."""
 
     scopes: tuple[str, ...]
     limits: bool
@@ -128,7 +129,7 @@ _TOO_LARGE: Final = f"A rule of this key looks into the body, which may then hav
 
 @web.middleware
 async def key_rules(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Raises Forbidden, also where a budget is spent."""
+    """Check the key's rules, and spend a call from its budget. Raises Forbidden, also if the budget is spent."""
     caller = request[CALLER]
     if caller.access is not None:
         method = WEBSOCKET if upgrade_asked_for(request) is not None else request[UPSTREAM].method

@@ -42,7 +42,7 @@ async def no_early_continue(_request: web.Request) -> None:
 
 @web.middleware
 async def invite_body(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Invite the body, as the last link of a chain: a request that comes here is admitted."""
+    """Send 100 Continue, as the last link of a chain: a request that reaches this link is admitted."""
     if hdrs.EXPECT in request.headers:
         await send_continue(request)
     return await handler(request)

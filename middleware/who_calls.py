@@ -75,7 +75,8 @@ async def session_token(request: web.Request, handler: Handler) -> web.StreamRes
 
 @web.middleware
 async def session_or_key(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Either that, or a secret key as `bearer_key` learns it. What begins like a token is never tried as a key."""
+    """Identify the caller as `session_token` or `bearer_key` does. A text with a session token's prefix is never tried
+    as a key."""
     _, _, key = request.headers.get(hdrs.AUTHORIZATION, "").strip().partition(" ")
     by_session = key.strip().startswith(SESSION_PREFIX)
     return await (session_token if by_session else bearer_key)(request, handler)
@@ -94,7 +95,7 @@ _STAY: Final = "/?&=:@!$'()*+,;~"
 async def capability(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Set CALLER, ENVIRONMENT and CAPABILITY. Raises Unauthorized.
 
-    An answer that is streamed is made `unreferred` where it is prepared, an error in `error_shape`.
+    `unreferred` is applied to a streamed answer when it is prepared, to an error in `error_shape`.
     """
     token = request.match_info[PLACE]
     caller = await caller_of(request, token, "capability")
@@ -146,7 +147,7 @@ def masked(path: str) -> str:
 
 @web.middleware
 async def audit_actor(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set `gateway.records.audit.acting` while the request is handled. Stands behind the links that identify the caller."""
+    """Set `gateway.records.audit.acting` while the request is handled. Must follow the links that identify the caller."""
     token = acting.set(_actor(request))
     try:
         return await handler(request)

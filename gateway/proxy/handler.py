@@ -147,7 +147,8 @@ async def _parts_on(
     await answer.write_eof()
 
 
-# ── A 403 because the token lacks scopes: it is recorded, and a link for the end user to grant the scopes is added. # #
+# ── A 403 because the token lacks scopes: it is recorded, and a link for the end user to grant the scopes is added.
+#
 # The provider's answer passes unchanged; the link is in a header field of ours.
 
 

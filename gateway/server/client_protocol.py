@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 # ── What comes from a client: strict heads, one message after another, and a watch on chunked bodies.
 #
-# bytes ▸ _read cuts the bytes after each head, so that a fault affects only its own message
-#     ▸ _feed   aiohttp's parser; its output for a chunked body is watched
-#     ▸ _admit  `check_head`, limits; from here aiohttp handles the request
+# bytes ▸ _read   cuts the bytes after each head, so that a fault affects only its own message
+#       ▸ _feed   aiohttp's parser; its output for a chunked body is watched
+#       ▸ _admit  `check_head`, limits; from here aiohttp handles the request
 
 HEAD_END: Final = b"\r\n\r\n"
 ODD_LINE: Final = "The request line has more than one space between two of its parts (RFC 9112 §3)."
