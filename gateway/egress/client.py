@@ -1,4 +1,6 @@
-"""https reaches the public internet and the networks that the operator allowed, http only the latter. With an outbound
+"""Requests to providers: streamed for the proxy, whole for token endpoints and scripts.
+
+https reaches the public internet and the networks that the operator allowed, http only the latter. With an outbound
 proxy, https goes through it: CONNECT to the address that was checked.
 """
 

@@ -106,7 +106,7 @@ class _Asking(asyncio.Protocol):
         self.status.set_result(0 if len(self._held) > end + 4 else status)
         self._transport.pause_reading()
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (noqa: ARG002 (any end means refusal))
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (any end means refusal)
         if not self.status.done():
             self.status.set_result(0)
 

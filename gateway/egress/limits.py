@@ -16,7 +16,7 @@ from gateway.egress.egress_errors import TurnedAway
 # ── Stops calling a provider that is down, so that callers do not wait for an answer that cannot come.
 #
 # The circuit opens when a provider cannot be reached, resets or stays silent 20 times within 10 s, if that happened
-# more often than it answered: one bad resource of a working provider must not close it for all callers. Any answer,
+# more often than it answered: one bad resource of a working provider must not block it for all callers. Any answer,
 # even a 500, proves that the provider is up.
 
 FAILURES: Final = 20
@@ -239,7 +239,7 @@ class OriginLimits:
         return probe
 
     def release(self, outcome: Outcome, *, probe: bool) -> None:
-        """Release the slot, once for every `acquire` that returned, with the call's result."""
+        """Release the place, once for every `acquire` that returned, with the call's result."""
         self.concurrency.release()
         breaker = self.breaker
         if outcome == "answered":

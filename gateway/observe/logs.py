@@ -51,7 +51,7 @@ class Lasting:
 
 
 class Many:
-    """The target of `write_many`. None: write nothing, because the level is above info."""
+    """The target of `write_many`. `out` None: write nothing, because the level is above info."""
 
     out: Lasting | None = None
     readable = True

@@ -141,7 +141,7 @@ class SpanExport:
         """Export the spans; return whether the collector has taken them."""
         try:
             taken = self._exporter.export(spans) is SpanExportResult.SUCCESS
-        except Exception as fault:  # noqa: BLE001 (noqa: BLE001 (whatever goes wrong, the next batch may succeed))
+        except Exception as fault:  # noqa: BLE001 (whatever goes wrong, the next batch may succeed)
             self._complain(repr(fault))
             taken = False
         if taken:

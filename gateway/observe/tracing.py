@@ -177,7 +177,7 @@ def start_tracing(environ: Mapping[str, str] = os.environ, *, connection_ids: bo
 
     try:
         export = SpanExport(environ, connection_ids=connection_ids)
-    except Exception as fault:  # noqa: BLE001 (noqa: BLE001 (for example a certificate's bad path: no reason not to serve))
+    except Exception as fault:  # noqa: BLE001 (for example a certificate's bad path: no reason not to serve)
         log.error("tracing_off", detail=f"The exporter cannot be made from the OTEL_* variables: {fault}.")
         return None
     sampled = sampling(environ)

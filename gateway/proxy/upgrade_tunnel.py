@@ -38,7 +38,7 @@ class Tunnel(asyncio.Protocol):
         try:
             if held:
                 self.data_received(held)
-            self._ends.set_parser(self)  # type: ignore[arg-type] # it uses no parser method that we lack
+            self._ends.set_parser(self)  # type: ignore[arg-type]  # it uses no parser method that we lack
             if not provider.is_closing():
                 provider.resume_reading()
             while not self._over:

@@ -2,7 +2,7 @@
 
 Read in this order:
 
-    client_protocol      one client connection: strict heads in, refusals in our shape out, an orderly end
+    client_protocol      one client connection: checks heads strictly, sends refusals in our format, closes in order
     strict_framing       watches chunked bodies, turns parser errors into ours, finds where a fast body ends
     fast_path            ordinary proxied requests without a task, a request object or a middleware call (ADR 44)
     request_lines        reads their header lines one by one, by name

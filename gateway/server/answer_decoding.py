@@ -79,7 +79,7 @@ class AnswerDecoding:
         self._go_on()
 
     def stop(self) -> None:
-        """Stop decoding, since nobody needs the rest."""
+        """Stop decoding, because the rest is not needed."""
         self._over = True
         self._coded.clear()
 

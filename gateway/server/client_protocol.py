@@ -1,5 +1,6 @@
-"""A client connection: checks request heads strictly, sends refusals in our format, and closes the connection in an
-orderly way.
+"""A client connection: checks request heads strictly, sends refusals in our format, and closes in an orderly way.
+
+Ordinary proxied requests go to the fast path (`FastPath.take`); all others go to aiohttp's parser and handler.
 """
 
 import asyncio
@@ -472,7 +473,7 @@ class ClientProtocol(RequestHandler):
             else:
                 resp.force_close()
         elif isinstance(resp, web.StreamResponse) and not resp.prepared and not request.content.is_eof():
-            resp.force_close()  # nobody wants the rest of the body, and aiohttp would wait for it
+            resp.force_close()  # the rest of the body is not needed, and aiohttp would wait for it
         resp, reset = await super().finish_response(request, resp, start_time)
         if not reset and not resp.keep_alive and (self._deaf or not request.content.is_eof()):
             await self._half_close()
@@ -494,7 +495,7 @@ class ClientProtocol(RequestHandler):
     def handle_error(
         self,
         request: web.BaseRequest,
-        status: int = 500,  # noqa: ARG002 (of aiohttp; what was raised says more)
+        status: int = 500,  # noqa: ARG002 (aiohttp's argument; the exception says more)
         exc: BaseException | None = None,
         message: str | None = None,  # noqa: ARG002 (the parser's own words, which quote the request)
     ) -> web.StreamResponse:
@@ -564,9 +565,7 @@ class ClientProtocol(RequestHandler):
                 return
             between = self._body.is_eof()
             if between and len(self._messages) >= self._max_msg_queue_size:
-                self._held = data[
-                    at:
-                ]  # aiohttp has stopped reading and asks again, with b"", once the queue is shorter
+                self._held = data[at:]  # aiohttp has stopped reading; it calls again with b"" once the queue is shorter
                 return
             end = size
             if self._awaited:

@@ -45,22 +45,22 @@ class FastClient(Protocol):
         """Send a piece of the answer."""
 
     def landed(self, *, last: bool, asked: bool = False) -> None:
-        """The answer has left; `last`: its head announced that the connection closes.
+        """Called when the answer has left; `last`: its head announced that the connection closes.
 
         `asked`: the request, which arrived complete, had asked for the close already, so nothing follows it.
         """
 
     def torn(self) -> None:
-        """The answer broke off: the caller must not see a clean end."""
+        """Called when the answer broke off: the caller must not see a clean end."""
 
     def overtake(self, data: bytes, handed: Handed) -> None:
-        """The chain continues with the request, from the bytes received so far."""
+        """Let the chain continue with the request, from the bytes received so far."""
 
     def pause_upload(self) -> None:
         """Send nothing more of the body for now."""
 
     def resume_upload(self) -> None:
-        """The provider takes more of the body."""
+        """Send more of the body: the provider takes it."""
 
 
 class FastExchange:
@@ -249,7 +249,7 @@ class FastExchange:
                 return None
             if status == 403:
                 if refused_scopes(status, head.whole().fields) is not None:
-                    return None  # the chain adds a reconnect link
+                    return None  # the chain adds a link for granting the scopes
                 plan.refused(status)
         now = clock.monotonic()
         spent_s, waited_s = self._sent_at - plan.began, now - self._sent_at

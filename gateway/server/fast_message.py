@@ -59,10 +59,10 @@ class MessageClient(Protocol):
         """Send the answer."""
 
     def landed(self, *, last: bool) -> None:
-        """The answer has left; `last`: its head announced that the connection closes."""
+        """Called when the answer has left; `last`: its head announced that the connection closes."""
 
     def hand_back(self, data: bytes) -> None:
-        """The chain answers the message; `data`: the bytes of it received so far."""
+        """Let the chain answer the message; `data`: the bytes of it received so far."""
 
 
 class AgentDoor:
@@ -245,7 +245,7 @@ class FastMessage:
         self.client.landed(last=self.last)
 
     def _begin(self) -> CallTrace | None:
-        """Set what the chain's first links set for loggers, in this task's own context; return the trace, if it is sampled."""
+        """Set the logging context as the chain's first links do, for this task; return the trace, or None if not sampled."""
         tracing, traceparent = self._runtime.tracing, self.lines.traceparent
         trace = None if tracing is None else tracing.begin(traceparent, self._began)
         if trace is not None:

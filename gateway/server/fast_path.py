@@ -47,7 +47,7 @@ KNOWN_BYTES: Final = 2 * 1024 * 1024  # total size of the lines of the remembere
 COMPOSED_BYTES: Final = 2048  # maximum size of a composed head that a connection remembers
 KNOWN_S: Final = 60.0  # forget after this time, because the lines may hold secrets of the caller
 HEADS_A_CONNECTION: Final = 8
-LENGTH_EXPECTED: Final = frozenset({b"POST", b"PUT", b"PATCH"})  # RFC 9110 §8.6: they declare an empty body
+LENGTH_EXPECTED: Final = frozenset({b"POST", b"PUT", b"PATCH"})  # RFC 9110 §8.6: they declare even an empty body
 NO_BODY: Final = b"Content-Length: 0\r\n"
 
 _METHOD: Final = f"({'|'.join(METHODS)}) ".encode()
@@ -82,7 +82,7 @@ def may_send(caller: Caller, known: KnownHead, opened: Opened, method: str, targ
     """Return the rule that allows the key to send this request, empty if the key has no rules.
 
     Return None if the key may not send it, or if the chain must say why. The chain would decide the same; `Meter.count`
-    enforces the key's rate.
+    counts the call.
     """
     access = caller.access
     if access is None:
