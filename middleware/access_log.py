@@ -106,8 +106,7 @@ def path_below(base_path: str, target: str) -> str:
 
 
 def _refused_path(request: web.Request, timing: Timing) -> str:
-    """Return the path of a request that has no provider address yet. Drop ``/proxy``, as for calls that have an
-    address."""
+    """Return the path of a request that has no provider address yet. Drop ``/proxy``, as for calls that have an address."""
     target = masked(request.raw_path)
     if not timing.proxied:
         return target

@@ -1,5 +1,7 @@
-"""The facts that the chain has learned about a request: typed keys. The comment beside a key names the middleware that
-sets it."""
+"""The facts that the chain has learned about a request: typed keys.
+
+The comment beside a key names the middleware that sets it.
+"""
 
 from typing import Protocol, cast
 
@@ -40,8 +42,10 @@ DECODER = web.RequestKey("decoder", Decoder)  # decompress; absent: bytes pass u
 
 
 class Counted(Protocol):
-    """A call that has been counted for its key. `pace`: the key's rate limit, if it has one. `trace`: trace of a
-    sampled call."""
+    """A call that has been counted for its key.
+
+    `pace`: the key's rate limit, if it has one. `trace`: trace of a sampled call.
+    """
 
     pace: KeyPace | None
     trace: CallTrace | None

@@ -168,8 +168,10 @@ def _decided(caller: Caller, upstream: UpstreamRequest, request: SentRequest) ->
 
 
 async def _by_body(request: web.Request, caller: Caller, upstream: UpstreamRequest) -> str:
-    """Return the rule that allows this body. Set READ_BODY, TOOL, LISTED_TOOLS. Raises Forbidden, BodyTooLarge,
-    InvalidRequest."""
+    """Return the rule that allows this body.
+
+    Set READ_BODY, TOOL, LISTED_TOOLS. Raises Forbidden, BodyTooLarge, InvalidRequest.
+    """
     if PAGING in request or request[CONNECTION].placement.body is not None:
         raise unread_body("The body that leaves would be another one")
     await read_within(request, MOST_BYTES, _TOO_LARGE)

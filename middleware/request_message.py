@@ -22,8 +22,10 @@ CHECKED: Final = "checks_heads"
 
 @web.middleware
 async def strict(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Check the head, and strip an absolute-form target. Raises the errors of `check_head`; each of them closes the
-    connection."""
+    """Check the head, and strip an absolute-form target.
+
+    Raises the errors of `check_head`; each of them closes the connection.
+    """
     if not getattr(request.protocol, CHECKED, False):
         target = check_head(request.method, request.raw_path, request.version, request.headers)
         if target != request.raw_path:

@@ -1,5 +1,4 @@
-"""Identifies the caller: by a secret key, a connect session's token, or the address. Sets the actor for the audit
-trail."""
+"""Identifies the caller: by a secret key, a connect session's token, or the address. Sets the actor for the audit trail."""
 
 import re
 from typing import Final
@@ -35,8 +34,10 @@ async def bearer_key(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 async def caller_of(request: web.Request, text: str, kind: Kind) -> Caller:
-    """Return the caller with this key. Raises Unauthorized; TooManyRequests after too many invalid keys from the
-    client's address."""
+    """Return the caller with this key.
+
+    Raises Unauthorized; TooManyRequests after too many invalid keys from the client's address.
+    """
     runtime, generation = request.app[RUNTIME], generation_of(request)
     try:
         caller = await generation.keys.caller(text, kind)
@@ -48,8 +49,10 @@ async def caller_of(request: web.Request, text: str, kind: Kind) -> Caller:
 
 
 def key_in(field: str | None) -> str:
-    """Return the bearer key. Raises Unauthorized if the field is missing or is not ``Bearer <key>`` with exactly one
-    key."""
+    """Return the bearer key.
+
+    Raises Unauthorized if the field is missing or is not ``Bearer <key>`` with exactly one key.
+    """
     if field is None:
         raise Unauthorized("missing_auth_header", "Send the environment's secret key as 'Authorization: Bearer <key>'.")
     scheme, _, key = field.strip().partition(" ")
@@ -75,8 +78,10 @@ async def session_token(request: web.Request, handler: Handler) -> web.StreamRes
 
 @web.middleware
 async def session_or_key(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Identify the caller as `session_token` or `bearer_key` does. A text with a session token's prefix is never tried
-    as a key."""
+    """Identify the caller as `session_token` or `bearer_key` does.
+
+    A text with a session token's prefix is never tried as a key.
+    """
     _, _, key = request.headers.get(hdrs.AUTHORIZATION, "").strip().partition(" ")
     by_session = key.strip().startswith(SESSION_PREFIX)
     return await (session_token if by_session else bearer_key)(request, handler)

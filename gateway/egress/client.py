@@ -101,8 +101,7 @@ UNREAD_S: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Time limits in seconds. `connect_s`: from the look-up to the end of the TLS handshake; `forward` enforces the
-    others.
+    """Time limits in seconds. `connect_s`: from the look-up to the end of the TLS handshake; `forward` enforces the others.
 
     `total_s` None: no limit. `max_first_byte_s`: the maximum that a caller may set.
     """
@@ -115,8 +114,10 @@ class Timeouts:
 
 
 class Egress:
-    """Sends requests to providers. Closed with the application; its pools are made on first use, in the loop that uses
-    them."""
+    """Sends requests to providers.
+
+    Closed with the application; its pools are made on first use, in the loop that uses them.
+    """
 
     def __init__(
         self,
@@ -145,8 +146,7 @@ class Egress:
             yield pool.origin, pool.load
 
     def retire(self, unused: Callable[[], None]) -> None:
-        """Close idle connections, because another egress replaces this one; connections in use close after their
-        exchange.
+        """Close idle connections, because another egress replaces this one; connections in use close after their exchange.
 
         `unused` is called when no connection is left; a request that still holds this egress may open another.
         """

@@ -112,8 +112,10 @@ class _Asking(asyncio.Protocol):
 
 
 async def ask_for_tunnel(sock: socket.socket, target: str, proxy: URL, refused: str) -> asyncio.Transport:
-    """Return the transport of a tunnel to `target`, reading paused. Raises EgressError ``unreachable`` with the message
-    `refused`."""
+    """Return the transport of a tunnel to `target`, reading paused.
+
+    Raises EgressError ``unreachable`` with the message `refused`.
+    """
     lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
     if proxy.user is not None:
         credentials = f"{proxy.user}:{proxy.password or ''}".encode()
@@ -139,8 +141,10 @@ STAGGER_S: Final = 0.25  # RFC 8305 §5
 
 
 class Dialler:
-    """Opens connections to origins. `proxy`: the operator's outbound proxy for https; it receives an address that was
-    checked."""
+    """Opens connections to origins.
+
+    `proxy`: the operator's outbound proxy for https; it receives an address that was checked.
+    """
 
     def __init__(self, guard: Guard, names: Names, connect_s: float, proxy: URL | None = None) -> None:
         self._guard = guard

@@ -6,10 +6,10 @@ Kind = Literal["refused", "unreachable", "tls", "timeout", "protocol", "too_larg
 
 
 class EgressError(Exception):
-    """An error on the way to a provider. `kind` is for programs; `message` names the origin and the cause, never a
-    path, a query or a header.
+    """An error on the way to a provider.
 
-    `sent` False: the provider has received no byte of the request, so any request may be sent again.
+    `kind` is for programs; `message` names the origin and the cause, never a path, a query or a header. `sent` False:
+    the provider has received no byte of the request, so any request may be sent again.
     """
 
     def __init__(self, kind: Kind, message: str, *, sent: bool = True) -> None:
@@ -20,8 +20,10 @@ class EgressError(Exception):
 
 
 class TurnedAway(EgressError):
-    """The call was not attempted: too many calls wait for this provider, or it has not answered recently. `reason` is
-    for programs."""
+    """The call was not attempted: too many calls wait for this provider, or it has not answered recently.
+
+    `reason` is for programs.
+    """
 
     def __init__(self, message: str, *, reason: str, retry_after_s: int) -> None:
         super().__init__("busy", message, sent=False)

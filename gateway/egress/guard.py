@@ -54,8 +54,10 @@ class Opening(Protocol):
 
 
 def literal(host: str) -> IPAddress | None:
-    """Return the address if the host is an IP address, else None. A zone index names an interface and is not part of an
-    address."""
+    """Return the address if the host is an IP address, else None.
+
+    A zone index names an interface and is not part of an address.
+    """
     try:
         return None if "%" in host else ipaddress.ip_address(host)
     except ValueError:

@@ -62,8 +62,10 @@ class Reservation:
 
 
 class PageMemory:
-    """The shared budget. `limit_bytes` may return a new limit at any time; existing reservations stay. `most`: the
-    highest total so far."""
+    """The shared budget.
+
+    `limit_bytes` may return a new limit at any time; existing reservations stay. `most`: the highest total so far.
+    """
 
     def __init__(self, limit_bytes: Callable[[], int]) -> None:
         self.limit_bytes = limit_bytes

@@ -27,8 +27,7 @@ class Load(NamedTuple):
 
 
 class Pool:
-    """A pool of at most `limit` connections, including those being dialled. `dial` makes a connection that this pool
-    owns.
+    """A pool of at most `limit` connections, including those being dialled. `dial` makes a connection that this pool owns.
 
     `host`: value of the Host header. `forget` is called whenever the last connection is gone and no request waits.
     """

@@ -443,8 +443,10 @@ class ProviderConnection(asyncio.Protocol):
             self._answer.source = None
 
     def _refuse(self, fault: Exception) -> None:
-        """Report the fault to the taker or the waiter. If a head arrived with the bad bytes in `_fail`, its sink gets
-        the fault."""
+        """Report the fault to the taker or the waiter.
+
+        If a head arrived with the bad bytes in `_fail`, its sink gets the fault.
+        """
         if self._taker is not None and not self._begun:
             taker, self._taker = self._taker, None
             taker.refused(fault)

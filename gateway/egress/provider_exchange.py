@@ -80,8 +80,10 @@ class Listener(Protocol):
 
 
 class AnswerReader:
-    """Reads answers. `has_begun`: a byte has arrived since `expect`. `until_close`: only the connection's end ends the
-    body."""
+    """Reads answers.
+
+    `has_begun`: a byte has arrived since `expect`. `until_close`: only the connection's end ends the body.
+    """
 
     __slots__ = (
         *("_chunks", "_held", "_interim", "_left", "_may_switch", "_plain", "_stage", "_to", "_without_body"),
@@ -321,8 +323,10 @@ class Owner(Protocol):
     """Keeps the connection between two requests: the pool."""
 
     def take_back(self, connection: "ProviderConnection", keep_s: float | None) -> None:
-        """Take back a connection that is free for the next request. `keep_s`: how long the provider keeps it open, if
-        it said so."""
+        """Take back a connection that is free for the next request.
+
+        `keep_s`: how long the provider keeps it open, if it said so.
+        """
 
     def met(self, connection: "ProviderConnection") -> None:
         """Handle the end of the connection's first answer."""

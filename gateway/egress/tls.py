@@ -16,8 +16,10 @@ SESSIONS: Final = 1024
 
 
 class TlsSessions:
-    """The newest TLS sessions, one per host (RFC 8446 §2.2), up to `SESSIONS`. Valid only for the context that they
-    were made for."""
+    """The newest TLS sessions, one per host (RFC 8446 §2.2), up to `SESSIONS`.
+
+    Valid only for the context that they were made for.
+    """
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, ssl.SSLSession] = OrderedDict()
@@ -26,8 +28,7 @@ class TlsSessions:
         return self._kept.get(host or "")
 
     def keep(self, inside: ssl.SSLObject | None) -> None:
-        """Remember this connection's session for resumption; its ticket arrives with the first answer (RFC 8446
-        §4.6.1)."""
+        """Remember this connection's session for resumption; its ticket arrives with the first answer (RFC 8446 §4.6.1)."""
         if inside is None or inside.session is None:
             return
         host = inside.server_hostname or ""
@@ -96,8 +97,10 @@ MOST_KEPT: Final = 256
 
 
 class Identities:
-    """TLS contexts with client certificates. `trust`: provides the authorities for verifying servers; None: the
-    system's."""
+    """TLS contexts with client certificates.
+
+    `trust`: provides the authorities for verifying servers; None: the system's.
+    """
 
     def __init__(self, trust: ssl.SSLContext | None) -> None:
         self._trust = trust

@@ -1,5 +1,7 @@
-"""The handlers of the agent door. They import it with the first message, so that a worker without agents does not load
-it."""
+"""The handlers of the agent door.
+
+They import it with the first message, so that a worker without agents does not load it.
+"""
 
 from typing import Final
 

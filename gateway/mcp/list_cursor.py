@@ -30,8 +30,10 @@ LONGEST: Final = 8192  # maximum length of a target
 
 @dataclass(frozen=True, slots=True)
 class NextPage:
-    """The page that a cursor requests. `target`: below the provider's base address. `skip`: items of its list already
-    shown."""
+    """The page that a cursor requests.
+
+    `target`: below the provider's base address. `skip`: items of its list already shown.
+    """
 
     target: str
     skip: int = 0

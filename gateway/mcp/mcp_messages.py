@@ -132,8 +132,7 @@ class McpReply:
 
 
 def read_message(body: bytes, headers: Iterable[tuple[str, str]]) -> RpcRequest | RpcNotification:
-    """Return the message in one POST, checked against its headers. Raises RpcError; `id_in` finds the id for its
-    answer."""
+    """Return the message in one POST, checked against its headers. Raises RpcError; `id_in` finds the id for its answer."""
     message = _parsed(body)
     found = _routing(headers)
     if not isinstance(message, dict):
@@ -216,8 +215,10 @@ def _unsupported(requested: Any) -> NoReturn:
 
 
 def _routing(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the headers that routers read. Raises RpcError for a duplicate header, since two readers might choose
-    differently."""
+    """Return the headers that routers read.
+
+    Raises RpcError for a duplicate header, since two readers might choose differently.
+    """
     found: dict[str, str] = {}
     for name, value in headers:
         lower = name.lower()
@@ -292,8 +293,10 @@ def negotiated(params: Mapping[str, Any]) -> str:
 def result_reply(
     request: RpcRequest, result: Mapping[str, Any], server: Mapping[str, Any], ttl_ms: int | None
 ) -> McpReply:
-    """Return `result` in the form of the request's revision. `ttl_ms`: how long a list may be cached, None for other
-    results."""
+    """Return `result` in the form of the request's revision.
+
+    `ttl_ms`: how long a list may be cached, None for other results.
+    """
     shown = dict(result)
     if request.modern:
         shown.setdefault("resultType", "complete")
@@ -306,8 +309,10 @@ def result_reply(
 
 
 def error_reply(error: RpcError, request: RpcRequest | None, request_id: int | str | None) -> McpReply:
-    """Return the reply for `error`. `request` None: the message could not be read. Before 2026-07-28 a method's error
-    has status 200."""
+    """Return the reply for `error`.
+
+    `request` None: the message could not be read. Before 2026-07-28 a method's error has status 200.
+    """
     by_code = request is None or request.modern or error.code in _OF_THE_MESSAGE
     status = _STATUS.get(error.code, 200) if by_code else 200
     return McpReply(status, {"jsonrpc": "2.0", "id": request_id, "error": error.as_json()})

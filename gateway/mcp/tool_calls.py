@@ -1,5 +1,7 @@
-"""Builds the request of a tool call from its arguments. No I/O; the outgoing bytes are checked against the key's rules
-later."""
+"""Builds the request of a tool call from its arguments.
+
+No I/O; the outgoing bytes are checked against the key's rules later.
+"""
 
 import json
 import re
@@ -29,11 +31,10 @@ class UnfitArguments(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A request to a provider, and the wanted form of its answer. `target`: path and query below the provider's base
-    address.
+    """A request to a provider, and the wanted form of its answer.
 
-    `connection`: the name that the caller gave, None if none. `integrations`: those that may serve the call, None for
-    any.
+    `target`: path and query below the provider's base address. `connection`: the name that the caller gave, None if
+    none. `integrations`: those that may serve the call, None for any.
     """
 
     method: str

@@ -46,12 +46,12 @@ class PathArgument:
 
 @dataclass(frozen=True, slots=True)
 class RuleTool:
-    """A tool made from a rule. `path`: below the provider's base address, texts and arguments in order. `methods`: at
-    least one.
+    """A tool made from a rule.
 
-    `integrations`: those whose base address fits the rule. `details`: the catalog's details of an operation, None for a
-    rule with a written path. `pages`: the tool is a list that the provider's entry says how to page. An operation's
-    path may begin with ``${settings}`` of the connection.
+    `path`: below the provider's base address, texts and arguments in order. `methods`: at least one. `integrations`:
+    those whose base address fits the rule. `details`: the catalog's details of an operation, None for a rule with a
+    written path. `pages`: the tool is a list that the provider's entry says how to page. An operation's path may begin
+    with ``${settings}`` of the connection.
     """
 
     name: str
@@ -313,8 +313,10 @@ def connection_schema(named: Sequence[str]) -> dict[str, Any]:
 
 
 def tool_json(tool: RuleTool, connections: Sequence[str], *, choose: bool) -> dict[str, Any]:
-    """Return a tool for `tools/list`. `choose`: the caller must name the connection; `connections`: the possible ones,
-    if known."""
+    """Return a tool for `tools/list`.
+
+    `choose`: the caller must name the connection; `connections`: the possible ones, if known.
+    """
     if isinstance(tool.rule, OperationRule):
         return _shown_operation(tool, tool.rule, connections, choose=choose)
     properties: dict[str, Any] = {one.name: _TEXT for one in tool.arguments}

@@ -107,8 +107,7 @@ class ToolRun:
         )
 
     async def _placed(self, tool: RuleTool, call: ToolCall, arguments: Mapping[str, Any], connection: str) -> ToolCall:
-        """Return `call` with its path below the connection's actual base address, if the entry does not fix that
-        address.
+        """Return `call` with its path below the connection's actual base address, if the entry does not fix that address.
 
         Raises UnfitArguments.
         """
@@ -218,8 +217,10 @@ class ToolRun:
 
 @dataclass(frozen=True, slots=True)
 class _Lists:
-    """The position in a list. `page`: the page to fetch. `pages`: the tool is a list. `call`: the call that its cursors
-    belong to."""
+    """The position in a list.
+
+    `page`: the page to fetch. `pages`: the tool is a list. `call`: the call that its cursors belong to.
+    """
 
     page: NextPage
     pages: bool
@@ -227,8 +228,10 @@ class _Lists:
 
 
 def _tool_named(name: str, tools: Mapping[str, RuleTool], *, by_call_tool: bool) -> RuleTool | None:
-    """Return the tool of that name; None for `call_api`. An unknown name raises UnfitArguments if `call_tool` was given
-    it, else RpcError."""
+    """Return the tool of that name; None for `call_api`.
+
+    An unknown name raises UnfitArguments if `call_tool` was given it, else RpcError.
+    """
     tool = tools.get(name)
     if tool is None and name != "call_api":
         if by_call_tool:

@@ -53,12 +53,11 @@ class RecordSink(Protocol):
 
 
 class CallQueue:
-    """Queues of records. `observe` is called with every record, kept or not. `dropped`: number of records that found a
-    queue full.
+    """Queues of records.
 
-    `stored`: whether proxied calls become rows of the call log (`call_log.enabled`); lines are always written.
-    `sample`: share of successful calls that become rows; failed calls always do. `tracing`: makes spans of sampled
-    calls, stored or not.
+    `observe` is called with every record, kept or not. `dropped`: number of records that found a queue full. `stored`:
+    whether proxied calls become rows of the call log (`call_log.enabled`); lines are always written. `sample`: share of
+    successful calls that become rows; failed calls always do. `tracing`: makes spans of sampled calls, stored or not.
     """
 
     def __init__(

@@ -33,8 +33,11 @@ BOUNDS_MS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A metric. `labels`: in the order of a sample's values. `largest`: show the workers' number that is farthest from
-    0, not the sum."""
+    """A metric.
+
+    `labels`: in the order of a sample's values. `largest`: show the workers' number that is farthest from 0, not the
+    sum.
+    """
 
     kind: Kind
     labels: tuple[str, ...]
@@ -296,8 +299,10 @@ class MetricsPage:
 
 
 class Board:
-    """One page for each of `pages` processes. `descriptor`: an unnamed file that they share; -1: memory of this process
-    alone."""
+    """One page for each of `pages` processes.
+
+    `descriptor`: an unnamed file that they share; -1: memory of this process alone.
+    """
 
     def __init__(self, pages: int, descriptor: int = -1) -> None:
         size = pages * PAGE_BYTES

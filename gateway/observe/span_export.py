@@ -1,8 +1,8 @@
-"""A bounded queue, and a thread that makes spans of its records and sends them by OTLP over HTTP. Imported only if
-tracing is on.
+"""A bounded queue, and a thread that makes spans of its records and sends them by OTLP over HTTP.
 
-A collector that is down, slow or hostile costs only spans, which are counted: requests never wait for it, its answers
-are read up to a small limit, and redirects are not followed, since the request's header fields may hold a key.
+Imported only if tracing is on. A collector that is down, slow or hostile costs only spans, which are counted: requests
+never wait for it, its answers are read up to a small limit, and redirects are not followed, since the request's header
+fields may hold a key.
 """
 
 import asyncio
@@ -43,8 +43,10 @@ log = structlog.get_logger(__name__)
 
 
 class BoundedSession(requests.Session):
-    """Reads at most `ANSWER_BYTES` of a collector's answer, for at most `ANSWER_S`. Ignores proxies and passwords in
-    the environment."""
+    """Reads at most `ANSWER_BYTES` of a collector's answer, for at most `ANSWER_S`.
+
+    Ignores proxies and passwords in the environment.
+    """
 
     def __init__(self) -> None:
         super().__init__()

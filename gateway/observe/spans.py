@@ -148,8 +148,10 @@ class SpanMaker:
         )
 
     def of_operation(self, operation: Operation, under: CallTrace | None) -> Iterator[ReadableSpan]:
-        """Yield the span of a refresh or a delivery. `under`: the trace that it belongs to; without a parent span it is
-        a root."""
+        """Yield the span of a refresh or a delivery.
+
+        `under`: the trace that it belongs to; without a parent span it is a root.
+        """
         if operation.kind == "refresh":
             yield self._refresh(operation, under)
         elif operation.kind == "delivery":

@@ -37,8 +37,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Sampling settings. `parent_based`: a request with a parent follows the parent's decision. `ratio`: share of the
-    other requests."""
+    """Sampling settings.
+
+    `parent_based`: a request with a parent follows the parent's decision. `ratio`: share of the other requests.
+    """
 
     parent_based: bool = True
     ratio: float = _ALL
@@ -95,8 +97,10 @@ class Tracing:
         self.export = export
 
     def begin(self, traceparent: str | None, began: float) -> CallTrace | None:
-        """Return the trace of a request whose head has arrived, or None if it is not sampled. `began`: monotonic
-        seconds."""
+        """Return the trace of a request whose head has arrived, or None if it is not sampled.
+
+        `began`: monotonic seconds.
+        """
         if traceparent is None:
             return self.root(began)
         if self._parent_based and traceparent[52:] == _UNSAMPLED and traceparent[:3] == _VERSION:

@@ -166,8 +166,10 @@ class Attempts:
         self._sent_with: Opened | None = None  # the connection of the first attempt, if the fast path made it
 
     async def answer(self) -> ProviderExchange:
-        """Return the answer to pass on, with its head. Raises EgressError, StoodStill, and the errors of
-        `ConnectionCache.opened`."""
+        """Return the answer to pass on, with its head.
+
+        Raises EgressError, StoodStill, and the errors of `ConnectionCache.opened`.
+        """
         self._gate.budget.requests += 1
         await gather(self._request, self._upload)
         with self._timing.waiting_for_upstream():
@@ -237,8 +239,10 @@ class Attempts:
         return before
 
     def _traced(self, trace: CallTrace, *, again: bool) -> AttemptTrace:
-        """Return the trace of the attempt that begins now. `again`: the fast path began it already, now on a new
-        connection."""
+        """Return the trace of the attempt that begins now.
+
+        `again`: the fast path began it already, now on a new connection.
+        """
         upstream = self._request[UPSTREAM]
         attempt = trace.attempts[-1] if again and trace.attempts else trace.attempt(upstream.host, upstream.port)
         if trace_headers(self._request[CONNECTION], self._generation) == OWN:

@@ -154,8 +154,10 @@ class CallerBody:
 
 
 def too_slow(limits: ClientLimitsConfig, received: int, waited_s: float) -> GatewayError | None:
-    """Return the refusal of a body that arrives too slowly, or None. `waited_s`: seconds spent waiting for the
-    `received` bytes."""
+    """Return the refusal of a body that arrives too slowly, or None.
+
+    `waited_s`: seconds spent waiting for the `received` bytes.
+    """
     if waited_s <= limits.upload_grace_s or received >= limits.upload_bytes_per_s * waited_s:
         return None
     slow = f"The body came too slowly: {counted(received, 'byte')} in {waited_s:.0f} s"

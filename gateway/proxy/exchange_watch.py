@@ -1,5 +1,4 @@
-"""Watches one exchange: ends it if no byte moves for too long, if the caller has left, or if its key is no longer
-valid.
+"""Watches one exchange: ends it if no byte moves for too long, if the caller has left, or if its key is no longer valid.
 
 Each exchange has one timer, which checks about once a second; code that moves bytes only stores the time. The watch
 also detects that the caller has left, because a foreign runner may be set not to cancel handlers (aiohttp's
@@ -66,8 +65,10 @@ class ExchangeWatch:
 
     @contextmanager
     def resting(self) -> Iterator[None]:
-        """Lift the limit on silence while no bytes are expected. A caller's leaving and the total time limit still end
-        the exchange."""
+        """Lift the limit on silence while no bytes are expected.
+
+        A caller's leaving and the total time limit still end the exchange.
+        """
         limit_s, self.limit_s = self.limit_s, inf
         try:
             yield

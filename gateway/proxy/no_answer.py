@@ -25,8 +25,10 @@ _CODES: Final[dict[Kind, tuple[type[GatewayError], Code]]] = {
 
 
 def error_for_caller(fault: Exception, request: web.Request, upload: CallerBody) -> GatewayError:
-    """Return `fault` as an error of ours. It closes a connection that still holds unread body, which must not be read
-    as a request."""
+    """Return `fault` as an error of ours.
+
+    It closes a connection that still holds unread body, which must not be read as a request.
+    """
     close = not request.content.is_eof()
     if isinstance(upload.fault, GatewayError):
         return upload.fault

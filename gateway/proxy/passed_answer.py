@@ -138,8 +138,10 @@ class AnswerBody:
 
 
 async def body_of(request: web.Request, exchange: ProviderExchange) -> AnswerBody:
-    """Return the body, decoded if that is requested and possible. A body that does not match its coding still leads to
-    a 502 here."""
+    """Return the body, decoded if that is requested and possible.
+
+    A body that does not match its coding still leads to a 502 here.
+    """
     decoder = request.get(DECODER)
     coding = ",".join(values(exchange.headers, "content-encoding"))
     if (

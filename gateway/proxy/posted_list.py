@@ -17,8 +17,10 @@ MOST_BYTES: Final = INLINE_BYTES
 
 
 class PostedList:
-    """A list that is requested by POST. `digest`: digest of the body as the caller sent it; a resume cursor is valid
-    only for it."""
+    """A list that is requested by POST.
+
+    `digest`: digest of the body as the caller sent it; a resume cursor is valid only for it.
+    """
 
     def __init__(self, body: bytes, first: bytes) -> None:
         self.digest = digest_of_body(body)

@@ -31,8 +31,10 @@ class Tunnel(asyncio.Protocol):
         self._fault: Exception | None = None
 
     async def run(self, exchange: ProviderExchange) -> None:
-        """Relay until the provider ends the connection; the caller's leaving cancels. Raises ConnectionError after a
-        disorderly end."""
+        """Relay until the provider ends the connection; the caller's leaving cancels.
+
+        Raises ConnectionError after a disorderly end.
+        """
         provider, held = exchange.switch(self)
         self._provider = provider
         try:

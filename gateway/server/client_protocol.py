@@ -404,8 +404,7 @@ class ClientProtocol(RequestHandler):
         return handed
 
     def _record_unbegun(self) -> None:
-        """Record a request that was handed over if the caller leaves before the chain, which would record it, has
-        begun."""
+        """Record a request that was handed over if the caller leaves before the chain, which would record it, has begun."""
         current = self._current_request
         if self.handed is not None and (current is None or TIMING not in current):
             self.handed.record_unbegun(stopped=self.stopped)
@@ -518,8 +517,10 @@ class ClientProtocol(RequestHandler):
         return response
 
     def _note(self, request: web.BaseRequest, refusal: GatewayError, response: web.StreamResponse) -> None:
-        """Record the refusal in the call log and the metrics, since no chain has seen it. An unreadable request has no
-        method and no path."""
+        """Record the refusal in the call log and the metrics, since no chain has seen it.
+
+        An unreadable request has no method and no path.
+        """
         runtime = self._server.app.get(RUNTIME)
         if runtime is None:  # a host's application, with ours mounted below it
             return
@@ -659,8 +660,7 @@ class ClientProtocol(RequestHandler):
         self._line, self._odd_line = b"", False
 
     def _weigh(self, message: RawRequestMessage) -> None:
-        """Raise HeadersTooLarge if the head exceeds the limit. Count four bytes a line for what the parser has
-        stripped."""
+        """Raise HeadersTooLarge if the head exceeds the limit. Count four bytes a line for what the parser has stripped."""
         size = len(message.path) + sum(len(name) + len(value) + 4 for name, value in message.raw_headers)
         if size > self._server.head_bytes:
             raise too_large()

@@ -64,8 +64,7 @@ class FastClient(Protocol):
 
 
 class FastExchange:
-    """A request in flight. `moved_at`: when a byte last moved in either direction. `last`: the connection closes after
-    it.
+    """A request in flight. `moved_at`: when a byte last moved in either direction. `last`: the connection closes after it.
 
     It is the connection's `Taker` until the head has arrived, its `AnswerSink` afterwards, and its `UploadListener`. It
     keeps the request's bytes while they are few, so that the chain can restart the request from its beginning.
@@ -226,8 +225,10 @@ class FastExchange:
         self._abort()
 
     def _linger_on(self, body: RequestBody, came: int) -> None:
-        """Wait for the rest of the body, unless much of it is missing. `came`: bytes of the body received since the
-        answer left."""
+        """Wait for the rest of the body, unless much of it is missing.
+
+        `came`: bytes of the body received since the answer left.
+        """
         if body.ended:
             self._lingers = False
             self._client.landed(last=self.last, asked=self.asked_last)

@@ -1,5 +1,4 @@
-"""A message to the agent door on the fast path: read, admitted and answered without aiohttp's request and its
-middlewares.
+"""A message to the agent door on the fast path: read, admitted and answered without aiohttp's request and its middlewares.
 
     bytes ▸ take     the head of one ``POST /mcp`` (or ``POST /c/<capability>/mcp``), and the part of its body received so far
           ▸ admitted key, scope, content type, size: as the links of `surfaces.AGENT` decide, and in their order

@@ -391,8 +391,7 @@ def _digest(block: bytes, mount: bytes | None) -> bytes:
 
 
 def _composed(route: FastRoute, known: KnownHead, opened: Opened, traceparent: str | None = None) -> bytes:
-    """Return the lines behind the request line with the credential in its place, as `place` and `request_head` make
-    them.
+    """Return the lines behind the request line with the credential in its place, as `place` and `request_head` make them.
 
     `traceparent`: the value for this one request, as `Attempts` adds it.
     """

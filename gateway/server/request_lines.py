@@ -141,8 +141,10 @@ class _Said:
 
 
 class LineReader:
-    """Reads heads; one instance per server. Call `forget` from time to time, since remembered values may be secrets of
-    a caller."""
+    """Reads heads; one instance per server.
+
+    Call `forget` from time to time, since remembered values may be secrets of a caller.
+    """
 
     def __init__(self) -> None:
         self._names: dict[bytes, LineName | None] = {}

@@ -187,12 +187,11 @@ class GatewayRunner(web.AppRunner):
             yield ("gateway_fast_path_handed_over_total",), fast_path.handed_over
 
     def start_draining(self, *, idle_s: float = 0.0) -> None:
-        """Announce in answers that their connection closes, while new connections are still accepted. `cleanup` does
-        the rest.
+        """Announce in answers that their connection closes, while new connections are still accepted.
 
-        `idle_s`: how long an idle connection stays open after the listening socket has closed. A load balancer may be
-        sending on it, and does not repeat a POST. A request that arrives meanwhile is answered, and its answer closes
-        the connection.
+        `cleanup` does the rest. `idle_s`: how long an idle connection stays open after the listening socket has closed.
+        A load balancer may be sending on it, and does not repeat a POST. A request that arrives meanwhile is answered,
+        and its answer closes the connection.
         """
         if self._drained_by is None:
             self._idle_s = idle_s

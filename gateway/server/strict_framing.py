@@ -82,8 +82,10 @@ BAD_FRAMING: Final = {
 
 
 def complaint(fault: BaseException, piece: bytes) -> GatewayError:
-    """Return the refusal that fits best. `piece`: the bytes that the parser received last, which often hold the request
-    line."""
+    """Return the refusal that fits best.
+
+    `piece`: the bytes that the parser received last, which often hold the request line.
+    """
     if isinstance(fault, LineTooLong) or TOO_MANY in str(fault):
         return too_large()
     method, target, version = _request_line(piece)
@@ -136,8 +138,10 @@ LAST_CHUNK: Final = b"0\r\n\r\n"
 
 
 class RequestBody:
-    """A request's body. `length` None: chunked, received and sent. `received`: bytes of the body so far. `ended`: it is
-    complete."""
+    """A request's body.
+
+    `length` None: chunked, received and sent. `received`: bytes of the body so far. `ended`: it is complete.
+    """
 
     __slots__ = ("_chunks", "_left", "_raw_bytes", "ended", "received")
 
