@@ -95,7 +95,7 @@ FLOOR_PER_S: Final = 0.5  # so that a rarely called provider can be retried too
 
 
 class Budget:
-    """The retry budget of one origin. `requests`: number of first attempts; each attempt increments it."""
+    """The retry budget of one origin. `requests`: number of first attempts, each of which increments it."""
 
     __slots__ = ("_counted", "_credit", "_seen_at", "requests")
 
