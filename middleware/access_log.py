@@ -1,4 +1,4 @@
-"""Writes one record an exchange, also for what no route takes: who, where to, how it went."""
+"""Writes one record per exchange, even for requests without a route: caller, target, result."""
 
 from contextlib import suppress
 from typing import Final
@@ -35,18 +35,18 @@ from gateway.records.proxied_call import ExchangeRecord, Timing
 from gateway.records.trace import trace_in_hand
 from gateway.runtime import RUNTIME
 
-# Asked by load balancers every second; they would drown what matters.
+# Load balancers request these every second; their records would hide the others.
 PROBES: Final = ("/health", "/ready")
 UNREMARKABLE: Final = (None, "not_ready")
-CUT_OFF: Final = 499  # nginx's word for a client that left before its answer
-STOPPED: Final = 503  # the status that it would have got
+CUT_OFF: Final = 499  # nginx's status for a client that left before its answer
+STOPPED: Final = 503  # the status that the client would have received
 TRACEPARENT: Final = istr("traceparent")
-PATH_LIMIT: Final = 1024  # characters; who looks for a request does not need more of it
+PATH_LIMIT: Final = 1024  # characters; enough to find a request
 
 
 @web.middleware
 async def access_log(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set TIMING: starts the clock, and notes the exchange once it is over, however it ended."""
+    """Set TIMING, and record the exchange when it is over, whatever its result."""
     timing = request[TIMING] = Timing(clock.monotonic())
     _begin_trace(request, timing)
     try:
@@ -54,11 +54,11 @@ async def access_log(request: web.Request, handler: Handler) -> web.StreamRespon
     except web.HTTPException as redirect:
         _note(request, timing, redirect.status, _length(redirect), None)
         raise
-    except BaseException:  # the task is cancelled: the client has gone, or must go
+    except BaseException:  # the task is cancelled: the client has left, or is cut off
         status, error = (STOPPED, "stopped") if _stopped(request) else (CUT_OFF, "client_left")
         _note(request, timing, status, 0, error)
         raise
-    if timing.proxied and not response.prepared:  # an error of ours in place of the provider's answer
+    if timing.proxied and not response.prepared:  # an error of ours replaces the provider's answer
         timing.head_at = now = clock.monotonic()
         response.headers[SERVER_TIMING] = server_timing(*_split_ms(timing, now))
     attempts = int(response.headers.get(ATTEMPTS, "0"))
@@ -67,7 +67,7 @@ async def access_log(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 def _begin_trace(request: web.Request, timing: Timing) -> None:
-    """Set TRACE, if the request is sampled. One that the fast path hands over has its trace already."""
+    """Set TRACE if the request is sampled. A request that the fast path hands over has its trace already."""
     tracing = request.app[RUNTIME].tracing
     trace = None
     if tracing is not None:
@@ -82,7 +82,7 @@ def _begin_trace(request: web.Request, timing: Timing) -> None:
 
 
 def _length(response: web.StreamResponse) -> int:
-    """Bytes that went out, or will."""
+    """Return the number of body bytes that were sent or will be sent."""
     return response.body_length if response.prepared else response.content_length or 0
 
 
@@ -100,13 +100,13 @@ def _stopped(request: web.Request) -> bool:
 def path_below(base_path: str, target: str) -> str:
     """Return the requested path as it is logged.
 
-    The base path is the entry's, and may hold a setting that is secret.
+    The base path is removed: it comes from the catalog entry, and may hold a secret setting.
     """
     return target.removeprefix(base_path).partition("?")[0][:PATH_LIMIT]
 
 
 def _refused_path(request: web.Request, timing: Timing) -> str:
-    """The path of a request that never got a provider's address. Without ``/proxy``, as calls that got one are logged."""
+    """Return the path of a request that has no provider address yet. Drop ``/proxy``, as for calls that have an address."""
     target = masked(request.raw_path)
     if not timing.proxied:
         return target
@@ -116,7 +116,7 @@ def _refused_path(request: web.Request, timing: Timing) -> str:
 
 
 def _asked_for(request: web.Request, timing: Timing) -> ConnectionRef | None:
-    """The connection that was named, where it could not be opened: a log is searched for it all the more."""
+    """Return the connection that the request named but could not open: the log is searched for it."""
     wish = request.get(ASKED)
     if wish is None and timing.proxied:  # refused before its options were read
         called_by = request.get(CAPABILITY)
@@ -180,19 +180,19 @@ def _note(
 
 
 def _traceparent(request: web.Request) -> str | None:
-    """The caller's; where a trace begins here, of that."""
+    """Return the caller's ``traceparent``, or the trace's own if the trace begins here."""
     trace = request.get(TRACE)
     given: str | None = request.headers.get(TRACEPARENT)
     return given if trace is None or trace.parent_id is not None else trace.traceparent()
 
 
-# ── What no route takes is noted too: who looks for a wrong address or method in the log is to find it.
+# ── Requests without a route are recorded too, so that a wrong address or method can be found in the log.
 
 
 def unrouted(instead: Middleware) -> AiohttpMiddleware:
-    """Record a request without a route, for an application that is ours altogether; others are recorded by their own chain.
+    """Record requests without a route, in an application that is ours altogether; a chain records the other requests.
 
-    `instead`: gets what has no route, with the handler that refuses it.
+    `instead`: called for a request without a route, with the handler that refuses it.
     """
 
     @web.middleware

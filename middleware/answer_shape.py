@@ -1,4 +1,4 @@
-"""Shapes every answer of ours: the name of the exchange, leave for scripts of other origins, and errors in one shape."""
+"""Shapes every answer of ours: the request id, CORS headers, and one format for errors."""
 
 import os
 import re
@@ -18,7 +18,7 @@ from gateway.middleware.key_limits import paced
 from gateway.middleware.who_calls import unreferred
 from gateway.records.operation import request_in_hand
 
-# ── Names the exchange: the caller's X-Request-Id if it is fit to be logged, else one of ours.
+# ── The request id: the caller's X-Request-Id if it is fit for a log, else a new one.
 
 FIT: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 GIVEN: Final = istr("X-Request-Id")
@@ -27,25 +27,25 @@ REQUEST_ID_FIELD: Final = istr("Gateway-Request-Id")
 
 @web.middleware
 async def request_id(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set REQUEST_ID, and put it on the answer; one that is streamed gets it where it is prepared, by `named`."""
-    if REQUEST_ID not in request:  # an application that is ours altogether has been here already
+    """Set REQUEST_ID and add it to the answer; `named` adds it to a streamed answer when that is prepared."""
+    if REQUEST_ID not in request:  # an application that is ours altogether has set it already
         request[REQUEST_ID] = fit(request.headers.get(GIVEN)) or new_id()
     request_in_hand.set(request[REQUEST_ID])
     try:
         response = await handler(request)
-    except web.HTTPException as fault:  # a redirect: the only one that `error_shape` lets through
+    except web.HTTPException as fault:  # a redirect: the only HTTPException that `error_shape` lets through
         named(fault, request)
         raise
     return response if response.prepared else named(response, request)
 
 
 def fit(given: str | None) -> str | None:
-    """The caller's own name for the exchange, if it can be logged as it is."""
+    """Return the caller's request id if it can be logged unchanged, else None."""
     return given if given is not None and FIT.fullmatch(given) else None
 
 
 def new_id() -> str:
-    """96 random bits in hex: enough to be alone in any log. Drawn by the hundred, since each draw asks the kernel."""
+    """Return 96 random bits in hex, unique in any log. They are drawn by the hundred, since each draw is a system call."""
     if not _drawn:
         drawn = secrets.token_hex(12 * 128)
         _drawn.extend(drawn[at : at + 24] for at in range(0, len(drawn), 24))
@@ -53,22 +53,23 @@ def new_id() -> str:
 
 
 _drawn: Final[list[str]] = []
-os.register_at_fork(after_in_child=_drawn.clear)  # otherwise two workers would give the same names
+os.register_at_fork(after_in_child=_drawn.clear)  # otherwise two workers would return the same ids
 
 
 def named(response: web.StreamResponse, request: web.BaseRequest) -> web.StreamResponse:
-    """`response`, carrying the exchange's name; to be called before it is prepared."""
+    """Add the request id to `response` and return it; call this before the response is prepared."""
     response.headers[REQUEST_ID_FIELD] = request[REQUEST_ID]
     return response
 
 
-# ── Scripts in browsers: any origin may read what our API answers, and none may have a browser add credentials to it.
+# ── Scripts in browsers: any origin may read our API's answers, and no origin can make a browser add credentials.
 #
-# There is no ambient authority: without the key, which a script must have been given, every answer is a 401. So the
-# bare wildcard is all there is (Fetch standard, §3.2.3). Pages for end users and operators stay without it.
+# There is no ambient authority: without a key, which the script must have been given, every answer is a 401. So the
+# bare wildcard is enough (Fetch standard, §3.2.3). Pages for end users and operators do without it.
 
 READABLE: Final = {hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: "*", hdrs.ACCESS_CONTROL_EXPOSE_HEADERS: "*"}
-# Without the other headers of proxied calls: a secret key does not belong in a browser (docs/compatibility.md#requests).
+# The other headers of proxied calls are missing on purpose: a secret key does not belong in a browser
+# (docs/compatibility.md#requests).
 PREFLIGHT: Final = {
     hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: "*",
     hdrs.ACCESS_CONTROL_ALLOW_METHODS: "GET, HEAD, PUT, PATCH, POST, DELETE",
@@ -82,9 +83,9 @@ PREFLIGHT: Final = {
 
 @web.middleware
 async def cors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """204 for a CORS preflight, which carries no key; any other answer, errors too, may be read from any origin.
+    """Answer a CORS preflight, which carries no key, with 204; let any origin read every other answer, errors included.
 
-    One that is streamed is made so where it is prepared, by `readable`.
+    `readable` does that for a streamed answer when it is prepared.
     """
     if hdrs.ORIGIN not in request.headers:
         return await handler(request)
@@ -97,7 +98,7 @@ async def cors(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def is_preflight(request: web.Request) -> bool:
-    """Any other OPTIONS is the provider's, or asks us which methods there are."""
+    """Return whether this is a CORS preflight. Any other OPTIONS is for the provider, or asks for our methods."""
     return (
         request.method == hdrs.METH_OPTIONS
         and hdrs.ACCESS_CONTROL_REQUEST_METHOD in request.headers
@@ -106,7 +107,7 @@ def is_preflight(request: web.Request) -> bool:
 
 
 def readable(request: web.Request, headers: CIMultiDict[str]) -> None:
-    """Let a script that asked from another origin read the answer with these headers."""
+    """Add the CORS headers that let a script from another origin read the answer."""
     if hdrs.ORIGIN in request.headers:
         headers.update(READABLE)
 
@@ -114,20 +115,20 @@ def readable(request: web.Request, headers: CIMultiDict[str]) -> None:
 # ── The only place where an exception becomes a response (docs/compatibility.md#errors).
 
 MARK: Final = istr(errors.MARK)
-# The first segment of what the SDKs of Nango call and the gateway lacks (docs/compatibility.md#not-here).
+# First path segments that the Nango SDKs call and the gateway does not offer (docs/compatibility.md#not-here).
 _NOT_OFFERED: Final = frozenset({"records", "sync", "action", "scripts"})
 SYNCS_NOT_OFFERED: Final = (
     "Syncs, actions and records are not offered: the gateway authorizes and proxies. Call the provider's API by /proxy, or "
     "receive its webhooks."
 )
-CHALLENGE: Final = 'Bearer realm="gateway"'  # which key would do (RFC 9110 §11.6.1, for 403 too)
+CHALLENGE: Final = 'Bearer realm="gateway"'  # names the kind of key that is needed (RFC 9110 §11.6.1, for 403 too)
 
 log = structlog.get_logger(__name__)
 
 
 @web.middleware
 async def error_shape(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answers in our shape for what was raised; what cannot be answered any more cuts the client's connection."""
+    """Answer exceptions in our format; cut the client's connection if an answer has already begun."""
     try:
         return await handler(request)
     except GatewayError as fault:
@@ -140,7 +141,7 @@ async def error_shape(request: web.Request, handler: Handler) -> web.StreamRespo
         shaped = broken_body()
     except Exception as fault:
         if isinstance(fault, ConnectionError) and (request.transport is None or request.transport.is_closing()):
-            raise  # the client has gone: there is nobody to answer
+            raise  # the client has left: nobody would receive an answer
         log.exception("unhandled", request_id=request[REQUEST_ID], method=request.method)
         shaped = unhandled(request[REQUEST_ID])
     if shaped.payload is not None and isinstance(rule := shaped.payload.get("rule"), str):
@@ -149,18 +150,18 @@ async def error_shape(request: web.Request, handler: Handler) -> web.StreamRespo
 
 
 def answer(request: web.BaseRequest, fault: GatewayError) -> web.StreamResponse:
-    """`fault` as a response, or a cut connection where another answer has begun to leave. Needs REQUEST_ID."""
+    """Return `fault` as a response; cut the connection if another answer has begun. Needs REQUEST_ID."""
     if request.writer.output_size > 0:
         cut(request.transport)
     response = refusal(fault, trace_id_of(request))
     if fault.close or hdrs.EXPECT in request.headers or not request.content.is_eof():
-        # After a refused Expect the client may send its body or not; the rest of any other body is not read.
+        # After a refused Expect the client may or may not send its body; the rest of any other body is not read.
         response.force_close()
     return named(response, request)
 
 
 def refusal(fault: GatewayError, trace_id: str | None) -> web.Response:
-    """`fault` as a response, without what is of its request: the request's id, and whether the connection ends."""
+    """Return `fault` as a response, without the parts that depend on the request: request id, and Connection: close."""
     shape = fault.as_json()
     if trace_id is not None:
         shape["trace_id"] = trace_id
@@ -175,7 +176,7 @@ def refusal(fault: GatewayError, trace_id: str | None) -> web.Response:
 
 
 def of_http(request: web.Request, fault: web.HTTPException) -> GatewayError:
-    """aiohttp's own refusals, of its router and its body reader, in our words."""
+    """Return aiohttp's own refusals, from its router and body reader, as our errors."""
     if isinstance(fault, web.HTTPMethodNotAllowed):
         allowed = ", ".join(sorted(fault.allowed_methods))
         return MethodNotAllowed(
@@ -201,7 +202,7 @@ def broken_body() -> GatewayError:
 
 
 class Unhandled(GatewayError):
-    """A fault of ours; it reveals the request's id and nothing else."""
+    """A fault of ours; it reveals only the request's id."""
 
     status = 500
 

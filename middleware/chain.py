@@ -1,4 +1,4 @@
-"""Binds middlewares to a route instead of an application, so that a host's own routes are untouched (ADR 1)."""
+"""Binds middlewares to a route instead of an application, so that a host's own routes are unaffected (ADR 1)."""
 
 from collections.abc import Awaitable, Callable, Iterator
 from functools import wraps
@@ -13,9 +13,9 @@ CHAIN: Final = "__gateway_chain__"
 
 
 class Chain:
-    """Middlewares in order, outermost first. Calling it with a handler gives a handler; nothing is built per request.
+    """Middlewares in order, outermost first. Call it with a handler to wrap that handler; nothing is built per request.
 
-    A chain is iterable, so that one can begin with another: ``API = Chain(*OPEN, bearer_key)``.
+    A chain is iterable, so that another chain can begin with it: ``API = Chain(*OPEN, bearer_key)``.
     """
 
     __slots__ = ("_links",)
@@ -29,9 +29,10 @@ class Chain:
         return iter(self._links)
 
     def __call__(self, handler: Handler) -> Handler:
-        """`handler` behind the chain, under its own name. Once is enough: the same chain again changes nothing.
+        """Return `handler` wrapped by the chain, under its own name. Wrapping it again with the same chain changes nothing.
 
-        Raises TypeError where another chain is bound already, since which of the two lets in would be anybody's guess.
+        Raises TypeError if the handler is bound to another chain, since it would be unclear which of them decides
+        access.
         """
         bound_by = getattr(handler, CHAIN, None)
         if bound_by == self._links:
@@ -44,7 +45,7 @@ class Chain:
             inner = _bind(link, inner)
 
         @wraps(handler)
-        async def enter(request: web.Request) -> web.StreamResponse:  # the router demands a coroutine function
+        async def enter(request: web.Request) -> web.StreamResponse:  # the router requires a coroutine function
             return await first(request, inner)
 
         setattr(enter, CHAIN, self._links)

@@ -1,4 +1,4 @@
-"""Shows what would be sent: ``Gateway-Dry-Run: true`` asks to see the request instead of its answer."""
+"""Shows the request that would be sent: ``Gateway-Dry-Run: true`` returns the request instead of its answer."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ _EXPECTS_A_BODY = frozenset({"POST", "PUT", "PATCH"})  # RFC 9110 §8.6
 
 @web.middleware
 async def dry_run(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answer with UPSTREAM as it is, the credential masked. Nothing is sent, and the body is neither invited nor read."""
+    """Answer with UPSTREAM, the credential masked. Nothing is sent, and the body is neither requested nor read."""
     if not request[ASKED].dry_run:
         return await handler(request)
     preview = masked(request[CONNECTION], request[UPSTREAM], has_body=request.body_exists, body=_body(request))
@@ -36,10 +36,10 @@ async def dry_run(request: web.Request, handler: Handler) -> web.StreamResponse:
 def masked(
     opened: Opened, upstream: UpstreamRequest, *, has_body: bool, body: tuple[str, int | None] | None
 ) -> dict[str, Any]:
-    """`upstream`, its credential placed, as a dry run shows it.
+    """Return `upstream`, with its credential placed, as a dry run shows it.
 
-    What is masked follows from the entry's templates and not from values: what the caller wrote is shown as it is, so
-    nobody can find out a credential by guessing it.
+    The entry's templates decide what is masked, not the values: text from the caller is shown unchanged, so nobody can
+    confirm a guessed credential.
     """
     signed = _signed(upstream, opened.placement.signer, has_body=has_body)
     return request_json(
@@ -53,21 +53,21 @@ def masked(
 
 
 def _is_own(opened: Opened, upstream: UpstreamRequest) -> bool:
-    """Return whether the request goes to the entry's base address, and not to one that the caller named."""
+    """Return whether the request goes to the entry's base address, and not to an address that the caller named."""
     base = opened.base
     there = (upstream.scheme, upstream.host, upstream.port, upstream.base_path)
     return there == (base.scheme, base.host, base.port, base.path)
 
 
 def _templates(provider: Provider) -> Mapping[str, str]:
-    """The templates of header fields, by name: what stands in them before the credential is no secret."""
+    """Return the templates of header fields by name: their text before the credential is not secret."""
     mode = modes().get(provider.auth_mode)
     default = mode.default_headers(provider) if mode is not None else {}
     return {plain(name): template for name, template in {**default, **provider.proxy.headers}.items()}
 
 
 def _signed(upstream: UpstreamRequest, signer: Signer | None, *, has_body: bool) -> tuple[str, ...]:
-    """Sign `upstream` as far as that goes without its body; the names of the fields that carry the proof."""
+    """Sign `upstream` as far as possible without its body; return the names of the fields that carry the signature."""
     if signer is None:
         return ()
     if has_body and signer.wants_body(upstream):
@@ -86,7 +86,7 @@ def _body(request: web.Request) -> tuple[str, int | None] | None:
     return None
 
 
-# ── A request as it would be sent, with its credential out of sight: for people who want to see what leaves.
+# ── A request as it would be sent, with its credential hidden: for people who want to see the outgoing request.
 
 MASK: Final = "***"
 NONE: Final[Mapping[str, str]] = {}
@@ -102,12 +102,12 @@ def request_json(
     base: str | None = None,
     body: tuple[str, int | None] | None = None,
 ) -> dict[str, Any]:
-    """``{"method", "url", "headers": [[name, value], …], "body"}``, headers in the order of sending.
+    """Return ``{"method", "url", "headers": [[name, value], …], "body"}``, headers in the order of sending.
 
-    `slots`, `query_slots`: names of the header fields and (percent-encoded) query parameters that carry the credential;
-    `templates`: what the former are made from, in which a scheme before the credential is no secret. `base` stands in for
-    the beginning of the URL, and for the host, where that holds a secret. `body`: where it comes from, and its length
-    in bytes, None if it will be sent in chunks.
+    `slots`, `query_slots`: names of the header fields and (percent-encoded) query parameters that carry the credential.
+    `templates`: templates of those header fields; a scheme before the credential is not secret. `base` replaces the
+    beginning of the URL, and the host, if they hold a secret. `body`: its source, and its length in bytes, None if it
+    will be sent in chunks.
     """
     target = with_query(request.target, ((name, MASK) for name in query_slots), ())
     authority = bracketed(request.host)
@@ -132,10 +132,10 @@ def request_json(
 
 
 def _masked(template: str) -> str:
-    """``Bearer ***``: the scheme is no secret, and a wrong one is worth seeing.
+    """Return ``Bearer ***``: the scheme is not secret, and showing it helps to find a wrong one.
 
-    It is read from the template, since a password may begin with a word and a space too. A signature has no template; its
-    scheme is ours.
+    The scheme is read from the template, since a password may also begin with a word and a space. A signature has no
+    template; its scheme is ours.
     """
     scheme = _SCHEME.match(template)
     return (scheme[0] if scheme else "") + MASK

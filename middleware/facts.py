@@ -1,4 +1,7 @@
-"""The facts that the chain has learned about a request: typed keys, each set by the one middleware named beside it."""
+"""The facts that the chain has learned about a request: typed keys.
+
+The comment beside a key names the middleware that sets it.
+"""
 
 from typing import Protocol, cast
 
@@ -15,43 +18,45 @@ from gateway.records.proxied_call import AnswerShape, Paging, Timing, UpstreamRe
 from gateway.records.trace import CallTrace, trace_id_in
 
 REQUEST_ID = web.RequestKey("request_id", str)  # request_id
-TIMING = web.RequestKey("timing", Timing)  # access_log; `connection` and `forward` add what they waited for
-TRACE = web.RequestKey("trace", CallTrace)  # access_log; absent: it is not sampled
+TIMING = web.RequestKey("timing", Timing)  # access_log; `connection` and `forward` add their waiting times
+TRACE = web.RequestKey("trace", CallTrace)  # access_log; absent: not sampled
 CALLER = web.RequestKey("caller", Caller)  # bearer_key, capability
 ENVIRONMENT = web.RequestKey("environment", Environment)  # bearer_key, capability
 CAPABILITY = web.RequestKey("capability", Capability)  # capability; absent: called by headers
-READ_BODY = web.RequestKey(
-    "read_body", bytes
-)  # key_rules; absent: no rule looked into the body, which is still to be read
-TOOL = web.RequestKey("tool", str)  # the agent door; key_rules, of a call to an MCP server. Absent: it calls no tool
-LISTED_TOOLS = web.RequestKey("listed_tools", ToolFilter)  # key_rules; which tools of the answer's list are shown
-RULE = web.RequestKey("rule", str)  # policy; error_shape, where one refuses. Absent: the key has no rules
+READ_BODY = web.RequestKey("read_body", bytes)  # key_rules; absent: no rule needed the body, which is still unread
+TOOL = web.RequestKey("tool", str)  # the agent door, or key_rules for a call to an MCP server; absent: not a tool call
+# key_rules; decides which tools of the answer's list are shown
+LISTED_TOOLS = web.RequestKey("listed_tools", ToolFilter)
+RULE = web.RequestKey("rule", str)  # key_rules, or error_shape for a refusal; absent: the key has no rules
 PACE = web.RequestKey("pace", KeyPace)  # pace; absent: the key has no rate
 CONNECT_SESSION = web.RequestKey("connect_session", ConnectSession)  # session_token
 ASKED = web.RequestKey("asked", ProxyOptions)  # connection
 CONNECTION = web.RequestKey("connection", Opened)  # connection
 UPSTREAM = web.RequestKey("upstream", UpstreamRequest)  # upstream, then credentials writes into it
-PAGING = web.RequestKey("paging", Paging)  # paginate; absent: one answer is passed on as it is
-SHAPE = web.RequestKey("shape", AnswerShape)  # shape; absent: all of the answer is wanted
+PAGING = web.RequestKey("paging", Paging)  # paginate; absent: one answer is passed on unchanged
+SHAPE = web.RequestKey("shape", AnswerShape)  # shape; absent: the whole answer is wanted
 CONNECT_URL = web.RequestKey(
     "connect_url", str
-)  # forward; absent: the answer asks for no scopes, or the key gets no link
-DECODER = web.RequestKey("decoder", Decoder)  # decompress; absent: bytes pass as they are
+)  # forward; absent: the answer requires no scopes, or the key gets no link
+DECODER = web.RequestKey("decoder", Decoder)  # decompress; absent: bytes pass unchanged
 
 
 class Counted(Protocol):
-    """A call whose key has been counted already: `pace` of its rate, if it has one. `trace`: of a sampled one."""
+    """A call that has been counted for its key.
+
+    `pace`: the key's rate limit, if it has one. `trace`: trace of a sampled call.
+    """
 
     pace: KeyPace | None
     trace: CallTrace | None
 
 
 def trace_id_of(request: web.BaseRequest) -> str | None:
-    """Return the trace id of the caller's ``traceparent`` or, where a trace begins here, of that."""
+    """Return the trace id of the caller's ``traceparent`` or, if a trace begins here, of that trace."""
     trace = request.get(TRACE)
     return trace_id_in(request.headers.get("traceparent")) if trace is None else trace.trace_id
 
 
 def handed(request: web.BaseRequest) -> Counted | None:
-    """Return what the fast path hands over with this request, which it has begun; None for any other."""
+    """Return the state that the fast path hands over with a request it has begun; None for other requests."""
     return cast("Counted | None", getattr(request.protocol, "handed", None))

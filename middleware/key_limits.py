@@ -1,4 +1,4 @@
-"""Enforces what the key may do: come here at all (scope), how fast (pace), and send this request (key_rules)."""
+"""Enforces the key's limits: its scope (which handlers), its rate (pace), and its rules (key_rules)."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ from gateway.middleware.request_message import read_within
 from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.records.proxied_call import UpstreamRequest
 
-# ── Whether the key may come here at all: each handler says which scope it needs; one that says nothing needs them all.
+# ── Scopes: each handler declares which scope it needs; a handler without a declaration needs all of them.
 
 NEEDS: Final = "__gateway_needs__"
 
@@ -42,7 +42,8 @@ H = TypeVar("H", bound=Handler)
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """`scopes`: one of these, none if empty. `limits`: the handler itself keeps to the key's integrations and connections."""
+    """A handler's declaration. `scopes`: any one of these is needed, none if empty. `limits`: the handler itself
+    enforces the key's integrations and connections."""
 
     scopes: tuple[str, ...]
     limits: bool
@@ -52,10 +53,10 @@ UNSAID: Final = Needs((EVERYTHING,), limits=False)
 
 
 def needs(*scopes: str, limits: bool = False) -> Callable[[H], H]:
-    """Say of a handler which scope opens it; several: any of them; none: any key does.
+    """Declare which scope a handler needs; several: any of them; none: any key will do.
 
-    Without `limits`, keys that are limited to some integrations or connections are refused, since the handler does not
-    look at that.
+    Without `limits`, keys limited to some integrations or connections are refused, since the handler does not check
+    them.
     """
 
     def said(handler: H) -> H:
@@ -67,8 +68,8 @@ def needs(*scopes: str, limits: bool = False) -> Callable[[H], H]:
 
 @web.middleware
 async def scope(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Raises Forbidden."""
-    caller = request.get(CALLER)  # None: a connect session, which may do what its few addresses do
+    """Check the key's scope. Raises Forbidden."""
+    caller = request.get(CALLER)  # None: a connect session, which may call all of its few addresses
     if caller is not None and caller.access is not None:
         wanted: Needs = getattr(request.match_info.handler, NEEDS, UNSAID)
         policy = caller.policy
@@ -79,14 +80,14 @@ async def scope(request: web.Request, handler: Handler) -> web.StreamResponse:
     return await handler(request)
 
 
-# ── How fast the key may be used: counted before anything is done for it (docs/compatibility.md#rate-limits).
+# ── The key's rate: the call is counted before any work is done for it (docs/compatibility.md#rate-limits).
 
 
 @web.middleware
 async def pace(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set PACE where the key has a rate. Raises TooManyRequests.
+    """Set PACE if the key has a rate. Raises TooManyRequests.
 
-    An answer that is streamed gets these headers where it is prepared, an error in `error_shape`, both by `paced`.
+    `paced` adds the rate's headers: to a streamed answer when it is prepared, to an error in `error_shape`.
     """
     caller = request.get(CALLER)  # None: a connect session
     access = caller.access if caller is not None else None
@@ -103,7 +104,7 @@ async def pace(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def paced(response: web.StreamResponse, request: web.Request) -> web.StreamResponse:
-    """`response`, saying how much of the rate is left; what a provider says of its own limit stays."""
+    """Add the headers that show the rest of the rate to `response`, and return it; a provider's own rate headers stay."""
     counted = request.get(PACE)
     if counted is not None:
         response.headers.extend(pace_fields(counted, response.headers.items()))
@@ -111,16 +112,16 @@ def paced(response: web.StreamResponse, request: web.Request) -> web.StreamRespo
 
 
 def pace_fields(counted: KeyPace, present: Iterable[tuple[str, str]]) -> Fields:
-    """Return the pace fields to add to an answer with the fields `present`: none where the provider sends its own limit."""
+    """Return the pace fields to add to an answer with the fields `present`: none if the provider sends its own limit."""
     ours = counted.headers()
     names = {name.lower() for name in ours}
     return [] if any(name.lower() in names for name, _ in present) else list(ours.items())
 
 
-# ── Whether the key may send this: its rules are matched with the request as it will leave.
+# ── The key's rules: they are matched against the request as it will leave.
 #
-# After the join with the base URL and after a page's address is known, so that what is looked at is what is sent. Where a rule
-# looks into the body, the body is read first, whole and within a limit, and those bytes are what is sent.
+# They run after the join with the base URL, and after a page's address is known, so the checked request is the sent
+# one. If a rule needs the body, the body is read first, whole and within a limit, and exactly those bytes are sent.
 
 _OF_PARTS: Final = (hdrs.RANGE, hdrs.IF_RANGE)  # a part of an answer is not a list
 _TOO_LARGE: Final = f"A rule of this key looks into the body, which may then have at most {MOST_BYTES >> 20} MiB."
@@ -128,7 +129,7 @@ _TOO_LARGE: Final = f"A rule of this key looks into the body, which may then hav
 
 @web.middleware
 async def key_rules(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Raises Forbidden, also where a budget is spent."""
+    """Check the key's rules, and spend a call from its budget. Raises Forbidden, also if the budget is spent."""
     caller = request[CALLER]
     if caller.access is not None:
         method = WEBSOCKET if upgrade_asked_for(request) is not None else request[UPSTREAM].method
@@ -143,9 +144,9 @@ async def key_rules(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 def check(caller: Caller, upstream: UpstreamRequest, *, upgrade: bool = False) -> str:
-    """The rule that allows it, empty where the key has none. `upgrade`: it asks for a WebSocket.
+    """Return the rule that allows the request, empty if the key has no rules. `upgrade`: it asks for a WebSocket.
 
-    Raises Forbidden where a rule or a host of the key's does not allow it, or only with a certain body.
+    Raises Forbidden if a rule or a host limit forbids the request, or allows it only with a certain body.
     """
     rule = _decided(caller, upstream, sent(WEBSOCKET if upgrade else upstream.method, upstream))
     if rule is None:
@@ -154,7 +155,7 @@ def check(caller: Caller, upstream: UpstreamRequest, *, upgrade: bool = False) -
 
 
 def _decided(caller: Caller, upstream: UpstreamRequest, request: SentRequest) -> str | None:
-    """Decide as `check` does; None: the decision needs the body. Raises Forbidden."""
+    """Decide as `check` does; return None if the decision needs the body. Raises Forbidden."""
     if not caller.policy.of_requests:
         return ""
     decided = caller.policy.decision(request)
@@ -167,7 +168,10 @@ def _decided(caller: Caller, upstream: UpstreamRequest, request: SentRequest) ->
 
 
 async def _by_body(request: web.Request, caller: Caller, upstream: UpstreamRequest) -> str:
-    """The rule that allows this body. Sets READ_BODY, TOOL, LISTED_TOOLS. Raises Forbidden, BodyTooLarge, InvalidRequest."""
+    """Return the rule that allows this body.
+
+    Set READ_BODY, TOOL, LISTED_TOOLS. Raises Forbidden, BodyTooLarge, InvalidRequest.
+    """
     if PAGING in request or request[CONNECTION].placement.body is not None:
         raise unread_body("The body that leaves would be another one")
     await read_within(request, MOST_BYTES, _TOO_LARGE)

@@ -1,4 +1,5 @@
-"""The request as a message: its head means one thing, its body is invited when it will be taken, and read within limits."""
+"""The request as a message: refuses ambiguous heads, sends 100 Continue when the body will be read, and reads bodies
+within limits."""
 
 import asyncio
 from typing import Final
@@ -13,15 +14,18 @@ from gateway.middleware.chain import Handler
 from gateway.runtime import RUNTIME, generation_of
 from gateway.text import counted
 
-# ── Refuses what the parser lets pass: messages that another reader might understand differently (RFC 9112 §11.2).
+# ── Refuses messages that pass the parser, but that another reader might understand differently (RFC 9112 §11.2).
 
-# Set on the protocol class of a server that has asked `check_head` before it handed the request over: ours.
+# Set on the protocol class of our server, which has called `check_head` before it hands the request over.
 CHECKED: Final = "checks_heads"
 
 
 @web.middleware
 async def strict(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Raises what `check_head` raises; each of these closes the connection. Strips an absolute-form target."""
+    """Check the head, and strip an absolute-form target.
+
+    Raises the errors of `check_head`; each of them closes the connection.
+    """
     if not getattr(request.protocol, CHECKED, False):
         target = check_head(request.method, request.raw_path, request.version, request.headers)
         if target != request.raw_path:
@@ -31,23 +35,23 @@ async def strict(request: web.Request, handler: Handler) -> web.StreamResponse:
     return await handler(request)
 
 
-# ── `Expect: 100-continue`: a body is invited only when the request will be taken (RFC 9110 §10.1.1).
+# ── `Expect: 100-continue`: 100 Continue is sent only when the request will be accepted (RFC 9110 §10.1.1).
 
 
 async def no_early_continue(_request: web.Request) -> None:
-    """Replaces aiohttp's handler, which invites the body before anybody has looked at the key."""
+    """Replaces aiohttp's handler, which sends 100 Continue before the key has been checked."""
 
 
 @web.middleware
 async def invite_body(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Invite the body, as the last link of a chain: a request that comes here is admitted."""
+    """Send 100 Continue, as the last link of a chain: a request that reaches this link is admitted."""
     if hdrs.EXPECT in request.headers:
         await send_continue(request)
     return await handler(request)
 
 
 async def send_continue(request: web.Request) -> None:
-    """Invite the body, if the client waits to be invited and has not begun to send it. Once a request."""
+    """Send 100 Continue, if the client waits for it and has not begun to send its body. At most once per request."""
     expect = request.headers.get(hdrs.EXPECT, "")
     if expect.strip().lower() != "100-continue" or request.version != HttpVersion11 or request.content.total_bytes:
         return
@@ -55,26 +59,26 @@ async def send_continue(request: web.Request) -> None:
     request.writer.output_size = 0  # an interim answer is not the answer (RFC 9110 §15.2)
 
 
-# ── Reads a body whole: within a limit, without a long pause, and at no slower a pace than that of a slow mobile line.
+# ── Reads a whole body: within a size limit, without long pauses, and at least at the rate of a slow mobile connection.
 #
-# Every body that the gateway itself reads comes through here: JSON, forms and webhooks.
+# Every body that the gateway itself reads is read here: JSON, forms and webhooks.
 
 DEFAULT_LIMITS: Final = ClientLimitsConfig()
 
 
 async def read_within(request: web.Request, limit_bytes: int, detail: str) -> None:
-    """Let `request.read()` give the body at once, whatever limit the host application sets; `detail` names ours.
+    """Read the body, so that `request.read()` returns it immediately, whatever limit the host application sets.
 
-    Raises BodyTooLarge, InvalidRequest.
+    `detail`: message of the error for our own limit. Raises BodyTooLarge, InvalidRequest.
     """
     if (request.content_length or 0) > limit_bytes:
         raise BodyTooLarge("body_too_large", detail, close=True)
     await send_continue(request)
-    if request.content.is_eof():  # all of it is there
+    if request.content.is_eof():  # the whole body has arrived
         body = request.content.read_nowait()
         if len(body) > limit_bytes:
             raise BodyTooLarge("body_too_large", detail, close=True)
-        request._read_bytes = body  # where `BaseRequest.read` keeps what it has read
+        request._read_bytes = body  # the attribute where `BaseRequest.read` keeps the body
         return
     limits = limits_of(request)
     began = clock.monotonic()
@@ -87,7 +91,7 @@ async def read_within(request: web.Request, limit_bytes: int, detail: str) -> No
 
 
 def limits_of(request: web.Request) -> ClientLimitsConfig:
-    """`server.limits`; the defaults in an application that is not ours."""
+    """Return `server.limits`, or the defaults in an application that is not ours."""
     return generation_of(request).config.server.limits if RUNTIME in request.app else DEFAULT_LIMITS
 
 
@@ -106,7 +110,8 @@ async def _next_piece(request: web.Request, limits: ClientLimitsConfig, began: f
         ) from None
 
 
-# ── Our own API takes JSON: a body that says it is something else is refused before it is read (docs/compatibility.md#requests).
+# ── Our own API takes JSON: a body with another Content-Type is refused before it is read
+# (docs/compatibility.md#requests).
 
 LIMIT_BYTES: Final = 1 << 20
 TOO_LARGE: Final = "Bodies to this API have at most 1 MiB."
@@ -114,9 +119,9 @@ TOO_LARGE: Final = "Bodies to this API have at most 1 MiB."
 
 @web.middleware
 async def json_only(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Read the body, which `request.read()` and `request.json()` then give at once. No Content-Type at all is fine.
+    """Read the body, so that `request.read()` and `request.json()` return it immediately. Content-Type may be missing.
 
-    The last link before the handler, since it also invites the body. Raises UnsupportedMediaType, BodyTooLarge,
+    The last link before the handler, since it also sends 100 Continue. Raises UnsupportedMediaType, BodyTooLarge,
     InvalidRequest.
     """
     if not is_json(request.headers.get(hdrs.CONTENT_TYPE)):
@@ -129,5 +134,5 @@ async def json_only(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 def is_json(content_type: str | None) -> bool:
-    """Return whether a body of this Content-Type is taken; None: it has none."""
+    """Return whether a body with this Content-Type is accepted; None: the field is missing."""
     return content_type is None or content_type.strip().lower().startswith("application/json")

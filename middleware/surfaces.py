@@ -1,4 +1,4 @@
-"""The ways in, outermost first. A new step is one new line here."""
+"""The chains of all surfaces, outermost link first. A new step is one new line here."""
 
 from gateway.middleware.access_log import access_log
 from gateway.middleware.answer_shape import cors, error_shape, request_id
@@ -11,36 +11,37 @@ from gateway.middleware.wanted_answer import decompress, paginate, shape
 from gateway.middleware.which_connection import connection, proxied
 from gateway.middleware.who_calls import audit_actor, bearer_key, capability, session_or_key, session_token
 
-# No key is needed: end users' browsers, load balancers, and providers' webhooks, which prove themselves by signature.
+# No key is needed: end users' browsers, load balancers, and providers' webhooks, which are verified by signature.
 OPEN = Chain(request_id, access_log, error_shape, strict, audit_actor)
 
-# Programs, scripts in browsers among them, whatever they want.
+# Programs, including scripts in browsers: the start of all chains below.
 CALLED = Chain(request_id, access_log, cors, error_shape, strict)
 
-# End users' browsers that post JSON: the connect session says who.
+# End users' browsers that post JSON; the connect session identifies the user.
 POSTED = Chain(*CALLED, audit_actor, json_only)
 
 # The customer's back end.
 API = Chain(*CALLED, bearer_key, audit_actor, scope, pace, json_only)
 
-# The same, and the end user's browser under a connect session.
+# The customer's back end, or the end user's browser under a connect session.
 SHOWN = Chain(*CALLED, session_or_key, audit_actor, scope, pace, json_only)
 
-# That browser alone.
+# Only the end user's browser under a connect session.
 CONNECTING = Chain(*CALLED, session_token, audit_actor, json_only)
 
-# The customer's requests on their way to a provider.
+# The links for the customer's requests to a provider.
 SENT = (
     *(proxied, scope, pace, connection, upstream, paginate),
     *(key_rules, credentials, decompress, shape, dry_run, invite_body),
 )
 PROXY = Chain(*CALLED, bearer_key, *SENT)
 
-# The same by an address that names key and connection, for clients that know no headers of ours.
+# The same for an address that names key and connection, for clients that cannot send our headers.
 CAPABILITY = Chain(*CALLED, capability, *SENT)
 
-# An agent, by the Model Context Protocol. What it calls goes through PROXY, which counts it; other messages the door counts.
+# An agent, by the Model Context Protocol. Its tool calls go through PROXY, which counts them; the agent door counts
+# other messages.
 AGENT = Chain(*CALLED, bearer_key, audit_actor, scope, json_only)
 
-# The same below a capability's address; the rest of the chain follows when it is known whose address that is.
+# The same below a capability's address; the rest of the chain follows once the address's provider is known.
 CAPABILITY_AGENT = Chain(*CALLED, capability)

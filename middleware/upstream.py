@@ -1,4 +1,4 @@
-"""Builds the request that leaves: the raw path on the provider's base URL, the passed fields, and the credential."""
+"""Builds the outgoing request: the raw path on the provider's base URL, the passed fields, and the credential."""
 
 from collections.abc import Container
 from typing import Final
@@ -48,7 +48,7 @@ async def upstream(request: web.Request, handler: Handler) -> web.StreamResponse
 
 
 def mounted_at(request: web.Request) -> str:
-    """How every address of this route begins, prefix of a host application included: ``/gateway/proxy``."""
+    """Return the beginning of every address of this route, including a host application's prefix: ``/gateway/proxy``."""
     resource = request.match_info.route.resource
     return resource.canonical.partition("{")[0].rstrip("/") if resource is not None else "/proxy"
 
@@ -69,14 +69,15 @@ def _base(opened: Opened, override: Address | None) -> Address:
     return override
 
 
-# ── With what right: the connection's credential is laid over whatever the caller put in its place.
+# ── The credential: the connection's credential replaces any fields of the caller with the same names.
 
 CONTENT_TYPE: Final = "content-type"
 
 
 @web.middleware
 async def credentials(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Write into UPSTREAM, after hop-by-hop fields are gone: ``Connection: authorization`` strips nothing of ours."""
+    """Write the credential into UPSTREAM, after hop-by-hop fields are removed, so that ``Connection: authorization``
+    cannot strip it."""
     opened, upstream = request[CONNECTION], request[UPSTREAM]
     place(opened, upstream, has_body=request.body_exists)
     if trace_headers(opened, generation_of(request)) == DROP:
@@ -86,9 +87,11 @@ async def credentials(request: web.Request, handler: Handler) -> web.StreamRespo
 
 
 def place(opened: Opened, upstream: UpstreamRequest, *, has_body: bool) -> None:
-    """The entry's slots replace, its defaults stand in; ``content-type`` only for a body.
+    """Place the entry's slots, which replace the caller's fields, and its defaults for missing fields (``content-type``
+    only for a body).
 
-    Asks once more whether the credential may travel there. Raises InvalidRequest ``base_url_override_not_allowed``.
+    Check once more whether the credential may go to this origin. Raises InvalidRequest
+    ``base_url_override_not_allowed``.
     """
     base = opened.base
     at_home = (upstream.scheme, upstream.host, upstream.port) == (base.scheme, base.host, base.port)
@@ -107,21 +110,21 @@ def place(opened: Opened, upstream: UpstreamRequest, *, has_body: bool) -> None:
 
 
 def trace_headers(opened: Opened, generation: Generation) -> TraceHeaders:
-    """Return what becomes of ``traceparent`` and ``tracestate``, by the integration, else by `egress.trace_headers`."""
+    """Return how to treat ``traceparent`` and ``tracestate``: the integration's setting, else `egress.trace_headers`."""
     return opened.integration.trace_headers or generation.config.egress.trace_headers
 
 
 def replaced_names(placement: Placement) -> frozenset[str]:
-    """The names, spelled plainly, under which nothing of the caller's travels on.
+    """Return the plainly spelled names of the fields that are never passed on from the caller.
 
-    A back end that follows CGI would read ``X_Api_Key`` beside our ``X-Api-Key``, and might take the caller's.
+    A CGI back end would read ``X_Api_Key`` like our ``X-Api-Key``, and might use the caller's.
     """
     signed = placement.signer.fields if placement.signer is not None else ()
     return frozenset(plain(name) for name in (*(name for name, _ in placement.slots), *signed))
 
 
 def default_fields(placement: Placement, present: Container[str], *, has_body: bool) -> Fields:
-    """The entry's fields that stand in where there is none of that name in `present` (lower case); a type only for a body."""
+    """Return the entry's default fields whose names are not in `present` (lower case); ``content-type`` only for a body."""
     return [
         (name, value)
         for name, value in placement.defaults

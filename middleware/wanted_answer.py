@@ -1,4 +1,4 @@
-"""Reads what the caller wants of the answer: all pages of a list, a part of it, its codings undone."""
+"""Reads the caller's wishes for the answer: all pages of a list, a part of it, or decoding."""
 
 import re
 from typing import Final
@@ -20,10 +20,10 @@ from gateway.records.proxied_call import AnswerShape, Paging, Position, Upstream
 from gateway.runtime import generation_of
 from gateway.vault import VaultError
 
-# ── ``Gateway-Paginate: all`` has all pages of a list fetched.
+# ── ``Gateway-Paginate: all`` fetches all pages of a list.
 #
-# A POST is taken for a list only where the provider's entry or the caller says that it is one; its body is looked at by the
-# handler, when the request has been admitted.
+# A POST is treated as a list only if the provider's entry or the caller declares it; the handler reads its body after
+# the request has been admitted.
 
 PAGINATE: Final = "Gateway-Paginate"
 PAGINATE_FROM: Final = "Gateway-Paginate-From"
@@ -32,7 +32,7 @@ ALL_PAGES: Final = PaginateHeader(None, {})
 
 @web.middleware
 async def paginate(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set PAGING, and let UPSTREAM ask for the page to begin with. Raises InvalidRequest ``invalid_headers``."""
+    """Set PAGING, and make UPSTREAM request the first page. Raises InvalidRequest ``invalid_headers``."""
     wanted, begin = sent_once(request.headers, PAGINATE), sent_once(request.headers, PAGINATE_FROM)
     if not wanted and not begin:
         return await handler(request)
@@ -59,7 +59,7 @@ async def paginate(request: web.Request, handler: Handler) -> web.StreamResponse
     for name in (*RANGES, *(STALE if posted else ())):
         upstream.headers.popall(name, None)
     if any("ndjson" in value for value in upstream.headers.getall(hdrs.ACCEPT, ())):
-        upstream.headers.popall(hdrs.ACCEPT)  # meant for us, and no provider's list comes like that
+        upstream.headers.popall(hdrs.ACCEPT)  # meant for us; no provider's list has this type
     named = any(name.startswith("cursor_path") for name in wish.fields)
     limit = wish.limit if posted else None
     request[PAGING] = Paging(wish.pages, ways, start, wish.marks, digest, named, path, limit)
@@ -141,7 +141,7 @@ async def shape(request: web.Request, handler: Handler) -> web.StreamResponse:
         )
     select = None
     if expression:
-        from gateway.http.json_select import UnfitExpression, parsed  # loaded with the first such call
+        from gateway.http.json_select import UnfitExpression, parsed  # imported with the first such call
 
         if len(expression) > LONGEST_SELECT:
             raise wrong_header(SELECT, f"has more than {LONGEST_SELECT} characters")
@@ -161,12 +161,12 @@ async def shape(request: web.Request, handler: Handler) -> web.StreamResponse:
     return await handler(request)
 
 
-# ── How it comes back: as the provider coded it, or, where the entry or the caller asks for it, decoded.
+# ── The answer's coding: unchanged, or decoded if the entry or the caller requests it.
 
 
 @web.middleware
 async def decompress(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set DECODER. The header wins over the entry; which codings there are to undo, `forward` sees in the answer."""
+    """Set DECODER. The header wins over the entry; `forward` reads the actual coding from the answer."""
     wanted = request[ASKED].decompress
     if wanted is None:
         wanted = bool(request[CONNECTION].provider.proxy.decompress)

@@ -1,4 +1,4 @@
-"""Finds the connection: two headers, or the address itself, name one of the caller's environment."""
+"""Finds the connection: two headers, or the address itself, name a connection of the caller's environment."""
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -16,16 +16,16 @@ from gateway.runtime import RUNTIME, Runtime
 
 @web.middleware
 async def proxied(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Mark the request as one to a provider, so that the call log keeps it also where the key's scope or rate refuses it."""
+    """Mark the request as proxied, so that the call log keeps it even if the key's scope or rate refuses it."""
     request[TIMING].proxied = True
     return await handler(request)
 
 
 @web.middleware
 async def connection(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set ASKED and CONNECTION. Raises InvalidRequest for bad headers, and what `ConnectionCache.opened` raises.
+    """Set ASKED and CONNECTION. Raises InvalidRequest for bad headers, and the errors of `ConnectionCache.opened`.
 
-    A fresh connection is found in memory, without giving up the loop.
+    A fresh connection is found in memory, without yielding to the event loop.
     """
     called_by = request.get(CAPABILITY)
     wish = proxy_options.read(request.headers, called_by.ref[1:] if called_by is not None else None)
@@ -41,7 +41,7 @@ async def connection(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 def check_reach(caller: Caller, ref: ConnectionRef) -> None:
-    """Raises NotFound where the key's limits leave no such integration or connection; nothing is looked up for that."""
+    """Raise NotFound if the key's limits exclude the integration or connection; this needs no look-up."""
     policy = caller.policy
     if not policy.of_resources:
         return
@@ -52,9 +52,10 @@ def check_reach(caller: Caller, ref: ConnectionRef) -> None:
 
 
 async def check_tags(runtime: Runtime, caller: Caller, ref: ConnectionRef) -> None:
-    """Raises NotFound where there is no connection with the tags that the key is limited to.
+    """Raise NotFound if no connection with this name has the tags that the key is limited to.
 
-    The store is asked in either case, so that timing does not distinguish what is not there from what is not for this key.
+    The store is queried in both cases, so that timing does not reveal whether a connection is missing or forbidden for
+    this key.
     """
     if not caller.policy.of_tags:
         return
@@ -70,7 +71,7 @@ async def _opened(runtime: Runtime, caller: Caller, ref: ConnectionRef, timing: 
             return await runtime.live.opened(*ref)
         except (NotFound, ReconnectNeeded) as fault:
             if fault.code == "unknown_provider_config" and caller.policy.of_resources:
-                # Without the nearest name that there is.
+                # without the suggestion of a similar existing name
                 raise no_integration(ref.environment, ref.integration_id) from fault
             remedy = runtime.links.with_remedy
             raise await remedy(fault, caller.policy, ref, key_id=caller.key_id, pollable=pollable) from fault

@@ -1,5 +1,4 @@
-"""The caller of a request: by a secret key, by a connect session's token, or by the address; and the actor for the audit
-trail."""
+"""Identifies the caller: by a secret key, a connect session's token, or the address. Sets the actor for the audit trail."""
 
 import re
 from typing import Final
@@ -35,7 +34,10 @@ async def bearer_key(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 async def caller_of(request: web.Request, text: str, kind: Kind) -> Caller:
-    """Raises Unauthorized, or TooManyRequests where too many invalid keys have come from the client's address."""
+    """Return the caller with this key.
+
+    Raises Unauthorized; TooManyRequests after too many invalid keys from the client's address.
+    """
     runtime, generation = request.app[RUNTIME], generation_of(request)
     try:
         caller = await generation.keys.caller(text, kind)
@@ -47,7 +49,10 @@ async def caller_of(request: web.Request, text: str, kind: Kind) -> Caller:
 
 
 def key_in(field: str | None) -> str:
-    """The bearer's key. Raises Unauthorized where the field is missing, or is not a ``Bearer <key>`` with one key."""
+    """Return the bearer key.
+
+    Raises Unauthorized if the field is missing or is not ``Bearer <key>`` with exactly one key.
+    """
     if field is None:
         raise Unauthorized("missing_auth_header", "Send the environment's secret key as 'Authorization: Bearer <key>'.")
     scheme, _, key = field.strip().partition(" ")
@@ -60,7 +65,7 @@ def key_in(field: str | None) -> str:
     return key
 
 
-# ── Who is connecting: a connect session's token in Authorization (docs/compatibility.md#authentication).
+# ── The end user who connects: a connect session's token in Authorization (docs/compatibility.md#authentication).
 
 
 @web.middleware
@@ -73,13 +78,16 @@ async def session_token(request: web.Request, handler: Handler) -> web.StreamRes
 
 @web.middleware
 async def session_or_key(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Either that, or a secret key as `bearer_key` learns it. What begins like a token is never tried as a key."""
+    """Identify the caller as `session_token` or `bearer_key` does.
+
+    A text with a session token's prefix is never tried as a key.
+    """
     _, _, key = request.headers.get(hdrs.AUTHORIZATION, "").strip().partition(" ")
     by_session = key.strip().startswith(SESSION_PREFIX)
     return await (session_token if by_session else bearer_key)(request, handler)
 
 
-# ── A call by address alone: ``/c/<capability>/…`` says who calls and on whose behalf; no header need do so.
+# ── A call by address alone: ``/c/<capability>/…`` identifies key and connection; no header is needed.
 
 PLACE: Final = "capability"  # in the route
 REFERRER_POLICY: Final = ("Referrer-Policy", "no-referrer")
@@ -92,7 +100,7 @@ _STAY: Final = "/?&=:@!$'()*+,;~"
 async def capability(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Set CALLER, ENVIRONMENT and CAPABILITY. Raises Unauthorized.
 
-    An answer that is streamed is made `unreferred` where it is prepared, an error in `error_shape`.
+    `unreferred` is applied to a streamed answer when it is prepared, to an error in `error_shape`.
     """
     token = request.match_info[PLACE]
     caller = await caller_of(request, token, "capability")
@@ -104,7 +112,7 @@ async def capability(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 def capability_of(caller: Caller, token: Secret, mount: str) -> Capability:
-    """Raises Unauthorized for a key that is bound to no connection."""
+    """Return the capability of a key. Raises Unauthorized for a key that is bound to no connection."""
     ref = caller.access.bound_to if caller.access is not None else None
     if ref is None:
         raise unknown("capability")
@@ -118,7 +126,8 @@ def mounted(request: web.Request, token: str) -> str:
 
 
 def unreferred(response: web.StreamResponse, request: web.BaseRequest) -> web.StreamResponse:
-    """`response`; to a call by capability with our policy in place of any other, so that no page learns its address."""
+    """Return `response`; for a call by capability set our Referrer-Policy, so that no other site learns its secret
+    address."""
     if CAPABILITY in request:
         name, value = REFERRER_POLICY
         response.headers[name] = value
@@ -126,9 +135,10 @@ def unreferred(response: web.StreamResponse, request: web.BaseRequest) -> web.St
 
 
 def masked(path: str) -> str:
-    """`path` fit for a log: a capability in it, or a key, is replaced by the first characters of its digest.
+    """Return `path` for a log: a capability or a key in it is replaced by the first characters of its digest.
 
-    However it is spelled (the router decodes before it matches) and wherever it stands: a mistyped address holds it too.
+    This works for every spelling (the router decodes before it matches) and every position: a mistyped address holds
+    the secret too.
     """
     plainly = unquote(path) if "%" in path else path
     if plainly != path and (_PLACE_OF_ONE.search(plainly) or _MINTED.search(plainly)):
@@ -137,17 +147,17 @@ def masked(path: str) -> str:
     return _MINTED.sub(lambda found: digest(found[0])[:8], path)
 
 
-# ── Who acts, for the audit trail: the key, the connect session or the browser, and the address that it came from.
+# ── The actor for the audit trail: the key, the connect session or the browser, and its network address.
 
 
 @web.middleware
 async def audit_actor(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Set `gateway.records.audit.acting` while the request is handled. Stands behind the links that identify the caller."""
+    """Set `gateway.records.audit.acting` while the request is handled. Must follow the links that identify the caller."""
     token = acting.set(_actor(request))
     try:
         return await handler(request)
     finally:
-        acting.reset(token)  # the next request on this connection may be another's
+        acting.reset(token)  # the next request on this connection may have another actor
 
 
 def _actor(request: web.Request) -> AuditActor:

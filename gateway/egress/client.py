@@ -1,7 +1,7 @@
 """Requests to providers: streamed for the proxy, whole for token endpoints and scripts.
 
-https reaches the public internet and what the operator opened, http only the latter. With an outbound proxy, https goes
-through it: CONNECT to the address that was checked.
+https reaches the public internet and the networks that the operator allowed, http only the latter. With an outbound
+proxy, https goes through it: CONNECT to the address that was checked.
 """
 
 import asyncio
@@ -32,15 +32,15 @@ from gateway.http.request_head import request_head
 from gateway.records.provider_call import ClientIdentity, ProviderCall, Reply
 from gateway.records.proxied_call import UpstreamRequest
 
-# ── A request to a provider as the bytes that leave first: its head, framed by us, and with it a small body.
+# ── The first bytes of a request to a provider: its head, framed by us, together with a small body.
 
 _OURS: Final = (hdrs.HOST, hdrs.CONTENT_LENGTH, hdrs.TRANSFER_ENCODING, hdrs.CONNECTION, hdrs.UPGRADE, hdrs.EXPECT)
 
 
 def message_of(request: UpstreamRequest, pool: Pool, body: Body | None, upgrade: str | None) -> bytes:
-    """The request's head, and its body if that is at hand and small. Raises EgressError."""
+    """Return the request's head, and its body if that is available and small. Raises EgressError."""
     fields = request.headers
-    if any(name in fields for name in _OURS):  # two opinions on a body's end are how requests are smuggled
+    if any(name in fields for name in _OURS):  # two different framings of a body are how requests are smuggled
         fields = CIMultiDict(fields)
         for name in _OURS:
             fields.popall(name, None)
@@ -63,7 +63,7 @@ def message_of(request: UpstreamRequest, pool: Pool, body: Body | None, upgrade:
     return head + whole
 
 
-# ── Small answers, read whole: those of token endpoints, scripts and verifications.
+# ── Small answers, read whole: from token endpoints, scripts and verifications.
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class WholeAnswer:
 
 
 async def read_whole(exchange: ProviderExchange, origin: str, limit_bytes: int) -> bytes:
-    """The body, decoded. Raises EgressError, ``too_large`` above `limit_bytes`."""
+    """Return the body, decoded. Raises EgressError, ``too_large`` above `limit_bytes`."""
     decoder = Decoder()
     encoded = decoder.start(",".join(value for name, value in exchange.headers if name.lower() == "content-encoding"))
     content = bytearray()
@@ -95,15 +95,15 @@ async def read_whole(exchange: ProviderExchange, origin: str, limit_bytes: int) 
 _REPLAYED: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 PoolKey = tuple[str, str, int, ClientIdentity | None]
 UNREAD_S: Final = (
-    0.5  # after the time for an answer: one that came while this process stood still is in the socket, unread
+    0.5  # added to the time for an answer: an answer that came while this process was blocked lies unread in the socket
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds. `connect_s`: from the look-up to the end of the TLS handshake; `forward` keeps the others.
+    """Time limits in seconds. `connect_s`: from the look-up to the end of the TLS handshake; `forward` enforces the others.
 
-    `total_s` None: no limit. `max_first_byte_s`: what a caller may ask for at most.
+    `total_s` None: no limit. `max_first_byte_s`: the maximum that a caller may set.
     """
 
     connect_s: float = 10.0
@@ -114,7 +114,10 @@ class Timeouts:
 
 
 class Egress:
-    """Closed with the application; its pools are made on first use, in the loop that uses them."""
+    """Sends requests to providers.
+
+    Closed with the application; its pools are made on first use, in the loop that uses them.
+    """
 
     def __init__(
         self,
@@ -135,17 +138,17 @@ class Egress:
         self._names = Names()
         self._dialler = Dialler(guard, self._names, self.timeouts.connect_s, URL(proxy) if proxy else None)
         self._pools: dict[PoolKey, Pool] = {}
-        self._unused: Callable[[], None] | None = None  # set once the client is retired
+        self._unused: Callable[[], None] | None = None  # set once this egress is retired
 
     def load(self) -> Iterator[tuple[str, Load]]:
-        """Each origin there is a connection to, and how much its pool is used."""
+        """Yield each origin that has a connection, with the load of its pool."""
         for pool in self._pools.values():
             yield pool.origin, pool.load
 
     def retire(self, unused: Callable[[], None]) -> None:
-        """Another takes its place: what is under way goes on, and its connections end with it; idle ones end now.
+        """Close idle connections, because another egress replaces this one; connections in use close after their exchange.
 
-        `unused` is called when there is no connection left; a request that still holds this egress may open one more.
+        `unused` is called when no connection is left; a request that still holds this egress may open another.
         """
         self._unused = unused
         for pool in list(self._pools.values()):
@@ -158,7 +161,7 @@ class Egress:
             self._unused()
 
     async def close(self) -> None:
-        """Close every connection, also those in use."""
+        """Close every connection, even those in use."""
         for pool in list(self._pools.values()):
             await pool.close()
         self._pools.clear()
@@ -172,13 +175,13 @@ class Egress:
         upgrade: str | None = None,
         replaced: bool = False,
     ) -> ProviderExchange:
-        """Send it and wait for the answer's head; `request.headers` must hold end-to-end fields only.
+        """Send `request` and wait for the answer's head; `request.headers` must hold end-to-end fields only.
 
-        With `body` of length 0 its length is declared and nothing follows. A kept connection that turns out to be dead
-        is replaced once, if what was sent is safe and has no body (RFC 9112 §9.3.1). Raises EgressError.
+        For a `body` of length 0 the length is declared and nothing follows. A kept connection that turns out to be dead
+        is replaced once, if the request is safe and has no body (RFC 9112 §9.3.1). Raises EgressError.
 
-        `upgrade` asks to switch to that protocol (RFC 9110 §7.8); if the status is 101, `switch` hands it over.
-        `replaced`: it has been lost on a kept connection already, so this is the new one.
+        `upgrade`: requests a switch to that protocol (RFC 9110 §7.8); if the status is 101, `switch` hands the
+        connection over. `replaced`: the request was lost on a kept connection, so it needs a new one.
         """
         return await self._send(request, body, upgrade, replaced=replaced)
 
@@ -214,10 +217,10 @@ class Egress:
         timeout_s: float = 10.0,
         identity: ClientIdentity | None = None,
     ) -> WholeAnswer:
-        """Send one small request, redirects not followed: for token endpoints, scripts, verification.
+        """Send one small request without following redirects: for token endpoints, scripts, verification.
 
-        `identity`: the certificate to show in mutual TLS. Raises EgressError, also ``refused`` for a URL that may not be
-        dialled and ``too_large`` above `limit_bytes`.
+        `identity`: the client certificate for mutual TLS. Raises EgressError, for example ``refused`` for a URL that
+        may not be dialled and ``too_large`` above `limit_bytes`.
         """
         try:
             address = parse_address(url)
@@ -243,11 +246,11 @@ class Egress:
         return WholeAnswer(exchange.status, CIMultiDictProxy(CIMultiDict(exchange.headers)), content)
 
     def pool(self, origin: tuple[str, str, int]) -> Pool | None:
-        """The pool of that scheme, host and port, if there are connections in it; of those that show no certificate."""
+        """Return the pool of that scheme, host and port without a client certificate, or None if it has no connections."""
         return self._pools.get((*origin, None))
 
     def _pool(self, request: UpstreamRequest) -> Pool:
-        """The pool of its origin; what can be said of the origin without a look-up is said when that is made."""
+        """Return the pool of the request's origin. Making it refuses origins that need no look-up to be refused."""
         key = (request.scheme, request.host, request.port, request.identity)
         pool = self._pools.get(key)
         if pool is None:
@@ -257,8 +260,8 @@ class Egress:
         return pool
 
     async def _context(self) -> ssl.SSLContext:
-        """Return the TLS context, made at first use and in a thread: the system's authorities take half a megabyte, and 50 ms to
-        read."""
+        """Return the TLS context, made on first use in a thread: the system's authorities take half a megabyte, and 50
+        ms to read."""
         if self._tls is None:
             made = await asyncio.to_thread(prepared, self._trust, self._sessions)
             self._tls = self._tls or made
@@ -295,7 +298,7 @@ class Egress:
 
 
 class RetiredEgress:
-    """Egress of earlier configurations on which exchanges are under way; each is forgotten when its last one ends."""
+    """Earlier configurations' egress with exchanges in flight; each is forgotten when its last exchange ends."""
 
     def __init__(self) -> None:
         self._retired: dict[Egress, None] = {}
@@ -309,24 +312,24 @@ class RetiredEgress:
         egress.retire(lambda: self._retired.pop(egress, None))
 
     async def close(self) -> None:
-        """Close every connection, also those in use."""
+        """Close every connection, even those in use."""
         for egress in self:
             await egress.close()
 
 
 def replaceable(method: str, *, has_body: bool) -> bool:
-    """Return whether a request that was lost on a kept connection may go out once more on a new one (RFC 9112 §9.3.1)."""
+    """Return whether a request that was lost on a kept connection may be sent again on a new one (RFC 9112 §9.3.1)."""
     return not has_body and method in _REPLAYED
 
 
 def unanswered(origin: str) -> EgressError:
-    """The provider closed the connection before the first byte of an answer."""
+    """Return the error for a provider that closed the connection before the first byte of an answer."""
     return EgressError("unreachable", f"{origin} closed the connection without an answer.")
 
 
 @asynccontextmanager
 async def _limit(timeout_s: float) -> AsyncIterator[None]:
-    """Raises TimeoutError, though not before the loop has had a moment to read what has come by then."""
+    """Raise TimeoutError after `timeout_s`, but first let the loop read bytes that have already arrived."""
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(None) as limit:
         over = loop.call_later(timeout_s, lambda: limit.reschedule(loop.time() + UNREAD_S))
@@ -340,7 +343,7 @@ async def _once(body: bytes) -> AsyncIterator[bytes]:
     yield body
 
 
-# ── A call that is given as data, and its reply with the time since the call was given.
+# ── A call given as data, and its reply with the time at which the call was made.
 
 
 async def replied(
@@ -348,7 +351,7 @@ async def replied(
 ) -> Reply:
     """Send `call` and return the reply.
 
-    `now`: the clock for `asked_at`, if it is not this process's. Raises EgressError.
+    `now`: the clock for `asked_at`, if it differs from this process's clock. Raises EgressError.
     """
     began = clock.monotonic()
     answer = await egress.fetch(
@@ -360,6 +363,6 @@ async def replied(
         timeout_s=timeout_s,
         identity=call.identity,
     )
-    # Reckoned back from now by the clock that nobody sets, so that one set meanwhile moves no expiry.
+    # Computed back from now with the monotonic clock, so that setting the system clock meanwhile moves no expiry.
     asked_at = (now or clock.now)() - timedelta(seconds=clock.monotonic() - began)
     return Reply(answer.status, answer.headers, answer.body, asked_at)

@@ -1,4 +1,4 @@
-"""From an origin to an open connection: look up, admit, connect, the outbound proxy, TLS, within one time limit."""
+"""From an origin to an open connection: look-up, guard, TCP, outbound proxy and TLS, within one time limit."""
 
 import asyncio
 import base64
@@ -20,21 +20,21 @@ from gateway.egress.tls import reason
 from gateway.http.answer_head import Malformed, parse_head
 from gateway.text import unconnected
 
-# ── Host names to addresses that may be dialled: off the event loop, in limited time, each name once at a time.
+# ── Resolves host names off the event loop, within a time limit, with one look-up at a time for each name.
 
 LIMIT_S: Final = 5.0
 _THREADS: Final = 16
 
 
 class Names:
-    """The system's resolver in threads of its own, so that a dead name server starves nobody but other look-ups."""
+    """The system's resolver in its own threads, so that a dead name server delays only other look-ups."""
 
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None  # made at the first look-up
         self._asked: dict[tuple[str, int], asyncio.Future[list[str]]] = {}
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """All addresses of a name, in the system's order. Raises EgressError ``unreachable`` or ``timeout``."""
+        """Return all addresses of a name, in the system's order. Raises EgressError ``unreachable`` or ``timeout``."""
         try:
             async with asyncio.timeout(LIMIT_S):
                 found = await asyncio.shield(self._ask(host, port))
@@ -47,7 +47,7 @@ class Names:
         return found
 
     def _ask(self, host: str, port: int) -> asyncio.Future[list[str]]:
-        """Look `host` up once for all who want the same at the same time; none of them can cancel it for the others."""
+        """Look `host` up once for all concurrent callers; none of them can cancel it for the others."""
         key = (host, port)
         asked = self._asked.get(key)
         if asked is None:
@@ -61,7 +61,7 @@ class Names:
     def _answered(self, key: tuple[str, int], done: asyncio.Future[list[str]]) -> None:
         del self._asked[key]
         if not done.cancelled():
-            done.exception()  # raised for those who still wait
+            done.exception()  # avoids the "never retrieved" warning; callers that still wait get the exception
 
     def close(self) -> None:
         """End the threads. A later look-up makes new ones."""
@@ -75,20 +75,20 @@ def _look_up(host: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(where[0]) for _, _, _, _, where in found))
 
 
-# ── CONNECT: a way through the outbound proxy (RFC 9110 §9.3.6).
+# ── CONNECT: a tunnel through the outbound proxy (RFC 9110 §9.3.6).
 
 HEAD_BYTES: Final = 16_384
 
 
 class _Asking(asyncio.Protocol):
-    """Reads the proxy's answer, and nothing behind it: the first word inside a tunnel is ours."""
+    """Reads the proxy's answer, and nothing behind it: we send the first byte inside a tunnel."""
 
     def __init__(self) -> None:
         self.status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._held = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's class does not derive from it
 
     def data_received(self, data: bytes) -> None:
         self._held += data
@@ -106,13 +106,16 @@ class _Asking(asyncio.Protocol):
         self.status.set_result(0 if len(self._held) > end + 4 else status)
         self._transport.pause_reading()
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (any end is a no)
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (any end means refusal)
         if not self.status.done():
             self.status.set_result(0)
 
 
 async def ask_for_tunnel(sock: socket.socket, target: str, proxy: URL, refused: str) -> asyncio.Transport:
-    """The transport of a tunnel to `target`, reading paused. Raises EgressError ``unreachable``, saying `refused`."""
+    """Return the transport of a tunnel to `target`, reading paused.
+
+    Raises EgressError ``unreachable`` with the message `refused`.
+    """
     lines = [f"CONNECT {target} HTTP/1.1", f"Host: {target}"]
     if proxy.user is not None:
         credentials = f"{proxy.user}:{proxy.password or ''}".encode()
@@ -138,7 +141,10 @@ STAGGER_S: Final = 0.25  # RFC 8305 §5
 
 
 class Dialler:
-    """`proxy`: the operator's outbound proxy for https; it gets an address that was checked."""
+    """Opens connections to origins.
+
+    `proxy`: the operator's outbound proxy for https; it receives an address that was checked.
+    """
 
     def __init__(self, guard: Guard, names: Names, connect_s: float, proxy: URL | None = None) -> None:
         self._guard = guard
@@ -149,7 +155,7 @@ class Dialler:
     async def dial(
         self, scheme: Scheme, host: str, port: int, connection: ProviderConnection, tls: ssl.SSLContext | None
     ) -> None:
-        """Open `connection` to the origin, over `tls` if that is https. Raises EgressError."""
+        """Open `connection` to the origin, over `tls` for https. Raises EgressError."""
         origin = origin_of(scheme, host, port)
         try:
             async with asyncio.timeout(self._connect_s):
@@ -181,7 +187,7 @@ class Dialler:
             raise
 
     async def _addresses(self, host: str, port: int) -> list[str]:
-        """Return the addresses of a host name; an IP address is returned as it is."""
+        """Return the addresses of a host name, or the IP address itself."""
         if ":" in host or host.replace(".", "").isdigit():
             return [host]
         return await self._names.addresses(host, port)
@@ -189,7 +195,7 @@ class Dialler:
     async def _tunnel(
         self, proxy: URL, address: str, host: str, port: int, connection: ProviderConnection, tls: ssl.SSLContext | None
     ) -> None:
-        """TLS with `host` inside a tunnel to `address` (RFC 9110 §9.3.6). Only the proxy itself is dialled here."""
+        """Open TLS with `host` inside a tunnel to `address` (RFC 9110 §9.3.6). Only the proxy itself is dialled here."""
         origin = origin_of("https", host, port)
         refused = f"The outbound proxy did not open a way to {origin}."
         proxy_host, proxy_port = proxy.host or "", proxy.port or DEFAULT_PORTS["http"]
@@ -211,7 +217,7 @@ class Dialler:
 
 
 async def _connected(addresses: list[str], port: int, make: SocketFactory) -> socket.socket:
-    """The first of these addresses that answers; IPv6 and IPv4 in turns (RFC 8305)."""
+    """Return a socket to the first of these addresses that connects, trying IPv6 and IPv4 alternately (RFC 8305)."""
     candidates: list[SocketAddress] = [
         (socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port, 0, 0))
         if ":" in address

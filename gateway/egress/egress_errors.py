@@ -1,4 +1,4 @@
-"""The errors on the way to a provider, before the answer to the caller is decided."""
+"""The errors on the way to a provider, before they become the caller's error."""
 
 from typing import Literal
 
@@ -6,9 +6,10 @@ Kind = Literal["refused", "unreachable", "tls", "timeout", "protocol", "too_larg
 
 
 class EgressError(Exception):
-    """`kind` is for programs; `message` names the origin and the cause, never a path, a query or a header.
+    """An error on the way to a provider.
 
-    `sent` False: the provider has not got a single byte of the request, so that it may be sent again, whatever it is.
+    `kind` is for programs; `message` names the origin and the cause, never a path, a query or a header. `sent` False:
+    the provider has received no byte of the request, so any request may be sent again.
     """
 
     def __init__(self, kind: Kind, message: str, *, sent: bool = True) -> None:
@@ -19,8 +20,10 @@ class EgressError(Exception):
 
 
 class TurnedAway(EgressError):
-    """The call was not even tried: too many calls wait for this provider, or it has been silent recently. `reason` is for
-    programs."""
+    """The call was not attempted: too many calls wait for this provider, or it has not answered recently.
+
+    `reason` is for programs.
+    """
 
     def __init__(self, message: str, *, reason: str, retry_after_s: int) -> None:
         super().__init__("busy", message, sent=False)
@@ -29,4 +32,4 @@ class TurnedAway(EgressError):
 
 
 class AddressRefused(PermissionError):
-    """The last check, at the socket, said no. An OSError, so that a dialler treats it as a failed attempt."""
+    """The last check, at the socket, refused the address. An OSError, so that a dialler treats it as a failed attempt."""

@@ -1,7 +1,7 @@
-"""Decides which addresses may be dialled: the public internet by https, and what the operator opened, by http too.
+"""Decides which addresses may be dialled: the public internet by https, and the operator's networks, by http too.
 
-A name proves nothing, so judgement falls on addresses: on one that is written out, on every one a name resolves to, and
-once more in the socket factory, where the address that is checked is the one that is dialled.
+A host name proves nothing, so the guard checks addresses: a literal address, every address that a name resolves to, and
+once more in the socket factory, where the checked address is the dialled one.
 """
 
 import ipaddress
@@ -44,7 +44,7 @@ _SPECIAL: Final[tuple[IPNetwork, ...]] = tuple(
 
 
 class Opening(Protocol):
-    """A network the operator opened; `port` None opens all of its ports."""
+    """A network that the operator allowed; `port` None allows all of its ports."""
 
     @property
     def network(self) -> IPNetwork: ...
@@ -54,7 +54,10 @@ class Opening(Protocol):
 
 
 def literal(host: str) -> IPAddress | None:
-    """The address, if the host is one and not a name. A zone index names an interface, and is not part of an address."""
+    """Return the address if the host is an IP address, else None.
+
+    A zone index names an interface and is not part of an address.
+    """
     try:
         return None if "%" in host else ipaddress.ip_address(host)
     except ValueError:
@@ -62,7 +65,7 @@ def literal(host: str) -> IPAddress | None:
 
 
 def unwrapped(address: IPAddress) -> IPAddress:
-    """The IPv4 address that an IPv6 one stands for, mapped or compatible (RFC 4291 §2.5.5); others as they are."""
+    """Return the IPv4 address inside a mapped or compatible IPv6 address (RFC 4291 §2.5.5); other addresses unchanged."""
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is not None:
             return address.ipv4_mapped
@@ -72,12 +75,12 @@ def unwrapped(address: IPAddress) -> IPAddress:
 
 
 def is_public(address: IPAddress) -> bool:
-    """Return whether `address` is a public unicast address, also by ranges newer than Python's release."""
+    """Return whether `address` is a public unicast address, including ranges newer than Python's release."""
     return address.is_global and not address.is_multicast and not any(address in network for network in _SPECIAL)
 
 
 class Guard:
-    """The policy. `allow` are the operator's openings (``egress.allow``)."""
+    """The policy. `allow`: the networks that the operator allowed (``egress.allow``)."""
 
     def __init__(self, allow: Iterable[Opening] = ()) -> None:
         self._allow = tuple(allow)
@@ -87,7 +90,7 @@ class Guard:
         return self._opened(address, port) or (scheme == "https" and is_public(address))
 
     def check(self, scheme: Scheme, host: str, port: int) -> None:
-        """Refuse what can be refused before a name is resolved. Raises EgressError ``refused``."""
+        """Refuse a host that can be refused before its name is resolved. Raises EgressError ``refused``."""
         written = parse_host(bracketed(host))
         if written is None:
             raise EgressError("refused", f"{host!r} is not a host name or an address that may be dialled.")
@@ -97,7 +100,7 @@ class Guard:
             raise EgressError("refused", f"http://{host} is refused: public hosts are reached by https only.")
 
     def admit(self, scheme: Scheme, host: str, port: int, addresses: Sequence[str]) -> None:
-        """Judge all that a name resolved to; one bad address refuses the name. Raises EgressError ``refused``."""
+        """Check all addresses of a name; one bad address refuses the name. Raises EgressError ``refused``."""
         for text in addresses:
             address = literal(text)
             if address is not None and self.permits(scheme, address, port):
@@ -111,7 +114,7 @@ class Guard:
             )
 
     def socket(self, scheme: Scheme, address: SocketAddress) -> socket.socket:
-        """A socket for the address about to be dialled. Raises AddressRefused."""
+        """Return a socket for the address about to be dialled. Raises AddressRefused."""
         family, kind, protocol, _, where = address
         if not self.permits(scheme, ipaddress.ip_address(where[0]), where[1]):
             raise AddressRefused(f"{where[0]} port {where[1]} may not be dialled")

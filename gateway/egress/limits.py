@@ -1,4 +1,4 @@
-"""Before each provider origin: concurrency limit, circuit breaker and retry budget."""
+"""Limits for each provider origin: concurrency limit, circuit breaker and retry budget."""
 
 import asyncio
 from collections import deque
@@ -13,22 +13,23 @@ from gateway import clock
 from gateway.authority import origin_of
 from gateway.egress.egress_errors import TurnedAway
 
-# ── Stops asking a provider that is down, so that nobody waits for what cannot come.
+# ── Stops calling a provider that is down, so that callers do not wait for an answer that cannot come.
 #
-# It opens when a provider cannot be reached, resets or stays silent 20 times within 10 s, and when that happened more
-# often than it answered: one bad resource of a provider that works does not shut it for all who use it. What a
-# provider answers, a 500 too, proves that it is there.
+# The circuit opens when a provider cannot be reached, resets or stays silent 20 times within 10 s, if that happened
+# more often than it answered: one bad resource of a working provider must not block it for all callers. Any answer,
+# even a 500, proves that the provider is up.
 
 FAILURES: Final = 20
 WITHIN_S: Final = 10.0
 OPEN_S: Final = 30.0
-PROBE_S: Final = 1  # while one call tries, the others get Retry-After with so many seconds
+PROBE_S: Final = 1  # Retry-After for other calls while one call probes the provider
 
 
 class CircuitBreaker:
     """The circuit breaker of one origin. Times are monotonic seconds.
 
-    `answers` counts; the reader of a call's answer adds to it. `open_until` is 0.0 while calls pass without a question.
+    `answers`: number of answers; the reader of a call's answer increments it. `open_until`: 0.0 while the circuit is
+    closed.
     """
 
     __slots__ = ("_failures", "_probing", "answers", "open_until")
@@ -41,11 +42,11 @@ class CircuitBreaker:
 
     @property
     def closed(self) -> bool:
-        """Whether calls pass without a question."""
+        """Whether the circuit is closed, so that calls pass."""
         return self.open_until == 0.0
 
     def refusal_s(self, now: float) -> float:
-        """0: this call is the one that tries whether the provider is back. Else the seconds until the next may."""
+        """Return 0.0 if this call is the probe, else the seconds until the next call may probe."""
         if now < self.open_until:
             return self.open_until - now
         if self._probing:
@@ -54,7 +55,7 @@ class CircuitBreaker:
         return 0.0
 
     def failed(self, now: float, *, probe: bool) -> bool:
-        """Record a call that got no answer. True: this one opened it."""
+        """Record a call without an answer; return whether it opened the circuit."""
         if probe:
             self.open_until, self._probing = now + OPEN_S, False
             return True
@@ -70,31 +71,31 @@ class CircuitBreaker:
         return True
 
     def recovered(self) -> None:
-        """The call that tried got an answer."""
+        """Close the circuit, because the probe got an answer."""
         self.open_until, self._probing = 0.0, False
         self._failures.clear()
 
     def result_unknown(self) -> None:
-        """The call that tried ended without telling anything, as when its caller left: the next one tries."""
+        """End a probe without a result, for example because its caller left: the next call probes."""
         self._probing = False
 
     def idle(self, now: float) -> bool:
-        """Return whether the circuit breaker holds nothing to remember."""
+        """Return whether the circuit breaker has no state to keep."""
         return self.closed and (not self._failures or now - self._failures[-1][0] > WITHIN_S)
 
 
-# ── How many retries a provider can be sent: at most a fifth of its requests, and a few besides.
+# ── Limits the retries sent to a provider: at most a fifth of its requests, plus a small allowance.
 #
-# Without it, retries multiply the load of a provider just when it fails under load.
+# Without this limit, retries multiply the load of a provider just when it fails under load.
 
 SHARE: Final = 0.2
-MOST: Final = 100.0  # what a busy hour saves up for a bad minute
+MOST: Final = 100.0  # the maximum that a busy hour can save up
 FLOOR: Final = 10.0
-FLOOR_PER_S: Final = 0.5  # so that retries to a seldom called provider are possible too
+FLOOR_PER_S: Final = 0.5  # so that a rarely called provider can be retried too
 
 
 class Budget:
-    """The retry budget of one origin. `requests` counts; each first attempt adds to it."""
+    """The retry budget of one origin. `requests`: number of first attempts, each of which increments it."""
 
     __slots__ = ("_counted", "_credit", "_seen_at", "requests")
 
@@ -105,7 +106,7 @@ class Budget:
         self._seen_at = now
 
     def take(self, now: float) -> bool:
-        """Spend one retry if the budget has one now (monotonic seconds); return whether it had."""
+        """Spend one retry if the budget has one now (monotonic seconds); return whether it did."""
         earned = (self.requests - self._counted) * SHARE
         trickled = max(0.0, min(FLOOR - self._credit, (now - self._seen_at) * FLOOR_PER_S))
         self._credit = min(MOST, self._credit + earned + trickled)
@@ -116,12 +117,12 @@ class Budget:
         return True
 
 
-# ── A bounded number of calls to one provider whose answer is outstanding, so that one that hangs holds up no other.
+# ── Limits the calls in flight to one provider, so that a provider that hangs does not block others.
 
 
 @dataclass(frozen=True, slots=True)
 class ConcurrencySettings:
-    """Calls whose answer has not begun, calls that wait for such a place, and seconds that they wait."""
+    """Maximum of calls whose answer has not begun, maximum of calls that wait for a place, and seconds that they wait."""
 
     outstanding: int = 1000
     waiting: int = 5000
@@ -129,11 +130,11 @@ class ConcurrencySettings:
 
 
 class Full(Exception):
-    """There is no place, and none came free in time."""
+    """No place became free in time, or too many calls wait already."""
 
 
 class ConcurrencyLimit:
-    """Limits the calls outstanding at one origin. Each acquired place is released once, however the call ended.
+    """Limits the calls in flight to one origin. Each acquired place is released once, whatever the result of the call.
 
     `limits` may change: see `admit`.
     """
@@ -147,14 +148,14 @@ class ConcurrencyLimit:
         self._queue: deque[asyncio.Future[None]] = deque()
 
     def try_acquire(self) -> bool:
-        """Take a place if one is free: two comparisons, nothing to await."""
+        """Take a place if one is free, without waiting."""
         if self.outstanding >= self.limits.outstanding:
             return False
         self.outstanding += 1
         return True
 
     async def acquire(self) -> None:
-        """Take the next place that comes free, in the order of asking. Raises Full."""
+        """Wait for the next free place, in the order of arrival. Raises Full."""
         if self.waiting >= self.limits.waiting:
             raise Full
         place = asyncio.get_running_loop().create_future()
@@ -165,7 +166,7 @@ class ConcurrencyLimit:
                 await place
         except BaseException as ended:
             if place.done() and not place.cancelled():
-                self.release()  # it came in the same moment
+                self.release()  # the place was granted at the same moment
             place.cancel()
             if isinstance(ended, TimeoutError):
                 raise Full from None
@@ -174,13 +175,13 @@ class ConcurrencyLimit:
             self.waiting -= 1
 
     def release(self) -> None:
-        """Give the place back, and to the call that has waited longest."""
+        """Release the place, and grant it to the call that has waited longest."""
         self.outstanding -= 1
         if self._queue:
             self.admit()
 
     def admit(self) -> None:
-        """Give free places to calls that wait, in the order of asking."""
+        """Grant free places to waiting calls, in the order of arrival."""
         while self._queue and self.outstanding < self.limits.outstanding:
             place = self._queue.popleft()
             if not place.done():
@@ -201,7 +202,8 @@ log = structlog.get_logger(__name__)
 class OriginLimits:
     """Concurrency limit, circuit breaker and retry budget of one origin.
 
-    A call acquires a place before it is sent, and releases it when the answer's head is there or cannot come any more.
+    A call acquires a place before it is sent, and releases it when the answer's head has arrived or can no longer
+    arrive.
     """
 
     __slots__ = ("breaker", "budget", "concurrency", "origin")
@@ -213,11 +215,11 @@ class OriginLimits:
         self.budget = Budget(clock.monotonic())
 
     def try_acquire(self) -> bool:
-        """Acquire without waiting, as nearly always; such a call is not a probe. False: await `acquire`."""
+        """Acquire without waiting, the usual case; such a call is not a probe. If it returns False, await `acquire`."""
         return self.breaker.open_until == 0.0 and self.concurrency.try_acquire()
 
     async def acquire(self) -> bool:
-        """Wait for a place. True: this call tries whether the provider is back. Raises TurnedAway."""
+        """Wait for a place; return True if this call probes whether the provider is up. Raises TurnedAway."""
         probe = not self.breaker.closed and self._try_again()
         if self.concurrency.try_acquire():
             return probe
@@ -237,7 +239,7 @@ class OriginLimits:
         return probe
 
     def release(self, outcome: Outcome, *, probe: bool) -> None:
-        """Release the slot, once for every `acquire` that returned, with the call's result."""
+        """Release the place, once for every `acquire` that returned, with the call's result."""
         self.concurrency.release()
         breaker = self.breaker
         if outcome == "answered":
@@ -289,7 +291,7 @@ class EgressLimits:
         return gate
 
     def limit(self, limits: ConcurrencySettings) -> None:
-        """Keep to these limits from now on. Calls outstanding above a lower limit go on; calls that wait take new places."""
+        """Apply these limits from now on. Calls above a lower limit continue; waiting calls get newly free places."""
         self._limits = limits
         for gate in self._gates.values():
             gate.concurrency.limits = limits

@@ -1,7 +1,7 @@
-"""The memory for pages that all paged calls of this process share, with a fair share for each key.
+"""The memory budget for pages, shared by all paged calls of this process, with a fair share for each key.
 
-A call reserves memory before it reads a large page, and waits while there is none. A call that waits holds none, so that calls
-never wait for each other in a circle. Freed memory goes to the key that holds the least, within a key in order of arrival.
+A call reserves memory before it reads a large page, and waits while none is free. A waiting call holds none, so calls
+cannot deadlock. Freed memory goes to the key that holds the least, within a key in order of arrival.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Final
 from gateway import clock
 from gateway.errors import Unavailable
 
-SHARE: Final = 0.5  # the part of the bound that one key may hold: there is always room for another key
+SHARE: Final = 0.5  # the part of the limit that one key may hold, so that another key always has room
 RETRY_AFTER_S: Final = 5
 
 
@@ -23,7 +23,7 @@ class NoPageMemory(Exception):
 
 
 def no_page_memory() -> Unavailable:
-    """503 ``busy``, with the reason and `retry_at` in its payload."""
+    """Return the 503 ``busy``, with the reason and `retry_at` in its payload."""
     retry_at = clock.now() + timedelta(seconds=RETRY_AFTER_S)
     return Unavailable(
         "busy",
@@ -42,7 +42,7 @@ class WaitingPage:
 
 
 class Reservation:
-    """So many bytes of one key, until it is released."""
+    """A number of bytes that one key holds until they are released."""
 
     __slots__ = ("_key", "_memory", "size")
 
@@ -52,7 +52,7 @@ class Reservation:
         self.size = size
 
     def shrink(self, size: int) -> None:
-        """Give back what is above `size`."""
+        """Release the bytes above `size`."""
         if size < self.size:
             self._memory._give_back(self._key, self.size - size)
             self.size = size
@@ -62,7 +62,10 @@ class Reservation:
 
 
 class PageMemory:
-    """`limit_bytes` may answer otherwise at any time; what is reserved stays. `most`: the largest amount reserved so far."""
+    """The shared budget.
+
+    `limit_bytes` may return a new limit at any time; existing reservations stay. `most`: the highest total so far.
+    """
 
     def __init__(self, limit_bytes: Callable[[], int]) -> None:
         self.limit_bytes = limit_bytes
@@ -73,9 +76,9 @@ class PageMemory:
         self._count = 0
 
     async def reserve(self, key: Hashable, size: int, wait_s: float) -> Reservation:
-        """`size` bytes for `key`. Raises NoPageMemory after `wait_s`.
+        """Reserve `size` bytes for `key`. Raises NoPageMemory after `wait_s`.
 
-        A size above a key's share counts as that share: one call alone may always go on.
+        A size above the key's share counts as that share, so that a single call can always proceed.
         """
         size = min(size, self._share)
         self._count += 1
@@ -87,7 +90,7 @@ class PageMemory:
                 await waiting.admitted
         except BaseException as ended:
             if waiting.admitted.done() and not waiting.admitted.cancelled():
-                self._give_back(key, size)  # it came in the same moment
+                self._give_back(key, size)  # the memory was granted at the same moment
             else:
                 self._leave(key, waiting)
             if isinstance(ended, TimeoutError):
@@ -97,7 +100,7 @@ class PageMemory:
 
     @property
     def waiting(self) -> int:
-        """Calls that wait for memory."""
+        """Number of calls that wait for memory."""
         return sum(map(len, self._queues.values()))
 
     @property
@@ -117,7 +120,7 @@ class PageMemory:
         queue = self._queues.get(key, ())
         if waiting in queue:
             self._unqueue(key, waiting)
-        self._admit()  # it may have been in the way of others
+        self._admit()  # it may have blocked other calls
 
     def _unqueue(self, key: Hashable, waiting: WaitingPage) -> None:
         queue = self._queues[key]
@@ -126,13 +129,13 @@ class PageMemory:
             del self._queues[key]
 
     def _admit(self) -> None:
-        """Admit the next calls as long as there is room. A large page is not overtaken by smaller ones of its rank."""
+        """Admit the next calls while memory is free. Smaller pages do not overtake a large page of the same rank."""
         while True:
             key = self._next()
             if key is None:
                 return
             first = self._queues[key][0]
-            if first.admitted.done():  # its call was cancelled a moment ago
+            if first.admitted.done():  # its call has just been cancelled
                 self._unqueue(key, first)
                 continue
             if self.reserved + first.size > self.limit_bytes():
@@ -144,7 +147,7 @@ class PageMemory:
             first.admitted.set_result(None)
 
     def _next(self) -> Hashable | None:
-        """The waiting key that holds the least, of those that are within their share."""
+        """Return the waiting key that holds the least, among keys within their share."""
         ranks = [
             (self._held.get(key, 0), queue[0].number, key)
             for key, queue in self._queues.items()

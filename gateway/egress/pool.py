@@ -1,4 +1,4 @@
-"""The connections to one origin: handed out last-in first-out, so that those not needed grow old and are closed."""
+"""The connections to one origin: handed out last-in first-out, so that surplus connections age and are closed."""
 
 import asyncio
 from collections import deque
@@ -18,7 +18,7 @@ Dial = Callable[["Pool"], Awaitable[ProviderConnection]]
 
 
 class Load(NamedTuple):
-    """Connections that carry a request, those kept for the next one, those in the making; requests that wait for one."""
+    """Number of connections that carry a request, idle connections, connections being dialled, and requests that wait."""
 
     busy: int
     idle: int
@@ -27,9 +27,9 @@ class Load(NamedTuple):
 
 
 class Pool:
-    """A pool of at most `limit` connections, dialling included. `dial` makes one that has this pool for its owner.
+    """A pool of at most `limit` connections, including those being dialled. `dial` makes a connection that this pool owns.
 
-    `host` is what Host says. `forget` is called whenever the last connection is gone and nobody waits.
+    `host`: value of the Host header. `forget` is called whenever the last connection is gone and no request waits.
     """
 
     def __init__(
@@ -58,12 +58,12 @@ class Pool:
 
     @property
     def load(self) -> Load:
-        """How much it is used, for metrics."""
+        """How much the pool is used, for metrics."""
         idle = len(self._idle)
         return Load(len(self._open) - idle, idle, self._dialling, len(self._waiting))
 
     def kept(self) -> ProviderConnection | None:
-        """An idle connection that is still good, if there is one."""
+        """Return an idle connection that is still usable, or None."""
         while self._idle:
             connection = self._idle.pop()
             if connection.usable and self._loop.time() < connection.idle_until:
@@ -72,16 +72,16 @@ class Pool:
         return None
 
     def give_back(self, connection: ProviderConnection) -> None:
-        """Return a connection to the pool that was `kept` and has not been used."""
+        """Return a connection from `kept` to the pool unused."""
         if self._closed or self._retired:
             connection.abort()
         elif not (self._waiting and self._hand_over(connection)):
             self._keep(connection)
 
     async def acquire(self, *, fresh: bool = False) -> ProviderConnection:
-        """A connection for one request; `fresh`: newly made. It comes back by itself, or is lost.
+        """Return a connection for one request, newly made if `fresh`. It returns to the pool by itself, or is lost.
 
-        Raises EgressError, ``busy`` if none becomes free within `WAIT_S` or too many wait already.
+        Raises EgressError ``busy`` if none becomes free within `WAIT_S`, or if too many requests wait already.
         """
         connection = None if fresh else self.kept()
         if connection is None:
@@ -91,14 +91,14 @@ class Pool:
                 connection = await self._wait()
         if connection is None:
             return await self._made()
-        if fresh:  # what was idle until now may be as dead as the one before
+        if fresh:  # other idle connections may be as dead as the previous one
             self._dialling += 1
             connection.abort()
             return await self._made()
         return connection if connection.usable else await self.acquire()
 
     async def _made(self) -> ProviderConnection:
-        """A new one, in the place that `_dialling` already counts."""
+        """Return a new connection; `_dialling` already counts its place."""
         try:
             connection = await self._dial(self)
             if self._closed or not connection.usable:
@@ -116,7 +116,8 @@ class Pool:
         return connection
 
     async def _wait(self) -> ProviderConnection | None:
-        """Somebody's connection when it is free, or None when a place is: that one is counted as dialling already."""
+        """Wait for a free connection and return it, or None if a place became free, which `_dialling` then already
+        counts."""
         if len(self._waiting) >= WAITING:
             raise self._full(f"Too many requests to {self.origin} are waiting already. Try again in a moment.")
         turn: asyncio.Future[ProviderConnection | None] = self._loop.create_future()
@@ -166,13 +167,13 @@ class Pool:
         self._next()
 
     def retire(self) -> None:
-        """Close what is idle, now and whenever it becomes so."""
+        """Close idle connections, now and whenever one becomes idle."""
         self._retired = True
         for connection in list(self._idle):
             connection.abort()
 
     async def close(self) -> None:
-        """Close every connection, also those in use."""
+        """Close every connection, even those in use."""
         self._closed = True
         if self._look is not None:
             self._look.cancel()
@@ -187,7 +188,7 @@ class Pool:
             await self._emptied.wait()
 
     def _hand_over(self, connection: ProviderConnection | None) -> bool:
-        """Wake the one who has waited longest. None stands for a place, which is reserved here."""
+        """Wake the request that has waited longest. `connection` None: grant it a place, which is reserved here."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -198,7 +199,7 @@ class Pool:
         return False
 
     def _decline(self, connection: ProviderConnection | None) -> None:
-        """Take back a connection that was handed to a caller that has given up meanwhile."""
+        """Take back a connection that was granted to a request that has given up meanwhile."""
         if connection is None:
             self._dialling -= 1
             self._next()
@@ -206,7 +207,7 @@ class Pool:
             self._idle.append(connection)
 
     def _next(self) -> None:
-        """A place may have become free."""
+        """Grant a place that may have become free, or forget an empty pool."""
         if self._open or self._dialling or self._waiting:
             if len(self._open) + self._dialling < self._limit:
                 self._hand_over(None)
@@ -217,7 +218,7 @@ class Pool:
         self._forget(self)
 
     def _close_the_old(self) -> None:
-        """Close the connections that are idle too long; one timer for all, since one for each request would cost more."""
+        """Close connections that are idle too long; one timer for all, since a timer per request would cost more."""
         self._look = None
         now = self._loop.time()
         for connection in [held for held in self._idle if held.idle_until <= now]:

@@ -1,10 +1,10 @@
-"""A connection to a provider: a request out, its answer in, and whether another one may follow.
+"""A connection to a provider: sends a request, reads its answer, and decides whether the connection can be reused.
 
     acquire ▸ ask ─ head, and a small body with it, in one write ─▶ provider
                  answer head ▸ Answer ◂ body, as its framing says; reading pauses while nobody takes it
                  both ended cleanly ▸ back to its owner, or closed
 
-Nothing is ever sent twice here, and what comes unasked ends the connection (RFC 9112 §9.2).
+This module never sends anything twice, and closes the connection on unrequested bytes (RFC 9112 §9.2).
 """
 
 import asyncio
@@ -31,18 +31,18 @@ from gateway.egress.write_batch import WriteBatch
 from gateway.http.answer_head import AnswerHead, Malformed
 from gateway.part_by_part import PART_BYTES, PartByPart, is_dear
 
-# ── A request's body on its way out: framed as declared, no faster than the provider takes it, never more than
-# declared.
+# ── A request's body on its way out: framed as declared, at the provider's pace, and never longer than declared.
 
 
 class Torn(Exception):
-    """The body did not have the length that its head declared."""
+    """The body's length differs from the declared length."""
 
 
 class RequestUpload:
-    """Writes `head` and then `body` to the transport; `done` is called at the end, with the fault if there was one.
+    """Writes `head` and then `body` to the transport; calls `done` at the end, with the fault if it failed.
 
-    The head leaves together with the first piece if that is at hand, and else at once. After `stop` nothing is reported.
+    The head leaves together with the first piece if that is available, else immediately. After `stop` nothing is
+    reported.
     """
 
     __slots__ = ("_body", "_done", "_drained", "_head", "_paused", "_task", "_transport")
@@ -120,9 +120,10 @@ class RequestUpload:
 
 
 class PushedUpload:
-    """A body that its sender writes as it comes, framed already; asked to `pause` while the provider takes no more.
+    """A body that its sender writes piece by piece, already framed; `pause` is called while the provider takes no more
+    bytes.
 
-    The connection stays with its request until `end`. After `stop` nothing is written and nobody is notified.
+    The connection stays with its request until `end`. After `stop` nothing is written or notified.
     """
 
     __slots__ = ("_connection", "_listener", "paused")
@@ -138,7 +139,7 @@ class PushedUpload:
             connection.transport.write(piece)
 
     def end(self) -> None:
-        """All of it has been written."""
+        """Mark the body as completely written."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.uploaded(None)
@@ -157,7 +158,7 @@ class PushedUpload:
         self._connection = self._listener = None
 
     def leave(self) -> None:
-        """The rest will not come: the connection serves nobody after this request."""
+        """Give up the rest of the body: the connection is not reused after this request."""
         self._listener = None
 
 
@@ -167,7 +168,7 @@ _IDLE, _DUE, _ASKED, _ANSWERED, _SWITCHED, _DEAD = range(6)
 
 
 class ProviderConnection(asyncio.Protocol):
-    """`idle_until` is its owner's. `served` counts the answers that have ended on it."""
+    """A connection to a provider. `idle_until` belongs to its owner. `served`: number of answers completed on it."""
 
     def __init__(self, origin: str, owner: Owner | None = None) -> None:
         self.owner = owner
@@ -177,21 +178,21 @@ class ProviderConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._stage = _IDLE
         self._waiter: asyncio.Future[ProviderAnswer] | None = None
-        self._taker: Taker | None = None  # in the waiter's place
-        self._answer: ProviderAnswer | None = None  # the one on its way in, unless that goes into a sink
+        self._taker: Taker | None = None  # replaces the waiter for fast path requests
+        self._answer: ProviderAnswer | None = None  # the answer being received, unless it goes into a sink
         self._sink: AnswerSink | None = None
-        self._fresh: ProviderAnswer | None = None  # its head has just come
-        self._begun = False  # a head has just come
+        self._fresh: ProviderAnswer | None = None  # an answer whose head has just arrived
+        self._begun = False  # a head has just arrived
         self._upload: RequestUpload | PushedUpload | None = None
         self._incoming = AnswerReader(self)
         self._behind_switch = b""
         self._keep_s: float | None = None
         self._reading_paused = self._writing_paused = False
-        self._parts: PartByPart | None = None  # splits what is expensive to read
+        self._parts: PartByPart | None = None  # splits input that is expensive to parse
 
     @property
     def peer(self) -> str | None:
-        """The IP address at the other end; None if it is not known."""
+        """The provider's IP address; None if unknown."""
         address = None if self._transport is None else self._transport.get_extra_info("peername")
         return str(address[0]) if isinstance(address, tuple) else None
 
@@ -202,7 +203,7 @@ class ProviderConnection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
-        """Return whether the connection is idle, as far as is known without a request."""
+        """Whether the connection is idle, as far as is known without a request."""
         return self._stage == _IDLE and self._transport is not None and not self._transport.is_closing()
 
     # ── a request ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -210,9 +211,9 @@ class ProviderConnection(asyncio.Protocol):
     async def ask(
         self, head: bytes, body: Body | None = None, *, method: str = "", may_switch: bool = False
     ) -> ProviderAnswer:
-        """Send and wait for the answer's head. Raises Lost or EgressError.
+        """Send and wait for the answer's head. Raises ConnectionLost or EgressError.
 
-        `head` holds the framing that fits `body`. A cancellation takes the connection along.
+        `head` holds the framing that fits `body`. A cancellation closes the connection.
         """
         self._stage = _ASKED
         self._incoming.expect(without_body=method == "HEAD", may_switch=may_switch)
@@ -225,7 +226,7 @@ class ProviderConnection(asyncio.Protocol):
                 self._upload = RequestUpload(self.transport, body, head, self.uploaded, paused=self._writing_paused)
             return await waiter
         except BaseException:
-            # Once the waiter is answered, the connection may serve somebody else already.
+            # Once the waiter has its result, the connection may already serve another request.
             if self._waiter is waiter:
                 self._waiter = None
                 self._reset()
@@ -234,15 +235,15 @@ class ProviderConnection(asyncio.Protocol):
             raise
 
     def send_nowait(self, message: bytes, taker: Taker, write_batch: WriteBatch, *, method: str) -> None:
-        """Send a whole request; `taker` gets what comes of it. The way of `ask` without a task or a future."""
+        """Send a whole request; `taker` receives the result. Works like `ask`, without a task or a future."""
         self._expect(taker, method)
         write_batch.add(partial(self._depart, message))
 
     def begin(self, message: bytes, taker: Taker, listener: UploadListener, *, method: str) -> PushedUpload:
-        """Send as `send_nowait` does, for a request whose body is not complete: the returned upload takes the rest."""
+        """Send as `send_nowait` does, for a request with an incomplete body: write the rest to the returned upload."""
         self._expect(taker, method)
         upload = self._upload = PushedUpload(self, listener)
-        upload.paused = self._writing_paused  # paused by the request before: the transport does not say so again
+        upload.paused = self._writing_paused  # paused by the previous request: the transport does not call again
         self._depart(message)
         return upload
 
@@ -252,13 +253,14 @@ class ProviderConnection(asyncio.Protocol):
         self._taker = taker
 
     def _depart(self, head: bytes) -> None:
-        """Unless the connection has ended, or is about to: then `connection_lost` reports it to the waiting exchange."""
+        """Send, unless the connection has ended or is ending: then `connection_lost` reports that to the waiting
+        exchange."""
         if self._stage == _DUE and not self.transport.is_closing():
             self._stage = _ASKED
             self.transport.write(head)
 
     def abort(self) -> None:
-        """Drop it at once, with all that is still unsent."""
+        """Drop the connection immediately, with all unsent bytes."""
         self._stage = _DEAD
         if self._upload is not None:
             self._upload.stop()
@@ -266,10 +268,10 @@ class ProviderConnection(asyncio.Protocol):
             self._transport.abort()
 
     def _reset(self) -> None:
-        """`abort`, also of what is still unsent in the system.
+        """Abort, and discard even the bytes that the kernel has not sent yet.
 
-        A socket that is closed goes on sending, for minutes while the network is cut. A request that was given up must not
-        arrive then: its refresh token may have been sent again.
+        The kernel continues to send after a socket is closed, for minutes while the network is down. An abandoned
+        request must not arrive then: its refresh token may have been sent again.
         """
         sock = None if self._transport is None else self._transport.get_extra_info("socket")
         if sock is not None:
@@ -278,7 +280,7 @@ class ProviderConnection(asyncio.Protocol):
         self.abort()
 
     def hold_back(self) -> None:
-        """Read nothing more until `may_go_on`."""
+        """Stop reading until `may_go_on`."""
         if not self._reading_paused and not self.transport.is_closing():
             self._reading_paused = True
             self.transport.pause_reading()
@@ -302,7 +304,7 @@ class ProviderConnection(asyncio.Protocol):
     # ── what the transport calls ────────────────────────────────────────────────────────────────────────────────────
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's class does not derive from it
 
     def data_received(self, data: bytes) -> None:
         if self._parts is not None:
@@ -328,7 +330,7 @@ class ProviderConnection(asyncio.Protocol):
         elif self._stage == _SWITCHED:
             self._behind_switch += data
         elif self._stage != _DEAD:
-            self.abort()  # bytes without a request: which answer they belong to cannot be known
+            self.abort()  # bytes without a request: they cannot be assigned to an answer
             self._refuse(ConnectionLost())  # the request is not complete yet
 
     def eof_received(self) -> bool:
@@ -379,7 +381,7 @@ class ProviderConnection(asyncio.Protocol):
             self.hold_back()
 
     def ended(self, extra: bytes) -> None:
-        """The answer is whole. What came behind it is nobody's, but for what belongs to another protocol."""
+        """Handle the answer's end. Bytes behind it belong to nothing, unless the protocol was switched."""
         sink, answer = self._sink, self._answer
         assert sink is not None
         if answer is not None and answer.status == 101:
@@ -394,7 +396,7 @@ class ProviderConnection(asyncio.Protocol):
             self._settle()
 
     def _hand_out(self) -> None:
-        """The waiting exchange gets the answer, as far as it has come."""
+        """Give the waiting exchange the answer, as far as it has arrived."""
         self._begun = False
         answer, self._fresh = self._fresh, None
         if self._taker is not None:
@@ -417,7 +419,7 @@ class ProviderConnection(asyncio.Protocol):
             self._settle()
 
     def _settle(self) -> None:
-        """Request and answer have both ended: keep the connection, or close it."""
+        """Keep or close the connection, because request and answer have both ended."""
         answer, self._answer, self._sink = self._answer, None, None
         if answer is not None:
             answer.source = None
@@ -432,7 +434,7 @@ class ProviderConnection(asyncio.Protocol):
             self.owner.take_back(self, self._keep_s)
 
     def _fail(self, fault: EgressError) -> None:
-        """Raised in the exchange that waits for the head or reads the body."""
+        """Abort, and raise `fault` in the exchange that waits for the head or reads the body."""
         self.abort()
         self._refuse(fault)
         if self._sink is not None:
@@ -441,8 +443,10 @@ class ProviderConnection(asyncio.Protocol):
             self._answer.source = None
 
     def _refuse(self, fault: Exception) -> None:
-        """Report the fault to the taker or the waiter. If a head came with the bad bytes in `_fail`, its sink gets the error
-        instead."""
+        """Report the fault to the taker or the waiter.
+
+        If a head arrived with the bad bytes in `_fail`, its sink gets the fault.
+        """
         if self._taker is not None and not self._begun:
             taker, self._taker = self._taker, None
             taker.refused(fault)
@@ -456,6 +460,7 @@ class ProviderConnection(asyncio.Protocol):
             owner.lost(self)
 
     def _closed_cleanly(self) -> bool:
-        """TLS must say that it ends, else anyone on the way could have cut the answer (RFC 9112 §9.8)."""
+        """Return whether the close was clean: TLS must announce it, else an attacker could have cut the answer (RFC
+        9112 §9.8)."""
         inside = self.transport.get_extra_info("ssl_object")
         return inside is None or closed_cleanly(inside)

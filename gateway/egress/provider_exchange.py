@@ -1,4 +1,5 @@
-"""A request and its answer: read from a connection's bytes, as its users see it, and what a connection asks of others."""
+"""A request and its answer: parsed from a connection's bytes, as their users see them, and the interfaces of a
+connection."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,14 +16,14 @@ if TYPE_CHECKING:
     from gateway.egress.provider_connection import ProviderConnection
 
 
-# ── One request and its answer, as the proxy sees them. All that `forward` knows of the transport below.
+# ── One request and its answer, as the proxy sees them. `forward` knows nothing else of the transport below.
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Bytes to send as they come. `length` None: sent chunked, since the sender did not say how many.
+    """Bytes to send as they arrive. `length` None: sent chunked, since the sender declared no length.
 
-    `whole`: all of them, where they are at hand; they leave together with the head, and `pieces` is not read.
+    `whole`: the complete body, if available; it is sent together with the head, and `pieces` is not read.
     """
 
     pieces: AsyncIterator[bytes]
@@ -44,22 +45,23 @@ class ProviderExchange(Protocol):
 
     @property
     def peer(self) -> str | None:
-        """The IP address that its connection leads to, of the outbound proxy if there is one; None if it is not known."""
+        """The IP address at the connection's other end (the outbound proxy's, if one is used); None if unknown."""
 
     async def read(self) -> bytes:
-        """Some bytes of the body as soon as there are any; ``b""`` at its clean end. Raises EgressError."""
+        """Return some bytes of the body as soon as any arrive; ``b""`` at its clean end. Raises EgressError."""
 
     def switch(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
-        """Hand the connection over to `protocol` after status 101, with reading paused, and with what has come already.
+        """Hand the connection over to `protocol` after status 101; return the transport, reading paused, and the bytes
+        received so far.
 
-        From here on the transport is the caller's to close. Raises EgressError.
+        The caller must close the transport from now on. Raises EgressError.
         """
 
     def close(self) -> None:
-        """Be done with it: an answer not read to its end takes its connection along at once. May be called twice."""
+        """Close the answer; an answer not read to its end closes its connection immediately. May be called twice."""
 
 
-# ── One answer after another out of a connection's bytes: interim ones swallowed, heads parsed, bodies unframed.
+# ── Reads one answer after another from a connection's bytes: skips interim answers, parses heads, unframes bodies.
 
 INTERIM_ANSWERS: Final = 32
 _BODILESS: Final = frozenset({204, 304})
@@ -67,18 +69,21 @@ _HEAD, _COUNTED, _CHUNKED, _UNTIL_CLOSE, _OVER = range(5)
 
 
 class Listener(Protocol):
-    """Gets an answer as it comes: `begun` once, `came` for each piece of its body, and `ended`, once."""
+    """Receives an answer as it arrives: `begun` once, `came` for each piece of its body, and `ended` once."""
 
     def begun(self, head: AnswerHead) -> None: ...
 
     def came(self, piece: bytes) -> None: ...
 
     def ended(self, extra: bytes) -> None:
-        """`extra` came behind the answer's end; after status 101 it belongs to the new protocol."""
+        """Handle the answer's end. `extra`: bytes behind it; after status 101 they belong to the new protocol."""
 
 
 class AnswerReader:
-    """`has_begun`: at least one byte has come since `expect`. `until_close`: only the connection's end ends the body."""
+    """Reads answers.
+
+    `has_begun`: a byte has arrived since `expect`. `until_close`: only the connection's end ends the body.
+    """
 
     __slots__ = (
         *("_chunks", "_held", "_interim", "_left", "_may_switch", "_plain", "_stage", "_to", "_without_body"),
@@ -98,9 +103,9 @@ class AnswerReader:
         return self._stage == _UNTIL_CLOSE
 
     def expect(self, *, without_body: bool, may_switch: bool, plain: bool = False) -> None:
-        """A request goes out; `without_body`: its answer has none whatever the head says (RFC 9110 §9.3.2).
+        """Prepare for the answer to a request. `without_body`: it has no body whatever its head says (RFC 9110 §9.3.2).
 
-        `plain`: a head need not be taken apart where that can be put off.
+        `plain`: the head's parsing may be put off if possible.
         """
         self._stage = _HEAD
         self._interim = 0
@@ -122,7 +127,7 @@ class AnswerReader:
             self._to.came(data)
 
     def _heads(self, data: bytes) -> None:
-        """Interim answers are swallowed (RFC 9110 §15.2), the final one begins the body."""
+        """Skip interim answers (RFC 9110 §15.2); begin the body after the final head."""
         self.has_begun = True
         if self._held:
             data, self._held = self._held + data, b""
@@ -144,7 +149,7 @@ class AnswerReader:
                 raise Malformed("it announces itself without end")
 
     def _hold(self, beginning: bytes) -> None:
-        """Wait for the rest of a head, unless it cannot become one any more."""
+        """Wait for the rest of a head, unless these bytes cannot become a head."""
         if beginning.count(b"\n") != beginning.count(b"\r\n"):
             raise Malformed("a line of its head does not end in CR LF")
         if not b"HTTP/1.".startswith(beginning[:7]):
@@ -160,7 +165,7 @@ class AnswerReader:
             self._end(rest)
             return
         if length is not None:
-            if length == len(rest):  # whole already, as small answers mostly are
+            if length == len(rest):  # complete already, as small answers mostly are
                 self._to.came(rest)
                 self._end(b"")
                 return
@@ -192,7 +197,7 @@ class AnswerReader:
         self._to.ended(extra)
 
 
-# ── An answer on its way in: what has arrived and has not been read yet, and how it ends.
+# ── An answer being received: its unread bytes, and how it ended.
 
 
 class Source(Protocol):
@@ -209,9 +214,10 @@ class Source(Protocol):
 
 
 class ProviderAnswer:
-    """See `ProviderExchange`. `source` is its connection, None once that has nothing more to do with it.
+    """See `ProviderExchange`. `source`: its connection, or None once the connection is no longer involved.
 
-    Only the connection calls `feed`, `end` and `fail`; each may come before anyone reads. `held_bytes` are unread.
+    Only the connection calls `feed`, `end` and `fail`, possibly before anyone reads. `held_bytes`: number of unread
+    bytes.
     """
 
     __slots__ = (
@@ -243,7 +249,7 @@ class ProviderAnswer:
 
     @property
     def peer(self) -> str | None:
-        """The IP address that its connection leads to."""
+        """The IP address at the connection's other end."""
         return self._came_on.peer
 
     async def read(self) -> bytes:
@@ -274,9 +280,10 @@ class ProviderAnswer:
             self.fail(EgressError("protocol", "The exchange was given up before its end."))
 
     def switch(self, protocol: asyncio.Protocol) -> tuple[asyncio.Transport, bytes]:
-        """Hand the connection over to `protocol` after status 101, with reading paused, and with what has come already.
+        """Hand the connection over to `protocol` after status 101; return the transport, reading paused, and the bytes
+        received so far.
 
-        From here on the transport is the caller's to close.
+        The caller must close the transport from now on.
         """
         source, self.source = self.source, None
         if self.status != 101 or source is None:
@@ -293,12 +300,12 @@ class ProviderAnswer:
         self._wake()
 
     def end(self) -> None:
-        """All has come that there is."""
+        """Mark the answer as complete."""
         self._ended = True
         self._wake()
 
     def fail(self, fault: EgressError) -> None:
-        """Raise `fault` once what has come is read."""
+        """Raise `fault` in `read` after the bytes received so far have been read."""
         if not self._ended and self._fault is None:
             self._fault = fault
             self._wake()
@@ -308,20 +315,24 @@ class ProviderAnswer:
             self._reader.set_result(None)
 
 
-# ── Whom a connection to a provider deals with: who keeps it, who waits for an answer, and where the answer goes.
+# ── The partners of a connection to a provider: its owner, the exchange that waits for an answer, and the answer's
+# sink.
 
 
 class Owner(Protocol):
     """Keeps the connection between two requests: the pool."""
 
     def take_back(self, connection: "ProviderConnection", keep_s: float | None) -> None:
-        """Take the connection back, which is free for the next request; `keep_s`: how long, if the provider has said so."""
+        """Take back a connection that is free for the next request.
+
+        `keep_s`: how long the provider keeps it open, if it said so.
+        """
 
     def met(self, connection: "ProviderConnection") -> None:
-        """Note that the connection's first answer has ended."""
+        """Handle the end of the connection's first answer."""
 
     def lost(self, connection: "ProviderConnection") -> None:
-        """Note that the connection is closed."""
+        """Handle the close of the connection."""
 
 
 class ConnectionLost(Exception):
@@ -329,7 +340,7 @@ class ConnectionLost(Exception):
 
 
 class UploadListener(Protocol):
-    """Writes a body to the provider as it comes: is notified when to stop writing, and when to go on."""
+    """Writes a body to the provider piece by piece, and is notified when to pause and when to resume."""
 
     def pause_upload(self) -> None: ...
 
@@ -337,7 +348,7 @@ class UploadListener(Protocol):
 
 
 class AnswerSink(Protocol):
-    """Where an answer goes whose head has come: `feed` for each piece, then `end`, or `fail` if that does not come."""
+    """Receives an answer after its head: `feed` for each piece, then `end`, or `fail` if the answer breaks off."""
 
     held_bytes: int
 
@@ -349,12 +360,15 @@ class AnswerSink(Protocol):
 
 
 class Taker(Protocol):
-    """Waits for an answer without a task. `sink_for` is asked once; None: make a `ProviderAnswer` of it, for `answered`."""
+    """Waits for an answer without a task.
+
+    `sink_for` is called once; if it returns None, the connection makes a `ProviderAnswer` and passes it to `answered`.
+    """
 
     def sink_for(self, head: AnswerHead) -> AnswerSink | None: ...
 
     def answered(self, answer: ProviderAnswer | None) -> None:
-        """All that came together with the head has been fed; with the answer that `sink_for` left to others."""
+        """Called when all bytes that arrived with the head have been fed. `answer`: set if `sink_for` returned None."""
 
     def refused(self, fault: Exception) -> None:
-        """There will be no head: Lost or EgressError."""
+        """Called when no head can arrive any more. `fault`: ConnectionLost or EgressError."""

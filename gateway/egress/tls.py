@@ -16,7 +16,10 @@ SESSIONS: Final = 1024
 
 
 class TlsSessions:
-    """The newest session with each host (RFC 8446 §2.2), a bounded number. Only for the context it was made for."""
+    """The newest TLS sessions, one per host (RFC 8446 §2.2), up to `SESSIONS`.
+
+    Valid only for the context that they were made for.
+    """
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, ssl.SSLSession] = OrderedDict()
@@ -25,7 +28,7 @@ class TlsSessions:
         return self._kept.get(host or "")
 
     def keep(self, inside: ssl.SSLObject | None) -> None:
-        """Remember how to resume this connection's session; the ticket comes with the first answer (RFC 8446 §4.6.1)."""
+        """Remember this connection's session for resumption; its ticket arrives with the first answer (RFC 8446 §4.6.1)."""
         if inside is None or inside.session is None:
             return
         host = inside.server_hostname or ""
@@ -36,9 +39,9 @@ class TlsSessions:
 
 
 def prepared(context: ssl.SSLContext | None, sessions: TlsSessions) -> ssl.SSLContext:
-    """`context`, or the system's trust, made strict; its connections resume `sessions`.
+    """Return `context`, or one with the system's trust, made strict; its connections resume `sessions`.
 
-    asyncio has no way to pass a session, but asks the context for the class of its TLS objects.
+    asyncio cannot pass a session, but takes the class of its TLS objects from the context.
     """
     context = context or ssl.create_default_context()
     context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)
@@ -46,7 +49,7 @@ def prepared(context: ssl.SSLContext | None, sessions: TlsSessions) -> ssl.SSLCo
     context.set_alpn_protocols(["http/1.1"])
 
     class Resuming(ssl.SSLObject):
-        """Reads and writes without Python's layer in between, which costs as much as a small record's decryption."""
+        """Reads and writes without Python's intermediate layer, which costs as much as decrypting a small record."""
 
         _begun = False
 
@@ -60,7 +63,7 @@ def prepared(context: ssl.SSLContext | None, sessions: TlsSessions) -> ssl.SSLCo
             if not self._begun:
                 self._begun = True
                 if session := sessions.of(self.server_hostname):
-                    with suppress(ValueError):  # a session of another context: a full handshake then
+                    with suppress(ValueError):  # a session of another context leads to a full handshake
                         self.session = session
             super().do_handshake()
 
@@ -69,7 +72,7 @@ def prepared(context: ssl.SSLContext | None, sessions: TlsSessions) -> ssl.SSLCo
 
 
 def closed_cleanly(inside: ssl.SSLObject) -> bool:
-    """Return whether the peer said that nothing follows, so that what came is all; to be called once all has been read."""
+    """Return whether the peer announced the end of its data. Call it after reading all data."""
     try:
         return not inside.read(1)
     except ssl.SSLZeroReturnError:
@@ -79,7 +82,7 @@ def closed_cleanly(inside: ssl.SSLObject) -> bool:
 
 
 def reason(fault: ssl.SSLError) -> str:
-    """Why a handshake failed, in a few words."""
+    """Return the cause of a failed handshake, in a few words."""
     if isinstance(fault, ssl.SSLCertVerificationError):
         return fault.verify_message.rstrip(".")
     if fault.reason:
@@ -87,20 +90,24 @@ def reason(fault: ssl.SSLError) -> str:
     return "no common protocol"
 
 
-# ── Client certificates for mutual TLS (RFC 8705): a context for each, and never a plain key on the disk.
+# ── Client certificates for mutual TLS (RFC 8705): one context per certificate, and never an unencrypted key on the
+# disk.
 
 MOST_KEPT: Final = 256
 
 
 class Identities:
-    """`trust`: whose authorities servers are checked against; the system's if None. Verification is the same as ever."""
+    """TLS contexts with client certificates.
+
+    `trust`: provides the authorities for verifying servers; None: the system's.
+    """
 
     def __init__(self, trust: ssl.SSLContext | None) -> None:
         self._trust = trust
         self._kept: OrderedDict[ClientIdentity, ssl.SSLContext] = OrderedDict()
 
     async def context(self, identity: ClientIdentity) -> ssl.SSLContext:
-        """The context that shows this certificate. Raises EgressError ``tls`` where certificate and key are unfit."""
+        """Return the context for this certificate. Raises EgressError ``tls`` if certificate and key cannot be used."""
         found = self._kept.get(identity)
         if found is None:
             try:  # in a thread: reading the authorities and the key takes milliseconds
@@ -125,15 +132,17 @@ def _made(identity: ClientIdentity, trust: ssl.SSLContext | None) -> ssl.SSLCont
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.load_verify_locations(cadata=b"".join(trust.get_ca_certs(binary_form=True)))
     _load(context, identity)
-    # No session is resumed: one that was made with this certificate says who we are without showing it again.
+    # Resume no session: one that was made with this certificate would identify us without showing it again.
     return prepared(context, TlsSessions())
 
 
 def _load(context: ssl.SSLContext, identity: ClientIdentity) -> None:
-    """`ssl` reads keys from files only, so it gets one that a passphrase of this moment locks."""
+    """Load certificate and key from a temporary file, since `ssl` reads keys only from files; a one-time passphrase
+    encrypts it."""
     import tempfile
 
-    from cryptography.hazmat.primitives import serialization  # both here: few workers ever show a certificate
+    # both imported here, because few workers ever use a certificate
+    from cryptography.hazmat.primitives import serialization
 
     key = private_key_in(identity.private_key.reveal())
     passphrase = secrets.token_bytes(32).hex().encode()

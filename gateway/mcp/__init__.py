@@ -1,23 +1,23 @@
 """The agent door: the Model Context Protocol on minted keys, whose rules are the tools (ADR 53).
 
-    lazy_endpoint       the handlers, which load all this with the first message
-    mcp_endpoint        POST /mcp: reads a message, answers it
-    agent_message       the message as the chain or the server's fast path has read and admitted it
+    lazy_endpoint       the route handlers, which import the rest with the first message
+    mcp_endpoint        POST /mcp: reads a message and answers it
+    agent_message       a message that the chain or the fast path has read and admitted
     mcp_messages        the protocol without I/O: JSON-RPC, the revisions of 2025 and 2026-07-28, results and errors
-    door_request        one request of the protocol: its caller, policy, configuration
-    key_tools           the tools of its key, and the connections that they are for
-    tool_list           a key's rules as tools: names, arguments, schemas, annotations; search among many
-    path_overlap        whether some path fits two rules
-    tool_run            tools/call, from the arguments to the result
-    tool_calls          from a tool's arguments to the request that it makes, and to the connection that it is for
-    list_cursor         lists page by page: the cursor that a model passes on
-    tool_provider_call  the call to the provider, with the caller's own key
-    in_process_call     that call of /proxy without a socket: by the server's fast path, else through the route and the chain
-    tool_results        the answer as a tool's result, cut to what a model can take
-    refused_calls       refusals in plain text; a missing connection, and the person who may connect it
-    kept_answers        the memory of whole answers, for minutes and for one key
-    whole_answers       resources/read: a whole answer behind a link, from that memory or fetched again
+    door_request        one JSON-RPC request: its caller, policy, configuration
+    key_tools           finds the tools of the caller's key, and their connections
+    tool_list           turns a key's rules into tools: names, arguments, schemas, annotations; searches them
+    path_overlap        decides whether the paths of two rules can match the same request
+    tool_run            runs tools/call, from the arguments to the result
+    tool_calls          builds the request of a tool call, and chooses its connection
+    list_cursor         cursors by which a model pages through a list
+    tool_provider_call  calls the provider through /proxy, with the caller's own key
+    in_process_call     makes that call without a socket: on the fast path, else through the route and the chain
+    tool_results        turns the provider's answer into a tool result, cut to a model's limit
+    refused_calls       refusals in plain text; asks the user to connect a missing connection
+    kept_answers        keeps whole answers in memory, for minutes, each for one key
+    whole_answers       resources/read: returns a whole answer, from memory or fetched again
 
-Always true: what is called is decided as a call of /proxy is, on the bytes that leave, with the caller's own key, so nothing
-gets through here that the same key could not do by HTTP; nothing is remembered between two messages but whole answers.
+Always true: a tool call is decided exactly like a call of /proxy, on the bytes that leave, with the caller's own key.
+So a key can do nothing here that it could not do by HTTP. Nothing is kept between two messages except whole answers.
 """

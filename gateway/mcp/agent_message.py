@@ -1,4 +1,4 @@
-"""A POST to the agent door, as the chain or the server's fast path has read and admitted it. No I/O."""
+"""A POST to the agent door after the chain or the fast path has read and admitted it. No I/O."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,9 +18,11 @@ _DOORS: Final = ("/mcp", "/session/{session_id}", "/sessions/{session_id}")
 
 @dataclass(slots=True)
 class AgentMessage:
-    """`mount`: where its calls go, ``/proxy`` or the capability's address; `by_address`: the latter. `protocol`: the server's,
-    of the connection that the message came by. `trace`: of a sampled one. `called`: a call to a provider has begun, so that
-    the message must not be answered a second time.
+    """A POST to the agent door.
+
+    `mount`: base of its calls, ``/proxy`` or the capability's address; `by_address`: it is a capability's address.
+    `protocol`: the server protocol of the connection that received the message. `trace`: trace of a sampled message.
+    `called`: a call to a provider has begun, so the message must not be answered a second time.
     """
 
     app: web.Application
@@ -38,12 +40,12 @@ class AgentMessage:
 
     @property
     def is_large(self) -> bool:
-        """Whether reading the message would hold up the event loop."""
+        """Whether parsing the message would block the event loop for too long."""
         return len(self.body) > INLINE_BYTES
 
 
 def check_origin(origin: str | None, generation: Generation) -> None:
-    """Raises Forbidden for a page of another origin: by the protocol, against DNS rebinding."""
+    """Raise Forbidden for a page of another origin; the protocol demands it against DNS rebinding."""
     if origin is None or f"{generation.public_url}/".startswith(f"{origin.lower()}/"):
         return
     raise Forbidden(
@@ -52,7 +54,7 @@ def check_origin(origin: str | None, generation: Generation) -> None:
 
 
 def mount_beside(door: str) -> str:
-    """The address of ``/proxy`` that belongs to the route `door`, below a host's prefix where there is one."""
+    """Return the address of ``/proxy`` that belongs to the route `door`, including a host application's prefix."""
     for ending in _DOORS:
         door = door.removesuffix(ending)
     return door + PROXY_MOUNT

@@ -1,4 +1,4 @@
-"""A request of the protocol, of one caller: what every part of the door needs to know of it."""
+"""One JSON-RPC request at the agent door, with the facts that every part of the door needs."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from gateway.vault import Tokens
 
 @dataclass(frozen=True, slots=True)
 class DoorRequest:
-    """`outer`: the HTTP request that carries `message`."""
+    """One JSON-RPC request. `outer`: the HTTP request that carries `message`."""
 
     outer: AgentMessage
     message: RpcRequest
@@ -41,23 +41,23 @@ class DoorRequest:
 
     @property
     def shown_at(self) -> str:
-        """How links of a provider's answer begin, which lead through the gateway."""
+        """The beginning of links in a provider's answer that lead through the gateway."""
         outer = self.outer
         at = f"c/{outer.mount.rpartition('/')[2]}" if outer.by_address else "proxy"
         return f"{self.generation.public_url}/{at}"
 
     @property
     def trace(self) -> CallTrace | None:
-        """None where the message is not sampled."""
+        """Trace of the message; None if it is not sampled."""
         return self.outer.trace
 
     @property
     def seals(self) -> Tokens:
-        """Return the sealer of texts that go out and come back: only the gateway makes and reads them."""
+        """Sealer for texts that clients send back later: only the gateway can make and read them."""
         return Tokens(self.generation.config.store.encryption_keys, "agent door")
 
     def count(self) -> None:
-        """Count one call against the key's rate; a call that goes on through the chain is counted there.
+        """Count one call against the key's rate. The chain counts calls that it handles itself.
 
         Raises TooManyRequests.
         """

@@ -1,7 +1,7 @@
-"""A proxied call that begins in this process, without a socket: by the fast path, else through the route and the chain.
+"""A proxied call that begins in this process, without a socket: on the fast path, else through the route and the chain.
 
-The request is one as the server would have made it of the same bytes; what is sent to its caller is collected. So rules, pace,
-budget, call log and refusals are those of ``/proxy``, and there is no second way to a provider (ADR 61).
+The request is built as the server would build it from the same bytes, and its answer is collected. So rules, pace,
+budget, call log and refusals are those of ``/proxy``, and there is no second path to a provider (ADR 61).
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class CallerEnd(asyncio.Transport):
-    """The caller's connection, as far as the chain looks at it: whether it is there still, and cutting it."""
+    """The caller's connection as the chain needs it: whether it is still open, and a way to cut it."""
 
     def __init__(self, outer: AgentMessage) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class CallerEnd(asyncio.Transport):
         return self.cut or transport is None or transport.is_closing()
 
     def write(self, _data: bytes | bytearray | memoryview) -> None:
-        """The head of an answer, which is taken from the response itself."""
+        """Drop the bytes: the answer's head is taken from the response itself."""
 
     def abort(self) -> None:
         self.cut = True
@@ -51,7 +51,7 @@ class CallerEnd(asyncio.Transport):
 
 
 class CallerProtocol:
-    """Stands in for the server's protocol."""
+    """Replaces the server's protocol for an in-process call."""
 
     ssl_context = None
     peername = None
@@ -63,12 +63,13 @@ class CallerProtocol:
         self.handed = handed
 
     def take_handed(self) -> Handed | None:
-        """Return what the fast path handed over, once: for the first attempt of a request that began there."""
+        """Return what the fast path handed over, and forget it: only the first attempt of a request that began there
+        uses it."""
         handed, self.handed = self.handed, None
         return handed
 
     def discard_handed(self) -> None:
-        """The chain has ended, maybe before its first attempt."""
+        """Close an unused answer after the chain has ended, perhaps before its first attempt."""
         handed = self.take_handed()
         if handed is not None:
             handed.discard()
@@ -80,7 +81,7 @@ class CallerProtocol:
 
 
 class AnswerCollector(AbstractStreamWriter):
-    """Takes an answer's body, up to `limit` bytes; past it, the writer sees that its caller has left."""
+    """Collects an answer's body up to `limit` bytes; beyond that it raises, as if the caller had left."""
 
     def __init__(self, limit: int, room: Room) -> None:
         self.body = bytearray()
@@ -101,16 +102,16 @@ class AnswerCollector(AbstractStreamWriter):
             await self.write(chunk)
 
     async def drain(self) -> None:
-        """Nothing waits to be taken."""
+        """Do nothing: no bytes wait to be sent."""
 
     def enable_compression(self, encoding: str = "deflate", strategy: int | None = None) -> None:
-        """Nobody asks for it."""
+        """Do nothing: no client asks for compression."""
 
     def enable_chunking(self) -> None:
-        """The body is collected as it is."""
+        """Do nothing: the body is collected without framing."""
 
     async def write_headers(self, status_line: str, headers: CIMultiDict[str]) -> None:
-        """They are taken from the response."""
+        """Do nothing: the headers are taken from the response."""
 
 
 async def call_in_process(
@@ -124,10 +125,10 @@ async def call_in_process(
     limit_bytes: int,
     room: Room,
 ) -> CollectedAnswer:
-    """The answer to a request for `target`, an address of ours, on behalf of the caller of `outer`.
+    """Request `target`, an address of ours, on behalf of the caller of `outer`, and return the answer.
 
-    `fields`: its header fields, Host aside. `tool`: by which an agent made the call. The caller's leaving ends it as it
-    ends any proxied call.
+    `fields`: header fields except Host. `tool`: name of the MCP tool that made the call. If the caller leaves, the call
+    ends like any proxied call.
     """
     outer.called = True
     headers = CIMultiDict({hdrs.HOST: outer.headers.get(hdrs.HOST, "gateway"), **fields})
@@ -153,7 +154,7 @@ async def call_in_process(
         response = await found.handler(request)
     finally:
         protocol.discard_handed()
-        trace_in_hand.set(trace)  # what follows is of the outer request again
+        trace_in_hand.set(trace)  # the rest belongs to the outer request again
         trace_id_in_hand.set(trace_id)
     if not response.prepared:
         given = response.body if isinstance(response, web.Response) else b""
@@ -163,7 +164,7 @@ async def call_in_process(
 
 
 def _message(method: str, target: str, headers: CIMultiDict[str]) -> RawRequestMessage:
-    """The request's head, as aiohttp's parser would have made it."""
+    """Return the request's head as aiohttp's parser would make it."""
     raw = tuple((name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in headers.items())
     url = URL(target, encoded=True)
     return RawRequestMessage(
@@ -172,10 +173,10 @@ def _message(method: str, target: str, headers: CIMultiDict[str]) -> RawRequestM
 
 
 def _payload(body: bytes | None, loop: asyncio.AbstractEventLoop) -> StreamReader:
-    """The request's body, all of which is here."""
+    """Return a reader that already holds the whole body."""
     if not body:
         return EMPTY_PAYLOAD
-    # Past twice the limit it would pause its protocol, which has no parser.
+    # Beyond twice the limit the reader would pause its protocol, which has no parser.
     payload = StreamReader(BaseProtocol(loop), max(READ_LIMIT, len(body)), loop=loop)
     payload.feed_data(body)
     payload.feed_eof()
@@ -192,7 +193,8 @@ async def _on_fast_path(
     limit_bytes: int,
     room: Room,
 ) -> CollectedAnswer | Handed | None:
-    """The answer where our server's fast path takes the call; what it hands over; None where the call is for the chain."""
+    """Return the answer if the server's fast path takes the call, Handed if it hands the call over, None if the chain
+    must take it."""
     call = getattr(outer.protocol, "call_in_process", None)
     if call is None or _CONTROL.search("".join((target, *headers.values()))):
         return None

@@ -1,4 +1,4 @@
-"""Whole answers of which a tool's result shows a part: for minutes, for the key that got them, in bounded memory."""
+"""Whole answers whose tool results show only a part: kept for minutes, for the key that got them, in bounded memory."""
 
 import secrets
 from collections import OrderedDict
@@ -21,14 +21,14 @@ class KeptAnswer:
 
 
 class KeptAnswers:
-    """The oldest go first where there is no room."""
+    """Keeps whole answers; drops the oldest when memory is short."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, KeptAnswer] = OrderedDict()
         self.size = 0
 
     def keep(self, share: str, media_type: str, body: bytes) -> str | None:
-        """The id under which it can be read again; None: it is larger than a key may keep."""
+        """Keep `body` and return the id for reading it again; None if it is larger than a key may keep."""
         if len(body) > SHARE_BYTES:
             return None
         self._sweep()
@@ -45,7 +45,7 @@ class KeptAnswers:
         return answer_id
 
     def get(self, share: str, answer_id: str) -> KeptAnswer | None:
-        """Return the kept answer; for any other key it does not exist."""
+        """Return the kept answer, or None if this key has no such answer."""
         self._sweep()
         found = self._kept.get(answer_id)
         return found if found is not None and found.share == share else None

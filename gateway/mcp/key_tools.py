@@ -1,4 +1,4 @@
-"""Finds the tools of a key, and their connections: its rules, compared with the integrations and the catalog of now."""
+"""Finds the tools of a key and their connections: compares its rules with the current integrations and catalog."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -23,7 +23,8 @@ LIST_SCOPE: Final = "environment:connections:list"
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The tools of a key, by name. `integrations`: all of its environment with their entries; `bases`: of those it reaches."""
+    """The tools of a key, by name. `integrations`: all of its environment with their catalog entries. `bases`: paths of
+    the base addresses of the integrations that it reaches."""
 
     generation: Generation
     integrations: tuple[tuple[str, str], ...]
@@ -35,14 +36,14 @@ _made: Final[WeakKeyDictionary[Policy, Known]] = WeakKeyDictionary()
 
 
 class KeyTools:
-    """The tools of the key of one request."""
+    """The tools of the key that made one request."""
 
     def __init__(self, asked: DoorRequest) -> None:
         self._asked = asked
 
     @cached_property
     def known(self) -> "Known":
-        """Return what is computed once for a key, while its rules, the integrations that it reaches and their entries stay the
+        """The key's tools, computed once while its rules, the integrations that it reaches and their entries stay the
         same."""
         there = tuple(
             (one.integration_id, one.provider)
@@ -57,7 +58,7 @@ class KeyTools:
         return known
 
     def _paged(self, tool: RuleTool) -> RuleTool:
-        """`tool`, with a cursor where the entry of one of its integrations says how its list is paged."""
+        """Return `tool`, with a cursor argument if the entry of one of its integrations says how to page its list."""
         if (
             tool.methods != ("GET",)
             or not tool.path
@@ -106,7 +107,7 @@ class KeyTools:
 
     @property
     def choose(self) -> bool:
-        """Whether a call must say which connection it is for."""
+        """Whether a call must name its connection."""
         named = self.named()
         return named is None or len(named) != 1
 
@@ -118,7 +119,7 @@ class KeyTools:
         return listed(tools, self._asked.policy.rules, self.named() or (), choose=self.choose)
 
     def named(self) -> list[str] | None:
-        """The connections that the key's limits name, each of an integration that there is; None where they name none."""
+        """Return the connections that the key's limits name, for existing integrations only; None if they name none."""
         names = next((one.connections for one in self._asked.policy.limits if one.connections), None)
         if names is None:
             return None
@@ -132,8 +133,10 @@ class KeyTools:
         return list(found)
 
     async def candidates(self, *, labelled: bool) -> dict[str, str] | None:
-        """Return the connections that a call may go to, in order; None if the key names none and may not list them. `labelled`:
-        each with the provider's name for the account, if the key may list connections."""
+        """Return the connections that a call may go to, in order; None if the key names none and may not list them.
+
+        `labelled`: add the provider's name for each account, if the key may list connections.
+        """
         named, policy = self.named(), self._asked.policy
         may_list = policy.allows(LIST_SCOPE)
         if named is not None and (not may_list or len(named) == 1 or not (labelled or policy.of_tags)):

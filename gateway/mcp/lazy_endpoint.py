@@ -1,4 +1,7 @@
-"""The handlers of the agent door, which is loaded with the first message: a worker that no agent calls has nothing of it."""
+"""The handlers of the agent door.
+
+They import it with the first message, so that a worker without agents does not load it.
+"""
 
 from typing import Final
 
@@ -17,12 +20,12 @@ from gateway.middleware.who_calls import audit_actor
 from gateway.proxy import forward
 from gateway.runtime import generation_of
 
-MCP_MODES: Final = "MCP_"  # how the auth modes of providers that are MCP servers themselves begin
+MCP_MODES: Final = "MCP_"  # prefix of the auth modes of providers that are MCP servers themselves
 
 
 @needs(PROXY, limits=True)
 async def answer(request: web.Request) -> web.StreamResponse:
-    """``POST /mcp``."""
+    """Handle ``POST /mcp``."""
     from gateway.mcp.mcp_endpoint import answer_mcp
 
     return await answer_mcp(request)
@@ -30,7 +33,7 @@ async def answer(request: web.Request) -> web.StreamResponse:
 
 @needs(PROXY, limits=True)
 async def answer_in_session(request: web.Request) -> web.StreamResponse:
-    """``POST /session/{session_id}/mcp``: the door, for that session's own token alone. Raises NotFound."""
+    """Handle ``POST /session/{session_id}/mcp``: the door, only for that session's own token. Raises NotFound."""
     query_of(request, ())
     session_id, key = request.match_info["session_id"], request[CALLER].key
     if key is None or str(key.id) != session_id or not is_session(key):
@@ -40,7 +43,8 @@ async def answer_in_session(request: web.Request) -> web.StreamResponse:
 
 @needs(PROXY, limits=True)
 async def answer_at_capability(request: web.Request) -> web.StreamResponse:
-    """``/mcp`` below a capability's address: the door, or the provider's own where that is an MCP server itself."""
+    """Handle ``/mcp`` below a capability's address: the door, or the provider's own ``/mcp`` if it is an MCP server
+    itself."""
     if _speaks_mcp(request):
         return await _TO_PROVIDER(request)
     if request.method != hdrs.METH_POST:

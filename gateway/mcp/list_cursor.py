@@ -1,7 +1,7 @@
-"""Lists page by page: a cursor that a model passes on, from the provider's entry and the answer of the page before. No I/O.
+"""Cursors by which a model pages through a list, from the provider's entry and the previous page's answer. No I/O.
 
-A page is an ordinary call whose target the cursor names. So it is decided as any call, and its answer has the shape of the first.
-A page that was cut goes on behind the items that were shown.
+A page is an ordinary call whose target is in the cursor. So it is decided like any call, and its answer has the form of
+the first page. If a page was cut, the next one continues behind the items already shown.
 """
 
 import json
@@ -25,25 +25,28 @@ from gateway.records.proxied_call import Position, UpstreamRequest
 from gateway.vault import Tokens, VaultError
 
 KEPT_S: Final = 3600.0
-LONGEST: Final = 8192  # the length of a target
+LONGEST: Final = 8192  # maximum length of a target
 
 
 @dataclass(frozen=True, slots=True)
 class NextPage:
-    """`target`: below the provider's base address. `skip`: items of its list that were shown already."""
+    """The page that a cursor requests.
+
+    `target`: below the provider's base address. `skip`: items of its list already shown.
+    """
 
     target: str
     skip: int = 0
 
 
 def sealed(page: NextPage, seals: Tokens, key_id: str, call: str) -> str:
-    """The cursor: for this key and this call alone. `call` names tool, arguments and connection."""
+    """Return the cursor, valid only for this key and this call. `call`: digest of tool, arguments and connection."""
     ends_at = int((clock.now() + timedelta(seconds=KEPT_S)).timestamp())
     return seals.seal(json.dumps([key_id, call, ends_at, page.target, page.skip], separators=(",", ":")))
 
 
 def opened_cursor(cursor: str, seals: Tokens, key_id: str, call: str) -> NextPage | None:
-    """Return the page that the cursor stands for; None if it was not issued here, was issued for another call, or has expired."""
+    """Return the page that the cursor requests; None if it is not ours, belongs to another call, or has expired."""
     try:
         for_key, of_call, ends_at, target, skip = json.loads(seals.open(cursor))
     except (VaultError, ValueError, TypeError):
@@ -75,9 +78,10 @@ def _all_ways(provider: Provider) -> Sequence[Paginate]:
 def page_behind(
     opened: Opened, target: str, body: bytes, fields: Fields, shown_at: str
 ) -> tuple[str, str | None] | None:
-    """Where the list lies in the answer to `target`, as a dotted path, and the target of the page behind it, None at the end.
+    """Return the dotted path of the list in the answer to `target`, and the next page's target, None at the end.
 
-    None: the answer is not a list that can be paged. `shown_at`: how links begin that lead through the gateway.
+    Return None if the answer is not a list that can be paged. `shown_at`: beginning of links that lead through the
+    gateway.
     """
     path, _, query = target.partition("?")
     proxy, base = opened.provider.proxy, opened.base
@@ -111,14 +115,14 @@ def _target(opened: Opened, target: str, following: Position, shown_at: str) -> 
 
 
 def items_at(value: Any, path: str) -> list[Any] | None:
-    """The list at a dotted path; the value itself for an empty one."""
+    """Return the list at a dotted path (empty: the value itself), or None if there is no list."""
     for name in path.split(".") if path else ():
         value = value.get(name) if isinstance(value, dict) else None
     return value if isinstance(value, list) else None
 
 
 def without_shown(body: bytes, path: str, skip: int) -> bytes:
-    """`body` without the first `skip` items of its list; as it is where there is no such list."""
+    """Return `body` without the first `skip` items of its list; unchanged if it has no such list."""
     value = json.loads(body)
     items = items_at(value, path)
     if items is None:

@@ -1,4 +1,4 @@
-"""``POST /mcp``, and ``POST …/mcp`` below a capability's address: a message in, calls through ``/proxy``, a result out."""
+"""``POST /mcp``, and ``POST …/mcp`` below a capability's address: reads a message, calls ``/proxy``, returns a result."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -37,7 +37,7 @@ INSTRUCTIONS: Final = (
 
 @needs(PROXY, limits=True)
 async def answer_mcp(request: web.Request) -> web.StreamResponse:
-    """Answer one message of the Model Context Protocol, through the chain. Raises what `answered` raises."""
+    """Answer one message of the Model Context Protocol that came through the chain. Raises the errors of `answered`."""
     query_of(request, ())
     called_by = request.get(CAPABILITY)
     resource = request.match_info.route.resource
@@ -49,7 +49,7 @@ async def answer_mcp(request: web.Request) -> web.StreamResponse:
             request[CALLER],
             request[REQUEST_ID],
             request.headers,
-            await request.read(),  # the chain has it already
+            await request.read(),  # the chain has read it already
             mount_beside(door) if called_by is None else called_by.mount.reveal(),
             called_by is not None,
             request.protocol,
@@ -60,7 +60,7 @@ async def answer_mcp(request: web.Request) -> web.StreamResponse:
 
 
 async def answered(message: AgentMessage) -> web.Response:
-    """The answer to a message that has been admitted. Raises Forbidden for a key of gateway.yaml, and for a foreign Origin."""
+    """Return the answer to an admitted message. Raises Forbidden for a key of gateway.yaml, and for a foreign Origin."""
     check_origin(message.headers.get(hdrs.ORIGIN), message.generation)
     caller, body = message.caller, message.body
     if caller.access is None:
@@ -95,7 +95,7 @@ async def answered(message: AgentMessage) -> web.Response:
 
 
 async def _apart(message: AgentMessage, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Return the result of `work` on the message; where the message is large, a thread does it."""
+    """Return the result of `work` on the message; a thread does the work if the message is large."""
     if not message.is_large:
         return work(*args, **kwargs)
     return await off_loop(message.caller.share, work, *args, **kwargs)
@@ -103,7 +103,7 @@ async def _apart(message: AgentMessage, work: Callable[P, T], *args: P.args, **k
 
 def _written(body: Mapping[str, Any]) -> bytes:
     text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-    return text.encode("utf-8", "replace")  # a provider's header field may hold bytes that are not text
+    return text.encode("utf-8", "replace")  # a provider's header field may hold bytes that are not UTF-8
 
 
 @cache
@@ -115,7 +115,7 @@ CAPABILITIES: Final[dict[str, Any]] = {"tools": {}, "resources": {}}
 
 
 async def _result(asked: DoorRequest) -> tuple[dict[str, Any], int | None]:
-    """Return what `_answered` returns, and record in the message's span what was requested and how it ended. Raises RpcError."""
+    """Return the result of `_answered`, and record the method and the outcome in the message's span. Raises RpcError."""
     trace = asked.trace
     if trace is None:
         return await _answered(asked)
@@ -133,7 +133,7 @@ async def _result(asked: DoorRequest) -> tuple[dict[str, Any], int | None]:
 
 
 async def _answered(asked: DoorRequest) -> tuple[dict[str, Any], int | None]:
-    """The result, and how many milliseconds it may be cached where it is a list. Raises RpcError."""
+    """Return the result, and for how many milliseconds it may be cached if it is a list. Raises RpcError."""
     method, params = asked.message.method, asked.message.params
     if method == "tools/call":
         return await ToolRun(asked).result(params), None

@@ -2,12 +2,12 @@
 
 Two eras (https://modelcontextprotocol.io/specification):
 
-    2026-07-28            each request says its revision and the client's capabilities in ``params._meta``; the headers
-                          MCP-Protocol-Version, Mcp-Method and Mcp-Name repeat what routers look at, and must agree
+    2026-07-28            each request has its revision and the client's capabilities in ``params._meta``; the headers
+                          MCP-Protocol-Version, Mcp-Method and Mcp-Name repeat the values that routers need, and must match
     2025-03-26 … -11-25   ``initialize`` first, then requests under MCP-Protocol-Version; answered without a session id, so
-                          that each request stands alone as well
+                          that each request is independent as well
 
-JSON that two readers could take for different messages (a member twice, NaN, half a surrogate pair) is refused.
+JSON that two readers could read differently (a duplicate member, NaN, half a surrogate pair) is refused.
 """
 
 import base64
@@ -25,7 +25,7 @@ from gateway.off_loop import INLINE_BYTES
 MODERN: Final = "2026-07-28"
 HANDSHAKE: Final = ("2025-11-25", "2025-06-18", "2025-03-26")
 REVISIONS: Final = (MODERN, *HANDSHAKE)
-UNSAID: Final = "2025-03-26"  # what a request without MCP-Protocol-Version speaks, by the revisions of 2025
+UNSAID: Final = "2025-03-26"  # the revision of a request without MCP-Protocol-Version, by the specifications of 2025
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
@@ -36,7 +36,7 @@ HEADER_MISMATCH: Final = -32020
 MISSING_CAPABILITY: Final = -32021
 UNSUPPORTED_REVISION: Final = -32022
 
-DEEPEST: Final = 64  # nested arrays and objects in a message
+DEEPEST: Final = 64  # maximum nesting of arrays and objects in a message
 LONGEST_ID: Final = 256
 LONGEST_METHOD: Final = 128
 
@@ -45,7 +45,7 @@ METHOD_HEADER: Final = "mcp-method"
 NAME_HEADER: Final = "mcp-name"
 ROUTED_BY: Final = (VERSION_HEADER, METHOD_HEADER, NAME_HEADER)
 NAMED_BY: Final[Mapping[str, str]] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-"""Which parameter Mcp-Name repeats."""
+"""The parameter that Mcp-Name repeats, by method."""
 
 META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 META_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
@@ -63,9 +63,9 @@ METHODS: Final = frozenset(
         "tools/list",
     }
 )
-"""Those that are answered."""
+"""The methods that are answered."""
 
-# What an error's code is as a status of HTTP: by 2026-07-28 for every error, before it for those of the message itself.
+# HTTP status for an error's code: by 2026-07-28 for every error, before it only for errors of the message itself.
 _STATUS: Final = {
     PARSE_ERROR: 400,
     INVALID_REQUEST: 400,
@@ -96,7 +96,7 @@ class RpcError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RpcRequest:
-    """A message that wants an answer. `capabilities`: the client's, where its revision says them with each request."""
+    """A message that needs an answer. `capabilities`: the client's, if its revision sends them with each request."""
 
     id: int | str
     method: str
@@ -111,28 +111,28 @@ class RpcRequest:
 
 @dataclass(frozen=True, slots=True)
 class RpcNotification:
-    """A message that wants no answer: a notification, or an answer to something that nobody asked."""
+    """A message that needs no answer: a notification, or an answer to a request that we never sent."""
 
     method: str
 
 
 @dataclass(frozen=True, slots=True)
 class McpReply:
-    """`status` of HTTP, and the body as it leaves; None: none."""
+    """An HTTP reply. `body` None: it has no body."""
 
     status: int
     body: dict[str, Any] | None
 
     @property
     def is_large(self) -> bool:
-        """Whether writing the message would hold up the event loop: it holds a provider's answer of some size."""
+        """Whether serializing the message would block the event loop: it holds a large answer of a provider."""
         result = (self.body or {}).get("result", {})
         parts = result.get("content") or result.get("contents") or ()
         return sum(len(part.get("text") or part.get("blob") or "") for part in parts) > INLINE_BYTES
 
 
 def read_message(body: bytes, headers: Iterable[tuple[str, str]]) -> RpcRequest | RpcNotification:
-    """The message in one POST, checked against its headers. Raises RpcError; `id_of` finds the id for its answer."""
+    """Return the message in one POST, checked against its headers. Raises RpcError; `id_in` finds the id for its answer."""
     message = _parsed(body)
     found = _routing(headers)
     if not isinstance(message, dict):
@@ -166,7 +166,7 @@ def read_message(body: bytes, headers: Iterable[tuple[str, str]]) -> RpcRequest 
 
 
 def id_of(message: Any) -> int | str | None:
-    """A message's id; None where it has none that an answer could carry."""
+    """Return a message's id; None if it has no id that an answer could carry."""
     found = message.get("id") if isinstance(message, dict) else None
     if isinstance(found, str) and len(found) <= LONGEST_ID:
         return found
@@ -174,7 +174,7 @@ def id_of(message: Any) -> int | str | None:
 
 
 def id_in(body: bytes) -> int | str | None:
-    """The id of a message that was refused, as far as it can be read."""
+    """Return the id of a refused message, if it can be read."""
     try:
         return id_of(_parsed(body))
     except RpcError:
@@ -215,7 +215,10 @@ def _unsupported(requested: Any) -> NoReturn:
 
 
 def _routing(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The headers that routers look at. Raises RpcError for one that comes twice: two readers might take either."""
+    """Return the headers that routers read.
+
+    Raises RpcError for a duplicate header, since two readers might choose differently.
+    """
     found: dict[str, str] = {}
     for name, value in headers:
         lower = name.lower()
@@ -227,7 +230,7 @@ def _routing(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _decoded(value: str | None) -> str | None:
-    """Decode ``=?base64?…?=``, which clients write where a name is not plain ASCII; None where it is malformed."""
+    """Decode ``=?base64?…?=``, which clients send for a name that is not plain ASCII; None if it is malformed."""
     encoded = _ENCODED.fullmatch(value) if value is not None else None
     if value is None or encoded is None:
         return value
@@ -281,7 +284,8 @@ def _finite(text: str) -> float:
 
 
 def negotiated(params: Mapping[str, Any]) -> str:
-    """The revision for a client that begins with ``initialize``: its own, or else our newest of those with a handshake."""
+    """Return the revision for a client that begins with ``initialize``: its own if supported, else our newest with a
+    handshake."""
     asked = params.get("protocolVersion")
     return asked if isinstance(asked, str) and asked in HANDSHAKE else HANDSHAKE[0]
 
@@ -289,7 +293,10 @@ def negotiated(params: Mapping[str, Any]) -> str:
 def result_reply(
     request: RpcRequest, result: Mapping[str, Any], server: Mapping[str, Any], ttl_ms: int | None
 ) -> McpReply:
-    """`result` as the request's revision wants it. `ttl_ms`: how long a list may be cached, None for other results."""
+    """Return `result` in the form of the request's revision.
+
+    `ttl_ms`: how long a list may be cached, None for other results.
+    """
     shown = dict(result)
     if request.modern:
         shown.setdefault("resultType", "complete")
@@ -297,23 +304,26 @@ def result_reply(
             shown |= {"ttlMs": ttl_ms, "cacheScope": "private"}
         shown["_meta"] = {**shown.get("_meta", {}), META_SERVER: dict(server)}
     elif not isinstance(shown.get("structuredContent", {}), dict):
-        del shown["structuredContent"]  # an object, before 2026-07-28
+        del shown["structuredContent"]  # must be an object before 2026-07-28
     return McpReply(200, {"jsonrpc": "2.0", "id": request.id, "result": shown})
 
 
 def error_reply(error: RpcError, request: RpcRequest | None, request_id: int | str | None) -> McpReply:
-    """`request` None: the message could not be read. Before 2026-07-28 an error of a method is a 200."""
+    """Return the reply for `error`.
+
+    `request` None: the message could not be read. Before 2026-07-28 a method's error has status 200.
+    """
     by_code = request is None or request.modern or error.code in _OF_THE_MESSAGE
     status = _STATUS.get(error.code, 200) if by_code else 200
     return McpReply(status, {"jsonrpc": "2.0", "id": request_id, "error": error.as_json()})
 
 
 ACCEPTED: Final = McpReply(202, None)
-"""To a notification."""
+"""The reply to a notification."""
 
 
 def accepts_json(accept: str | None) -> bool:
-    """Return whether the client takes JSON, the only form of our answers."""
+    """Return whether the client accepts JSON, the only format of our answers."""
     if accept is None:
         return True
     kinds = {one.partition(";")[0].strip().lower() for one in accept.split(",")}

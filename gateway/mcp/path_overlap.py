@@ -1,4 +1,4 @@
-"""Decides whether some request fits the paths of two rules: those of a key, and of the key above it. No I/O."""
+"""Decides whether some request can match the paths of two rules: one of a key, one of its parent key. No I/O."""
 
 import re
 from typing import Final
@@ -8,7 +8,7 @@ MOST_STEPS: Final = 20_000
 
 
 def may_overlap(one: str, other: str) -> bool:
-    """`overlap`, with a short way for two paths of which the segments can be compared: a key above may have hundreds."""
+    """Return `overlap`, with a fast check for paths that can be compared by segments: a parent key may have hundreds."""
     if "**" in one or "**" in other:
         return overlap(one, other)
     mine, theirs = one.split("/"), other.split("/")
@@ -18,7 +18,7 @@ def may_overlap(one: str, other: str) -> bool:
 
 
 def overlap(one: str, other: str) -> bool:
-    """Return whether some path fits both rules' paths; where that takes too long to find out, True."""
+    """Return whether some path matches both rules' paths; True if the check takes too many steps."""
     left, right = _tokens(one), _tokens(other)
     seen: set[tuple[int, int]] = set()
     todo = [(0, 0)]
@@ -47,7 +47,7 @@ def overlap(one: str, other: str) -> bool:
 
 
 def _tokens(path: str) -> list[str]:
-    """A character each, or ``[^/]`` and ``any`` for runs."""
+    """Return one token per character, and ``[^/]`` or ``any`` for a wildcard."""
     found: list[str] = []
     at = 0
     for place in _OPEN.finditer(path):

@@ -1,4 +1,4 @@
-"""Refusals of ours as a tool's result; a missing connection, and the person who may connect it."""
+"""Our refusals as tool results, and the request to the user to connect a missing connection."""
 
 import json
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ from gateway.middleware.answer_shape import MARK
 from gateway.proxy.collected_answer import CollectedAnswer
 from gateway.vault import VaultError
 
-STATE_S: Final = 900.0  # how long a person may take to connect
+STATE_S: Final = 900.0  # time that a person has to connect
 
 
 class RefusedCalls:
-    """The refused calls of one request of the protocol."""
+    """The refused calls of one JSON-RPC request."""
 
     def __init__(self, asked: DoorRequest) -> None:
         self._asked = asked
@@ -46,7 +46,7 @@ class RefusedCalls:
         return isinstance(elicitation, dict) and isinstance(elicitation.get("url"), dict)
 
     def declined(self, call: ToolCall) -> dict[str, Any] | None:
-        """The result for a retry whose person did not want to connect; None: the call is made. Raises RpcError."""
+        """Return the result for a retry after the user declined to connect; None: make the call. Raises RpcError."""
         state = self._asked.message.params.get("requestState")
         if state is None:
             return None
@@ -62,7 +62,7 @@ class RefusedCalls:
         return None
 
     def _state(self, call: ToolCall) -> str:
-        """Sealed, for this key and this call alone. It opens nothing: the retry is decided as any call is."""
+        """Return the state, sealed for this key and this call. It grants nothing: the retry is decided like any call."""
         ends_at = (clock.now() + timedelta(seconds=STATE_S)).timestamp()
         return self._asked.seals.seal(json.dumps([self._asked.caller.key_id, _digest(call), ends_at]))
 

@@ -1,4 +1,7 @@
-"""From a tool's arguments to the request that it makes. No I/O; what may be sent is decided later, on the bytes that leave."""
+"""Builds the request of a tool call from its arguments.
+
+No I/O; the outgoing bytes are checked against the key's rules later.
+"""
 
 import json
 import re
@@ -16,21 +19,22 @@ LONGEST_SELECT: Final = 512
 LONGEST_LABEL: Final = 100
 _METHOD: Final = re.compile(r"[A-Z]{1,16}(?:-[A-Z]{1,16})?")
 _TARGET: Final = re.compile(r"(?:[/?][!\"$-\[\]-~]*)?")
-_AROUND: Final = re.compile(r"^\s|\s$|\s/|/\s")  # white space that a header field would lose
-_PATH_SAFE: Final = "!$&'()*+,:=@"  # RFC 3986 §3.3, without ``;``, which readers take apart
+_AROUND: Final = re.compile(r"^\s|\s$|\s/|/\s")  # white space that a header field would drop
+_PATH_SAFE: Final = "!$&'()*+,:=@"  # RFC 3986 §3.3, without ``;``, which some servers split at
 _COMMON: Final = frozenset({"connection", "select", "max_bytes"})
 _WITH_BODY: Final = frozenset({"body", "body_as"})
 
 
 class UnfitArguments(Exception):
-    """The arguments make no request; the text says which of them and why."""
+    """The arguments make no valid request; the text names the argument and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A request to a provider, and how its answer is wanted. `target`: path and query below the provider's base address.
+    """A request to a provider, and the wanted form of its answer.
 
-    `connection`: as the caller names it, None where it does not. `integrations`: those that it may be of, None for any.
+    `target`: path and query below the provider's base address. `connection`: the name that the caller gave, None if
+    none. `integrations`: those that may serve the call, None for any.
     """
 
     method: str
@@ -45,7 +49,7 @@ class ToolCall:
 
 
 def of_rule(tool: RuleTool, arguments: Mapping[str, Any]) -> ToolCall:
-    """Raises UnfitArguments."""
+    """Return the call of a rule's tool. Raises UnfitArguments."""
     allowed = {one.name for one in tool.arguments} | _COMMON | {"query", "method"}
     if tool.pages:
         allowed |= {"cursor"}
@@ -152,8 +156,11 @@ def _body(arguments: Mapping[str, Any]) -> tuple[bytes | None, str | None]:
 
 
 def chosen(call: ToolCall, candidates: Mapping[str, str] | None) -> str:
-    """The connection of a call, ``INTEGRATION/CONNECTION``; `candidates`: those that the key may use, with the account of each,
-    None where it is not known. Never a guess: raises UnfitArguments where there is more than one and none is named."""
+    """Return the connection of a call, ``INTEGRATION/CONNECTION``.
+
+    `candidates`: connections that the key may use, with the account of each; None if unknown. Raises UnfitArguments if
+    more than one is possible and the call names none: the connection is never guessed.
+    """
     fitting = [
         one for one in candidates or () if call.integrations is None or one.partition("/")[0] in call.integrations
     ]

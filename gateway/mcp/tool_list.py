@@ -1,8 +1,8 @@
-"""A key's rules as tools: what `tools/list` shows, and which request a tool's arguments make. No I/O.
+"""Turns a key's rules into tools: their listing in `tools/list`, and the path arguments of each. No I/O.
 
-Each rule is a tool; of a rule that names operations of the catalog each operation is one, called by its id. What its path
-leaves open is an argument: ``{issue}`` under that name, ``*`` and ``**`` under the name of the segment before. The
-part of the path that the provider's base address has already is not an argument.
+Each rule is a tool. A rule that names operations of the catalog gives one tool per operation, named by its id. The open
+parts of a path are arguments: ``{issue}`` under that name, ``*`` and ``**`` under the name of the segment before. The
+part of the path that the provider's base address already contains is not an argument.
 """
 
 import json
@@ -19,15 +19,15 @@ from gateway.mcp.path_overlap import may_overlap, overlap
 from gateway.text import counted
 
 MOST_LISTED: Final = 12
-MOST_PINNED: Final = 9  # named rules that stay in a list that is too long
-MOST_CHARS: Final = 3900  # characters of a list with starters in it: each one goes into the context of a model
+MOST_PINNED: Final = 9  # named rules that stay in the list if it is too long
+MOST_CHARS: Final = 3900  # maximum size of a list with starters: each one goes into a model's context
 MOST_FOUND: Final = 10
-LONGEST_QUERY: Final = 512  # the query of find_tools: each word is searched in each tool
-MOST_CONNECTIONS: Final = 20  # a list names each connection up to this number
+LONGEST_QUERY: Final = 512  # maximum length of a query for find_tools: each word is searched in each tool
+MOST_CONNECTIONS: Final = 20  # a list names each connection up to this number of connections
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})  # RFC 9110 §9.2.1
 IDEMPOTENT: Final = SAFE | {"PUT", "DELETE"}  # RFC 9110 §9.2.2
 BODILESS: Final = SAFE
-USUAL: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")  # what ``*`` is offered as
+USUAL: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")  # the methods offered for ``*``
 _COMPANIONS: Final = frozenset({"HEAD", "OPTIONS"})
 _NEVER: Final = frozenset({WEBSOCKET, "CONNECT", "TRACE"})
 _OPEN: Final = re.compile(r"\*\*|\*|\{[a-z][a-z0-9_]{0,62}\}")
@@ -37,7 +37,7 @@ _LONGEST_NAME: Final = 63
 
 @dataclass(frozen=True, slots=True)
 class PathArgument:
-    """A part of a path that the caller fills in. `deep`: it may hold ``/``; `optional`: it may be empty."""
+    """A part of a path that the caller fills in. `deep`: it may contain ``/``; `optional`: it may be empty."""
 
     name: str
     deep: bool
@@ -46,11 +46,12 @@ class PathArgument:
 
 @dataclass(frozen=True, slots=True)
 class RuleTool:
-    """`path`: below the provider's base address, texts and arguments in turn. `methods`: at least one.
+    """A tool made from a rule.
 
-    `integrations`: those whose base address the rule is under. `details`: what the catalog says of an operation, None for a
-    rule that was written out. `pages`: it is a list that the provider's entry says how to page. The path
-    of an operation may begin with ``${settings}`` of the connection.
+    `path`: below the provider's base address, texts and arguments in order. `methods`: at least one. `integrations`:
+    those whose base address fits the rule. `details`: the catalog's details of an operation, None for a rule with a
+    written path. `pages`: the tool is a list that the provider's entry says how to page. An operation's path may begin
+    with ``${settings}`` of the connection.
     """
 
     name: str
@@ -63,7 +64,7 @@ class RuleTool:
 
     @property
     def only_reads(self) -> bool:
-        """Return whether the tool changes nothing: by its methods, or by the risk that the catalog states for the operation."""
+        """Whether the tool changes nothing, by its methods or by the operation's risk in the catalog."""
         return set(self.methods) <= SAFE or (isinstance(self.rule, OperationRule) and self.rule.risk == "read")
 
     @property
@@ -72,7 +73,7 @@ class RuleTool:
 
     @property
     def summary(self) -> str:
-        """The tool's purpose: the words of its source, else method and path."""
+        """The tool's purpose: the summary of its source, else method and path."""
         if self.details is not None and self.details.summary:
             return self.details.summary
         path = self.rule.below if isinstance(self.rule, OperationRule) else self.shown_path
@@ -90,8 +91,8 @@ class RuleTool:
 
 @dataclass(frozen=True, slots=True)
 class OperationPlace:
-    """Where the operations of one rule are: the integrations that have their base address, the path of that, and what the
-    catalog says of them by id."""
+    """The place of one rule's operations: the integrations with their base address, that address's path, and the
+    catalog's details by operation id."""
 
     integrations: tuple[str, ...]
     base: str
@@ -103,12 +104,13 @@ def tools_of(
     bases: Mapping[str, str | None],
     places: Mapping[str, OperationPlace] | None = None,
 ) -> list[RuleTool]:
-    """The tools of a key with these rules (`Policy.rules`). `bases`: of each integration that it reaches the path of the base
-    address, placeholders included; None where that is not known before a connection is opened. `places`: of each rule that
-    names operations, by its text.
+    """Return the tools of a key with these rules (`Policy.rules`).
 
-    A rule that no integration's base address fits is not a tool, nor one that a key above rules out altogether, nor one for tools
-    of a provider's own MCP server, which lists them itself.
+    `bases`: path of the base address of each integration that the key reaches, placeholders included; None if unknown
+    before a connection is opened. `places`: place of each rule that names operations, by the rule's text.
+
+    A rule is not a tool if no integration's base address fits it, if a parent key forbids it altogether, or if it is
+    about tools of a provider's own MCP server, which lists them itself.
     """
     if not rules:
         return []
@@ -137,7 +139,7 @@ def _operation_tool(rule: OperationRule, place: OperationPlace, taken: set[str])
     first, *rest = _parts(rule.below)
     path = (f"{rule.before.removeprefix(place.base)}{first}", *rest)
     name = rule.name
-    if name in taken:  # another provider's operation has that id, or a rule that name
+    if name in taken:  # an operation of another provider has that id, or a rule has that name
         name = f"{rule.name}_of_{place.integrations[0]}".lower()
     return RuleTool(
         _unique("_".join(_WORD.findall(name)), taken),
@@ -151,7 +153,7 @@ def _operation_tool(rule: OperationRule, place: OperationPlace, taken: set[str])
 
 @lru_cache(maxsize=4096)
 def below_base(rule: KeyRule | OperationRule, base: str | None) -> tuple[str | PathArgument, ...] | None:
-    """Return the part of the rule's path below `base`, with its arguments; None where the rule leads elsewhere."""
+    """Return the part of the rule's path below `base`, with its arguments; None if the rule is for another address."""
     parts = _parts(rule.written)
     if not base:
         return parts
@@ -161,7 +163,7 @@ def below_base(rule: KeyRule | OperationRule, base: str | None) -> tuple[str | P
             return None
         segment = segments[0]
         if any(isinstance(part, PathArgument) and part.deep for part in segment):
-            break  # it stands for any number of segments, those of the base address among them
+            break  # it matches any number of segments, including those of the base address
         if not _may_be(segment, text):
             return None
         segments.pop(0)
@@ -169,7 +171,7 @@ def below_base(rule: KeyRule | OperationRule, base: str | None) -> tuple[str | P
 
 
 def _parts(path: str) -> tuple[str | PathArgument, ...]:
-    """`path` of a rule as texts and arguments, each argument with a name of its own."""
+    """Return a rule's `path` as texts and arguments, each argument with a unique name."""
     parts: list[str | PathArgument] = []
     names: set[str] = {found[0].strip("{}") for found in _OPEN.finditer(path) if found[0].startswith("{")}
     at, before = 0, ""
@@ -207,7 +209,7 @@ def _unique(name: str, taken: set[str]) -> str:
 
 
 def _segments(parts: Iterable[str | PathArgument]) -> Iterator[list[str | PathArgument]]:
-    """Cut at each ``/``; the first is what stands before the first ``/``: nothing."""
+    """Yield the path's segments, cut at each ``/``; the first segment, before the first ``/``, is empty."""
     segment: list[str | PathArgument] = []
     for part in parts:
         if isinstance(part, PathArgument):
@@ -233,16 +235,16 @@ def _joined(segments: Iterable[Sequence[str | PathArgument]]) -> tuple[str | Pat
 
 
 def _may_be(segment: Sequence[str | PathArgument], text: str) -> bool:
-    """Return whether a segment of a rule may match one of a base address, in which ``${…}`` is any text."""
+    """Return whether a rule's segment may match a base address's segment, in which ``${…}`` is any text."""
     if "${" in text:
         return True
     return overlap("".join(part if isinstance(part, str) else "*" for part in segment), text)
 
 
 def _methods(rule: KeyRule | OperationRule, above: Sequence[Sequence[KeyRule | OperationRule]]) -> tuple[str, ...]:
-    """The methods that a tool offers: those of the rule that each key above may allow on such a path.
+    """Return the methods that a tool offers: methods of the rule that every parent key may allow on such a path.
 
-    HEAD and OPTIONS only where there is nothing else: they answer nothing that an agent can use.
+    HEAD and OPTIONS are offered only if there are no others, because an agent cannot use their answers.
     """
     named = set(USUAL) if rule.methods is None else set(rule.methods) - _NEVER
     for rules in above:
@@ -259,19 +261,19 @@ def _methods(rule: KeyRule | OperationRule, above: Sequence[Sequence[KeyRule | O
 
 
 def _free_name(methods: Sequence[str], path: Sequence[str | PathArgument], taken: set[str]) -> str:
-    """``get_rest_api_3_issue`` for ``GET /rest/api/3/issue/*``."""
+    """Return a free name, for example ``get_rest_api_3_issue`` for ``GET /rest/api/3/issue/*``."""
     words = [word for part in path if isinstance(part, str) for word in _WORD.findall(part)]
     verb = methods[0].lower().replace("-", "_") if len(methods) == 1 else "call"
     return _unique("_".join((verb, *(word.lower() for word in words)))[:_LONGEST_NAME], taken)
 
 
-# ── Annotations follow the method (RFC 9110 §9.2), and nothing else is claimed.
+# ── Annotations follow from the method alone (RFC 9110 §9.2).
 
 
 def annotations(methods: Iterable[str]) -> dict[str, bool]:
-    """Return the annotations of a tool that may send these methods: what holds for all of them.
+    """Return the annotations that hold for all of these methods.
 
-    Only a safe method changes nothing for sure.
+    Only a safe method is sure to change nothing.
     """
     sent = set(methods)
     read_only = sent <= SAFE
@@ -285,7 +287,7 @@ def annotations(methods: Iterable[str]) -> dict[str, bool]:
 
 OF_THE_LIST: Final = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
 
-# ── Schemas. Each character of these goes into the context of a model, so they say what is needed and no more.
+# ── Schemas. Each character goes into a model's context, so they are as short as possible.
 
 _TEXT: Final = {"type": "string"}
 _SELECT: Final = {"type": "string", "description": "JMESPath: only this of a JSON answer"}
@@ -304,14 +306,17 @@ _GRAPHQL_BODY: Final[dict[str, Any]] = {
 
 
 def connection_schema(named: Sequence[str]) -> dict[str, Any]:
-    """`named`: the connections there are for the key, where it says so itself."""
+    """Return the schema of the argument `connection`. `named`: the key's connections, if the key names them."""
     if 0 < len(named) <= MOST_CONNECTIONS:
         return {"enum": list(named)}
     return {"type": "string", "description": "INTEGRATION/CONNECTION"}
 
 
 def tool_json(tool: RuleTool, connections: Sequence[str], *, choose: bool) -> dict[str, Any]:
-    """A tool of `tools/list`. `choose`: the caller says which connection; `connections`: those it may choose from, if known."""
+    """Return a tool for `tools/list`.
+
+    `choose`: the caller must name the connection; `connections`: the possible ones, if known.
+    """
     if isinstance(tool.rule, OperationRule):
         return _shown_operation(tool, tool.rule, connections, choose=choose)
     properties: dict[str, Any] = {one.name: _TEXT for one in tool.arguments}
@@ -339,7 +344,8 @@ def tool_json(tool: RuleTool, connections: Sequence[str], *, choose: bool) -> di
 def _shown_operation(
     tool: RuleTool, rule: OperationRule, connections: Sequence[str], *, choose: bool
 ) -> dict[str, Any]:
-    """Return an operation as it is listed: its places and the names of its parameters, without what clients assume."""
+    """Return an operation for the list: its path arguments and the names of its parameters, without a client's default
+    assumptions."""
     properties: dict[str, Any] = {one.name: _TEXT for one in tool.arguments}
     required = [one.name for one in tool.arguments]
     names = () if tool.details is None else tool.details.query
@@ -356,7 +362,7 @@ def _shown_operation(
     schema: dict[str, Any] = {"type": "object", "properties": properties}
     hints: dict[str, bool] = {"readOnlyHint": tool.only_reads}
     if rule.method in IDEMPOTENT and not tool.only_reads:
-        hints["idempotentHint"] = True  # what is not said is as for any tool that changes something
+        hints["idempotentHint"] = True  # a missing hint means: like any tool that changes something
     return {
         "name": tool.name,
         "description": tool.summary,
@@ -383,7 +389,7 @@ def _schema(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
 def call_api(
     rules: Sequence[Sequence[KeyRule | OperationRule]], connections: Sequence[str], *, choose: bool
 ) -> dict[str, Any]:
-    """The raw API under the same rules."""
+    """Return the tool `call_api`: any request to the API under the same rules."""
     methods: set[str] = set(USUAL)
     if rules:
         methods = {name for rule in rules[-1] for name in (USUAL if rule.methods is None else rule.methods)} - _NEVER
@@ -399,7 +405,7 @@ def call_api(
 
 
 def list_tools(tools: Sequence[RuleTool]) -> list[dict[str, Any]]:
-    """The three that stand for a list which is too long for a model."""
+    """Return the three tools that replace a list too long for a model."""
     methods = {"GET"} if all(tool.only_reads for tool in tools) else {one for tool in tools for one in tool.methods}
     name = {"name": _TEXT}
     return [
@@ -431,9 +437,10 @@ def listed(
     *,
     choose: bool,
 ) -> list[dict[str, Any]]:
-    """The tools that `tools/list` shows, at most twelve.
+    """Return the tools that `tools/list` shows, at most twelve.
 
-    `call_api` is listed only for a key without rules, since other keys' tools show all that they may do. Every key can call it.
+    `call_api` is listed only for a key without rules; for other keys the tools show everything they may do. Every key
+    can call it.
     """
     if not rules:
         return [call_api(rules, connections, choose=choose)]

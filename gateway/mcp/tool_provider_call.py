@@ -1,4 +1,4 @@
-"""A tool's call on its way to the provider: a request to ``/proxy`` in this process, with the caller's own key."""
+"""A tool's call to the provider: a request to ``/proxy`` in this process, with the caller's own key."""
 
 import re
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from gateway.off_loop import INLINE_BYTES
 from gateway.proxy.collected_answer import CollectedAnswer
 from gateway.runtime import RUNTIME
 
-MOST_ANSWER: Final = 8 << 20  # bytes of a provider's answer that are held to read it
-FORMS: Final = 3  # an answer is held as it came, as values, and as the text that leaves
-LONGEST_S: Final = 120.0  # an agent waits no longer; a stream without end must end somewhere
+MOST_ANSWER: Final = 8 << 20  # maximum size of a provider's answer that is held
+FORMS: Final = 3  # an answer is held three times: as received, as values, and as the text to send
+LONGEST_S: Final = 120.0  # maximum time that an agent waits; it also ends an endless stream
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _PASSED_ON: Final = (hdrs.AUTHORIZATION, hdrs.USER_AGENT, "traceparent", "tracestate")
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A call as it left, by which it can be made again. `tool`: by which it was made."""
+    """A call as it was sent, with the data to send it again. `tool`: name of the MCP tool that made the call."""
 
     method: str
     target: str
@@ -32,14 +32,14 @@ class Sent:
 
 
 class Held:
-    """The memory that one answer takes of what all have in common."""
+    """The part of the shared page memory that one answer takes."""
 
     def __init__(self, outer: AgentMessage) -> None:
         self._outer = outer
         self._reserved: Reservation | None = None
 
     async def room(self, size: int) -> None:
-        """Raises NoPageMemory."""
+        """Reserve memory for an answer that has grown to `size` bytes. Raises NoPageMemory."""
         if size > INLINE_BYTES and self._reserved is None:
             outer = self._outer
             wait_s = outer.generation.config.egress.limits.wait_s
@@ -54,11 +54,11 @@ class Held:
 async def proxied(
     asked: DoorRequest, sent: Sent, body: bytes | None, content_type: str | None, held: Held
 ) -> CollectedAnswer:
-    """The call itself: through the chain of ``/proxy``, or of the capability's address, with the caller's own key."""
+    """Make the call, through the chain of ``/proxy`` or of the capability's address, with the caller's own key."""
     outer = asked.outer
     fields = {name: outer.headers[name] for name in _PASSED_ON if name in outer.headers}
     if outer.trace is not None:
-        fields["traceparent"] = outer.trace.traceparent()  # the call is a part of the message's trace
+        fields["traceparent"] = outer.trace.traceparent()  # the call belongs to the message's trace
     meta = asked.message.params.get("_meta")
     trace = meta.get("traceparent") if isinstance(meta, dict) else None
     if isinstance(trace, str) and _TRACEPARENT.fullmatch(trace):

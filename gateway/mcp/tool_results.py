@@ -1,4 +1,4 @@
-"""A provider's answer as the result of a tool: small enough for a model, and never half a JSON. No I/O."""
+"""A provider's answer as a tool's result: small enough for a model, and never with half a JSON value. No I/O."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ SELECT_UNUSED: Final = "'select' was not applied, since the answer is not JSON, 
 
 @dataclass(frozen=True, slots=True)
 class ShapedResult:
-    """`result`: of `tools/call`. `keep`: the answer is not all in it, so the whole should be kept and linked."""
+    """A result of `tools/call`. `keep`: it shows only a part of the answer, so the whole should be kept and linked."""
 
     result: dict[str, Any]
     keep: bool = False
@@ -25,7 +25,7 @@ class ShapedResult:
 def provider_result(
     status: int, reason: str, media_type: str, body: bytes, select: ParsedResult | None, max_bytes: int
 ) -> ShapedResult:
-    """The answer of a provider, whatever its status. From 400 on it is an error of the tool, with status and body."""
+    """Return the result for a provider's answer with any status. From 400 on it is a tool error, with status and body."""
     failed = status >= 400
     shaped = shaped_body(media_type, body, None if failed else select, max_bytes)
     note = note_of(shaped, media_type, len(body), max_bytes)
@@ -46,7 +46,7 @@ def provider_result(
 
 
 def note_of(shaped: ShapedBody, media_type: str, size: int, max_bytes: int) -> str:
-    """A note for the model beside the answer; empty where the answer is complete."""
+    """Return a note for the model about an incomplete answer; empty if the answer is complete."""
     if shaped.fault:
         return f"{shaped.fault} The link has the whole answer."
     unselected = f"{SELECT_UNUSED} " if shaped.unselected else ""
@@ -64,7 +64,8 @@ def note_of(shaped: ShapedBody, media_type: str, size: int, max_bytes: int) -> s
 
 
 def refusal(error: Mapping[str, Any], status: int) -> dict[str, Any]:
-    """An error of the gateway's own: which rule, who can change it, the next step; with a link, plain text to open it."""
+    """Return the result for an error of the gateway's own: the rule, who can change it, the next step, and any link to
+    open."""
     payload = error.get("payload") or {}
     lines = [str(error.get("message", "")).strip()]
     if "rule" in payload:
@@ -84,7 +85,7 @@ def refusal(error: Mapping[str, Any], status: int) -> dict[str, Any]:
 
 
 def failure(message: str) -> dict[str, Any]:
-    """Return a result that says that nothing was sent, or that nothing came back that can be shown."""
+    """Return a failed result: nothing was sent, or the answer cannot be shown."""
     return {"content": [text_block(message[:LONGEST_MESSAGE])], "isError": True}
 
 

@@ -1,4 +1,4 @@
-"""``tools/call``: the tool, its connection, the call to the provider, and the answer as the tool's result."""
+"""``tools/call``: finds the tool and its connection, calls the provider, and turns the answer into the tool's result."""
 
 import asyncio
 import json
@@ -74,7 +74,7 @@ class ToolRun:
         return await self._called(call, Sent(call.method, call.target, connection, name), select, lists)
 
     def _at_page(self, call: ToolCall, name: str, connection: str, *, pages: bool) -> tuple[ToolCall, "_Lists"]:
-        """Return `call` for the page that its cursor names, and where in the list that is. Raises UnfitArguments."""
+        """Return `call` with the target of its cursor's page, and the position in the list. Raises UnfitArguments."""
         of_page = _page_of(call, name, connection)
         if call.cursor is None:
             return call, _Lists(NextPage(call.target), pages, of_page)
@@ -86,7 +86,7 @@ class ToolRun:
         return replace(call, target=page.target), _Lists(page, pages, of_page)
 
     def _of_list(self, name: str, arguments: Mapping[str, Any], tools: Mapping[str, RuleTool]) -> dict[str, Any] | None:
-        """The result of a tool that is about tools; None: another tool is called by it."""
+        """Return the result of a tool about tools; None if it calls another tool."""
         if name == "find_tools":
             query = arguments.get("query", "")
             if not isinstance(query, str) or len(query) > LONGEST_QUERY:
@@ -107,8 +107,10 @@ class ToolRun:
         )
 
     async def _placed(self, tool: RuleTool, call: ToolCall, arguments: Mapping[str, Any], connection: str) -> ToolCall:
-        """`call` below the base address that this connection has, where the entry does not say it as it is. Raises
-        UnfitArguments."""
+        """Return `call` with its path below the connection's actual base address, if the entry does not fix that address.
+
+        Raises UnfitArguments.
+        """
         integration, _, connection_id = connection.partition("/")
         ref = ConnectionRef(self._asked.environment, integration, connection_id)
         opened = self._asked.runtime.live.peek(ref)
@@ -123,7 +125,7 @@ class ToolRun:
             try:
                 opened = await self._asked.runtime.live.opened(*ref)
             except GatewayError:
-                return call  # the chain says why
+                return call  # the chain reports the reason
         if of_operation:
             return (
                 call if opened is None else replace(call, target=_with_settings(call.target, str(tool.path[0]), opened))
@@ -200,7 +202,7 @@ class ToolRun:
     def _record_next(
         self, shaped: ShapedResult, sent: Sent, behind: tuple[str, str | None], *, selected: bool, lists: "_Lists"
     ) -> None:
-        """Add the cursor for the rest of the list: the items of this page that are not shown, or else the next page."""
+        """Add the cursor for the rest of the list: for this page's items not yet shown, else for the next page."""
         at, target = behind
         following = None if target is None else NextPage(target)
         if shaped.keep:
@@ -215,7 +217,10 @@ class ToolRun:
 
 @dataclass(frozen=True, slots=True)
 class _Lists:
-    """`page`: which page of a list is fetched. `pages`: the tool is such a list. `call`: to which its cursors belong."""
+    """The position in a list.
+
+    `page`: the page to fetch. `pages`: the tool is a list. `call`: the call that its cursors belong to.
+    """
 
     page: NextPage
     pages: bool
@@ -223,8 +228,10 @@ class _Lists:
 
 
 def _tool_named(name: str, tools: Mapping[str, RuleTool], *, by_call_tool: bool) -> RuleTool | None:
-    """Return the tool of that name; None for `call_api`. Raises UnfitArguments for an unknown tool that is named to `call_tool`,
-    else RpcError."""
+    """Return the tool of that name; None for `call_api`.
+
+    An unknown name raises UnfitArguments if `call_tool` was given it, else RpcError.
+    """
     tool = tools.get(name)
     if tool is None and name != "call_api":
         if by_call_tool:
@@ -238,7 +245,7 @@ def _page_of(call: ToolCall, tool: str, connection: str) -> str:
 
 
 def _with_settings(target: str, begins: str, opened: Opened) -> str:
-    """`target` with the settings of its connection in `begins`, by which it begins. Raises UnfitArguments."""
+    """Return `target` with the connection's settings filled into `begins`, its beginning. Raises UnfitArguments."""
     at = "https://connection"
     try:
         filled = render_url(at + begins, opened.connection.config, opened.provider.connection_config)

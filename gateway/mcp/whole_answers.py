@@ -1,4 +1,4 @@
-"""Whole answers behind links: kept for minutes in this worker, or fetched again by another one."""
+"""Whole answers behind links: kept for minutes in this worker, or fetched again by another worker."""
 
 import asyncio
 import base64
@@ -27,13 +27,14 @@ _kept: Final[WeakKeyDictionary[web.Application, KeptAnswers]] = WeakKeyDictionar
 
 
 class WholeAnswers:
-    """The kept answers of one request: keeps an answer of which its result shows a part, and reads kept ones."""
+    """The whole answers of one request: keeps an answer whose result shows only a part, and reads kept answers."""
 
     def __init__(self, asked: DoorRequest) -> None:
         self._asked = asked
 
     def kept_at(self, sent: Sent, media_type: str, body: bytes) -> str:
-        """The address of the whole: kept here for minutes, and for a GET with what another worker needs to fetch it again."""
+        """Keep the whole answer for minutes, and return its address; for a GET it lets another worker fetch the answer
+        again."""
         answer_id = _answers(self._asked.outer.app).keep(self._asked.caller.share, media_type, body)
         ends_at = (clock.now() + timedelta(seconds=KEPT_S)).timestamp()
         again = [sent.target, sent.connection] if sent.method == "GET" else None
@@ -79,7 +80,7 @@ class WholeAnswers:
 
 
 def contents(uri: str, media_type: str, body: bytes) -> dict[str, Any]:
-    """A resource's content: as text where it is one."""
+    """Return a resource's content, as text if it is valid UTF-8."""
     shown = {"uri": uri, "mimeType": media_type or "application/octet-stream"}
     try:
         return {**shown, "text": body.decode()}

@@ -1,7 +1,7 @@
 """The bounded queues behind `access_log`: a request never waits for its own record.
 
-Every exchange becomes a line on stderr, those of a connection a row in the store as well. Both are written in batches,
-since a write for each would cost a busy gateway more than all else it does about logging.
+Every exchange becomes a line on stderr; an exchange of a connection also becomes a row in the store. Both are written
+in batches, since separate writes would cost a busy gateway more than all its other logging work.
 """
 
 import asyncio
@@ -27,10 +27,11 @@ from gateway.records.proxied_call import ExchangeRecord
 from gateway.records.trace import trace_id_in
 
 BOUND: Final = 30_000
-MORE_FAILURES: Final = 10_000  # further rows, such as failures and refreshes, that are still taken while so many wait
+MORE_FAILURES: Final = 10_000  # further rows, such as failures and refreshes, that are accepted beyond the bound
 BATCH: Final = 2000
-WHOLE: Final = 100  # rows; those beyond a multiple of it wait for the next time: a few cost as much as these
-LINES: Final = 100  # turned into text before the event loop gets its turn again
+# rows are stored in multiples of this; the rest waits, because a small batch costs as much as a full one
+WHOLE: Final = 100
+LINES: Final = 100  # lines formatted before other tasks get a turn
 EVERY_S: Final = 0.5
 REFUSED_EVERY_S: Final = 1.0
 
@@ -39,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 USES_EVERY_S: Final = 10.0
 USES_AT_ONCE: Final = 200
-MOST_USES: Final = 500_000  # connections and keys in use whose counts wait to be stored
+MOST_USES: Final = 500_000  # connections and keys in use with counts that wait to be stored
 HOUR_S: Final = 3600
 
 
@@ -52,10 +53,11 @@ class RecordSink(Protocol):
 
 
 class CallQueue:
-    """`observe` is called with every record, kept or not. `dropped` counts the records that found a queue full.
+    """Queues of records.
 
-    `stored`: whether proxied calls become rows of the call log (`call_log.enabled`); lines are written in any case. `sample`:
-    the share of those that went well which do; the others always do. `tracing`: makes spans of what is sampled, stored or not.
+    `observe` is called with every record, kept or not. `dropped`: number of records that found a queue full. `stored`:
+    whether proxied calls become rows of the call log (`call_log.enabled`); lines are always written. `sample`: share of
+    successful calls that become rows; failed calls always do. `tracing`: makes spans of sampled calls, stored or not.
     """
 
     def __init__(
@@ -72,7 +74,7 @@ class CallQueue:
         self._rows: deque[ExchangeRecord | Operation] = deque()
         self._bound = bound
         self._sink: RecordSink | None = None
-        self._writing = asyncio.Lock()  # a batch stays queued until it is stored, so only one may be on its way
+        self._writing = asyncio.Lock()  # a batch stays queued until it is stored, so only one may be in flight
         self.dropped = 0
         self.stored = stored
         self.sample = 1.0
@@ -80,16 +82,16 @@ class CallQueue:
         self.unwritable: str | None = None
         self._using: dict[tuple[str, str, str, int], list[int]] = {}
         self._hour = self._this_hour()
-        self._uses = {self._hour: self._using}  # those of hours that are over wait to be stored, too
+        self._uses = {self._hour: self._using}  # counts of past hours wait to be stored, too
         self._use_sink: UseSink | None = None
 
     @property
     def waiting(self) -> int:
-        """How many records are not in the store yet."""
+        """Number of records that are not stored yet."""
         return len(self._rows)
 
     def record(self, exchange: ExchangeRecord) -> None:
-        """Take a record, or drop it where the writing does not keep up. Both are counted."""
+        """Queue a record, or drop it if the queue is full. Both are counted."""
         self._observe(exchange)
         if exchange.attempts and exchange.gateway_ms is not None and exchange.connection_id:
             self._count_use(exchange)
@@ -103,7 +105,7 @@ class CallQueue:
             self._store(exchange)
 
     def _count_use(self, exchange: ExchangeRecord) -> None:
-        """A credential was sent to its provider. Counted here, not from the queue, which may drop records."""
+        """Count that a credential was sent to its provider. Counted here because the queue may drop records."""
         key = (exchange.environment, exchange.integration_id, exchange.connection_id, exchange.key_id or 0)
         counts = self._using.get(key)
         if counts is None:
@@ -116,14 +118,14 @@ class CallQueue:
             counts[1] += 1
 
     def record_operation(self, operation: Operation) -> None:
-        """Take what is not a request of a caller: a refresh, an authorization, a delivery, a webhook."""
+        """Queue the record of an operation without a caller's request: a refresh, authorization, delivery or webhook."""
         if self._tracing is not None:
             self._tracing.record_operation(operation)
         if self.stored:
             self._store(operation)
 
     def record_refused(self, operation: Operation) -> None:
-        """Record what strangers can send as often as they like: one a second of each integration."""
+        """Record an operation that strangers can cause at will: at most one per second and integration."""
         whose, now = (operation.kind, operation.environment, operation.integration_id), clock.monotonic()
         if now - self._refused_at.get(whose, -REFUSED_EVERY_S) >= REFUSED_EVERY_S:
             self._refused_at[whose] = now
@@ -133,7 +135,7 @@ class CallQueue:
         return not _went_well(exchange) or self.sample >= 1 or random.random() < self.sample  # noqa: S311 (nothing depends on it)
 
     def _store(self, record: ExchangeRecord | Operation) -> None:
-        """Calls that went well are dropped first; what else there is has room beyond the bound."""
+        """Queue the record, or drop it. Successful calls are dropped first; other records may exceed the bound."""
         waiting = self.waiting
         if waiting < self._bound or (waiting < self._bound + MORE_FAILURES and not _went_well(record)):
             self._rows.append(record)
@@ -141,7 +143,7 @@ class CallQueue:
             self.dropped += 1
 
     async def write_to(self, sink: RecordSink, every_s: float = EVERY_S, *, uses: UseSink | None = None) -> None:
-        """Write batches for as long as the application runs. `uses`: where counts of the use of credentials go."""
+        """Write batches while the application runs. `uses`: sink for the counts of credential uses."""
         self._sink, self._use_sink = sink, uses
         uses_at = clock.monotonic() + USES_EVERY_S
         while True:
@@ -170,7 +172,7 @@ class CallQueue:
         return int(clock.now().timestamp()) // HOUR_S
 
     async def _try_uses(self) -> None:
-        """Store what was counted; what cannot be stored waits for the next time."""
+        """Store the counts; keep those that cannot be stored for the next time."""
         try:
             await self._write_uses()
         except GatewayError as fault:
@@ -207,14 +209,14 @@ class CallQueue:
             counts[1] += failed
 
     async def flush(self) -> None:
-        """Write the counts and the records that wait. Raises what the store raises for records."""
+        """Write the waiting counts and records. Raises the store's errors for records."""
         self._turn_hour()
         await self._try_uses()
         while self._rows and self._sink is not None:
             await self._write_rows(whole=1)
 
     async def close(self) -> None:
-        """Write what is left; a store that cannot take it any more loses records, never requests."""
+        """Write the remaining records; if the store fails, records are lost, never requests."""
         try:
             await self.flush()
         except GatewayError as fault:
@@ -225,7 +227,7 @@ class CallQueue:
             log.warning("call_log_dropped", records=self.dropped)
 
     def _unwritten(self, why: str, fault: Exception | None) -> None:
-        """Log once that the log cannot be written, until it can be again. The records stay queued."""
+        """Log, once until it recovers, that the call log cannot be written. The records stay queued."""
         if self.unwritable is None:
             log.warning("call_log_unwritable", detail=why, effect="calls go on and are not logged", exc_info=fault)
         self.unwritable = why
@@ -243,10 +245,10 @@ class CallQueue:
                 await asyncio.sleep(0)
 
     async def _write_rows(self, whole: int = WHOLE) -> None:
-        """Store what is queued now.
+        """Store the records queued now.
 
-        What comes meanwhile is left for the next time: a store under load would otherwise be given small batches without
-        end, each of which costs it a commit.
+        Records that arrive meanwhile wait for the next time: otherwise a loaded store would get endless small batches,
+        each of which costs a commit.
         """
         async with self._writing:
             due = self.waiting
@@ -268,7 +270,7 @@ def _went_well(record: ExchangeRecord | Operation) -> bool:
 def as_line(exchange: ExchangeRecord) -> str:
     """Return the call's line of JSON, the only place that names the members (docs/operations.md lists them).
 
-    What is unknown, such as the connection of a request to our own API, is left out. Put together by hand: a general
+    Unknown members, such as the connection of a request to our own API, are left out. Built by hand, because a general
     encoder would cost a twentieth of the whole exchange.
     """
     token_ms, upstream_ms = exchange.token_ms, exchange.upstream_ms
@@ -288,7 +290,7 @@ def as_line(exchange: ExchangeRecord) -> str:
 
 
 def as_event(exchange: ExchangeRecord) -> dict[str, Any]:
-    """The members of `as_line`, for readable lines on a terminal."""
+    """Return the members of `as_line`, for readable lines on a terminal."""
     event: dict[str, Any] = json.loads(as_line(exchange))
     return event
 
@@ -298,7 +300,7 @@ _text: Final[Callable[[str], str]] = encode_basestring
 
 @lru_cache(maxsize=512)
 def _whose(environment: str, integration_id: str, connection_id: str, method: str, host: str) -> str:
-    """The members that are the same in most lines of a connection."""
+    """Return the members that are the same in most lines of a connection."""
     members = {
         "environment": environment,
         "integration": integration_id,

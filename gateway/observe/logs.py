@@ -1,4 +1,4 @@
-"""Logs to stderr: lines of JSON, or readable ones on a terminal. What is named like a secret is masked."""
+"""Logs to stderr: lines of JSON, or readable text on a terminal. Values with a secret's name are masked."""
 
 import errno
 import json
@@ -15,17 +15,17 @@ import structlog
 
 from gateway.observe.masking import Event, mask, mask_text, tell_exception
 
-# ── Lines that are written many at a time, and a stderr that may go away.
+# ── Writes many lines at a time, and survives the loss of stderr.
 
 PIPE_BUF: Final = min(select.PIPE_BUF, 4096)
 GONE: Final = frozenset({errno.EIO, errno.EPIPE})
 
 
 class Lasting:
-    """`out` for as long as it can be written to.
+    """Writes to `out` while that is possible.
 
-    Once it is gone (a closed terminal, a reader that has left), lines are dropped. An error here would fail the operation
-    that is logged.
+    Once `out` is gone (a closed terminal, a reader that has left), lines are dropped: an error here would fail the
+    operation that writes the log.
     """
 
     def __init__(self, out: TextIO) -> None:
@@ -44,23 +44,23 @@ class Lasting:
             self._lost(fault)
 
     def _lost(self, fault: OSError) -> None:
-        if fault.errno in GONE:  # what is still in its buffer would fail once more when the process ends
+        if fault.errno in GONE:  # otherwise the rest of its buffer would fail again when the process exits
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, self._out.fileno())
             os.close(nowhere)
 
 
 class Many:
-    """Where `write_many` writes: None is nowhere, because the level is above info."""
+    """The target of `write_many`. `out` None: write nothing, because the level is above info."""
 
     out: Lasting | None = None
     readable = True
 
 
 def write_many(events: Sequence[Event]) -> None:
-    """Lines at level info whose members are whole and hold nothing secret, many in one write.
+    """Write complete events without secrets at level info, many in one write.
 
-    That is a tenth of what as many calls of a logger cost. Without `setup`, in a host's process, nothing is written.
+    This costs a tenth of separate logger calls. Without `setup`, in a host's process, nothing is written.
     """
     if Many.out is None or not events:
         return
@@ -73,15 +73,14 @@ def write_many(events: Sequence[Event]) -> None:
 
 
 def wants_lines() -> bool:
-    """Return whether `write_many` writes JSON; then a caller that has the lines ready may give them to `write_lines`."""
+    """Return whether `write_many` writes JSON; a caller with finished lines may then use `write_lines`."""
     return Many.out is not None and not Many.readable
 
 
 def write_lines(lines: Sequence[str]) -> None:
-    """Lines of JSON, on the terms of `write_many`.
+    """Write lines of JSON, under the same conditions as `write_many`.
 
-    A pipe takes no more than `PIPE_BUF` bytes without letting another worker's in between, so that is what a write has at
-    most, in whole lines.
+    Each write has whole lines of at most `PIPE_BUF` bytes: a pipe may mix longer writes with those of another worker.
     """
     if Many.out is None:
         return
@@ -110,7 +109,7 @@ def as_json(_logger: Any, _method: str, event: Event) -> str:
 
 
 trace_id_in_hand: Final[ContextVar[str | None]] = ContextVar("trace_id_in_hand", default=None)
-"""The trace id of the request that what goes on was begun by: in every line that is logged meanwhile."""
+"""The trace id of the current request; added to every line logged meanwhile."""
 
 
 def add_trace_id(_logger: Any, _method: str, event: Event) -> Event:
@@ -122,7 +121,7 @@ def add_trace_id(_logger: Any, _method: str, event: Event) -> Event:
 
 LEVEL: Final = "GATEWAY_LOG_LEVEL"
 
-# Below warning they log statements, rows and requests, which hold what must not be seen.
+# Below level warning they log statements, rows and requests, which hold secrets.
 CHATTY: Final = (
     "aiohttp.access",
     "aiohttp.client",
@@ -136,7 +135,7 @@ CHATTY: Final = (
 
 
 def setup(level: str | None = None, *, terminal: bool | None = None) -> None:
-    """Write from `level` up (else GATEWAY_LOG_LEVEL, else info), as JSON unless stderr is a terminal."""
+    """Log from `level` up (default GATEWAY_LOG_LEVEL, else info), as JSON unless stderr is a terminal."""
     out = Lasting(sys.stderr)
     number = threshold(level or os.environ.get(LEVEL) or "info")
     readable = sys.stderr.isatty() if terminal is None else terminal
@@ -165,10 +164,10 @@ def setup(level: str | None = None, *, terminal: bool | None = None) -> None:
 
 
 def for_host() -> None:
-    """Set up logging in a host's process: our lines go to the standard library's loggers, unless the host has configured
-    structlog.
+    """Set up logging in a host's process: our lines go to the standard library's loggers, unless the host has
+    configured structlog.
 
-    By itself structlog would print to stdout, and with every traceback the local variables of all its frames.
+    Otherwise structlog would print to stdout, and add the local variables of all frames to every traceback.
     """
     if structlog.is_configured():
         return
@@ -180,13 +179,13 @@ def for_host() -> None:
             tell_exception,
             structlog.processors.KeyValueRenderer(key_order=["event"]),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),  # the host's loggers know their levels
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),  # the host's loggers have their own levels
         logger_factory=structlog.stdlib.LoggerFactory(),
     )
 
 
 def threshold(level: str) -> int:
-    """The number of a level's name; that of info for a name there is not, since a log must not stop a start."""
+    """Return the number of a level's name; info's number for an unknown name, since a log must not prevent a start."""
     return logging.getLevelNamesMapping().get(level.strip().upper(), logging.INFO)
 
 

@@ -1,4 +1,4 @@
-"""How long the event loop kept others waiting: the longest within the last seconds."""
+"""Measures how long the event loop was blocked: the maximum of the last seconds."""
 
 import asyncio
 from collections import deque
@@ -7,11 +7,11 @@ from typing import Final
 from gateway import clock
 
 EVERY_S: Final = 0.25
-REMEMBERED: Final = 60  # a quarter of a minute
+REMEMBERED: Final = 60  # measurements, over a quarter of a minute
 
 
 class LoopLag:
-    """`longest_s` is 0 until it has been measured once."""
+    """Measures the event loop's lag. `longest_s`: 0 until the first measurement."""
 
     def __init__(self) -> None:
         self._late: deque[float] = deque(maxlen=REMEMBERED)
@@ -21,7 +21,7 @@ class LoopLag:
         return max(self._late, default=0.0)
 
     async def measure(self) -> None:
-        """Measure, until cancelled, how much later than planned a pause ends."""
+        """Measure, until cancelled, how much later than planned a sleep ends."""
         while True:
             begun = clock.monotonic()
             await asyncio.sleep(EVERY_S)

@@ -1,4 +1,4 @@
-"""Masks log lines: values named like a secret, and what looks like one in others' words."""
+"""Masks log lines: values with a secret's name, and texts of other libraries that look like a secret."""
 
 import re
 import sys
@@ -17,8 +17,8 @@ SECRET_NAME: Final = re.compile(
 )
 _BEFORE_VALUE: Final = r"(?:['\"]?\s*+[=:]\s*+|['\"]\s*+,\s*+)(?:b(?=['\"]))?+"
 _QUOTED: Final = r"'(?:[^'\\]++|\\.)*+|\"(?:[^\"\\]++|\\.)*+"
-# What follows "token " in a sentence and is no token: words from a closed list, and an error code of RFC 6749 in parentheses.
-# Any other word is masked, since a key that an end user chose may be a word, too.
+# Words that may follow "token " in a sentence without being a token: a closed list, and an error code of RFC 6749 in
+# parentheses. Any other word is masked, since an end user's key may be a plain word, too.
 _PLAIN_WORDS: Final = (
     "is|was|has|had|are|were|be|been|may|must|can|cannot|could|would|should|will|does|did|do|not|no|that|which|the|a|an|this"
     "|it|its|and|or|but|nor|of|in|on|at|to|by|for|from|with|without|within|before|after|until|when|where|while|if|as|than"
@@ -29,7 +29,7 @@ _PLAIN_WORDS: Final = (
 _NO_TOKEN: Final = (
     rf"(?:(?:{_PLAIN_WORDS})(?=[.,:;!?)]*+(?:[\s'\"]|$))|\((?-i:[a-z]{{2,15}}(?:_[a-z]{{2,15}}){{1,3}})(?::\s|\)))"
 )
-# Each alternative begins with a word of its own and gives nothing back that it has read, so the time grows with the text.
+# Each alternative begins with a unique word and never backtracks, so the time is linear in the text.
 SECRET_TEXT: Final = re.compile(
     rf"(?P<line>(?:authorization|cookie2?){_BEFORE_VALUE})(?:(?P<line_value>{_QUOTED})|[^\r\n'\"]++)"
     rf"|(?P<name>(?:secret|token|password|passwd|passphrase|api_?key|(?<!config)[_-]key|code|state|verifier){_BEFORE_VALUE})"
@@ -40,19 +40,20 @@ SECRET_TEXT: Final = re.compile(
 )
 
 LONGEST_NAME: Final = 256
-# structlog's EventDict, which is not imported for it: gateway.yaml is read before anything heavy is.
+# structlog's EventDict; structlog is not imported for it, because gateway.yaml is read before anything heavy is
+# imported.
 Event = MutableMapping[str, Any]
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 
 @lru_cache(maxsize=4096)
 def is_secret(name: str) -> bool:
-    """Return whether a value called `name` must not be seen."""
+    """Return whether a value with this name must be hidden."""
     return len(name) > LONGEST_NAME or bool(SECRET_NAME.search(name))
 
 
 def mask(_logger: Any, _method: str, event: Event) -> Event:
-    """Hides values by their names, those inside values too; `Secret` hides itself."""
+    """Hide values by their names, at any depth; `Secret` hides itself."""
     for name, value in event.items():
         if is_secret(name):
             if value is not None:
@@ -63,7 +64,7 @@ def mask(_logger: Any, _method: str, event: Event) -> Event:
 
 
 def masked(value: Any) -> Any:
-    """The same, with what goes by a secret's name hidden at any depth."""
+    """Return `value` with every value under a secret's name hidden, at any depth."""
     if isinstance(value, dict):
         return {
             key: MASK if is_secret(str(key)) and inner is not None else masked(inner) for key, inner in value.items()
@@ -80,7 +81,7 @@ def mask_text(_logger: Any, _method: str, event: Event) -> Event:
 
 
 def masked_text(text: str) -> str:
-    """`text` without what looks like a credential, a cookie, or the query or the user part of a URL."""
+    """Return `text` without anything that looks like a credential, a cookie, or the query or the user part of a URL."""
     return SECRET_TEXT.sub(_hidden, text)
 
 
@@ -92,7 +93,7 @@ def _hidden(found: re.Match[str]) -> str:
 
 
 def _masked_address(rest: str) -> str:
-    """Mask the part behind ``://``; a path may hold another address."""
+    """Mask the part behind ``://``; its path may hold another address."""
     end = min((place for mark in "?#" if (place := rest.find(mark)) >= 0), default=len(rest))
     shown = []
     for part in rest[:end].split("://"):
@@ -104,7 +105,7 @@ def _masked_address(rest: str) -> str:
 
 
 def tell_exception(_logger: Any, _method: str, event: Event) -> Event:
-    """``exc_info`` becomes text under ``exception``."""
+    """Replace ``exc_info`` by text under ``exception``."""
     given = event.pop("exc_info", None)
     if given:
         known = _exc_info(given)
@@ -114,7 +115,7 @@ def tell_exception(_logger: Any, _method: str, event: Event) -> Event:
 
 
 def exception_text(known: ExcInfo) -> str:
-    """A traceback of places and types, with the exceptions' own words masked. No local variables."""
+    """Return a traceback with places and types, without local variables; the exceptions' own messages are masked."""
     return masked_text("".join(traceback.format_exception(*known)).rstrip())
 
 

@@ -1,8 +1,8 @@
-"""Metrics: every family by name, the page of numbers that workers share, and what a request adds (ADR 15).
+"""Metrics: every family by name, the page of numbers that workers share, and the counting of requests (ADR 15).
 
-A request costs one look-up and a few additions to computed places: no objects, no locks, no text. The labels come from
-lists that are known beforehand (methods, statuses, our codes, declared integrations), so that no caller and no provider
-can multiply them.
+A request costs one look-up and a few additions to known cells: no objects, no locks, no text. All label values come
+from fixed lists (methods, statuses, our codes, declared integrations), so that no caller and no provider can multiply
+them.
 """
 
 import json
@@ -20,12 +20,11 @@ from gateway import clock
 from gateway.errors import Code
 from gateway.records.proxied_call import ExchangeRecord
 
-# ── Every metric there is, by name: its kind, its labels and what it shows. docs/operations.md is tested against
-# this.
+# ── Every metric by name: its kind, its labels and its meaning. A test compares docs/operations.md with this table.
 
 Kind = Literal["counter", "gauge", "histogram"]
 
-# Milliseconds. From what a request costs in this process to the longest wait for a provider's first byte.
+# Milliseconds, from the cost of a request in this process to the longest wait for a provider's first byte.
 BOUNDS_MS: Final = (
     *(0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0),
     *(100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10_000.0, 30_000.0, 60_000.0),
@@ -34,8 +33,11 @@ BOUNDS_MS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """`labels` in the order in which a sample's values are given. `largest`: of several workers' numbers the one farthest
-    from 0 counts, not their sum."""
+    """A metric.
+
+    `labels`: in the order of a sample's values. `largest`: show the workers' number that is farthest from 0, not the
+    sum.
+    """
 
     kind: Kind
     labels: tuple[str, ...]
@@ -222,30 +224,28 @@ FAMILIES: Final[dict[str, Family]] = {
 }
 
 
-# ── The numbers of one worker, in memory that all workers of a gateway have in common.
+# ── The numbers of one worker, in memory that all workers of a gateway share.
 #
-# Only its owner writes a page, anybody reads it at any moment: a cell is eight aligned bytes, so what is read is the
-# number from before an addition or from after it. Which cells belong to which key is stated by entries, lines of JSON
-# behind the cells, which are only ever appended and count once the first cell says so. A page outlives its owner: who
-# takes the place over goes on with the same numbers.
+# Only its owner writes a page; any process may read it at any time. A cell is eight aligned bytes, so a reader sees the
+# number either before or after an addition. Entries, lines of JSON behind the cells, assign cells to keys. They are
+# only appended, and are valid once the first cell counts them. A page outlives its owner: the next process in its place
+# continues with the same numbers.
 
 Key: TypeAlias = tuple[str, ...]
 
 CELLS: Final = 1 << 17
-ENTRY_BYTES: Final = 7 << 20  # in both, only written pages take memory
-SPARE_CELLS: Final = 64  # at the end, for counts that find no room: never read
+ENTRY_BYTES: Final = 7 << 20  # like the cells, only written pages take memory
+SPARE_CELLS: Final = 64  # at the end, for counts without room: never read
 PAGE_BYTES: Final = CELLS * 8 + ENTRY_BYTES
-USED, SEEN_AT, FIRST = range(
-    3
-)  # bytes of entries that count; when its owner was last known to live; the first free cell
+USED, SEEN_AT, FIRST = range(3)  # bytes of valid entries; when the owner last reported; the first free cell
 
 
 class PageFull(Exception):
-    """There is no room for another key."""
+    """No room is left for another key."""
 
 
 class MetricsPage:
-    """`cells` are its numbers. `memory` holds PAGE_BYTES, zero before the first owner."""
+    """A worker's numbers. `cells`: the numbers. `memory`: PAGE_BYTES long, zero before the first owner."""
 
     def __init__(self, memory: memoryview) -> None:
         self.cells = memory[: CELLS * 8].cast("d")
@@ -260,8 +260,10 @@ class MetricsPage:
         return cls(memoryview(mmap.mmap(-1, PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)))
 
     def place(self, key: Key, width: int = 1) -> int:
-        """Return the index of the first of `width` cells for `key`; new cells begin at 0. Only the page's owner may call it.
-        Raises PageFull."""
+        """Return the index of the first of `width` cells for `key`; new cells begin at 0.
+
+        Only the page's owner may call it. Raises PageFull.
+        """
         self._catch_up()
         known = self._places.get(key)
         if known is not None:
@@ -276,20 +278,20 @@ class MetricsPage:
         return self._places[key][0]
 
     def read(self) -> Iterator[tuple[Key, list[float]]]:
-        """Every key with its numbers."""
+        """Yield every key with its numbers."""
         self._catch_up()
         for key, (at, width) in self._places.items():
             yield key, list(self.cells[at : at + width])
 
     def _catch_up(self) -> None:
-        """Take note of entries that have been appended since."""
+        """Read the entries appended since the last call."""
         used = int(self.cells[USED])
         if used == self._read:
             return
         for line in bytes(self._entries[self._read : used]).splitlines(keepends=True):
             try:
                 width, *key = json.loads(line)
-            except ValueError:  # on a processor that shows another's writes out of order: next time it is there
+            except ValueError:  # the processor shows another's writes out of order: the entry is readable next time
                 return
             self._places[tuple(key)] = (self._free, width)
             self._free += width
@@ -297,7 +299,10 @@ class MetricsPage:
 
 
 class Board:
-    """A page for each of `pages` processes. `descriptor`: of a file without a name that they all have; -1: this process's own."""
+    """One page for each of `pages` processes.
+
+    `descriptor`: an unnamed file that they share; -1: memory of this process alone.
+    """
 
     def __init__(self, pages: int, descriptor: int = -1) -> None:
         size = pages * PAGE_BYTES
@@ -309,7 +314,7 @@ class Board:
 
 Whose: TypeAlias = tuple[str, str]
 Answer: TypeAlias = tuple[str, int, str | None]
-Split: TypeAlias = tuple[dict[Answer, int], int]  # where its answers are counted; where its histograms begin
+Split: TypeAlias = tuple[dict[Answer, int], int]  # cells of its answers; first cell of its histograms
 Sample: TypeAlias = tuple[Key, float]
 
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -321,10 +326,10 @@ PARTS: Final = ("gateway", "token", "upstream")
 BUCKETS: Final = len(BOUNDS_MS) + 1
 HISTOGRAM: Final = BUCKETS + 1  # the last cell is the sum, in ms
 GATEWAY, TOKEN, UPSTREAM = (n * HISTOGRAM for n in range(3))
-SPLIT: Final = "split"  # the key of an integration's three histograms, side by side
+SPLIT: Final = "split"  # the key of an integration's three histograms, which are adjacent
 
 MOST_INTEGRATIONS: Final = 1000
-REST: Final[Whose] = ("", OTHER)  # stands for all keys above the limit
+REST: Final[Whose] = ("", OTHER)  # stands for all integrations above the limit
 
 log = structlog.get_logger(__name__)
 
@@ -332,14 +337,14 @@ log = structlog.get_logger(__name__)
 class Metrics:
     """The numbers of this process. They outlive a configuration.
 
-    `known` says whether an environment has an integration of that name. Requests that name another are counted under an
-    empty one.
+    `known`: whether an environment has an integration with that name. Requests with an unknown name are counted under
+    an empty name.
     """
 
     def __init__(self, known: Callable[[str, str], bool], page: MetricsPage | None = None) -> None:
         self.known = known
         self._watched: list[Callable[[], Iterable[Sample]]] = []
-        self.page = page = page or MetricsPage.alone()  # goes on from what stands there
+        self.page = page = page or MetricsPage.alone()  # continues with the page's existing numbers
         self._cells = page.cells
         self._split: dict[Whose, Split] = {}
         self._named = {key[1:] for key, _ in page.read() if key[0] == SPLIT}
@@ -349,11 +354,11 @@ class Metrics:
         self._full = False
 
     def ask_again(self) -> None:
-        """`known` may answer otherwise from now on. What was counted stays."""
+        """Forget the results of `known`, which may have changed. The counts stay."""
         self._split.clear()
 
     def observe(self, exchange: ExchangeRecord) -> None:
-        """Count a request that is over. Under a microsecond for all but the first of its kind."""
+        """Count a finished request. Takes less than a microsecond, except for the first of its kind."""
         upstream_ms = exchange.upstream_ms
         if upstream_ms is None:
             self._add(self._others, (OTHERS,), (exchange.method, exchange.status, exchange.error_code))
@@ -375,21 +380,21 @@ class Metrics:
             cells[at + TOKEN + BUCKETS] += token_ms
 
     def add(self, name: str, *labels: str) -> None:
-        """Add 1 to a counter that is not counted for every request. `name` is one of FAMILIES."""
+        """Add 1 to a counter that is not updated for every request. `name`: one of FAMILIES."""
         self._cells[self._place(checked((name, *labels), "counter"))] += 1.0
 
     def measure(self, name: str, took_ms: float, *labels: str) -> None:
-        """Add a value to a histogram that is not measured for every request."""
+        """Add a value to a histogram that is not updated for every request."""
         at = self._place(checked((name, *labels), "histogram"), HISTOGRAM)
         self._cells[at + bisect_left(BOUNDS_MS, took_ms)] += 1.0
         self._cells[at + BUCKETS] += took_ms
 
     def watch(self, read: Callable[[], Iterable[Sample]]) -> None:
-        """Ask `read` whenever the numbers are wanted: for gauges, and for counters of this process that others keep."""
+        """Call `read` at each `publish`: for gauges, and for counters that other parts of this process keep."""
         self._watched.append(read)
 
     def publish(self) -> None:
-        """Write down what is watched, for the readers of the page."""
+        """Write the watched numbers to the page, for its readers."""
         values: dict[Key, float] = {}
         for read in self._watched:
             for key, number in read():
@@ -399,7 +404,7 @@ class Metrics:
                 self._cells[self._place(key)] = 0.0
         for key, number in values.items():
             at = self._place(checked(key, "gauge", "counter"))
-            if key not in self._begun_with:  # a counter goes on from where the process before has left it
+            if key not in self._begun_with:  # a counter continues from the previous process's number
                 self._begun_with[key] = self._cells[at] if FAMILIES[key[0]].kind == "counter" else 0.0
             self._cells[at] = self._begun_with[key] + number
         self._cells[SEEN_AT] = clock.monotonic()
@@ -437,7 +442,7 @@ class Metrics:
         return at
 
     def _spare(self) -> int:
-        """Return the cell for counts that find no room any more, which is shown nowhere."""
+        """Return the cell for counts without room, which is never shown."""
         if not self._full:
             self._full = True
             log.error("metrics_full", effect="new series are not shown at /metrics from now on")
@@ -445,7 +450,7 @@ class Metrics:
 
 
 def spelled(answer: Answer) -> Answer:
-    """Return the answer with each value that is on no list replaced by one that is."""
+    """Return the answer with each unlisted value replaced by a listed one."""
     method, status, error = answer
     return (
         method if method in METHODS else OTHER,
@@ -455,12 +460,12 @@ def spelled(answer: Answer) -> Answer:
 
 
 def status_text(status: int) -> str:
-    """``404``; ``4xx`` for one that is not registered, and ``other``."""
+    """Return the label for a status: ``404``, ``4xx`` for an unregistered status, or ``other``."""
     return OTHER if status == 0 else f"{status}xx" if status < 10 else str(status)
 
 
 def checked(key: Key, *kinds: str) -> Key:
-    """Raises ValueError for what the page about metrics does not list."""
+    """Return `key`. Raises ValueError if FAMILIES does not have it with this kind and these labels."""
     family = FAMILIES.get(key[0])
     if family is None or family.kind not in kinds or len(key) != 1 + len(family.labels):
         raise ValueError(f"{key} is not in FAMILIES as a {' or '.join(kinds)} with these labels")

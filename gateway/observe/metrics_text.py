@@ -1,4 +1,4 @@
-"""The numbers of all workers ▸ the text that Prometheus reads."""
+"""The numbers of all workers as text for Prometheus."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
@@ -19,11 +19,11 @@ from gateway.observe.metrics import (
 
 # ── The numbers of all workers, added up.
 
-STALE_S = 5.0  # a gauge belongs to a living worker, while a counter outlives it
+STALE_S = 5.0  # gauges of a worker that has not reported for so long are left out; its counters stay
 
 
 def total(pages: Iterable[MetricsPage]) -> dict[Key, list[float]]:
-    """Every key with the sum of its numbers, or with the largest where its family says so."""
+    """Return every key with the sum of its numbers, or with the largest if its family says so."""
     sums: dict[Key, list[float]] = {}
     now = clock.monotonic()
     for page in pages:
@@ -48,7 +48,7 @@ BOUNDS: Final = (*(repr(bound / 1000) for bound in BOUNDS_MS), "+Inf")
 
 
 def exposition(numbers: Mapping[Key, Sequence[float]]) -> str:
-    """All families that have samples, in the order of FAMILIES."""
+    """Return the text of all families that have samples, in the order of FAMILIES."""
     samples: dict[str, list[str]] = {name: [] for name in FAMILIES}
     for key in sorted(numbers):
         if key[0] == SPLIT:
@@ -72,7 +72,7 @@ def _split(whose: Key, numbers: Sequence[float]) -> Iterator[str]:
 
 
 def _histogram(name: str, values: Key, numbers: Sequence[float]) -> Iterator[str]:
-    """Yield the histogram's buckets, sum and count; nothing where nothing was measured."""
+    """Yield the histogram's buckets, sum and count; nothing if it has no measurement."""
     *counts, sum_ms = numbers
     if not any(counts):
         return

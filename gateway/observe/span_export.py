@@ -1,7 +1,8 @@
-"""A bounded queue and a thread that makes spans of it and sends them by OTLP over HTTP. Imported only where tracing is on.
+"""A bounded queue, and a thread that makes spans of its records and sends them by OTLP over HTTP.
 
-A collector that is down, slow or hostile costs spans, which are counted, and nothing else: requests never wait for it, an answer
-of its own is read to a small bound, and redirects are not followed, since the request's header fields may hold a key.
+Imported only if tracing is on. A collector that is down, slow or hostile costs only spans, which are counted: requests
+never wait for it, its answers are read up to a small limit, and redirects are not followed, since the request's header
+fields may hold a key.
 """
 
 import asyncio
@@ -28,13 +29,13 @@ from gateway.records.trace import CallTrace
 
 SERVICE: Final = "integration-gateway"
 UNNAMED: Final = "unknown_service"
-QUEUE: Final = 2048  # records; as OTEL_BSP_MAX_QUEUE_SIZE has it by default
+QUEUE: Final = 2048  # records; the default of OTEL_BSP_MAX_QUEUE_SIZE
 BATCH: Final = 512  # spans
 DELAY_MS: Final = 5000
 CLOSE_S: Final = 3.0
 ANSWER_BYTES: Final = 64 * 1024
 ANSWER_S: Final = 5.0
-AGAIN_S: Final = 300.0  # between two lines that say the same
+AGAIN_S: Final = 300.0  # between two equal log lines
 FULL: Final = "queue_full"
 NOT_TAKEN: Final = "not_exported"
 
@@ -42,15 +43,17 @@ log = structlog.get_logger(__name__)
 
 
 class BoundedSession(requests.Session):
-    """Reads at most `ANSWER_BYTES` of a collector's answer, for at most `ANSWER_S`. Uses no proxy and no
-    password of its environment."""
+    """Reads at most `ANSWER_BYTES` of a collector's answer, for at most `ANSWER_S`.
+
+    Ignores proxies and passwords in the environment.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.trust_env = False
 
     def request(self, *args: Any, **options: Any) -> requests.Response:
-        """Raises requests.RequestException."""
+        """Send a request. Raises requests.RequestException."""
         response = super().request(*args, **{**options, "stream": True, "allow_redirects": False})
         ends_at, kept, whole = time.monotonic() + ANSWER_S, 0, False
         try:
@@ -65,13 +68,14 @@ class BoundedSession(requests.Session):
 
 
 class SpanExport:
-    """`dropped`: spans by the reason why they were not exported. Both numbers only rise.
+    """Exports spans. `dropped`: spans that were not exported, by reason. Both counters only rise.
 
-    OTEL_BSP_SCHEDULE_DELAY, _MAX_QUEUE_SIZE and _MAX_EXPORT_BATCH_SIZE hold here too; all others are read by OpenTelemetry.
+    Reads OTEL_BSP_SCHEDULE_DELAY, _MAX_QUEUE_SIZE and _MAX_EXPORT_BATCH_SIZE itself; OpenTelemetry reads all other
+    variables.
     """
 
     def __init__(self, environ: Mapping[str, str], *, connection_ids: bool = False) -> None:
-        logging.getLogger("opentelemetry").setLevel(logging.CRITICAL + 1)  # one line of ours says it
+        logging.getLogger("opentelemetry").setLevel(logging.CRITICAL + 1)  # we log one line instead
         self._bound = _number(environ, "OTEL_BSP_MAX_QUEUE_SIZE", QUEUE)
         self._batch = _number(environ, "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", BATCH)
         self._delay_s = _number(environ, "OTEL_BSP_SCHEDULE_DELAY", DELAY_MS) / 1000
@@ -92,7 +96,7 @@ class SpanExport:
         self._thread.start()
 
     def add(self, record: ExchangeRecord | Operation, under: CallTrace | None = None) -> None:
-        """Take what is over; dropped where the exporting does not keep up. `under`: whose trace an operation is in."""
+        """Queue a finished record, or drop it if the queue is full. `under`: the trace that an operation belongs to."""
         if len(self._waiting) >= self._bound or self._closing:
             self.dropped[FULL] += spans_in(record)
             return
@@ -101,12 +105,12 @@ class SpanExport:
             self._bell.set()
 
     async def close(self, within_s: float = CLOSE_S) -> None:
-        """Send what waits, for as long as `within_s`; what a collector has not taken by then is dropped."""
+        """Send the waiting records for up to `within_s` seconds; drop the rest."""
         self._closing = True
         self._bell.set()
         await asyncio.to_thread(self._thread.join, within_s)
         if self._thread.is_alive():
-            await asyncio.to_thread(self._exporter.shutdown)  # ends its waits between two tries
+            await asyncio.to_thread(self._exporter.shutdown)  # ends its waits between two attempts
             await asyncio.to_thread(self._thread.join, 0.1)
         left = sum(spans_in(record) for record, _ in list(self._waiting))
         if left:
@@ -122,7 +126,7 @@ class SpanExport:
             while self._waiting and self._export(self._next()):
                 pass
             if self._closing and self._waiting:
-                return  # what waits is counted by `close`
+                return  # `close` counts the rest
         self._exporter.shutdown()  # type: ignore[no-untyped-call]
 
     def _next(self) -> list[ReadableSpan]:
@@ -139,7 +143,7 @@ class SpanExport:
         """Export the spans; return whether the collector has taken them."""
         try:
             taken = self._exporter.export(spans) is SpanExportResult.SUCCESS
-        except Exception as fault:  # noqa: BLE001 (whatever a collector makes of it, the next batch may do better)
+        except Exception as fault:  # noqa: BLE001 (whatever goes wrong, the next batch may succeed)
             self._complain(repr(fault))
             taken = False
         if taken:
@@ -162,7 +166,8 @@ class SpanExport:
 
 
 def _number(environ: Mapping[str, str], name: str, default: int) -> int:
-    """A positive whole number; as OpenTelemetry's specification demands, another value is logged and its default taken."""
+    """Return a positive whole number; as OpenTelemetry's specification demands, log any other value and return the
+    default."""
     text = environ.get(name, "").strip()
     if text.isdecimal() and 0 < int(text) <= 1_000_000:
         return int(text)

@@ -1,6 +1,6 @@
-"""Records ▸ spans, by OpenTelemetry's stable semantic conventions. Imported only where tracing is on.
+"""Turns records into spans, by OpenTelemetry's stable semantic conventions. Imported only if tracing is on.
 
-What is written here is all that a span holds: no query, no header field, no body, no credential (docs/tracing.md).
+A span holds only what is set here: no query, no header field, no body, no credential (docs/tracing.md).
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ from gateway.records.trace import (
 
 SCOPE: Final = InstrumentationScope("integration-gateway")
 KNOWN_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"})
-OTHER_METHOD: Final = "_OTHER"  # the conventions' word
+OTHER_METHOD: Final = "_OTHER"  # the conventions' name for an unknown method
 MOUNT: Final = "/proxy"
 ANY_PATH: Final = "/{path}"
 CUT: Final = "cut"  # the provider's answer broke off
@@ -40,7 +40,8 @@ _NS: Final = 1_000_000_000
 
 
 class HashedOnce(Resource):
-    """The exporter looks each span's resource up, and `Resource` writes itself as JSON for that: a third of a span's cost."""
+    """A resource with a cached hash. The exporter hashes each span's resource, and `Resource` serializes itself to JSON
+    for that: a third of a span's cost."""
 
     def __init__(self, whole: Resource) -> None:
         super().__init__(whole.attributes, whole.schema_url)
@@ -54,14 +55,14 @@ class HashedOnce(Resource):
 
 
 class SpanMaker:
-    """`connection_ids`: whether spans say of whose connection they are."""
+    """Makes spans. `connection_ids`: whether spans hold the connection's id."""
 
     def __init__(self, resource: Resource, *, connection_ids: bool = False) -> None:
         self._resource = HashedOnce(resource)
         self._connection_ids = connection_ids
 
     def of_call(self, exchange: ExchangeRecord) -> Iterator[ReadableSpan]:
-        """The call's own span, and one for each attempt. `exchange` has a trace."""
+        """Yield the call's own span, and one for each attempt. `exchange` must have a trace."""
         call = exchange.trace
         assert call is not None
         end = round(exchange.at.timestamp() * _NS)
@@ -119,7 +120,7 @@ class SpanMaker:
         *,
         last: bool,
     ) -> ReadableSpan:
-        """An answer that was passed on ends with the call; one that was not, with its head."""
+        """Return an attempt's span. It ends with the call if its answer was passed on, else with the answer's head."""
         method = exchange.method if exchange.method in KNOWN_METHODS else OTHER_METHOD
         began = start + round((attempt.began - call.began) * _NS)
         if attempt.ended is None or (last and attempt.error is None):
@@ -147,7 +148,10 @@ class SpanMaker:
         )
 
     def of_operation(self, operation: Operation, under: CallTrace | None) -> Iterator[ReadableSpan]:
-        """The span of a refresh or a delivery. `under`: whose trace it is in; with no span of its own, it is a root."""
+        """Yield the span of a refresh or a delivery.
+
+        `under`: the trace that it belongs to; without a parent span it is a root.
+        """
         if operation.kind == "refresh":
             yield self._refresh(operation, under)
         elif operation.kind == "delivery":
@@ -247,7 +251,8 @@ class SpanMaker:
 
 
 def _of_message(mcp: McpTrace, attributes: Attributes) -> str:
-    """Add the attributes of OpenTelemetry's conventions for MCP servers (semantic-conventions-genai). Returns the span's name."""
+    """Add the attributes of OpenTelemetry's conventions for MCP servers (semantic-conventions-genai); return the span's
+    name."""
     attributes["mcp.method.name"] = mcp.method
     attributes["mcp.protocol.version"] = mcp.revision
     attributes["jsonrpc.request.id"] = mcp.message_id
@@ -266,14 +271,14 @@ def _of_message(mcp: McpTrace, attributes: Attributes) -> str:
 
 
 def spans_in(record: ExchangeRecord | Operation) -> int:
-    """How many spans the record makes."""
+    """Return the number of spans that the record makes."""
     if isinstance(record, Operation):
         return 1
     return 1 + (0 if record.trace is None else len(record.trace.attempts))
 
 
 def _route(exchange: ExchangeRecord) -> str | None:
-    """The path's template: of a proxied call the path of the key's rule that allowed it; never the path itself."""
+    """Return the path's template, never the path itself; for a proxied call the path of the key's rule that allowed it."""
     rule, call = exchange.rule, exchange.trace
     if rule is not None and " /" in rule:
         return f"{MOUNT}{rule.partition(' ')[2]}"
@@ -292,6 +297,6 @@ def _link(refresh: RefreshTrace) -> Link:
 
 
 def _add(attributes: Attributes, name: str, value: object) -> None:
-    """Unless there is nothing to say."""
+    """Add the attribute, unless the value is empty."""
     if isinstance(value, str | int | float) and value != "":
         attributes[name] = value

@@ -1,7 +1,7 @@
-"""Decides whether a request is traced, by the standard `OTEL_*` variables; and queues what spans are made of.
+"""Decides whether a request is traced, by the standard `OTEL_*` variables, and queues the records for spans.
 
-Towards a request this is one decision (`begin`): None for what is not sampled, and from then on nothing is done for it. What is
-sampled is noted once it is over; a thread makes its spans and sends them (`span_export`).
+For a request this is one decision (`begin`): None if it is not sampled, and then nothing more is done. A sampled
+request is queued once it is over; a thread makes its spans and sends them (`span_export`).
 """
 
 import os
@@ -37,21 +37,24 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """`parent_based`: what has a parent is sampled as that says. `ratio`: of all else."""
+    """Sampling settings.
+
+    `parent_based`: a request with a parent follows the parent's decision. `ratio`: share of the other requests.
+    """
 
     parent_based: bool = True
     ratio: float = _ALL
 
     @property
     def bound(self) -> int:
-        """A trace is sampled if the lower 64 bits of its id are below this, as OpenTelemetry's TraceIdRatioBased has it."""
+        """Limit for the lower 64 bits of a trace id: a lower value is sampled, as in OpenTelemetry's TraceIdRatioBased."""
         return round(self.ratio * _IDS)
 
 
 def sampling(environ: Mapping[str, str]) -> Sampling:
     """Read OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG.
 
-    As the specification demands, what is not understood is logged and its default taken.
+    As the specification demands, an invalid value is logged and replaced by its default.
     """
     named = environ.get("OTEL_TRACES_SAMPLER", "").strip().lower() or "parentbased_always_on"
     parent_based = named.startswith("parentbased_")
@@ -73,7 +76,8 @@ def sampling(environ: Mapping[str, str]) -> Sampling:
 
 
 def wanted_by(environ: Mapping[str, str]) -> str | None:
-    """The variable that turns tracing on: an OTLP endpoint, unless OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER say no."""
+    """Return the variable that turns tracing on: an OTLP endpoint, unless OTEL_SDK_DISABLED or OTEL_TRACES_EXPORTER
+    forbids it."""
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
     if environ.get("OTEL_TRACES_EXPORTER", "").strip().lower() not in ("", "otlp"):
@@ -82,9 +86,9 @@ def wanted_by(environ: Mapping[str, str]) -> str | None:
 
 
 class Tracing:
-    """The traces of a process, for as long as it lives.
+    """The traces of a process, for its whole life.
 
-    `connection_ids`: spans have the connection's id. `export` None: nothing is exported, which tests use.
+    `connection_ids`: spans hold the connection's id. `export` None: nothing is exported, as in tests.
     """
 
     def __init__(self, sampled: Sampling, export: "SpanExport | None" = None) -> None:
@@ -93,11 +97,14 @@ class Tracing:
         self.export = export
 
     def begin(self, traceparent: str | None, began: float) -> CallTrace | None:
-        """The trace of a request whose head has come, if it is sampled. `began`: monotonic seconds."""
+        """Return the trace of a request whose head has arrived, or None if it is not sampled.
+
+        `began`: monotonic seconds.
+        """
         if traceparent is None:
             return self.root(began)
         if self._parent_based and traceparent[52:] == _UNSAMPLED and traceparent[:3] == _VERSION:
-            return None  # most calls of an application that samples, without a look at the rest
+            return None  # the common case for a sampling application; the rest need not be parsed
         parent = parent_in(traceparent)
         if parent is None:
             return self.root(began)
@@ -109,21 +116,21 @@ class Tracing:
         return CallTrace(parent.trace_id, parent.span_id, parent.flags | SAMPLED, began)
 
     def root(self, began: float) -> CallTrace | None:
-        """The trace of what has no parent, if it is sampled."""
+        """Return a trace without a parent, or None if it is not sampled."""
         low = random.getrandbits(64)
         if low >= self._bound:
             return None
         return CallTrace(f"{random.getrandbits(64):016x}{low or 1:016x}", None, SAMPLED, began)
 
     def record_call(self, exchange: ExchangeRecord) -> None:
-        """A sampled call is over."""
+        """Queue a sampled call that is over."""
         if self.export is not None:
             self.export.add(exchange)
 
     def record_operation(self, operation: Operation) -> None:
-        """A refresh or a delivery is over: in the trace of the call that it belongs to, or in one of its own.
+        """Queue a refresh or a delivery that is over, in the trace of the call that it belongs to, or in its own.
 
-        A refresh that an unsampled call caused has no span. A delivery has a trace of its own in either case.
+        A refresh that an unsampled call caused has no span. A delivery can have its own trace in either case.
         """
         if self.export is None or operation.kind not in ("refresh", "delivery"):
             return
@@ -149,13 +156,13 @@ class Tracing:
         return 0 if self.export is None else self.export.exported
 
     async def close(self) -> None:
-        """Send what waits, within the exporter's grace."""
+        """Send the waiting records, within the exporter's time limit."""
         if self.export is not None:
             await self.export.close()
 
 
 def start_tracing(environ: Mapping[str, str] = os.environ, *, connection_ids: bool = False) -> Tracing | None:
-    """Tracing as the variables say; None where they do not ask for it, or it cannot be had, which is logged."""
+    """Return tracing as the variables request it; None if they do not, or if it is impossible, which is logged."""
     variable = wanted_by(environ)
     if variable is None:
         return None
@@ -174,7 +181,7 @@ def start_tracing(environ: Mapping[str, str] = os.environ, *, connection_ids: bo
 
     try:
         export = SpanExport(environ, connection_ids=connection_ids)
-    except Exception as fault:  # noqa: BLE001 (a bad certificate's path, say: no reason not to serve)
+    except Exception as fault:  # noqa: BLE001 (for example a certificate's bad path: no reason not to serve)
         log.error("tracing_off", detail=f"The exporter cannot be made from the OTEL_* variables: {fault}.")
         return None
     sampled = sampling(environ)

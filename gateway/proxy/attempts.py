@@ -1,7 +1,7 @@
-"""The attempts of one exchange, each signed: sent until there is an answer to pass on.
+"""The attempts of one exchange, each signed: sends the request until there is an answer to pass on.
 
-One attempt unless the call asks for retries, whatever the answer, but for a 401 to a token that can be refreshed: the new
-token is tried once. `http.retry` says what may be repeated and when; here it is done, within the provider's budget.
+It makes one attempt unless the call asks for retries. Exception: after a 401 to a refreshable token it tries the new
+token once. `http.retry` decides what may be repeated and when; this module does it, within the provider's budget.
 """
 
 import asyncio
@@ -33,18 +33,19 @@ from gateway.records.integration import OWN
 from gateway.records.trace import TRACEPARENT, AttemptTrace, CallTrace
 from gateway.runtime import RUNTIME, generation_of
 
-# ── What the fast path hands over: the first attempt of a request that the chain goes on with.
+# ── What the fast path hands over: the first attempt of a request that the chain continues.
 
 FirstOutcome: TypeAlias = ProviderExchange | EgressError | StoodStill | ConnectionLost | CodingError | GatewayError
 
 
 class Handed(NamedTuple):
-    """The state that the fast path hands over: the seconds spent, and the connection as it was sent with.
+    """The state that the fast path hands over.
 
-    `generation`: the one that it began with. `kept`: the chain gets all that came of the body; without it none, of the
-    `received` bytes. `by_caller`: the caller's next bytes were awaited. `pace`: the key's rate, in which this call is counted.
-    `record_end`: records the call with this status and error code, where its caller leaves before the chain begins. `trace`: of
-    a sampled call, with its first attempt.
+    `spent_s`: seconds spent so far. `opened`: the connection that the request was sent with. `generation`: the
+    generation that it began with. `kept`: the chain gets every byte of the body received so far; otherwise none of the
+    `received` bytes. `by_caller`: the caller's next bytes were awaited. `pace`: rate limit of the key, in which this
+    call is counted. `record_end`: records the call with this status and error code if its caller leaves before the
+    chain begins. `trace`: trace of a sampled call, with its first attempt.
     """
 
     outcome: FirstOutcome
@@ -59,7 +60,8 @@ class Handed(NamedTuple):
     trace: CallTrace | None = None
 
     def record_unbegun(self, *, stopped: bool) -> None:
-        """The caller leaves between the fast path, which has sent its request, and the chain, which would record it."""
+        """Record the call if the caller leaves after the fast path has sent the request, and before the chain, which
+        would record it."""
         if self.record_end is not None:
             self.record_end(*((STOPPED, "stopped") if stopped else (CUT_OFF, "client_left")))
 
@@ -69,9 +71,9 @@ class Handed(NamedTuple):
             self.outcome.close()
 
 
-# ── Signs UPSTREAM for one attempt, where the connection's auth mode signs requests; see `gateway.auth.mode`.
+# ── Signs UPSTREAM for one attempt if the connection's auth mode signs requests; see `gateway.auth.mode`.
 
-HELD_BYTES: Final = 16 * 1024 * 1024  # the largest body that the services take which want its hash
+HELD_BYTES: Final = 16 * 1024 * 1024  # the largest body that services accept if they require its hash
 
 
 async def gather(request: web.Request, upload: CallerBody) -> None:
@@ -99,7 +101,7 @@ async def gather(request: web.Request, upload: CallerBody) -> None:
 
 
 async def sign(request: web.Request, upload: CallerBody) -> None:
-    """Sign what is about to be sent, with a nonce and a time of its own. `gather` has been awaited."""
+    """Sign the request that is about to be sent, with its own nonce and time. `gather` must have been awaited."""
     signer = request[CONNECTION].placement.signer
     if signer is None:
         return
@@ -114,14 +116,17 @@ async def sign(request: web.Request, upload: CallerBody) -> None:
 
 
 IDEMPOTENCY_KEY: Final = "Idempotency-Key"
-SWALLOWED_BYTES: Final = 16 * 1024  # how much of an answer that is not passed on is read, to keep its connection
+SWALLOWED_BYTES: Final = 16 * 1024  # maximum that is read of an answer that is not passed on, to keep its connection
 SWALLOWED_S: Final = 1.0
 REFUSING: Final = frozenset({401, 403})
 _SAYS_DOWN: Final = frozenset({"unreachable", "timeout"})
 
 
 class Attempts:
-    """`count`: how often the request has been sent so far. `upgrade`: the protocol to switch to, if that is asked."""
+    """Sends a request until there is an answer to pass on.
+
+    `count`: how often it has been sent so far. `upgrade`: the protocol to switch to, if the caller requests an upgrade.
+    """
 
     __slots__ = (
         "_gate",
@@ -158,10 +163,13 @@ class Attempts:
         self._waited_s = 0.0
         self._refreshed = False
         self._judged = False
-        self._sent_with: Opened | None = None  # on the fast path, if the first attempt was made there
+        self._sent_with: Opened | None = None  # the connection of the first attempt, if the fast path made it
 
     async def answer(self) -> ProviderExchange:
-        """The answer to pass on, with its head. Raises EgressError, StoodStill, and what `ConnectionCache.opened` raises."""
+        """Return the answer to pass on, with its head.
+
+        Raises EgressError, StoodStill, and the errors of `ConnectionCache.opened`.
+        """
         self._gate.budget.requests += 1
         await gather(self._request, self._upload)
         with self._timing.waiting_for_upstream():
@@ -210,7 +218,7 @@ class Attempts:
                 attempt.end(error="client_left" if silence is None else error_type(silence))
             if silence is None:
                 raise
-            # A caller who has no patience says nothing about the provider.
+            # A caller's short timeout says nothing about the provider's health.
             if not self._upload.waiting and silence.limit_s >= self._generation.egress.timeouts.first_byte_s:
                 outcome = "failed"
             raise silence from None
@@ -219,7 +227,7 @@ class Attempts:
         return exchange
 
     def _taken_over(self, before: ProviderExchange | Exception) -> ProviderExchange:
-        """Return the first attempt's exchange, which the fast path has made. Raises it, where it is a fault."""
+        """Return the first attempt's exchange, which the fast path has made. Raise the fault if it failed."""
         self.count += 1
         first = self._trace.attempts[-1] if self._trace is not None and self._trace.attempts else None
         if isinstance(before, Exception):
@@ -231,7 +239,10 @@ class Attempts:
         return before
 
     def _traced(self, trace: CallTrace, *, again: bool) -> AttemptTrace:
-        """The attempt that begins now; `again`: the fast path has begun it, on a new connection."""
+        """Return the trace of the attempt that begins now.
+
+        `again`: the fast path began it already, now on a new connection.
+        """
         upstream = self._request[UPSTREAM]
         attempt = trace.attempts[-1] if again and trace.attempts else trace.attempt(upstream.host, upstream.port)
         if trace_headers(self._request[CONNECTION], self._generation) == OWN:
@@ -240,7 +251,7 @@ class Attempts:
         return attempt
 
     def _outcome_of_fast_path(self) -> FirstOutcome | None:
-        """Return the outcome of the request on the fast path, if it began there: that was the first attempt."""
+        """Return the outcome of the first attempt if the fast path made it, else None."""
         take = getattr(self._request.protocol, "take_handed", None)
         handed: Handed | None = take() if take is not None and self.count == 0 else None
         if handed is None:
@@ -262,7 +273,7 @@ class Attempts:
         return handed.outcome
 
     async def _after_fault(self, fault: EgressError | StoodStill) -> bool:
-        """Return whether to send the request again after this fault, once the wait that is due is over."""
+        """Return whether to send the request again after this fault; wait first if so."""
         if isinstance(fault, EgressError):
             repeats, sent = fault.kind in _SAYS_DOWN, fault.sent
         else:
@@ -270,7 +281,7 @@ class Attempts:
         return repeats and self._may_repeat(sent=sent) and await self._waited(None)
 
     async def _after_answer(self, exchange: ProviderExchange) -> bool:
-        """Return whether to send the request again instead of passing this answer on; if so, the answer is done with."""
+        """Return whether to send the request again instead of passing this answer on; close the answer if so."""
         if exchange.status == 401 and not self._refreshed:
             self._refreshed = True
             if await self._newer_credential():
@@ -285,7 +296,7 @@ class Attempts:
         return await self._waited(told_s, exchange)
 
     async def _newer_credential(self) -> bool:
-        """Refresh the token after a 401, and return whether the request has a newer token now and may be sent again."""
+        """Refresh the token after a 401; return whether the request now has a newer token and may be sent again."""
         refusals, sent = self._runtime.live.refusals, self._sent_with or self._request[CONNECTION]
         self._sent_with = None
         if not self._may_repeat(sent=True):
@@ -302,7 +313,7 @@ class Attempts:
         return True
 
     def _judge(self, status: int) -> None:
-        """Record whether the API takes the credential, from an answer that is passed on."""
+        """Record whether the API accepts the credential, from an answer that is passed on."""
         rejections = self._runtime.live.rejections
         if status in REFUSING:
             if not self._judged and self.at_home:
@@ -314,7 +325,7 @@ class Attempts:
                 rejections.accepted(ref)
 
     def _judge_later(self, sent: Opened, refresh: "asyncio.Task[Opened | None]") -> None:
-        """A 401 counts where the refresh that it led to brought nothing newer."""
+        """Record a 401 as a refusal if the refresh that it started produced no newer token."""
         if refresh.cancelled() or refresh.exception() is not None or not self.at_home:
             return
         newer = refresh.result()
@@ -324,12 +335,12 @@ class Attempts:
 
     @property
     def at_home(self) -> bool:
-        """Whether the request goes to the connection's own API: another origin may know nothing of its credential."""
+        """Whether the request goes to the connection's own API: another origin may not know its credential."""
         base, upstream = self._request[CONNECTION].base, self._request[UPSTREAM]
         return (upstream.scheme, upstream.host, upstream.port) == (base.scheme, base.host, base.port)
 
     async def _waited(self, told_s: float | None, exchange: ProviderExchange | None = None) -> bool:
-        """Wait for a retry that is due and renew the credential; return whether one is due."""
+        """Wait for a due retry and renew the credential; return whether to retry."""
         if not self._retries_left:
             return False
         wait = self._wait_s(told_s)
@@ -350,14 +361,14 @@ class Attempts:
         return True
 
     async def _key_spends(self) -> bool:
-        """Spend a call of the caller's key on a retry; return whether it had one."""
+        """Spend one call of the caller's key on a retry; return whether the key's rate allowed it."""
         access = self._request[CALLER].access
         if access is None or access.meter is None:
             return True
         try:
             await access.meter.spend()
         except GatewayError:
-            return False  # what there is so far is passed on
+            return False  # the result so far is passed on
         return True
 
     def _wait_s(self, told_s: float | None) -> float | None:
@@ -392,7 +403,7 @@ class Attempts:
 
 
 def error_type(fault: Exception) -> str:
-    """A fault on the way to the provider, as a span says it."""
+    """Return the name that a span gives to a fault on the way to the provider."""
     if isinstance(fault, EgressError):
         return fault.kind
     return (
@@ -401,7 +412,7 @@ def error_type(fault: Exception) -> str:
 
 
 async def _swallow(exchange: ProviderExchange) -> None:
-    """Be done with an answer that is not passed on, keeping its connection if little of it is left."""
+    """Close an answer that is not passed on, and keep its connection if little of it is left."""
     try:
         if exchange.length is not None and exchange.length <= SWALLOWED_BYTES:
             async with asyncio.timeout(SWALLOWED_S):

@@ -1,6 +1,6 @@
-"""The caller's body on its way to the provider: taken piece by piece, as fast as the provider takes them.
+"""The caller's body on its way to the provider: read piece by piece, as fast as the provider takes the pieces.
 
-The beginning is kept for as long as it is small, so that a short body can be sent a second time.
+The pieces are kept while the body is small, so that a short body can be sent a second time.
 """
 
 import asyncio
@@ -28,11 +28,12 @@ _inflating: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
 
 class CallerBody:
-    """The body that the caller sends, and how far it got.
+    """The body that the caller sends, and its progress.
 
-    `fault` is what broke its arrival, if anything did; `waiting` says that the caller's next bytes are awaited.
-    `exchange`, once there is one, ends with a broken body, so that the provider is not left waiting for the rest.
-    `kept`: all that has been taken is still there, and `body()` begins with it again. `keep_bytes`: how much may be kept.
+    `fault`: the error that broke its arrival, if any. `waiting`: the caller's next bytes are awaited. `exchange`: the
+    exchange that sends the body; it is closed if the body breaks, so that the provider does not wait for the rest.
+    `kept`: every piece read so far is kept, and `body()` can begin again. `keep_bytes`: maximum number of bytes to
+    keep.
     """
 
     def __init__(self, request: web.Request, watch: ExchangeWatch) -> None:
@@ -47,16 +48,16 @@ class CallerBody:
         self._length: int | None = None
         self._kept_pieces: list[bytes] = []
         self._kept_bytes = 0
-        if READ_BODY in request:  # what a rule has looked at is what is sent
+        if READ_BODY in request:  # send the same bytes that a rule has checked
             self.keep_bytes = max(KEPT_BYTES, len(request[READ_BODY]))
             self._keep(request[READ_BODY])
         self._turn: asyncio.Lock | None = None
         self._limits = limits_of(request)
         self._received = 0
-        self._waited_s = 0.0  # for the caller's bytes; the time that the provider takes to read them does not count
+        self._waited_s = 0.0  # seconds waiting for the caller's bytes; the provider's reading time does not count
 
     def body(self) -> Body | None:
-        """Return the body, with its declared length if that still holds; None if the message has no body and says so."""
+        """Return the body, with its declared length if that still holds; None if the request declares no body."""
         request = self._request
         if not request.body_exists:
             declared = hdrs.CONTENT_LENGTH in request.headers or request.method in _LENGTH_EXPECTED
@@ -65,7 +66,8 @@ class CallerBody:
         return Body(self._pieces(), length, self._whole())
 
     async def gathered(self, limit_bytes: int) -> bytes | None:
-        """All of it, taken before any of it is sent; None if it has more than `limit_bytes`, and is then no longer kept."""
+        """Read the whole body before any of it is sent, and return it; None if it exceeds `limit_bytes`, and is then no
+        longer kept."""
         self.keep_bytes = limit_bytes
         if (self._request.content_length or 0) > limit_bytes:
             return None
@@ -78,12 +80,12 @@ class CallerBody:
         return b"".join(self._kept_pieces)
 
     def replace(self, body: bytes) -> None:
-        """Send this instead of what has been `gathered`."""
+        """Send `body` instead of the `gathered` one."""
         self._kept_pieces = [body] if body else []
         self._length = len(body)
 
     def _whole(self) -> bytes | None:
-        """All of it, if it has arrived and is still there; None while it is on its way."""
+        """Return the whole body if it has arrived and is kept; None if it is incomplete."""
         content = self._request.content
         held_up = self._turn is not None and self._turn.locked()
         if not self.kept or held_up or not content.is_eof() or content.exception() is not None:
@@ -93,7 +95,7 @@ class CallerBody:
         return whole
 
     async def _pieces(self) -> AsyncIterator[bytes]:
-        # aiohttp holds the head back until the first piece; a provider may want to answer before there is any.
+        # aiohttp holds the head back until the first piece; a provider may answer before the body begins.
         yield b""
         for at in count():
             piece = await self._piece(at)
@@ -104,12 +106,12 @@ class CallerBody:
             self._watch.moved()
 
     async def _piece(self, at: int) -> bytes:
-        """The `at`-th piece of the body, taken from the caller once however often it is sent; empty at the end."""
+        """Return piece `at` of the body, read from the caller only once even if it is sent again; empty at the end."""
         if at < len(self._kept_pieces):
             return self._kept_pieces[at]
         if self._turn is None:
             self._turn = asyncio.Lock()
-        async with self._turn:  # an attempt that was given up may not have let go yet
+        async with self._turn:  # an abandoned attempt may still hold the lock
             if at < len(self._kept_pieces):
                 return self._kept_pieces[at]
             piece = await self._take()
@@ -120,7 +122,7 @@ class CallerBody:
         self._kept_bytes += len(piece)
         if self._kept_bytes > self.keep_bytes:
             self.kept = False
-            self._kept_pieces.clear()  # the taker of this piece is past them all, and no attempt will begin again
+            self._kept_pieces.clear()  # the taker of this piece has passed them all, and no attempt can begin again
         elif self.kept and piece:
             self._kept_pieces.append(piece)
 
@@ -145,14 +147,17 @@ class CallerBody:
             self._watch.caller_idle_s = None
 
     def _check_pace(self) -> None:
-        """Raises InvalidRequest for a caller that sends a few bytes now and then, to keep everything waiting."""
+        """Raise InvalidRequest for a caller that sends a few bytes now and then, to keep everything waiting."""
         fault = too_slow(self._limits, self._received, self._waited_s)
         if fault is not None:
             raise fault
 
 
 def too_slow(limits: ClientLimitsConfig, received: int, waited_s: float) -> GatewayError | None:
-    """The refusal of a body of which so many bytes have come in the time that was spent waiting for them."""
+    """Return the refusal of a body that arrives too slowly, or None.
+
+    `waited_s`: seconds spent waiting for the `received` bytes.
+    """
     if waited_s <= limits.upload_grace_s or received >= limits.upload_bytes_per_s * waited_s:
         return None
     slow = f"The body came too slowly: {counted(received, 'byte')} in {waited_s:.0f} s"
@@ -160,9 +165,10 @@ def too_slow(limits: ClientLimitsConfig, received: int, waited_s: float) -> Gate
 
 
 def arrives_inflated(request: web.Request) -> bool:
-    """Return whether the runner has undone the body's coding although Content-Encoding still names it.
+    """Return whether the runner has decompressed the body although Content-Encoding still names the coding.
 
-    A runner's options decide that, and no request shows it; so a parser of the same runner is shown a message.
+    A runner's options decide that, and no request shows it; so this feeds a test message to a parser of the same
+    runner.
     """
     if not request.body_exists or request.headers.get(hdrs.CONTENT_ENCODING, "").lower() not in _INFLATED_CODINGS:
         return False

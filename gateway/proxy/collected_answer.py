@@ -4,14 +4,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 Room = Callable[[int], Awaitable[None]]
-"""Waits until there is memory for an answer that has grown to so many bytes."""
+"""Waits until there is memory for an answer that has grown to this many bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectedAnswer:
-    """The answer that a caller of ``/proxy`` would have got.
+    """The answer that a caller of ``/proxy`` would have received.
 
-    `whole`: to its end; else it broke off, or was `too_large` to be held.
+    `whole`: it is complete; otherwise it broke off, or was `too_large` to be held.
     """
 
     status: int

@@ -1,7 +1,8 @@
-"""Watches one exchange: ends it when nothing has moved for too long, when the caller has left, or when its key has ended.
+"""Watches one exchange: ends it if no byte moves for too long, if the caller has left, or if its key is no longer valid.
 
-One timer an exchange, which looks about once a second; whatever moves bytes only notes the time. The caller's leaving
-is noticed here because a foreign runner may be set not to cancel handlers (aiohttp's ``handler_cancellation``).
+Each exchange has one timer, which checks about once a second; code that moves bytes only stores the time. The watch
+also detects that the caller has left, because a foreign runner may be set not to cancel handlers (aiohttp's
+``handler_cancellation``).
 """
 
 import asyncio
@@ -24,7 +25,7 @@ _LOOK_EVERY_S = 1.0
 
 
 class StoodStill(Exception):
-    """Nothing moved for `limit_s`; with `total`, all of it has taken as long as it may, however much moved."""
+    """No byte moved for `limit_s`; with `total`, the whole exchange exceeded its time limit."""
 
     def __init__(self, limit_s: float, *, total: bool = False) -> None:
         super().__init__(f"not finished within {limit_s:g} s" if total else f"nothing moved for {limit_s:g} s")
@@ -33,16 +34,16 @@ class StoodStill(Exception):
 
 
 def first_byte_s(options: ProxyOptions, timeouts: Timeouts) -> float:
-    """How long the provider may stay silent: what the caller asks for, within what the operator allows."""
+    """Return how long the provider may stay silent: the caller's timeout, up to the operator's maximum."""
     asked_s = options.timeout_s
     return timeouts.first_byte_s if asked_s is None else min(asked_s, timeouts.max_first_byte_s)
 
 
 class ExchangeWatch:
-    """Entered by the task it may cancel. On the way out a cancellation of its own making becomes StoodStill.
+    """Watches the task that enters it, and may cancel that task. On exit it turns its own cancellation into StoodStill.
 
-    `limit_s`: how long nothing may move. `total_s`: how long all of it may take, None for any time. `caller_idle_s`: in
-    place of `limit_s` while the caller's next bytes are awaited, None while they are not.
+    `limit_s`: how long no byte may move. `total_s`: maximum duration of the whole exchange, None for no limit.
+    `caller_idle_s`: replaces `limit_s` while the caller's next bytes are awaited, else None.
     """
 
     def __init__(self, request: web.Request, limit_s: float, total_s: float | None = None) -> None:
@@ -54,7 +55,7 @@ class ExchangeWatch:
         self._fault: StoodStill | None = None
 
     def moved(self) -> None:
-        """Bytes went one way or the other."""
+        """Record that bytes moved in either direction."""
         self._moved_at = clock.monotonic()
 
     @property
@@ -64,7 +65,10 @@ class ExchangeWatch:
 
     @contextmanager
     def resting(self) -> Iterator[None]:
-        """Lift the limit on silence while nothing is meant to move; the caller may still leave, and the total time is limited."""
+        """Lift the limit on silence while no bytes are expected.
+
+        A caller's leaving and the total time limit still end the exchange.
+        """
         limit_s, self.limit_s = self.limit_s, inf
         try:
             yield
@@ -73,20 +77,21 @@ class ExchangeWatch:
             self.moved()
 
     def begin_again(self) -> None:
-        """Give what is watched from here on `total_s` of its own."""
+        """Restart the total time limit from now."""
         self._began_at = clock.monotonic()
         self.moved()
 
     def began_earlier(self, spent_s: float) -> None:
-        """So many seconds of the time for all of it are gone already."""
+        """Count `spent_s` seconds as already used of the total time limit."""
         self._began_at -= spent_s
         self._timer.cancel()
         self._plan()
 
     def taken_back(self, *, total: bool = False) -> StoodStill | None:
-        """Return the timeout behind a CancelledError if this watch caused it; the task then goes on, watched again.
+        """Return the timeout behind a CancelledError if this watch caused it; the task then continues, and is watched
+        again.
 
-        `total`: also where the time for all of it was over.
+        `total`: also return the timeout of the whole exchange.
         """
         fault = self._fault
         if fault is None or (fault.total and not total) or self._task.uncancel() > self._cancellations:
@@ -137,7 +142,7 @@ class ExchangeWatch:
             self._plan()
 
     def _key_is_over(self) -> bool:
-        """Return whether the caller's key has been revoked, or has expired, since the request was let in."""
+        """Return whether the caller's key was revoked or has expired since the request was admitted."""
         caller = self._request.get(CALLER)
         if caller is None or caller.access is None:
             return False
@@ -148,9 +153,9 @@ class ExchangeWatch:
         self._task.cancel(str(fault))
 
     def _tell_of_bad_framing(self) -> None:
-        """Report a bad chunk to the reader of the body: aiohttp's server only queues its 400, and leaves the reader waiting.
+        """Report a bad chunk to the body's reader: aiohttp's server only queues its 400, and leaves the reader waiting.
 
-        Nothing else can be in the queue while a body is unfinished.
+        The queue can hold nothing else while a body is unfinished.
         """
         content = self._request.content
         queued = getattr(self._request.protocol, "_messages", ())

@@ -40,7 +40,7 @@ from gateway.runtime import RUNTIME, generation_of
 async def forward(request: web.Request) -> web.StreamResponse:
     """Send UPSTREAM with the caller's body and pass the answer on, whatever its status.
 
-    Raises InvalidRequest, UpstreamFailed, UpstreamTimeout or Unavailable as long as nothing has been answered.
+    Before the answer begins, raises InvalidRequest, UpstreamFailed, UpstreamTimeout or Unavailable.
     """
     timeouts = generation_of(request).egress.timeouts
     watch = ExchangeWatch(request, first_byte_s(request[ASKED], timeouts), timeouts.total_s)
@@ -87,7 +87,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
             error.close |= upgrade is not None
             raise error from fault
         answer.abort()
-    except ConnectionError:  # the caller left while it was being written to
+    except ConnectionError:  # the caller left while the answer was being written
         if answer is None:
             raise
         answer.abort()
@@ -98,7 +98,7 @@ async def forward(request: web.Request) -> web.StreamResponse:
 
 
 async def _relay(exchange: ProviderExchange, answer: PassedAnswer, request: web.Request, watch: ExchangeWatch) -> None:
-    """Relay both sides of a connection that has switched protocols; it may be silent for as long as it likes."""
+    """Relay both sides of a connection that has switched protocols; it may stay silent without limit."""
     await answer.prepare(request)
     tunnel = Tunnel(request)
     try:
@@ -109,7 +109,7 @@ async def _relay(exchange: ProviderExchange, answer: PassedAnswer, request: web.
 
 
 def _head(request: web.Request, exchange: ProviderExchange, body: AnswerBody, attempts: int) -> PassedAnswer:
-    """The head of an answer that is passed on. Raises MalformedAnswer."""
+    """Return the head of an answer that is passed on. Raises MalformedAnswer."""
     if is_filtered(request, exchange):
         return filtered_head(request, exchange, body, attempts)
     return with_gateway_fields(answer_of(request, exchange, decoded=body.decoder is not None), request, attempts)
@@ -118,7 +118,7 @@ def _head(request: web.Request, exchange: ProviderExchange, body: AnswerBody, at
 async def _pass_on(
     exchange: ProviderExchange, body: AnswerBody, answer: PassedAnswer, request: web.Request, watch: ExchangeWatch
 ) -> None:
-    """The body, piece by piece; a list of tools without those that the key does not allow."""
+    """Pass the body on, piece by piece; remove from a list of tools those that the key does not allow."""
     if not is_filtered(request, exchange):
         await _parts_on(body, answer, request, watch)
         return
@@ -147,15 +147,18 @@ async def _parts_on(
     await answer.write_eof()
 
 
-# ── A 403 because the token lacks scopes: noted, and answered with a link by which the end user grants them.
+# ── A 403 because the token lacks scopes: it is recorded, and a link for the end user to grant the scopes is added.
 #
-# The provider's answer passes as it is; the link travels in a header field of ours.
+# The provider's answer passes unchanged; the link is in a header field of ours.
 
 
 async def _record_refused_scopes(
     request: web.Request, exchange: ProviderExchange, watch: ExchangeWatch, *, at_home: bool
 ) -> None:
-    """`at_home`: the answer is of the connection's own API, whose word about scopes counts."""
+    """Record the scopes that a 403 names as missing, and set the link by which the end user grants them.
+
+    `at_home`: the answer comes from the connection's own API; only its statement about scopes counts.
+    """
     scopes = refused_scopes(exchange.status, exchange.headers)
     if scopes is None or not at_home:
         return

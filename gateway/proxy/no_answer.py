@@ -1,4 +1,4 @@
-"""Makes the caller's answer where there is none to pass on."""
+"""Makes the caller's error if there is no answer to pass on."""
 
 from datetime import timedelta
 from typing import Final
@@ -25,7 +25,10 @@ _CODES: Final[dict[Kind, tuple[type[GatewayError], Code]]] = {
 
 
 def error_for_caller(fault: Exception, request: web.Request, upload: CallerBody) -> GatewayError:
-    """`fault` as an error of ours. What is left of the body on the connection must not be read as a request."""
+    """Return `fault` as an error of ours.
+
+    It closes a connection that still holds unread body, which must not be read as a request.
+    """
     close = not request.content.is_eof()
     if isinstance(upload.fault, GatewayError):
         return upload.fault

@@ -1,4 +1,4 @@
-"""Fetches one page: requested, also later where its provider says so, read within bounds, decoded."""
+"""Fetches one page: requests it, retries it when the provider says so, reads it within bounds, and decodes it."""
 
 import asyncio
 import random
@@ -23,8 +23,8 @@ from gateway.proxy.exchange_watch import ExchangeWatch, StoodStill
 from gateway.proxy.passed_answer import values
 from gateway.runtime import RUNTIME, generation_of
 
-# ── The attempts for one page. After an answer that says when to try again, it is tried again then, also where the caller
-# asked for no retries.
+# ── The attempts for one page. If an answer says when to retry, the page is requested again at that time, even if the
+# caller asked for no retries.
 
 RETRIES: Final = 5  # retries of each page, if the caller does not say
 LONGEST_WAIT_S: Final = 60.0  # quotas are often counted by the minute
@@ -33,7 +33,7 @@ HEADER: Final = "Retries"
 
 
 class PageAttempts(Attempts):
-    """`later`: the answer has begun, so a failure can only break it off."""
+    """The attempts for one page. `later`: the caller's answer has begun, so a failure can only break it off."""
 
     __slots__ = ("_later", "_most")
 
@@ -55,17 +55,18 @@ class PageAttempts(Attempts):
         return self._retried < self._most
 
     def _may_repeat(self, *, sent: bool) -> bool:
-        """A list that is requested by POST may be requested again: the entry or the caller has said that it only reads."""
+        """Allow repeating a list requested by POST: the catalog entry or the caller has declared that the POST only
+        reads."""
         if self._request[PAGING].in_body:
             return self._upload.fault is None and self._upload.kept
         return super()._may_repeat(sent=sent)
 
     def told_wait_s(self, exchange: ProviderExchange) -> float | None:
-        """Seconds after which the provider wants to be asked again, None if it does not say."""
+        """Return the seconds after which the provider wants a retry, or None if it does not say."""
         return self._rules().told_wait_s(exchange.status, exchange.headers, clock.now())
 
     async def _waited(self, told_s: float | None, exchange: ProviderExchange | None = None) -> bool:
-        """Wait as for any attempt; a failed first page is passed on, unless the provider says when it will be over."""
+        """Wait as for any attempt. A failed first page is passed on, unless the provider says when to retry."""
         if told_s is None and not self._later and self._retried >= self._request[ASKED].retries:
             return False
         return await super()._waited(told_s, exchange)
@@ -83,18 +84,18 @@ class PageAttempts(Attempts):
 
 
 def retries_of(request: web.Request) -> int:
-    """How often each page may be requested again."""
+    """Return how often each page may be requested again."""
     return request[ASKED].retries if request.headers.get(HEADER) else RETRIES
 
 
 PAGE_BYTES: Final = 16 * 1024 * 1024  # decoded
-FORMS: Final = 2  # a page is held as it came and as the text that is taken apart
-TOLD_BYTES: Final = 2048  # how much of a provider's refusal is passed on
+FORMS: Final = 2  # a page is held twice: as received, and as the text that is parsed
+TOLD_BYTES: Final = 2048  # maximum that is passed on of a provider's refusal
 BROKEN: Final = (EgressError, CodingError, StoodStill)
 
 
 class PageReader:
-    """`attempts`: requests sent so far. `first_byte_s`: how long an answer may take to begin."""
+    """Reads pages. `attempts`: requests sent so far. `first_byte_s`: how long an answer may take to begin."""
 
     def __init__(
         self, request: web.Request, upload: CallerBody, watch: ExchangeWatch, first_byte_s: float, attempts: int
@@ -107,16 +108,15 @@ class PageReader:
         self._reserved: Reservation | None = None
 
     def holds(self, size: int) -> None:
-        """Note that only `size` bytes of the page are still in memory."""
+        """Record that only `size` bytes of the page are still in memory."""
         if self._reserved is not None:
             self._reserved.shrink(size)
 
     async def page(self, exchange: ProviderExchange | None = None) -> tuple[bytearray | None, Fields]:
-        """The page that UPSTREAM asks for, decoded, and its head's fields; None for a 204.
+        """Return the page that UPSTREAM requests, decoded (None for a 204), and the fields of its head.
 
-        `exchange`: its answer, if it is there already.
-
-        An answer that breaks off is requested again. Raises EgressError, CodingError, StoodStill, GatewayError.
+        `exchange`: the page's answer, if it has already begun. An answer that breaks off is requested again. Raises
+        EgressError, CodingError, StoodStill, GatewayError.
         """
         broken = 0
         while True:
@@ -138,7 +138,7 @@ class PageReader:
         return None if exchange.status == 204 else content, exchange.headers
 
     async def _asked(self) -> ProviderExchange:
-        """The answer, an accepted one. Raises UpstreamFailed ``page_failed`` for any other."""
+        """Return the answer if its status is 2xx. Raises UpstreamFailed ``page_failed`` for any other."""
         watch = self._watch
         watch.limit_s = self._first_byte_s
         watch.begin_again()
@@ -157,7 +157,7 @@ class PageReader:
             exchange.close()
 
     async def _content(self, exchange: ProviderExchange) -> bytearray:
-        """All of the body. Raises UpstreamFailed for one that is too large or coded as nobody can undo."""
+        """Return the whole body. Raises UpstreamFailed if it is too large or its coding is not supported."""
         try:
             return await self._read(exchange, PAGE_BYTES)
         except asyncio.CancelledError:
@@ -195,7 +195,7 @@ class PageReader:
         return content
 
     async def _reserve(self, size: int) -> None:
-        """Wait until there is memory for a page of `size` bytes; its provider waits as well. Raises Unavailable ``busy``."""
+        """Wait for memory for a page of `size` bytes; the provider has to wait as well. Raises Unavailable ``busy``."""
         runtime, generation, caller = self._request.app[RUNTIME], generation_of(self._request), self._request[CALLER]
         wait_s = generation.config.egress.limits.wait_s
         try:
@@ -205,7 +205,7 @@ class PageReader:
             raise no_page_memory() from None
 
     async def _refusal(self, exchange: ProviderExchange, attempts: PageAttempts) -> UpstreamFailed:
-        """The provider's own words, as far as they are short."""
+        """Return the error for a refused page, with the beginning of the provider's own text."""
         refusal: dict[str, Any] = {"status": exchange.status}
         wait = attempts.told_wait_s(exchange)
         if wait is not None:

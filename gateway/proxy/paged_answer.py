@@ -1,4 +1,5 @@
-"""A whole list for one call: page after page, their records as one stream of lines; a trailer says how it ended."""
+"""A whole list for one call: page after page, with the records as one stream of lines and a trailer that reports the
+outcome."""
 
 import asyncio
 import json
@@ -32,10 +33,10 @@ from gateway.proxy.posted_list import PostedList, resumable
 from gateway.records.proxied_call import Position, UpstreamRequest
 from gateway.runtime import RUNTIME, generation_of
 
-# ── The lines of a list: records as they came, and ours, which no record can be taken for.
+# ── The lines of a list: records as received, and lines of our own, which cannot be mistaken for records.
 #
-# A line of ours begins with the very bytes ``{"gateway_``; a record that would begin so gets a blank behind its
-# brace, which means nothing to JSON. The trailer is the last line, always; a stream without one was cut.
+# A line of ours begins with exactly the bytes ``{"gateway_``. A record that begins so gets a space behind its brace,
+# which JSON ignores. The trailer is always the last line; a stream without a trailer was cut.
 
 OURS: Final = b'{"gateway_'
 TRAILER: Final = "gateway_trailer"
@@ -44,7 +45,7 @@ BATCH_BYTES: Final = 64 * 1024
 
 
 def page_stream() -> PassedAnswer:
-    """The head of the answer, before anyone has said how it is paged."""
+    """Return the head of the answer, before the paging type is known."""
     fields = [
         ("Content-Type", "application/x-ndjson"),
         ("Cache-Control", "no-store"),
@@ -55,7 +56,7 @@ def page_stream() -> PassedAnswer:
 
 
 def batches(records: Records) -> Iterator[bytes]:
-    """Whole lines, some `BATCH_BYTES` at a time."""
+    """Yield whole lines, about `BATCH_BYTES` at a time."""
     batch = bytearray()
     for record in records:
         batch += b"{ " + record[1:] if record.startswith(OURS) else record
@@ -73,14 +74,14 @@ def line_of(name: str, fields: Mapping[str, Any]) -> bytes:
 
 
 def error_of(fault: GatewayError) -> dict[str, Any]:
-    """Return the error as the body of an error response has it, with the status that the response would have had."""
+    """Return the error in the form of an error response's body, with the status that the response would have had."""
     return {"status": fault.status, **fault.as_json()}
 
 
-# ── Page after page, until there is no more, the caller has enough, or something breaks: then the trailer says what.
+# ── Page after page, until the list ends, the caller has enough, or something fails; the trailer reports the fault.
 
-CURSOR_CHARS: Final = 12_000  # it comes back in a header field, of which the server takes 16 KiB
-# For the first page only.
+CURSOR_CHARS: Final = 12_000  # the client sends it back in a header field, which the server limits to 16 KiB
+# Conditions apply to the first page only.
 _CONDITIONS: Final = ("If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since")
 
 
@@ -93,9 +94,9 @@ async def pass_pages(
     first_byte_s: float,
     listed: PostedList | None = None,
 ) -> None:
-    """Read on from `first`, which is accepted, and write `answer` to its end.
+    """Read on from `first`, a 2xx answer, and write `answer` to its end.
 
-    What breaks before the first record leaves is raised; what breaks later stands in the trailer.
+    Raises a fault that occurs before the first record is sent; the trailer reports a later fault.
     """
     reader = PageReader(request, upload, watch, first_byte_s, int(answer.headers[ATTEMPTS]))
     try:
@@ -128,27 +129,27 @@ async def _pass_pages(
         for batch in batches(page.records):
             await answer.write(batch)
             watch.moved()
-            await clock.give_way()  # a write that need not wait lets nobody else in
+            await clock.give_way()  # a write that need not wait gives other tasks no turn
         run.passed(page)
         following = page.next
         if following is None or run.enough:
             break
         if request[PAGING].marks:
             await answer.write(line_of(MARK, run.progress(following)))
-        del page  # from here on its memory is free
+        del page  # frees its memory
         try:
             page = await run.following(following)
         except (GatewayError, *BROKEN, asyncio.CancelledError) as fault:
             run.fault = _caller_error(fault, request, upload, watch)
             break
-    request[UPSTREAM] = asked_first  # what the log shows
+    request[UPSTREAM] = asked_first  # the log shows the first page's request
     await answer.write(line_of(TRAILER, run.trailer(following)))
     await answer.write_eof()
     answer.broke_off = None if run.fault is None else run.fault.code
 
 
 def _caller_error(fault: BaseException, request: web.Request, upload: CallerBody, watch: ExchangeWatch) -> GatewayError:
-    """`fault` in our words. Raises it where the caller is gone."""
+    """Return `fault` as an error of ours. Raise it if the caller has left."""
     if isinstance(fault, asyncio.CancelledError):
         silence = watch.taken_back(total=True)
         if silence is None:
@@ -161,7 +162,7 @@ def _caller_error(fault: BaseException, request: web.Request, upload: CallerBody
 
 
 class _Run:
-    """How far it came: `pages` answers read, `records` written. `fault`: why it goes no further."""
+    """The progress of one paged call: `pages` answers read, `records` written. `fault`: why it stops early."""
 
     def __init__(self, request: web.Request, reader: PageReader, upload: CallerBody, listed: PostedList | None) -> None:
         self.reader = reader
@@ -187,7 +188,7 @@ class _Run:
         return await self._turned(content, headers)
 
     async def following(self, position: Position) -> PageTurn:
-        """The page at `position`, requested with the credential of now."""
+        """Return the page at `position`, requested with the current credential."""
         request = self._request
         live, ref = request.app[RUNTIME].live, request[CONNECTION].connection.ref
         opened = request[CONNECTION] = live.peek(ref) or await live.opened(*ref)
@@ -245,7 +246,7 @@ class _Run:
             page = taken_apart(content, headers, ways, at)
         else:
             page = await off_loop(share, taken_apart, content, headers, ways, at)
-            content.clear()  # the records are pieces of the text that was made of it
+            content.clear()  # the records are slices of the text made from it
             self.reader.holds(len(page.records.text))
         digest = ""
         if page.way.type == "offset" and page.records.hold_objects:
@@ -253,7 +254,7 @@ class _Run:
         return self._checked(page, digest)
 
     def _checked(self, page: PageTurn, digest: str) -> PageTurn:
-        """Less what must not be gone on with: a page that came before, an address that is not to be asked."""
+        """Return `page` without a next page that must not be requested: one that came before, or a forbidden address."""
         if page.way.type == "offset":
             if digest and self._circle.closed(digest):
                 return PageTurn(NO_RECORDS, page.way, None, _circling(f"'{page.way.offset_name_in_request}'"))
@@ -280,7 +281,7 @@ def _misnamed(page: PageTurn) -> UpstreamFailed:
 
 
 async def _check(caller: Caller, upstream: UpstreamRequest) -> None:
-    """A page is a call like any other. Raises Forbidden."""
+    """Check a page like any other call, and count it for the key. Raises Forbidden."""
     check(caller, upstream)
     if caller.access is not None and caller.access.meter is not None:
         await caller.access.meter.spend()

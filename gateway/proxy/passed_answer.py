@@ -1,4 +1,4 @@
-"""A provider's answer on its way to the caller: framing, body as it came or decoded, head."""
+"""A provider's answer on its way to the caller: framing, head, body as received or decoded."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,15 +32,16 @@ from gateway.middleware.key_limits import paced
 from gateway.middleware.who_calls import REFERRER_POLICY, unreferred
 from gateway.runtime import generation_of
 
-# ── The client's half of a proxied answer: the head as the provider wrote it, in a framing of ours.
+# ── The client's half of a proxied answer: the head as the provider wrote it, in our own framing.
 #
 # `StreamResponse` would add Content-Type and Server, and would lose bytes that are not UTF-8; a proxy may do neither.
 
 
 class PassedAnswer(web.StreamResponse):
-    """`length` is the body's, if known. `cut` says afterwards that the answer could not be passed on to its end.
+    """A provider's answer, passed on. `length`: the body's length, if known.
 
-    `broke_off`: the code of an error that its last line reports, the status being sent already.
+    `cut`: set if the answer could not be passed on to its end. `broke_off`: the error code that its last line reports,
+    because the status had already been sent.
     """
 
     cut = False
@@ -52,7 +53,7 @@ class PassedAnswer(web.StreamResponse):
         self._length = length
 
     async def _prepare_headers(self) -> None:
-        """Frame it (RFC 9112 §6): no body, a length, chunks, or, for HTTP/1.0, the connection's end."""
+        """Set the framing (RFC 9112 §6): no body, a length, chunks, or for HTTP/1.0 the close of the connection."""
         request, writer = self._req, self._payload_writer
         assert request is not None
         assert writer is not None
@@ -79,18 +80,18 @@ class PassedAnswer(web.StreamResponse):
         writer.output_size += len(head)
 
     def length_of(self, body: bytes) -> None:
-        """Frame it for this body, which is not the provider's."""
+        """Set the framing for this body, which replaces the provider's."""
         self._length = len(body)
 
     def count(self, sent_bytes: int) -> None:
-        """Bytes that went to the caller past this object."""
+        """Count bytes that went to the caller without passing through this object."""
         if self._payload_writer is not None:
             self._payload_writer.output_size += sent_bytes
 
     def abort(self) -> None:
-        """Cut the client's connection: it must not see a clean end.
+        """Cut the client's connection: the client must not see a clean end.
 
-        An HTTP/1.0 client takes even a closed connection for one, hence the reset.
+        An HTTP/1.0 client takes even a closed connection for a clean end, so the connection is reset.
         """
         self.cut = True
         framed = hdrs.CONTENT_LENGTH in self.headers or hdrs.TRANSFER_ENCODING in self.headers
@@ -98,7 +99,7 @@ class PassedAnswer(web.StreamResponse):
 
 
 class SwitchedAnswer(PassedAnswer):
-    """A 101: the connection speaks `protocol` from here on."""
+    """A 101 answer: the connection speaks `protocol` from now on."""
 
     def __init__(self, reason: str, fields: Fields, protocol: str) -> None:
         super().__init__(101, reason, fields, None)
@@ -110,7 +111,7 @@ class SwitchedAnswer(PassedAnswer):
         self.headers[hdrs.UPGRADE] = self._protocol
 
 
-# ── An answer's body on its way to the caller: as it came, or decoded.
+# ── An answer's body on its way to the caller: as received, or decoded.
 
 _LIVE: Final = frozenset(
     {"text/event-stream", "application/x-ndjson", "application/ndjson", "application/jsonl", "application/json-seq"}
@@ -120,14 +121,14 @@ BODY_AS_IT_IS: Final = frozenset({204, 206, 304})  # nothing to decode, or a ran
 
 @dataclass(slots=True)
 class AnswerBody:
-    """An answer's body, with its first piece already taken where it is decoded."""
+    """An answer's body; its first piece has already been read if it is decoded."""
 
     exchange: ProviderExchange
     decoder: Decoder | None
     first: Iterator[bytes]
 
     async def next(self) -> Iterator[bytes] | None:
-        """The parts of the next piece, to be taken before asking again; None at the clean end."""
+        """Return the parts of the next piece, to be consumed before the next call; None at the clean end."""
         piece = await self.exchange.read()
         if not piece:
             if self.decoder is not None:
@@ -137,7 +138,10 @@ class AnswerBody:
 
 
 async def body_of(request: web.Request, exchange: ProviderExchange) -> AnswerBody:
-    """Decoded if that is requested and can be done; a body that is not what it says is then still a 502."""
+    """Return the body, decoded if that is requested and possible.
+
+    A body that does not match its coding still leads to a 502 here.
+    """
     decoder = request.get(DECODER)
     coding = ",".join(values(exchange.headers, "content-encoding"))
     if (
@@ -160,7 +164,7 @@ def values(fields: Fields, name: str) -> list[str]:
 
 
 def is_live(fields: Fields) -> bool:
-    """Return whether an answer is sent bit by bit, each bit of use at once: events, or JSON line by line."""
+    """Return whether an answer is a live stream: events, or JSON line by line."""
     for name, value in fields:
         if len(name) == 12 and name.lower() == "content-type" and value.partition(";")[0].strip().lower() in _LIVE:
             return True
@@ -170,11 +174,11 @@ def is_live(fields: Fields) -> bool:
 # ── An answer's head on its way to the caller.
 
 UNBUFFERED: Final = ("X-Accel-Buffering", "no")
-"""On an answer that is sent bit by bit: nginx in front of us would hold events back."""
+"""Added to a live stream: otherwise nginx in front of us would hold events back."""
 
 
 def answer_of(request: web.Request, exchange: ProviderExchange, *, decoded: bool) -> PassedAnswer:
-    """The head of the answer. Raises MalformedAnswer."""
+    """Return the head of the answer. Raises MalformedAnswer."""
     fields = _fields(request, exchange)
     if decoded:
         fields = decoded_fields(fields)
@@ -186,7 +190,7 @@ def answer_of(request: web.Request, exchange: ProviderExchange, *, decoded: bool
 
 
 def switched(request: web.Request, exchange: ProviderExchange, protocol: str) -> SwitchedAnswer:
-    """The 101 as the caller gets it. Raises MalformedAnswer."""
+    """Return the 101 for the caller. Raises MalformedAnswer."""
     if [value.strip().lower() for value in values(exchange.headers, "upgrade")] != [protocol]:
         raise MalformedAnswer(f"it switches to another protocol than {protocol}")
     return SwitchedAnswer(exchange.reason, _fields(request, exchange), protocol)
@@ -205,7 +209,7 @@ def with_gateway_fields(answer: PassedAnswer, request: web.Request, attempts: in
     timing = request[TIMING]
     timing.head_at = now = clock.monotonic()
     durations = server_timing(timing.gateway_s(now) * 1000, timing.token_s * 1000, timing.upstream_s * 1000)
-    answer.headers.add(SERVER_TIMING, durations)  # the provider's own may be there too
+    answer.headers.add(SERVER_TIMING, durations)  # added, because the provider may have sent the field too
     return answer
 
 
@@ -221,14 +225,15 @@ def _shown_at(request: web.Request) -> str:
 
 
 def unreferred_fields(fields: Fields) -> Fields:
-    """`fields`, with our Referrer-Policy in place of the provider's: the capability's address is a secret."""
+    """Return `fields` with our Referrer-Policy in place of the provider's, because the capability address is a secret."""
     return [*(field for field in fields if field[0].lower() != "referrer-policy"), REFERRER_POLICY]
 
 
 def passed_fields(received: Fields, base: Address, opened: Opened, shown_at: str) -> Fields:
-    """The fields of an answer from below `base` that travel on to the caller, who asked below `shown_at` for it.
+    """Return the fields of an answer that are passed on to the caller.
 
-    Raises MalformedAnswer.
+    `base`: the provider's address; `shown_at`: the gateway's address that stands for it in rewritten URLs. Raises
+    MalformedAnswer.
     """
 
     def rewrite(name: str, value: str) -> str:

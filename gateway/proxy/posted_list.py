@@ -1,4 +1,4 @@
-"""A list that is requested by POST: the caller's body is taken whole, and says for each page which one is wanted."""
+"""A list that is requested by POST: the caller's body is read whole, and changed for each page to request that page."""
 
 from dataclasses import replace
 from typing import Final
@@ -17,20 +17,23 @@ MOST_BYTES: Final = INLINE_BYTES
 
 
 class PostedList:
-    """`digest`: of the body as the caller sent it, to which resume cursors belong."""
+    """A list that is requested by POST.
+
+    `digest`: digest of the body as the caller sent it; a resume cursor is valid only for it.
+    """
 
     def __init__(self, body: bytes, first: bytes) -> None:
         self.digest = digest_of_body(body)
         self._first = self.now = first
 
     def at(self, position: Position) -> bytes:
-        """The body that requests the page at `position`."""
+        """Return the body that requests the page at `position`."""
         self.now = body_at(self._first, position)
         return self.now
 
 
 async def posted_list(request: web.Request, upload: CallerBody) -> PostedList | None:
-    """Let `upload` request the page of PAGING to begin with. None for a list that is not requested by POST.
+    """Make `upload` request the first page that PAGING asks for; return None for a list that is not requested by POST.
 
     Raises BodyTooLarge, InvalidRequest ``invalid_headers``.
     """
@@ -63,5 +66,5 @@ def _bad(header: str, fault: str) -> InvalidRequest:
 
 
 def resumable(position: Position, listed: PostedList | None) -> Position:
-    """`position` with the body that it belongs to, to be sealed into a resume cursor."""
+    """Return `position` with the digest of its body, to be sealed into a resume cursor."""
     return position if listed is None else replace(position, body_digest=listed.digest)

@@ -1,6 +1,7 @@
-"""An answer of which the caller gets a part: what it selects, or of a list of tools those that its key allows.
+"""Passes on a part of an answer: the caller's selection, or the tools in a list of tools that its key allows.
 
-Read within bounds, selected and cut, sent as one JSON or text; an event stream is filtered event by event.
+The answer is read within bounds, selected from and cut, and sent as JSON or text; an event stream is filtered event by
+event.
 """
 
 from collections.abc import Iterator
@@ -30,8 +31,8 @@ from gateway.runtime import RUNTIME, generation_of
 from gateway.text import counted
 
 CUT: Final = "Gateway-Cut"
-MOST_ANSWER: Final = 8 << 20  # bytes of an answer that are held to read it
-FORMS: Final = 3  # an answer is held as it came, as values, and as the text that leaves
+MOST_ANSWER: Final = 8 << 20  # maximum size of an answer that is held
+FORMS: Final = 3  # an answer is held three times: as received, as values, and as the text to send
 OF_THE_WHOLE: Final = (
     "ETag",
     "Content-MD5",
@@ -44,7 +45,7 @@ OF_THE_WHOLE: Final = (
 
 
 def is_shaped(request: web.Request, exchange: ProviderExchange) -> bool:
-    """Return whether a part of this answer is wanted. Errors, redirects and answers without a body pass as they are."""
+    """Return whether a part of this answer is requested. Errors, redirects and answers without a body pass unchanged."""
     ok = 200 <= exchange.status < 300 and exchange.status not in BODY_AS_IT_IS
     return ok and SHAPE in request and request.method != hdrs.METH_HEAD
 
@@ -52,8 +53,11 @@ def is_shaped(request: web.Request, exchange: ProviderExchange) -> bool:
 async def shaped_answer(
     request: web.Request, exchange: ProviderExchange, body: AnswerBody, watch: ExchangeWatch, attempts: int
 ) -> tuple[PassedAnswer, bytes]:
-    """The answer and its whole body. Raises UpstreamFailed ``answer_not_shaped``; Unavailable ``busy`` where memory is short."""
-    from gateway.http.shaped_body import is_dear, shaped_body  # loaded with the first such call
+    """Return the answer and its whole body.
+
+    Raises UpstreamFailed ``answer_not_shaped``, and Unavailable ``busy`` if memory is short.
+    """
+    from gateway.http.shaped_body import is_dear, shaped_body  # imported with the first such call
 
     wish, kind = request[SHAPE], (values(exchange.headers, "content-type") or [""])[0]
     if is_live(exchange.headers):
@@ -95,7 +99,7 @@ async def shaped_answer(
 
 
 async def filtered(request: web.Request, whole: bytes) -> bytes:
-    """A list of tools without those that the caller's key does not allow. Raises MalformedAnswer."""
+    """Return a list of tools without those that the caller's key does not allow. Raises MalformedAnswer."""
     arguments = whole, request[LISTED_TOOLS].shows
     if len(whole) <= INLINE_BYTES:
         return filtered_json(*arguments)
@@ -108,7 +112,7 @@ def _unfit(what: str, reason: str) -> UpstreamFailed:
 
 
 class HeldAnswer:
-    """A whole body in memory, reserved from the bound that paged and shaped calls share (`egress.page_memory_bytes`)."""
+    """A whole body in memory, reserved from the budget that paged and shaped calls share (`egress.page_memory_bytes`)."""
 
     def __init__(self, request: web.Request, watch: ExchangeWatch) -> None:
         self._request = request
@@ -116,7 +120,7 @@ class HeldAnswer:
         self._reserved: Reservation | None = None
 
     async def read(self, body: AnswerBody) -> bytes:
-        """The whole body, decoded, at most `MOST_ANSWER` bytes. Raises UpstreamFailed, Unavailable ``busy``."""
+        """Return the whole body, decoded, at most `MOST_ANSWER` bytes. Raises UpstreamFailed, Unavailable ``busy``."""
         content = bytearray()
         parts = body.first
         while parts is not None:
@@ -153,7 +157,7 @@ EVENTS: Final = "text/event-stream"
 
 
 def is_filtered(request: web.Request, exchange: ProviderExchange) -> bool:
-    """Return whether this answer may be a list of tools, of which the caller gets some. Errors pass as they are."""
+    """Return whether this answer may be a list of tools that must be filtered. Errors pass unchanged."""
     return LISTED_TOOLS in request and 200 <= exchange.status < 300
 
 
@@ -162,7 +166,7 @@ def is_event_stream(exchange: ProviderExchange) -> bool:
 
 
 class FilteredEvents:
-    """An event stream on its way to the caller, each event as soon as it is complete. In place of `AnswerBody`."""
+    """Replaces `AnswerBody` for an event stream: passes each event on when it is complete."""
 
     def __init__(self, request: web.Request, body: AnswerBody) -> None:
         self._body = body
@@ -172,7 +176,7 @@ class FilteredEvents:
         self.first: Iterator[bytes] = iter(())
 
     async def next(self) -> Iterator[bytes] | None:
-        """The events that are complete with the next part; None at the end."""
+        """Return the events that the next part completes; None at the end."""
         if self._parts is None:
             return None
         part = next(self._parts, None)
@@ -186,7 +190,7 @@ class FilteredEvents:
 
 
 def filtered_head(request: web.Request, exchange: ProviderExchange, body: AnswerBody, attempts: int) -> PassedAnswer:
-    """The head of the answer. Raises MalformedAnswer for a body that cannot be read."""
+    """Return the head of the answer. Raises MalformedAnswer if the body's coding is not supported."""
     coding = ",".join(values(exchange.headers, "content-encoding")).strip().lower()
     if coding not in ("", "identity") and body.decoder is None:
         raise MalformedAnswer("it is to be a list of tools, and is coded as nobody here can undo")
@@ -197,7 +201,7 @@ def filtered_head(request: web.Request, exchange: ProviderExchange, body: Answer
 
 
 async def filtered_whole(request: web.Request, body: AnswerBody, watch: ExchangeWatch) -> bytes:
-    """The whole list. Raises MalformedAnswer, UpstreamFailed, Unavailable ``busy``."""
+    """Return the whole filtered list. Raises MalformedAnswer, UpstreamFailed, Unavailable ``busy``."""
     held = HeldAnswer(request, watch)
     try:
         return await filtered(request, await held.read(body))

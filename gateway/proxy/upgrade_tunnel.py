@@ -1,7 +1,7 @@
-"""After 101: bytes both ways as they come, until one side ends (RFC 9110 §7.8). Nothing in between is looked at.
+"""After 101: relays bytes both ways until one side closes (RFC 9110 §7.8), without reading them.
 
-Each side is read only as fast as the other takes it. A side that closes closes the other once all of its bytes are
-through; one that resets resets the other.
+Each side is read only as fast as the other side takes the bytes. If one side closes, the other is closed after all
+bytes have been sent; if one side resets, the other is reset.
 """
 
 import asyncio
@@ -11,13 +11,13 @@ from aiohttp import web
 
 from gateway.egress.provider_exchange import ProviderExchange
 
-LINGER_S: Final = 2.0  # for what one side sent last before it left
+LINGER_S: Final = 2.0  # time to deliver the last bytes of a side that has left
 
 
 class Tunnel(asyncio.Protocol):
-    """The provider's end is this protocol; the caller's end is aiohttp's, which hands its bytes to `feed_data`.
+    """The provider's end is this protocol; the caller's end is aiohttp's, which passes its bytes to `feed_data`.
 
-    `run` must be entered after the 101 has been written to the caller. `bytes_in`, `bytes_out`: from and to the caller.
+    Call `run` after the 101 has been written to the caller. `bytes_in`, `bytes_out`: bytes from and to the caller.
     """
 
     def __init__(self, request: web.Request) -> None:
@@ -31,14 +31,16 @@ class Tunnel(asyncio.Protocol):
         self._fault: Exception | None = None
 
     async def run(self, exchange: ProviderExchange) -> None:
-        """Run until the provider ends the connection; the caller's leaving cancels. Raises ConnectionError if the end was not
-        orderly."""
+        """Relay until the provider ends the connection; the caller's leaving cancels.
+
+        Raises ConnectionError after a disorderly end.
+        """
         provider, held = exchange.switch(self)
         self._provider = provider
         try:
             if held:
                 self.data_received(held)
-            self._ends.set_parser(self)  # type: ignore[arg-type]  # of a parser it uses no more than we have
+            self._ends.set_parser(self)  # type: ignore[arg-type]  # it uses no parser method that we lack
             if not provider.is_closing():
                 provider.resume_reading()
             while not self._over:
@@ -84,7 +86,7 @@ class Tunnel(asyncio.Protocol):
         return False, b""
 
     def feed_eof(self) -> None:
-        """The caller has left; the task that runs this is cancelled for that."""
+        """Do nothing: the task that runs this is cancelled when the caller leaves."""
 
     def set_exception(self, *_: object) -> None:
         """Do nothing, for the same reason as `feed_eof`."""
@@ -95,7 +97,7 @@ class Tunnel(asyncio.Protocol):
 
 
 def _close(transport: asyncio.Transport) -> None:
-    """Close the transport once what was written last has left, if it is taken soon."""
+    """Close the transport after the last bytes have been sent, or after `LINGER_S`."""
     transport.close()
     if transport.get_write_buffer_size():
         asyncio.get_running_loop().call_later(LINGER_S, transport.abort)

@@ -2,22 +2,22 @@
 
 Read in this order:
 
-    client_protocol      one client connection: strict heads in, refusals in our shape out, an orderly end
-    strict_framing       watches chunked bodies, and words the parser's complaints; where a fast request's body ends
+    client_protocol      one client connection: checks heads strictly, sends refusals in our format, closes in order
+    strict_framing       watches chunked bodies, turns parser errors into ours, finds where a fast body ends
     fast_path            ordinary proxied requests without a task, a request object or a middleware call (ADR 44)
-    request_lines        what the lines of their heads say, each by its name
-    fast_plan            what was decided about such a request before it left, and its record
-    fast_answer_head     the head of its answer
-    fast_exchange        its bytes on their way, and those of its answer
-    fast_message         a message to the agent door
-    in_process_exchange  such a request of the agent door's, whose answer is collected
-    answer_decoding      an answer decoded as it comes
-    runner               a runner in aiohttp's manner: exact bytes, limits, a drain that lets streams finish
-    serving_worker       a worker of `gateway serve`, from its parent's sockets to its last answer
-    startup_warnings     what a start logs once for its operator
+    request_lines        reads their header lines one by one, by name
+    fast_plan            the decisions about such a request before it is sent, and its call record
+    fast_answer_head     composes the head of its answer
+    fast_exchange        sends its bytes to the provider, and the answer's bytes to the caller
+    fast_message         handles a message to the agent door (/mcp)
+    in_process_exchange  a fast request that the agent door makes; its answer is collected
+    answer_decoding      decodes an answer's body piece by piece
+    runner               replaces aiohttp's runner: exact bytes, limits, a drain that lets streams finish
+    serving_worker       a worker process of `gateway serve`, from start to drain
+    startup_warnings     warnings that are logged once at start-up
 
-Always true: the fast path answers as the chain does, since both call the same decisions, but for two cases of malformed
-traffic (ADR 44, at its end); tests/wire sends each case through both.
+Always true: the fast path answers as the chain does, because both call the same decision functions. Two cases of
+malformed traffic differ (end of ADR 44). tests/wire sends each case through both.
 """
 
 from gateway.server.runner import GatewayRunner, runner

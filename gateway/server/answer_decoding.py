@@ -1,4 +1,5 @@
-"""An answer's body on the fast path, decoded as it comes: a little in each turn of the loop, no more than the caller takes."""
+"""Decodes an answer's body on the fast path piece by piece: a little in each turn of the loop, no more than the caller
+takes."""
 
 import asyncio
 from collections import deque
@@ -7,18 +8,18 @@ from typing import Final, Protocol
 
 from gateway.http.content_coding import CodingError, Decoder
 
-STEP_BYTES: Final = 256 * 1024  # decoded in one turn, about a millisecond
+STEP_BYTES: Final = 256 * 1024  # bytes decoded in one turn, about a millisecond
 
 
 class DecodedSink(Protocol):
-    """Where the decoded body goes."""
+    """Receiver of the decoded body."""
 
     held_bytes: int
 
     def pass_on(self, piece: bytes) -> None: ...
 
     def decoded(self) -> None:
-        """Called when everything that came has been passed on."""
+        """Called when every byte received so far has been decoded and passed on."""
 
     def whole(self) -> None: ...
 
@@ -26,7 +27,7 @@ class DecodedSink(Protocol):
 
 
 class PausableSource(Protocol):
-    """The source of the coded body."""
+    """Source of the coded body."""
 
     def hold_back(self) -> None: ...
 
@@ -36,9 +37,10 @@ class PausableSource(Protocol):
 
 
 class AnswerDecoding:
-    """`may_begin`: the answer's head may leave, since its body is what it says as far as it came.
+    """Decoder of one answer's body.
 
-    `paused`: the caller takes no more. `live`: each piece is of use at once, so that the head waits for none.
+    `may_begin`: the answer's head may leave, because decoding has succeeded so far. `paused`: the caller takes no more
+    bytes. `live`: each piece is useful immediately, so the head does not wait for any.
     """
 
     __slots__ = (
@@ -72,17 +74,17 @@ class AnswerDecoding:
         self._go_on()
 
     def end(self) -> None:
-        """The coded body has come to its end."""
-        self._ended, self._source = True, None  # which may serve somebody else from now on
+        """Mark the coded body as complete."""
+        self._ended, self._source = True, None  # the source's connection may serve another request from now on
         self._go_on()
 
     def stop(self) -> None:
-        """Stop decoding, since nobody needs the rest."""
+        """Stop decoding, because the rest is not needed."""
         self._over = True
         self._coded.clear()
 
     def resume(self) -> None:
-        """Go on in the next turn: the caller's transport says in the middle of a write that it takes more."""
+        """Continue in the next turn, because the caller's transport calls this in the middle of a write."""
         self.paused = False
         if not (self._scheduled or self._over):
             self._schedule()
@@ -121,9 +123,9 @@ class AnswerDecoding:
                 self._source.may_go_on()
 
     def _decode(self, most: int) -> bool:
-        """Decode; return whether all that came has been decoded.
+        """Decode up to `most` bytes; return whether every byte received so far has been decoded.
 
-        `paused` and `most` end it before. Raises CodingError.
+        Stops early when `paused`. Raises CodingError.
         """
         passed = 0
         while passed < most and not self.paused:

@@ -1,6 +1,6 @@
-"""A client connection: strict heads in, refusals in our shape out, and an orderly end.
+"""A client connection: checks request heads strictly, sends refusals in our format, and closes in an orderly way.
 
-Ordinary proxied requests go to the fast path (`FastPath.take`); everything else goes to aiohttp's parser and handler.
+Ordinary proxied requests go to the fast path (`FastPath.take`); all others go to aiohttp's parser and handler.
 """
 
 import asyncio
@@ -38,20 +38,20 @@ from gateway.server.strict_framing import ChunkWatch, complaint, too_large
 if TYPE_CHECKING:
     from gateway.server.runner import GatewayServer
 
-# ── What comes from a client: strict heads, one message after another, and a watch on bodies that are sent in chunks.
+# ── What comes from a client: strict heads, one message after another, and a watch on chunked bodies.
 #
-# bytes ▸ _read   cuts them after each head, so that a message's faults fall on that message alone
-#       ▸ _feed   aiohttp's parser; what it makes of a chunked body is watched
+# bytes ▸ _read   cuts the bytes after each head, so that a fault affects only its own message
+#       ▸ _feed   aiohttp's parser; its output for a chunked body is watched
 #       ▸ _admit  `check_head`, limits; from here aiohttp handles the request
 
 HEAD_END: Final = b"\r\n\r\n"
 ODD_LINE: Final = "The request line has more than one space between two of its parts (RFC 9112 §3)."
-CUTS: Final = 64  # how many pieces are cut from one read; a body full of empty lines is not worth more
+CUTS: Final = 64  # maximum number of pieces cut from one read; a body full of empty lines deserves no more
 
 log = structlog.get_logger(__name__)
 
 
-# ── What goes to a client: refusals in our shape, and an orderly end of the connection.
+# ── What goes to a client: refusals in our format, and an orderly close of the connection.
 #
 # Parser errors never reach a middleware; aiohttp would answer them as HTTP/1.0 text that echoes bytes of the request.
 
@@ -59,7 +59,7 @@ LINGER_S: Final = 2.0  # how long a client may take to read a last answer while 
 
 
 def crowded() -> bytes:
-    """The answer to a connection beyond server.limits.connections. Its request is not read."""
+    """Return the answer to a connection beyond server.limits.connections. Its request is not read."""
     fault = Unavailable("busy", "As many connections are open here as server.limits.connections allows. Try again.")
     body = json.dumps({"error": fault.as_json()}).encode()
     lines = (
@@ -77,12 +77,12 @@ def crowded() -> bytes:
 
 
 HELD_BYTES: Final = 64 * 1024
-DUE_BYTES: Final = 64 * 1024  # joined at most; more leaves at once
+DUE_BYTES: Final = 64 * 1024  # maximum that is joined; beyond it the bytes are sent immediately
 SPEAKING_TO: Final = 64  # how many connections above the limit get an answer; any more are closed silently
 
 
 class ClientProtocol(RequestHandler):
-    """`stopped`: we cut it ourselves, because the server stops and could not wait any longer."""
+    """A client's connection. `stopped`: we cut it ourselves, because the server stops and cannot wait any longer."""
 
     __slots__ = (
         "_at_boundary",
@@ -112,7 +112,7 @@ class ClientProtocol(RequestHandler):
     )
 
     exchange_type: ClassVar = FastExchange
-    checks_heads = True  # so that `gateway.middleware.request_message` need not
+    checks_heads = True  # so that `gateway.middleware.request_message` skips its own check
 
     def __init__(self, server: "GatewayServer", **options: Any) -> None:
         super().__init__(server, **options)
@@ -121,37 +121,37 @@ class ClientProtocol(RequestHandler):
         self._chunks: ChunkWatch | None = None  # the watch on that body, if it is chunked
         self._at_boundary = False
         self._awaited = 0  # bytes of that body, if its length was declared
-        self._tail = b""  # the last three bytes of what came of a head or of chunks: an empty line may be cut in two
+        self._tail = b""  # last three bytes received of a head or of chunks: an empty line may be cut in two
         self._head_bytes = 0
-        self._line: bytes | None = b""  # the request line as far as it has come; None once it is over
+        self._line: bytes | None = b""  # the request line as far as it has arrived; None once it is complete
         self._odd_line = False
-        self._held = b""  # what came while too many requests waited already, or one is on the fast path
-        self._untouched = True  # aiohttp has got nothing yet, and may not even have begun to wait for it
+        self._held = b""  # bytes received while too many requests waited already, or while one is on the fast path
+        self._untouched = True  # aiohttp has received nothing yet, and may not even wait for it yet
         self._deaf = False  # nothing more is read as HTTP on this connection
         self.head_since = 0.0
         self._gone: asyncio.Future[None] | None = None  # set while the client is given time to read
-        self._due = b""  # what came of an answer on the fast path, and leaves before the loop's turn is over
-        self._parts: PartByPart | None = None  # splits what is expensive to read
-        self._held_back = False  # reading is paused, because enough is held
+        self._due = b""  # bytes of an answer on the fast path that are sent before the loop's turn is over
+        self._parts: PartByPart | None = None  # splits input that is expensive to parse
+        self._held_back = False  # reading is paused, because enough bytes are held
         self._fast_exchange: FastExchange | FastMessage | None = None  # a request on the fast path
-        self.handed: Handed | None = None  # what has come of the one that the chain takes over from there
-        self._upload_paused = False  # reading is paused, because the provider takes no more
+        self.handed: Handed | None = None  # state of a request that the chain takes over from the fast path
+        self._upload_paused = False  # reading is paused, because the provider takes no more bytes
         self._turned_away = False
         self._unread = (
-            0  # bytes of answers that the client had not taken at the last look, and since when it takes none
+            0  # bytes of answers that the client had not taken at the last check, and since when it takes none
         )
         self._unread_since = 0.0
         self.stopped = False
 
     @property
     def idle(self) -> bool:
-        """Return whether the connection is between two requests, or before the first."""
+        """Whether the connection is between two requests, or before the first."""
         waits = self._waiter is not None and not self._messages
         return waits and self._gone is None and not self.on_fast_path
 
     @property
     def held_bytes(self) -> int:
-        """How much of what the client sent waits for the answer to a request before it."""
+        """Bytes from the client that wait until an earlier request is answered."""
         return len(self._held)
 
     @property
@@ -184,7 +184,7 @@ class ClientProtocol(RequestHandler):
         if self._parts is not None:
             parts, self._parts = self._parts, None
             self._received(parts.stop())
-        self.depart()  # what follows closes the transport
+        self.depart()  # super() closes the transport
         super().eof_received()
 
     def pause_writing(self) -> None:
@@ -198,7 +198,7 @@ class ClientProtocol(RequestHandler):
             self._fast_exchange.resume()
 
     def announce_end(self) -> None:
-        """Answers whose heads have not left yet say ``Connection: close``; they are the last."""
+        """Send ``Connection: close`` in answers whose heads have not left yet; they are the last."""
         if self._fast_exchange is not None:
             self._fast_exchange.announce_end()
         current = self._current_request
@@ -206,7 +206,10 @@ class ClientProtocol(RequestHandler):
             current._message = current._message._replace(should_close=True)
 
     def look(self, now: float, *, begun_by: float) -> None:
-        """About once a second, in the loop's time: end what takes too long. A head must have begun after `begun_by`."""
+        """Close the connection if it takes too long. Called about once a second.
+
+        `now`: the loop's time. A head must have begun after `begun_by`.
+        """
         if self._fast_exchange is not None:
             self._fast_exchange.look(now)
         elif self.transport is not None and (self._unread or self.transport.get_write_buffer_size()):
@@ -215,7 +218,7 @@ class ClientProtocol(RequestHandler):
             self.force_close()
 
     def _look_at_unread(self, now: float) -> None:
-        """Cut a client that leaves an answer unread. A proxied one has the time limits of its exchange."""
+        """Cut a client that leaves an answer unread. For a proxied answer the exchange's own time limits hold."""
         assert self.transport is not None
         unread = untaken(self.transport)
         current = self._current_request
@@ -225,7 +228,7 @@ class ClientProtocol(RequestHandler):
             cut(self.transport)
 
     def _turn_away(self) -> None:
-        """Refuse a connection above `server.limits.connections`: say so and close, without reading anything."""
+        """Refuse a connection above `server.limits.connections`: send the refusal and close, without reading anything."""
         server = self._server
         server.count_turned_away()
         if server.turned_away >= SPEAKING_TO:
@@ -263,14 +266,14 @@ class ClientProtocol(RequestHandler):
         if exchange is not None:
             if exchange.waits_for_caller:
                 data = exchange.feed_request(data)
-                if self._fast_exchange is None and data:  # its answer had left before the end of its body
+                if self._fast_exchange is None and data:  # the answer had left before the end of the request's body
                     self._received(data)
                     return
             if data:
                 self._hold(data)
             return
         if self._due:
-            self.depart()  # before anything that this leads to
+            self.depart()  # before anything that this data triggers
         fast_path = self._server.fast_path
         waits = self._waiter is not None or self._untouched
         if fast_path is not None and waits and not self._messages and self._unoccupied and data:
@@ -285,7 +288,7 @@ class ClientProtocol(RequestHandler):
 
     @property
     def _unoccupied(self) -> bool:
-        """Return whether the connection is between two messages, with nothing begun, held or announced."""
+        """Whether the connection is between two messages, with nothing begun, held or announced."""
         return not (
             self._held
             or self._head_bytes
@@ -301,7 +304,7 @@ class ClientProtocol(RequestHandler):
     # ── the fast path ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def depart_with(self, piece: bytes, write_batch: WriteBatch) -> None:
-        """Send a piece of an answer together with other connections', at the end of the loop's turn."""
+        """Queue a piece of an answer; it is sent with other connections' pieces at the end of the loop's turn."""
         if self._due:
             self._due += piece
             if len(self._due) > DUE_BYTES:
@@ -311,7 +314,7 @@ class ClientProtocol(RequestHandler):
             write_batch.add(self.depart)
 
     def depart(self) -> None:
-        """Send what is due, before anything that could close the connection or answer behind it."""
+        """Send the queued bytes, before anything can close the connection or answer behind them."""
         due, self._due = self._due, b""
         if due and self.transport is not None and not self.transport.is_closing():
             self.transport.write(due)
@@ -321,7 +324,7 @@ class ClientProtocol(RequestHandler):
         super().force_close()
 
     def pause_upload(self) -> None:
-        """Read nothing more of the fast exchange's body for now."""
+        """Stop reading the body of the fast path request for now."""
         if self.transport is not None and not self._upload_paused:
             self._upload_paused = True
             self.transport.pause_reading()
@@ -333,7 +336,7 @@ class ClientProtocol(RequestHandler):
                 self._resume_transport_reading()
 
     def landed(self, *, last: bool, asked: bool = False) -> None:
-        """The fast exchange's answer has left; see `FastClient`."""
+        """Clean up after the answer of the fast path request has left; see `FastClient`."""
         self._fast_exchange = None
         self.resume_upload()
         self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
@@ -344,33 +347,33 @@ class ClientProtocol(RequestHandler):
                 self._end_orderly()
             return
         if self._server.draining:
-            self.head_since = self._loop.time()  # its head left before the stop: a next one may be on its way
+            self.head_since = self._loop.time()  # its head left before the stop: another request may be on its way
         if self._held:
             self._unhold()
 
     def torn(self) -> None:
-        """The fast exchange's answer broke off: the caller must not see a clean end."""
+        """Cut the connection after a broken answer of the fast path: the caller must not see a clean end."""
         self._fast_exchange = None
         self.depart()
-        cut(self.transport, reset=False)  # its framing shows that it is torn
+        cut(self.transport, reset=False)  # the framing shows that the answer is incomplete
 
     def overtake(self, data: bytes, handed: Handed) -> None:
-        """The chain goes on with the fast exchange's request, and with what has come of it."""
+        """Let the chain continue with the fast path request, from the bytes received so far."""
         self._fast_exchange = None
         self.handed = handed
         if self._server.fast_path is not None:
             self._server.fast_path.handed_over += 1
         held, self._held = self._held, b""
-        self._resume_held()  # first: aiohttp may pause it again over what comes of the rest
+        self._resume_held()  # first, because aiohttp may pause reading again while it handles the rest
         self.resume_upload()
         if handed.kept:
             self._read(data + held)
         else:
             self._read(data)
-            self._deaf = True  # the rest of its body belongs to nothing that the parser knows
+            self._deaf = True  # the parser cannot assign the rest of the body to a message
 
     def hand_back(self, data: bytes) -> None:
-        """The chain answers a message that the fast path had begun to read."""
+        """Let the chain answer a message that the fast path had begun to read."""
         self._fast_exchange = None
         held, self._held = self._held, b""
         self._resume_held()
@@ -379,7 +382,7 @@ class ClientProtocol(RequestHandler):
     async def call_in_process(
         self, message: bytes, request_id: str, *, tool: str | None, limit_bytes: int, room: Room
     ) -> CollectedAnswer | Handed | None:
-        """A call on behalf of the request in hand, by the fast path; see `in_process_exchange.call`."""
+        """Make a call on the fast path on behalf of the current request; see `in_process_exchange.call`."""
         fast_path = self._server.fast_path
         if fast_path is None:
             return None
@@ -395,12 +398,13 @@ class ClientProtocol(RequestHandler):
         )
 
     def take_handed(self) -> Handed | None:
-        """Return what the fast path handed over, once: for the first attempt of the request that the chain has taken over."""
+        """Return what the fast path handed over, and forget it: only the first attempt of the taken-over request uses
+        it."""
         handed, self.handed = self.handed, None
         return handed
 
     def _record_unbegun(self) -> None:
-        """The caller leaves before the chain has begun with a request that was handed over: it would record it."""
+        """Record a request that was handed over if the caller leaves before the chain, which would record it, has begun."""
         current = self._current_request
         if self.handed is not None and (current is None or TIMING not in current):
             self.handed.record_unbegun(stopped=self.stopped)
@@ -411,7 +415,8 @@ class ClientProtocol(RequestHandler):
             handed.discard()
 
     def _hold(self, data: bytes) -> None:
-        """Keep what comes behind a request on the fast path until its answer has left; not much of it is taken."""
+        """Keep bytes that arrive behind a request on the fast path until its answer has left; pause reading beyond
+        `HELD_BYTES`."""
         self._held += data
         if self.held_bytes > HELD_BYTES and self.transport is not None:
             self.transport.pause_reading()
@@ -431,7 +436,7 @@ class ClientProtocol(RequestHandler):
             self._resume_transport_reading()
 
     def _end_orderly(self) -> None:
-        """Half-close the connection as `_half_close` does, with nobody to wait for it."""
+        """Half-close the connection as `_half_close` does, without waiting."""
         self.depart()
         self._deaf = True
         self._held = b""
@@ -459,21 +464,22 @@ class ClientProtocol(RequestHandler):
     async def _finish_last(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """The answer may be the connection's last: because we stop, or because of what is left of the request's body."""
+        """Decide whether this answer is the connection's last: the server stops, or a part of the request's body is
+        unread."""
         if isinstance(resp, web.StreamResponse) and not self._messages and (self._deaf or self._server.draining):
             if resp.prepared and resp.keep_alive and not self._deaf:
-                self.head_since = self._loop.time()  # its head left before the stop: a next one may be on its way
+                self.head_since = self._loop.time()  # its head left before the stop: another request may be on its way
             else:
                 resp.force_close()
         elif isinstance(resp, web.StreamResponse) and not resp.prepared and not request.content.is_eof():
-            resp.force_close()  # nobody wants the rest of the body, and aiohttp would wait for it
+            resp.force_close()  # the rest of the body is not needed, and aiohttp would wait for it
         resp, reset = await super().finish_response(request, resp, start_time)
         if not reset and not resp.keep_alive and (self._deaf or not request.content.is_eof()):
             await self._half_close()
         return resp, reset
 
     async def _half_close(self) -> None:
-        """Say that nothing follows, and let the client read it: closing with bytes unread would reset the connection."""
+        """Send EOF and give the client time to read the answer: closing with unread bytes would reset the connection."""
         self._deaf = True
         self._lingering_time = 0.0  # aiohttp would otherwise wait for the body and not answer
         transport = self.transport
@@ -488,11 +494,12 @@ class ClientProtocol(RequestHandler):
     def handle_error(
         self,
         request: web.BaseRequest,
-        status: int = 500,  # noqa: ARG002 (of aiohttp; what was raised says more)
+        status: int = 500,  # noqa: ARG002 (aiohttp's argument; the exception says more)
         exc: BaseException | None = None,
         message: str | None = None,  # noqa: ARG002 (the parser's own words, which quote the request)
     ) -> web.StreamResponse:
-        """A refusal, or what escaped the chain, in our shape; an answer that has begun is cut."""
+        """Answer with a refusal, or with an exception that escaped the chain, in our format; cut an answer that has
+        begun."""
         if REQUEST_ID not in request:
             request[REQUEST_ID] = new_id()
         fault = exc if isinstance(exc, GatewayError) else unhandled(request[REQUEST_ID])
@@ -510,9 +517,12 @@ class ClientProtocol(RequestHandler):
         return response
 
     def _note(self, request: web.BaseRequest, refusal: GatewayError, response: web.StreamResponse) -> None:
-        """Into the log lines and the metrics: no chain has seen it. What could not be read has no method and no path."""
+        """Record the refusal in the call log and the metrics, since no chain has seen it.
+
+        An unreadable request has no method and no path.
+        """
         runtime = self._server.app.get(RUNTIME)
-        if runtime is None:  # a host's application, which has ours somewhere below
+        if runtime is None:  # a host's application, with ours mounted below it
             return
         known = request.method != "UNKNOWN"  # the method of aiohttp's stand-in
         runtime.call_queue.record(
@@ -535,13 +545,13 @@ class ClientProtocol(RequestHandler):
 
     def _make_error_handler(self, err_info: _ErrInfo) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
         async def handler(request: web.BaseRequest) -> web.StreamResponse:
-            request._version = HttpVersion11  # the stand-in for a request that nobody could read claims 1.0
+            request._version = HttpVersion11  # aiohttp's stand-in for an unreadable request claims HTTP/1.0
             return self.handle_error(request, err_info.status, err_info.exc)
 
         return handler
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """A broken body has been reported already, by the reader."""
+        """Skip errors of a broken body: the body's reader has reported them."""
         if not isinstance(kw.get("exc_info"), web.RequestPayloadError):
             super().log_exception(*args, **kw)
 
@@ -556,9 +566,7 @@ class ClientProtocol(RequestHandler):
                 return
             between = self._body.is_eof()
             if between and len(self._messages) >= self._max_msg_queue_size:
-                self._held = data[
-                    at:
-                ]  # aiohttp has stopped reading and asks again, with b"", once the queue is shorter
+                self._held = data[at:]  # aiohttp has stopped reading; it calls again with b"" once the queue is shorter
                 return
             end = size
             if self._awaited:
@@ -573,7 +581,8 @@ class ClientProtocol(RequestHandler):
                 return
 
     def _empty_line(self, data: bytes, at: int) -> int:
-        """Where the first empty line after `at` ends, or else the data; the line may have begun in the piece before."""
+        """Return where the first empty line after `at` ends, or the data's length; the line may have begun in the piece
+        before."""
         if self._tail:
             found = (self._tail + data[at : at + 3]).find(HEAD_END)
             if found >= 0:
@@ -612,13 +621,14 @@ class ClientProtocol(RequestHandler):
             self._admit(new, piece)
 
     def _watch_line(self, begun: bytes) -> None:
-        """The parser takes any number of spaces between the parts of a request line; others read an empty target there."""
+        """Watch for double spaces in the request line: the parser accepts them, while other servers read an empty
+        target there."""
         line, end, _ = begun.lstrip(b"\r\n").partition(b"\n")
         self._odd_line = self._odd_line or b"  " in line
         self._line = None if end else line
 
     def _admit(self, new: int, piece: bytes) -> None:
-        """Look at the `new` messages before they are handled; the first one that is refused is the last."""
+        """Check the `new` messages before they are handled; the first refused message is the last."""
         for at in range(len(self._messages) - new, len(self._messages)):
             message, payload = self._messages[at]
             try:
@@ -635,7 +645,7 @@ class ClientProtocol(RequestHandler):
             if target is not message.path:
                 message = message._replace(path=target, url=URL(target, encoded=True))
             if self._server.draining or message.upgrade:
-                # After it the parser takes nothing for HTTP any more, whether the upgrade comes about or not.
+                # After an upgrade request the parser reads nothing as HTTP any more, even if the upgrade fails.
                 message = message._replace(should_close=True)
             self._messages[at] = (message, payload)
             self._body, self._chunks = payload, ChunkWatch(payload) if message.chunked else None
@@ -650,7 +660,7 @@ class ClientProtocol(RequestHandler):
         self._line, self._odd_line = b"", False
 
     def _weigh(self, message: RawRequestMessage) -> None:
-        """Raises HeadersTooLarge. Four bytes a line for what the parser has taken out of it."""
+        """Raise HeadersTooLarge if the head exceeds the limit. Count four bytes a line for what the parser has stripped."""
         size = len(message.path) + sum(len(name) + len(value) + 4 for name, value in message.raw_headers)
         if size > self._server.head_bytes:
             raise too_large()
@@ -666,9 +676,9 @@ class ClientProtocol(RequestHandler):
                 self._waiter.set_result(None)
 
     def _chunked_body_ended(self, followers: int) -> None:
-        """The parser keeps the last trailer field and gives it to the next message, so the next one gets a new parser.
+        """Give the next message a new parser, because the parser passes the last trailer field on to the next message.
 
-        That is possible only if nothing of it has been read yet; else what was read is forgotten, and the connection ends.
+        That works only if nothing of the next message has been read; else drop what was read, and close the connection.
         """
         for _ in range(followers):
             self._messages.pop()
@@ -681,13 +691,13 @@ class ClientProtocol(RequestHandler):
                 self.force_close()
 
     def _break_body(self, why: str) -> None:
-        """The reader of the body gets the fault and answers; nothing on the connection can be trusted from here on."""
+        """Pass the fault to the body's reader, which answers; nothing on the connection can be trusted from here on."""
         log.info("body_refused", why=why)
         self._deaf = True
         self._body.set_exception(web.RequestPayloadError(why))
 
     def _refuse(self, at: int, refusal: GatewayError) -> None:
-        """Answer `refusal` in place of message `at`, once those before it are answered, and nothing after it."""
+        """Answer `refusal` in place of message `at`, after the answers to earlier messages; answer nothing after it."""
         while len(self._messages) > at:
             self._messages.pop()
         self._messages.append((_ErrInfo(refusal.status, refusal, ""), EMPTY_PAYLOAD))

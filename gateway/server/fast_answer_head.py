@@ -1,4 +1,4 @@
-"""The head of an answer on the fast path, as the caller gets it: the same as `proxy.passed_answer` makes of it."""
+"""Composes the head of an answer on the fast path, with the same result as `proxy.passed_answer`."""
 
 from functools import lru_cache
 from typing import Final
@@ -38,7 +38,8 @@ def answer_head(
 ) -> tuple[bytes, bool]:
     """Return the head's bytes, and whether the body is to be sent chunked. Raises MalformedAnswer.
 
-    `plan` learns its `request_id`. `gateway_s`, `upstream_s`: where the time went; `last`: the connection ends with it.
+    Sets `plan.request_id`. `gateway_s`, `upstream_s`: seconds spent in the gateway and at the provider; `last`: the
+    connection closes after this answer.
     """
     name = plan.request_id = plan.request_id or new_id()
     timing = server_timing(gateway_s * 1000, 0.0, upstream_s * 1000)
@@ -92,7 +93,8 @@ def _date() -> tuple[str, str]:
 
 @lru_cache(maxsize=256)
 def _added(media_type: bytes, vary: bytes, by_headers: bool) -> bytes:
-    """The lines behind those of an answer with these lines ``Content-Type`` and ``Vary``, each empty where it has none."""
+    """Return the lines to add to an answer with these ``Content-Type`` and ``Vary`` lines (empty: the answer has no
+    such line)."""
     fields = guarded([_field(vary)] if vary else [], by_headers=by_headers)
     if media_type and is_live([_field(media_type)]):
         fields = [*fields, UNBUFFERED]

@@ -1,6 +1,6 @@
-"""A request on the fast path, and its answer: bytes from the provider's connection to the caller's, as they come.
+"""A request on the fast path, and its answer: bytes from the provider's connection to the caller's, as they arrive.
 
-What it does not know how to do it hands to the chain: a fault, or an answer that leads to more than passing it on.
+It hands everything else to the chain: a fault, or an answer that needs more than passing on.
 """
 
 from typing import ClassVar, Final, Protocol
@@ -32,7 +32,7 @@ from gateway.server.fast_answer_head import answer_head
 from gateway.server.fast_plan import FastPlan
 from gateway.server.strict_framing import RequestBody
 
-LINGER_S: Final = 2.0  # for the rest of a body whose answer has left already
+LINGER_S: Final = 2.0  # wait for the rest of a body whose answer has left already
 LINGER_BYTES: Final = 256 * 1024
 
 
@@ -45,29 +45,29 @@ class FastClient(Protocol):
         """Send a piece of the answer."""
 
     def landed(self, *, last: bool, asked: bool = False) -> None:
-        """The answer has left; `last`: it said that the connection ends.
+        """Called when the answer has left; `last`: its head announced that the connection closes.
 
-        `asked`: as the request said already, which came whole, so that nothing follows it.
+        `asked`: the request, which arrived complete, had asked for the close already, so nothing follows it.
         """
 
     def torn(self) -> None:
-        """The answer broke off: the caller must not see a clean end."""
+        """Called when the answer broke off: the caller must not see a clean end."""
 
     def overtake(self, data: bytes, handed: Handed) -> None:
-        """The chain goes on with the request, and with what has come of it."""
+        """Let the chain continue with the request, from the bytes received so far."""
 
     def pause_upload(self) -> None:
         """Send nothing more of the body for now."""
 
     def resume_upload(self) -> None:
-        """The provider takes more of the body."""
+        """Send more of the body: the provider takes it."""
 
 
 class FastExchange:
-    """A request on its way. `moved_at`: when a byte last went either way. `last`: the connection ends with it.
+    """A request in flight. `moved_at`: when a byte last moved in either direction. `last`: the connection closes after it.
 
-    The connection's `Taker` until the head has come, its `AnswerSink` from then on, and its `UploadListener`. What came of the
-    request is kept while it is small, so that the chain can go on with it from its beginning.
+    It is the connection's `Taker` until the head has arrived, its `AnswerSink` afterwards, and its `UploadListener`. It
+    keeps the request's bytes while they are few, so that the chain can restart the request from its beginning.
     """
 
     __slots__ = (
@@ -108,7 +108,7 @@ class FastExchange:
         connection: ProviderConnection,
         write_batch: WriteBatch,
     ) -> None:
-        """`head`, `body`: what has come of the request."""
+        """`head`, `body`: the bytes of the request received so far."""
         self._client = client
         self._request: list[bytes] = [head, body] if body else [head]
         self._kept_bytes = len(body)
@@ -118,24 +118,24 @@ class FastExchange:
         self._write_batch = write_batch
         self._upload: PushedUpload | None = None
         self._decoding: AnswerDecoding | None = None
-        self._out: list[bytes] | None = []  # what waits to leave together with the head; None once that has left
-        self._status = 0  # the status of the answer, once it is known and ours to pass on
+        self._out: list[bytes] | None = []  # bytes that leave together with the head; None once the head has left
+        self._status = 0  # status of the answer, once we know that we pass the answer on
         self._sent_bytes = 0
         self._chunked = False
-        self._came = False  # all of the answer has come
-        self._answered = False  # all that came together with the head has been fed
+        self._came = False  # the whole answer has arrived
+        self._answered = False  # every byte that arrived with the head has been fed
         self._over = False
         self._left = False
         self._lingers = False  # the answer has left, and the rest of the request's body is awaited
-        self._answered_at = 0  # how much of the body had come when the answer left
-        self._waited_s = 0.0  # for the caller's bytes
-        self.held_bytes = 0  # we hold nothing: `pause` reads no more
+        self._answered_at = 0  # bytes of the request's body received when the answer left
+        self._waited_s = 0.0  # seconds spent waiting for the caller's bytes
+        self.held_bytes = 0  # coded bytes that wait to be decoded
         self.last = self.asked_last = False
         self.moved_at = self._sent_at = clock.monotonic()
         self._head_at = 0.0
 
     def depart(self, message: bytes) -> None:
-        """Send what has come of the request."""
+        """Send the bytes of the request received so far."""
         plan = self._plan
         method = plan.method
         if plan.body is not None and not plan.body.ended:
@@ -151,7 +151,7 @@ class FastExchange:
 
     @property
     def waits_for_caller(self) -> bool:
-        """Whether what the caller sends next belongs to this request."""
+        """Whether the caller's next bytes belong to this request."""
         return self._plan.waits_for_caller
 
     @property
@@ -159,7 +159,7 @@ class FastExchange:
         return self._kept_bytes <= KEPT_BYTES
 
     def feed_request(self, data: bytes) -> bytes:
-        """Take the next bytes of the body; what comes behind it is returned."""
+        """Take the next bytes of the body; return the bytes that follow the body."""
         body = self._plan.body
         assert body is not None
         try:
@@ -198,7 +198,7 @@ class FastExchange:
         return self._plan.route.generation.config.server.limits
 
     def pause_upload(self) -> None:
-        """The provider does not read as fast as the caller writes."""
+        """Pause the caller, because the provider reads more slowly than the caller writes."""
         if self._upload is not None:
             self._client.pause_upload()
 
@@ -207,7 +207,7 @@ class FastExchange:
         self._client.resume_upload()
 
     def _break_body(self) -> None:
-        """The caller's body is framed wrongly: the provider must not take the part that arrived for the whole."""
+        """Give up a body with broken framing: the provider must not take the received part for the whole."""
         if self._lingers:
             self._end_lingering()
         else:
@@ -215,7 +215,7 @@ class FastExchange:
             self._give_up(broken_body())
 
     def _give_up(self, fault: GatewayError) -> None:
-        """The request comes to nothing by the caller's fault."""
+        """End the request because of a fault of the caller."""
         if self._status and self._out is None:
             self._tear()
         else:
@@ -225,7 +225,10 @@ class FastExchange:
         self._abort()
 
     def _linger_on(self, body: RequestBody, came: int) -> None:
-        """`came`: bytes of the body since the answer left; of one that has many more to come nothing is awaited."""
+        """Wait for the rest of the body, unless much of it is missing.
+
+        `came`: bytes of the body received since the answer left.
+        """
         if body.ended:
             self._lingers = False
             self._client.landed(last=self.last, asked=self.asked_last)
@@ -240,14 +243,14 @@ class FastExchange:
     # ── the answer's head ───────────────────────────────────────────────────────────────────────────────────────────
 
     def sink_for(self, head: AnswerHead) -> "FastExchange | None":
-        """Return this exchange if it can pass the answer on itself, else None: the chain does."""
+        """Return this exchange if it can pass the answer on itself, or None if the chain must."""
         status, plan = head.status, self._plan
         if status >= 400:
             if may_lead_to_more(status, retries=plan.options.retries > 0):
                 return None
             if status == 403:
                 if refused_scopes(status, head.whole().fields) is not None:
-                    return None  # the chain makes a link of it
+                    return None  # the chain adds a link for granting the scopes
                 plan.refused(status)
         now = clock.monotonic()
         spent_s, waited_s = self._sent_at - plan.began, now - self._sent_at
@@ -265,7 +268,7 @@ class FastExchange:
         return self
 
     def _leave(self, outcome: Outcome) -> None:
-        """The gate, once, whatever else goes wrong."""
+        """Release the concurrency limit, exactly once."""
         if not self._left:
             self._left = True
             self._gate.release(outcome, probe=False)
@@ -297,10 +300,10 @@ class FastExchange:
             self.pass_on(piece)
 
     def pass_on(self, piece: bytes) -> None:
-        """A piece of the body as the caller gets it."""
+        """Pass on a piece of the body in the form that the caller receives."""
         if self._chunked:
             piece = b"%x\r\n%b\r\n" % (len(piece), piece)
-        if self._out is not None:  # it came together with the head
+        if self._out is not None:  # it arrived together with the head
             self._out.append(piece)
         else:
             self.moved_at = clock.monotonic()
@@ -308,7 +311,7 @@ class FastExchange:
             self._client.depart_with(piece, self._write_batch)
 
     def decoded(self) -> None:
-        """Flush, since all of the body that came has been decoded: the head need not wait for more."""
+        """Send the head now: all bytes received so far are decoded, so the head need not wait for more."""
         if self._answered and self._out is not None and not self._over:
             self._flush()
 
@@ -322,7 +325,7 @@ class FastExchange:
             self.whole()
 
     def whole(self) -> None:
-        """All of the answer has been passed on."""
+        """End the answer, all of which has been passed on."""
         if self._over:
             return
         end = b"0\r\n\r\n" if self._chunked else b""
@@ -345,7 +348,8 @@ class FastExchange:
         self._linger_on(self._plan.body, 0)
 
     def fail(self, fault: Exception) -> None:
-        """The provider broke off. If the caller has seen nothing yet, the chain reports it; else the caller is cut off."""
+        """Handle a provider that broke off: the chain reports it if the caller has seen nothing yet, else the caller is
+        cut off."""
         if self._over:
             return
         if self._out is not None:
@@ -363,7 +367,7 @@ class FastExchange:
     # ── what the caller's connection calls ──────────────────────────────────────────────────────────────────────────
 
     def pause(self) -> None:
-        """The caller does not read as fast as the provider writes."""
+        """Pause the provider, because the caller reads more slowly than the provider writes."""
         if not self._over:
             if not self._came:
                 self._connection.hold_back()
@@ -379,12 +383,12 @@ class FastExchange:
                 self._connection.may_go_on()
 
     def announce_end(self) -> None:
-        """The connection ends with this answer, unless its head has said otherwise already."""
+        """Close the connection after this answer, unless its head has left already."""
         if not self._status:
             self.last = True
 
     def caller_left(self, *, stopped: bool) -> None:
-        """`stopped`: we cut the caller off ourselves, because the gateway stops."""
+        """End the exchange. `stopped`: we cut the caller off ourselves, because the gateway stops."""
         if self._lingers:
             self._lingers = False
             self._abort()
@@ -396,7 +400,7 @@ class FastExchange:
         self._abort()
 
     def look(self, now: float) -> None:
-        """End what has stood still for too long, or has taken longer than anything may."""
+        """End an exchange that has been idle for too long, or has exceeded its total time limit."""
         plan, route = self._plan, self._plan.route
         timeouts, began = route.generation.egress.timeouts, plan.began
         if self._lingers:
@@ -410,7 +414,7 @@ class FastExchange:
         if timeouts.total_s is not None and now - began >= timeouts.total_s:
             self._stood_still(StoodStill(timeouts.total_s, total=True))
         elif plan.access is not None and route.runtime.minted.over(plan.access):
-            self._stood_still(StoodStill(now - began, total=True))  # the chain, if it is asked, says why
+            self._stood_still(StoodStill(now - began, total=True))  # the chain, if it takes over, reports the reason
         elif now - self.moved_at >= limit_s:
             self._stood_still(StoodStill(limit_s), by_caller=by_caller)
 
@@ -470,6 +474,6 @@ class FastExchange:
                 self._decoding.stop()
 
     def _abort(self) -> None:
-        """Drop the provider's connection, unless it may serve somebody else by now."""
+        """Drop the provider's connection, unless it may already serve another request."""
         if not self._came or self._upload is not None:
             self._connection.abort()

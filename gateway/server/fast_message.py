@@ -1,10 +1,11 @@
 """A message to the agent door on the fast path: read, admitted and answered without aiohttp's request and its middlewares.
 
-    bytes ▸ take     the head of one ``POST /mcp`` (or ``POST /c/<capability>/mcp``), and what has come of its body
+    bytes ▸ take     the head of one ``POST /mcp`` (or ``POST /c/<capability>/mcp``), and the part of its body received so far
           ▸ admitted key, scope, content type, size: as the links of `surfaces.AGENT` decide, and in their order
           ▸ answered by `gateway.mcp.mcp_endpoint`, as for the chain; the answer's head as aiohttp would write it
 
-It refuses nothing before a call has been made: what is unusual, and every refusal, is for the chain, which gets the same bytes.
+The fast path refuses nothing before a call has been made. It hands unusual messages, and those to be refused, to the
+chain with the same bytes.
 """
 
 import asyncio
@@ -57,16 +58,16 @@ class MessageClient(Protocol):
         """Send the answer."""
 
     def landed(self, *, last: bool) -> None:
-        """The answer has left; `last`: it said that the connection ends."""
+        """Called when the answer has left; `last`: its head announced that the connection closes."""
 
     def hand_back(self, data: bytes) -> None:
-        """The chain answers the message, of which `data` has come."""
+        """Let the chain answer the message; `data`: the bytes of it received so far."""
 
 
 class AgentDoor:
-    """The agent door of a server, beside its `FastPath`.
+    """The agent door (``/mcp``) of a server, beside its `FastPath`.
 
-    `taken` counts the messages, `handed_back` those of them that the chain answered.
+    `taken` counts the messages, `handed_back` those among them that the chain answered.
     """
 
     def __init__(self, app: web.Application, reader: LineReader, write_batch: WriteBatch) -> None:
@@ -78,9 +79,9 @@ class AgentDoor:
         self.handed_back = 0
 
     def take(self, client: MessageClient, data: bytes) -> "tuple[FastMessage, bytes, bytes] | None":
-        """The message, what has come of its body, and what came behind it.
+        """Return the message, the part of its body received so far, and the bytes that follow the message.
 
-        None: it is for the chain, and nothing has happened.
+        Return None if the chain must handle the message; nothing has happened then.
         """
         found = _LINE.match(data)
         if found is None:
@@ -105,7 +106,7 @@ class AgentDoor:
         return FastMessage(self, client, head, lines, caller, mount), body, data[end:]
 
     def _caller(self, lines: MessageLines, mount: str) -> Caller | None:
-        """Return the caller if the key is known and may come here; None: the chain decides, or says why not."""
+        """Return the caller if its key is known and allowed here, else None: the chain decides, or reports the reason."""
         generation = self._runtime.current.generation
         by_address = mount != PROXY_MOUNT
         if by_address is bool(lines.key):
@@ -119,7 +120,8 @@ class AgentDoor:
         return caller
 
     def _speaks_mcp(self, access: Access) -> bool:
-        """Return whether ``/mcp`` below this address is the provider's own, or nobody knows whose it is."""
+        """Return whether the provider itself serves ``/mcp`` below this address, or the connection's provider is
+        unknown."""
         generation, bound_to = self._runtime.current.generation, access.bound_to
         if bound_to is None:
             return True
@@ -145,7 +147,7 @@ class AgentDoor:
 
 
 class FastMessage:
-    """A message to the agent door. Its client's `_fast_exchange`, as a `FastExchange` is for an ordinary request."""
+    """A message to the agent door. It is its client's `_fast_exchange`, as a `FastExchange` is for an ordinary request."""
 
     def __init__(
         self, door: AgentDoor, client: MessageClient, head: bytes, lines: MessageLines, caller: Caller, mount: str
@@ -170,7 +172,7 @@ class FastMessage:
         self.last = False
 
     def depart(self, body: bytes) -> None:
-        """Take what has come of the body, and answer once that is all."""
+        """Take the body's bytes received so far, and start the answer once the body is complete."""
         if body:
             self._came.append(body)
             self._awaited -= len(body)
@@ -184,30 +186,30 @@ class FastMessage:
         return self._task is None
 
     def feed_request(self, data: bytes) -> bytes:
-        """Take the next bytes of the body; what comes behind it is returned."""
+        """Take the next bytes of the body; return the bytes that follow the body."""
         mine, behind = data[: self._awaited], data[self._awaited :]
         self.depart(mine)
         return behind
 
     def pause(self) -> None:
-        """The answer leaves as a whole."""
+        """Do nothing: the answer leaves as a whole."""
 
     def resume(self) -> None:
-        """The answer leaves as a whole."""
+        """Do nothing: the answer leaves as a whole."""
 
     def announce_end(self) -> None:
         self.last = True
 
     def look(self, _now: float) -> None:
-        """A body that does not come at once has the chain's time limits."""
+        """Hand a body that arrives slowly to the chain, which has time limits for it."""
         if self._task is None:
             self._hand_back()
 
     def caller_left(self, *, stopped: bool) -> None:
-        """Note that the caller has left. `stopped`: we cut the caller off ourselves, because the gateway stops."""
+        """Record that the caller has left. `stopped`: we cut the caller off ourselves, because the gateway stops."""
         self._stopped = stopped
         if self._task is not None:
-            self._task.cancel()  # its end is recorded there
+            self._task.cancel()  # the cancelled task records the end
         elif not self._over:
             self._note(None, *((STOPPED, "stopped") if stopped else (CUT_OFF, "client_left")), 0)
         self._over = True
@@ -242,7 +244,7 @@ class FastMessage:
         self.client.landed(last=self.last)
 
     def _begin(self) -> CallTrace | None:
-        """Set what the chain's first links set for loggers, in this task's own context; return the trace, if it is sampled."""
+        """Set the logging context as the chain's first links do, for this task; return the trace, or None if not sampled."""
         tracing, traceparent = self._runtime.tracing, self.lines.traceparent
         trace = None if tracing is None else tracing.begin(traceparent, self._began)
         if trace is not None:
@@ -255,8 +257,8 @@ class FastMessage:
         return trace
 
     async def _response(self, message: AgentMessage) -> web.Response | None:
-        """Return the response; None if the chain is to answer, since nothing has been called."""
-        from gateway.mcp.mcp_endpoint import answered  # loaded with the first message
+        """Return the response, or None if the chain is to answer, because no call has been made."""
+        from gateway.mcp.mcp_endpoint import answered  # imported with the first message
 
         try:
             return await answered(message)
@@ -298,7 +300,7 @@ class FastMessage:
 
 
 def answer_bytes(response: web.Response, *, last: bool) -> bytes:
-    """Head and body as aiohttp sends them over a kept connection, or the connection's last."""
+    """Return head and body as aiohttp sends them. `last`: the connection closes after this answer."""
     body = response.body
     content = body if isinstance(body, bytes) else b""
     headers: CIMultiDict[str] = response.headers

@@ -1,13 +1,13 @@
 """The fast path: ordinary proxied requests without a task, a request object or a middleware call.
 
-    bytes ▸ take     the head of one request below /proxy or a capability's address, and what has come of its body
-          ▸ lines    what its header lines say, each by its name (`request_lines`)
-          ▸ plan     key, connection, rules, where it goes: by the functions that the middlewares call
-          ▸ exchange over a kept connection to the provider, and the answer back (`fast_exchange`)
+    bytes ▸ take     the head of one request below /proxy or a capability's address, and its body so far
+          ▸ lines    reads its header lines one by one, by name (`request_lines`)
+          ▸ plan     key, connection, rules, target: decided by the functions that the middlewares call
+          ▸ exchange sends it over a kept connection to the provider, and the answer back (`fast_exchange`)
 
-What needs more goes through the chain: at once, or, once the request has been sent, with what has come of it so far. So the
-fast path refuses nothing, answers nothing of its own, and decides nothing that the chain does not (ADR 44); the wire suite
-runs through both.
+Every other request goes through the chain: immediately or, once it has been sent, with the bytes received so far. So
+the fast path refuses nothing, answers nothing of its own, and decides nothing that the chain does not (ADR 44). The
+wire suite runs through both.
 """
 
 import re
@@ -42,12 +42,12 @@ from gateway.server.strict_framing import RequestBody
 
 HEAD_BYTES: Final = 16_384
 HEAD_LINES: Final = 128
-KNOWN_HEADS: Final = 1024  # remembered whole, once they have come twice
-KNOWN_BYTES: Final = 2 * 1024 * 1024  # the size of their lines together
-COMPOSED_BYTES: Final = 2048  # the lines that leave are remembered by connection, of shorter heads only
-KNOWN_S: Final = 60.0  # the lines may hold what is secret to the caller
+KNOWN_HEADS: Final = 1024  # heads remembered, once they have come twice
+KNOWN_BYTES: Final = 2 * 1024 * 1024  # total size of the lines of the remembered heads
+COMPOSED_BYTES: Final = 2048  # maximum size of a composed head that a connection remembers
+KNOWN_S: Final = 60.0  # forget after this time, because the lines may hold secrets of the caller
 HEADS_A_CONNECTION: Final = 8
-LENGTH_EXPECTED: Final = frozenset({b"POST", b"PUT", b"PATCH"})  # RFC 9110 §8.6: none declared is said as
+LENGTH_EXPECTED: Final = frozenset({b"POST", b"PUT", b"PATCH"})  # RFC 9110 §8.6: they declare even an empty body
 NO_BODY: Final = b"Content-Length: 0\r\n"
 
 _METHOD: Final = f"({'|'.join(METHODS)}) ".encode()
@@ -60,10 +60,10 @@ _NEVER_BY_US: Final = frozenset({"host", "content-length", "transfer-encoding", 
 
 
 class KnownHead:
-    """The meaning of the header lines at `mount`, ``/proxy`` or a capability's address.
+    """The meaning of the header lines of a request at `mount`, ``/proxy`` or a capability's address.
 
-    `head_id` stands for the lines, which hold a secret key and are not kept; None where they have come for the first time.
-    `framing`: of the request that leaves, empty where none is declared.
+    `head_id`: digest of the lines, which hold a secret key and are not kept; None when the lines come for the first
+    time. `framing`: the framing line of the outgoing request, empty if none is declared.
     """
 
     __slots__ = ("framing", "has_body", "head_id", "key_digest", "lines", "mount", "ref")
@@ -79,9 +79,10 @@ class KnownHead:
 
 
 def may_send(caller: Caller, known: KnownHead, opened: Opened, method: str, target: str) -> str | None:
-    """The rule by which a key may send this, empty where it has none; None: it may not, or the chain is to say why.
+    """Return the rule that allows the key to send this request, empty if the key has no rules.
 
-    The decision is the one that the chain would make; what a key counts, `Meter.count` does.
+    Return None if the key may not send it, or if the chain must say why. The chain would decide the same; `Meter.count`
+    counts the call.
     """
     access = caller.access
     if access is None:
@@ -119,9 +120,9 @@ class FastPath:
         self.handed_over = 0
 
     def take(self, client: FastClient, data: bytes) -> tuple[FastExchange, bytes, bytes] | None:
-        """The exchange, what it is to send first, and what came behind the request; None: it is for the chain.
+        """Return the exchange, the bytes it sends first, and the bytes that follow the request.
 
-        Where it is None, nothing has happened.
+        Return None if the chain must handle the request; nothing has happened then.
         """
         came = _head_in(data)
         if came is None:
@@ -136,7 +137,7 @@ class FastPath:
         opened = self._opened(known, caller, began) if caller is not None else None
         if caller is None or opened is None:
             return None
-        if known.head_id is None:  # not before its key has opened something: strangers fill no memory
+        if known.head_id is None:  # not before its key has opened a connection: strangers must not fill the memory
             self._remember(known, block, found)
         route: FastRoute | None = opened.fast_route[0] if opened.fast_route else None
         if route is None or route.generation is not generation:
@@ -179,7 +180,7 @@ class FastPath:
         return exchange, head + framed, behind
 
     def _connection(self, plan: FastPlan) -> ProviderConnection | None:
-        """A kept connection to the provider; the gate is entered with it, and the call is counted."""
+        """Return a kept connection to the provider; acquire the concurrency limit for it, and count the call."""
         route, access = plan.route, plan.access
         gate = route.gate
         if not gate.try_acquire():
@@ -187,7 +188,7 @@ class FastPath:
         connection = route.pool.kept()
         if connection is None:
             if route.generation.egress.pool(gate.origin) is not route.pool:
-                plan.opened.fast_route.clear()  # it was forgotten, and another has taken its place
+                plan.opened.fast_route.clear()  # the pool was forgotten and replaced
             gate.release("unknown", probe=False)
             return None
         if access is not None and access.meter is not None:
@@ -201,7 +202,7 @@ class FastPath:
         return connection
 
     def _opened(self, known: KnownHead, caller: Caller, now: float) -> Opened | None:
-        """The connection, if its row is in memory and its token serves on."""
+        """Return the connection, if its row is in memory and its token is still valid."""
         environment, ref, options = caller.environment, known.ref, known.lines.options
         if ref is None or ref.environment != environment.name:
             ref = known.ref = ConnectionRef(environment.name, options.integration_id, options.connection_id)
@@ -209,12 +210,12 @@ class FastPath:
         return live.peek(ref, now) or live.reopened(ref)
 
     def _route(self, opened: Opened, generation: Generation) -> FastRoute | None:
-        """The way over this connection, if its requests are ordinary ones and the provider was asked before."""
+        """Return the route over this connection, if its requests are ordinary and its provider has been called before."""
         base, placement = opened.base, opened.placement
         if placement.signs_request or opened.identity is not None:
             return None
         if opened.connection.ref in self._runtime.live.rejections.suspected:
-            return None  # the chain looks at the answer
+            return None  # the chain must examine the answer
         origin = (base.scheme, base.host, base.port)
         pool = generation.egress.pool(origin)
         replaced = replaced_names(placement)
@@ -239,7 +240,7 @@ class FastPath:
         return route
 
     def _head(self, block: bytes, found: re.Match[bytes], generation: Generation) -> KnownHead | None:
-        """Return the meaning of the lines; a head that has come before is looked up."""
+        """Return the meaning of the lines, from memory if the head has come before."""
         mount = found[3] if found.re is _CAPABILITY_LINE else None
         known = None if _TRACED in block else self._known.get(_digest(block, mount))
         if known is not None:
@@ -262,9 +263,9 @@ class FastPath:
         return None if lines is None else KnownHead(None, mount.decode("ascii"), key_digest, lines)
 
     def _remember(self, known: KnownHead, block: bytes, found: re.Match[bytes]) -> None:
-        """The second time that it comes: one whose lines differ each time would only push out others."""
+        """Remember a head when it comes for the second time: a head that never repeats would only push out others."""
         if _TRACED in block:
-            return  # it differs each time
+            return  # the head differs each time
         head_id = _digest(block, found[3] if found.re is _CAPABILITY_LINE else None)
         if head_id not in self._seen:
             if len(self._seen) >= KNOWN_HEADS:
@@ -280,11 +281,11 @@ class FastPath:
 
     @property
     def remembered(self) -> int:
-        """How many heads it knows the meaning of."""
+        """Number of remembered heads."""
         return len(self._known)
 
     def sweep(self, now: float) -> None:
-        """Forget what was learned a minute ago; to be called about once a second, with monotonic seconds."""
+        """Forget everything learned, once a minute; called about once a second. `now`: monotonic seconds."""
         if now - self._swept_at >= KNOWN_S:
             self._swept_at = now
             self._known.clear()
@@ -295,7 +296,8 @@ class FastPath:
 
 
 def _head_in(data: bytes) -> tuple[re.Match[bytes], bytes, int] | None:
-    """The request line, the header lines behind it, and where the body begins. None: no whole head, or of another kind."""
+    """Return the request line, the header lines behind it, and where the body begins; None if the head is incomplete or
+    different."""
     found = _LINE.match(data) or _CAPABILITY_LINE.match(data)
     if found is None:
         return None
@@ -305,7 +307,10 @@ def _head_in(data: bytes) -> tuple[re.Match[bytes], bytes, int] | None:
 
 
 def _target(found: re.Match[bytes], known: KnownHead, caller: Caller, opened: Opened) -> tuple[str, str] | None:
-    """The provider's path and query, and the rule that allows it. None: it cannot be joined, or the key may not send it."""
+    """Return the provider's path and query, and the rule that allows them.
+
+    Return None if the path cannot be joined, or if the key may not send the request.
+    """
     placement = opened.placement
     try:
         target = url.join(opened.base.path, url.rest_of(found[2].decode("ascii"), known.mount))
@@ -320,7 +325,7 @@ def _target(found: re.Match[bytes], known: KnownHead, caller: Caller, opened: Op
 
 
 class TracedCall(NamedTuple):
-    """`sent`: the ``traceparent`` that leaves, None: the caller's. `noted`: the one in the record of the call."""
+    """A sampled call. `sent`: the outgoing ``traceparent``, None: the caller's. `noted`: the one in the call's record."""
 
     trace: CallTrace
     sent: str | None
@@ -328,7 +333,7 @@ class TracedCall(NamedTuple):
 
 
 def _traced(tracing: Tracing, route: FastRoute, known: KnownHead, opened: Opened, began: float) -> TracedCall | None:
-    """The trace of a request that is sampled, with its first attempt begun; None for any other."""
+    """Return the trace of a sampled request, with its first attempt begun, or None if the request is not sampled."""
     given = known.lines.traceparent
     trace = tracing.begin(given, began)
     if trace is None:
@@ -339,7 +344,8 @@ def _traced(tracing: Tracing, route: FastRoute, known: KnownHead, opened: Opened
 
 
 def _arrived(known: KnownHead, opened: Opened, rest: bytes) -> tuple[RequestBody | None, bytes, bytes] | None:
-    """The body, what of it is there as it is to be sent, and what came behind the request. None: it is for the chain."""
+    """Return the body, its received part framed for sending, and the bytes that follow the request; None: the chain
+    handles it."""
     if not known.has_body:
         return None, b"", rest
     if opened.placement.body is not None:
@@ -355,7 +361,10 @@ def _arrived(known: KnownHead, opened: Opened, rest: bytes) -> tuple[RequestBody
 def _request_head(
     method: bytes, target: str, route: FastRoute, known: KnownHead, opened: Opened, traceparent: str | None = None
 ) -> bytes | None:
-    """The head that leaves. `traceparent`: in place of the caller's. None: a value in it could end its line, or is not ASCII."""
+    """Return the outgoing head, or None if a value in it could end its line or is not ASCII.
+
+    `traceparent`: replaces the caller's.
+    """
     try:
         if traceparent is None:
             composed = route.composed.get(known.head_id) if known.head_id is not None else None
@@ -372,7 +381,7 @@ def _request_head(
 
 
 def _decodes(lines: RequestLines, opened: Opened) -> bool:
-    """Return whether the answer is wanted decoded: as the caller says, else as the provider's entry does."""
+    """Return whether the answer is to be decoded: the caller's option wins over the provider's catalog entry."""
     asked = lines.options.decompress
     return bool(opened.provider.proxy.decompress) if asked is None else asked
 
@@ -382,9 +391,9 @@ def _digest(block: bytes, mount: bytes | None) -> bytes:
 
 
 def _composed(route: FastRoute, known: KnownHead, opened: Opened, traceparent: str | None = None) -> bytes:
-    """The lines behind the request line, the credential in its place; as `place` and `request_head` make them.
+    """Return the lines behind the request line with the credential in its place, as `place` and `request_head` make them.
 
-    `traceparent`: of this one request, as `Attempts` adds it.
+    `traceparent`: the value for this one request, as `Attempts` adds it.
     """
     head_id = known.head_id if traceparent is None else None
     replaced, passing = route.replaced, known.lines.passing
@@ -408,7 +417,7 @@ def _composed(route: FastRoute, known: KnownHead, opened: Opened, traceparent: s
 
 
 def _lines_of(fields: "tuple[tuple[str, str], ...] | list[tuple[str, str]]") -> tuple[bytes, ...]:
-    """Raises ValueError where one could end its line."""
+    """Return the fields as lines. Raises ValueError if a value could end its line."""
     if not fields:
         return ()
     head = request_head("GET", "/", "h", fields)
@@ -422,9 +431,9 @@ def _framing(lines: RequestLines) -> bytes:
 
 
 def fast_path_of(app: web.Application, own: tuple[Any, ...]) -> FastPath | None:
-    """The fast path for an application that is ours altogether; in a host's, its middlewares must see every request.
+    """Return the fast path, or None if the application is a host's, whose own middlewares must see every request.
 
-    `own`: the middlewares that `create_app` lays over the whole.
+    `own`: the middlewares that `create_app` adds around the whole application.
     """
     if RUNTIME not in app or tuple(app.middlewares) != own or len(app.on_response_prepare):
         return None

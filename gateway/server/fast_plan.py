@@ -1,4 +1,4 @@
-"""The decisions about a request on the fast path before it left, and the record of it once it is over."""
+"""The decisions about a fast path request before it is sent, and its call record once it is over."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -31,11 +31,11 @@ _CODING: Final = b"content-encoding:"
 
 @dataclass(slots=True)
 class FastRoute:
-    """The way of all requests over one opened connection, which keeps it.
+    """The route that all fast path requests over one opened connection share; the connection keeps it.
 
-    `host`: the line that names the provider. `replaced`: names of fields, spelled plainly, under which nothing of the caller's
-    travels on. `slots`: the credential's lines. `names_parent`: a sampled request says that ours is its parent. `composed`: the
-    lines behind the request line for heads that came before, by their digest.
+    `host`: the ``Host`` line of the provider. `replaced`: plainly spelled names of the fields that are never passed on
+    from the caller. `slots`: the credential's lines. `names_parent`: a sampled request names our span as its parent.
+    `composed`: the lines behind the request line that earlier heads led to, by the head's digest.
     """
 
     runtime: Runtime
@@ -51,11 +51,13 @@ class FastRoute:
 
 @dataclass(slots=True)
 class FastPlan:
-    """`began`: monotonic seconds. `request_id`: the caller's name for it, if fit. `options`: what the caller asks of us. `mount`:
-    ``/proxy``, or the capability's address that it was asked below. `access`: of a minted key. `pace`: of its rate. `body`:
-    None where the request has none. `decodes`: the answer is wanted decoded. `declares_body`: its head frames a body, if only one
-    of no bytes. `rule`: of the key's rules the one that allows it. `trace`: of a sampled call. `tool`: by which
-    an agent made the call.
+    """One request on the fast path.
+
+    `began`: monotonic seconds. `request_id`: the caller's request id, if well-formed. `options`: the caller's
+    ``Gateway-…`` options. `mount`: ``/proxy``, or the capability address below which the request came. `access`: access
+    of a minted key. `pace`: the key's rate limit. `body`: None if the request has no body. `decodes`: the answer is to
+    be decoded. `declares_body`: the head declares a body, perhaps an empty one. `rule`: the key's rule that allows the
+    request. `trace`: trace of a sampled call. `tool`: name of the MCP tool that made the call.
     """
 
     began: float
@@ -77,21 +79,21 @@ class FastPlan:
     tool: str | None = None
 
     def refused(self, status: int) -> None:
-        """The provider refuses the credential, or what is asked with it."""
+        """Record that the provider refuses the credential or the request."""
         path = self.target.partition("?")[0]
         self.route.runtime.live.rejections.refused(self.opened, status, path)
 
     @property
     def waits_for_caller(self) -> bool:
-        """Whether some of the body has not come yet."""
+        """Whether a part of the request's body is still to come."""
         return self.body is not None and not self.body.ended
 
     def first_byte_s(self) -> float:
-        """How long the provider may stay silent before its answer begins."""
+        """Return how long, in seconds, the provider may stay silent before its answer begins."""
         return first_byte_s(self.options, self.route.generation.egress.timeouts)
 
     def decoder_for(self, head: AnswerHead) -> Decoder | None:
-        """Return a decoder if the answer is to be decoded, and can be."""
+        """Return a decoder if the answer is to be decoded and its coding is supported."""
         if not self.decodes or self.method == "HEAD" or head.status in BODY_AS_IT_IS:
             return None
         if isinstance(head, PlainHead) and not any(line[:17].lower() == _CODING for line in head.lines):
@@ -100,12 +102,14 @@ class FastPlan:
         return decoder if decoder.start(",".join(values(head.whole().fields, "content-encoding"))) else None
 
     def record(self, status: int, error: str | None, bytes_out: int, sent_at: float, head_at: float) -> None:
-        """Record the call, which is over; `sent_at` and `head_at`: when it left, and when the answer's head was there, 0.0 if
-        none was."""
+        """Record the call, which is over.
+
+        `sent_at`: when the request left; `head_at`: when the answer's head arrived, 0.0 if none arrived.
+        """
         now, began = clock.monotonic(), self.began
         ref, base = self.opened.connection.ref, self.opened.base
         self.route.gate.budget.requests += 1
-        # By position, which costs a third of what names do.
+        # Positional arguments cost a third of what keyword arguments cost.
         self.route.runtime.call_queue.record(
             ExchangeRecord(
                 clock.now(),

@@ -1,6 +1,6 @@
-"""A request on the fast path that begins in this process: its answer is collected instead of sent.
+"""A fast path request that begins in this process: its answer is collected instead of sent.
 
-Its bytes are those that a caller would have sent to ``/proxy``, so `FastPath.take` decides on them as on any others.
+Its bytes are those that a caller would send to ``/proxy``, so `FastPath.take` treats it like any other request.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from gateway.proxy.collected_answer import CollectedAnswer, Room
 from gateway.server.fast_exchange import FastExchange
 from gateway.server.fast_path import FastPath
 
-LOOK_S: Final = 1.0  # how often it checks whether its caller is still there, and whether anything moves
+LOOK_S: Final = 1.0  # how often it checks whether its caller is still connected, and whether bytes still move
 
 
 class InProcessExchange(FastExchange):
-    """An exchange whose caller takes the head and the body apart, and the body without framing."""
+    """An exchange that delivers head and body separately, the body without framing."""
 
     __slots__ = ()
     _client: "InProcessClient"
@@ -46,14 +46,17 @@ class InProcessExchange(FastExchange):
             super().whole()
 
     def cut(self) -> None:
-        """End it where it is: more of the answer cannot be held."""
+        """Cut the exchange off: no more of the answer can be held."""
         if not self._over:
             self._tear()
 
 
 class InProcessClient:
-    """The caller's end. `tool`: by which an agent made the call. `limit_bytes`: of an answer's body; `handed`: the chain goes on
-    with the request from there."""
+    """The caller's end of an in-process exchange.
+
+    `tool`: name of the MCP tool that made the call. `limit_bytes`: maximum size of the answer's body. `handed`: state
+    from which the chain continues the request.
+    """
 
     exchange_type: ClassVar[type[FastExchange]] = InProcessExchange
 
@@ -73,7 +76,7 @@ class InProcessClient:
         self._woken = asyncio.get_running_loop().create_future()
 
     async def woken(self) -> None:
-        """Returns when there is something to decide, at the latest after `LOOK_S`."""
+        """Return when there is something to decide, after `LOOK_S` at the latest."""
         loop = asyncio.get_running_loop()
         timer = loop.call_later(LOOK_S, self.wake)
         try:
@@ -94,7 +97,7 @@ class InProcessClient:
     # ── what the exchange calls ──────────────────────────────────────────────────────────────────────────
 
     def depart_with(self, piece: bytes, _write_batch: WriteBatch) -> None:
-        """Take a piece of the body; past 64 KiB no more comes until there is memory for it."""
+        """Take a piece of the body; beyond 64 KiB pause until there is memory for more."""
         if self.too_large:
             return
         self.body += piece
@@ -118,13 +121,13 @@ class InProcessClient:
         self._end()
 
     def pause_upload(self) -> None:
-        """The body has left as a whole."""
+        """Do nothing: the body has left as a whole."""
 
     def resume_upload(self) -> None:
-        """The body has left as a whole."""
+        """Do nothing: the body has left as a whole."""
 
     def answer(self) -> CollectedAnswer:
-        """Return the answer that has come."""
+        """Return the collected answer."""
         lines = self.head.decode("utf-8", "surrogateescape").split("\r\n")
         headers = CIMultiDict[str]()
         for line in lines[1:]:
@@ -146,10 +149,11 @@ async def call(
     has_left: Callable[[], bool],
     stopped: Callable[[], bool],
 ) -> CollectedAnswer | Handed | None:
-    """The answer to `message`, a whole request. None: it is for the chain, and nothing has happened; Handed: the chain goes on.
+    """Send `message`, a whole request, and return its answer.
 
-    `room` is awaited before more than 64 KiB are held. `has_left`: whether the caller is gone; `stopped`: by our own doing.
-    `tool`: by which an agent made the call.
+    Return None if the chain must handle it (nothing has happened then), or Handed if the chain continues the request.
+    `room` is awaited before more than 64 KiB are held. `has_left`: whether the caller is gone; `stopped`: whether we
+    cut it off ourselves. `tool`: name of the MCP tool that made the call.
     """
     client = InProcessClient(request_id, tool, limit_bytes)
     taken = fast_path.take(client, message)
@@ -169,11 +173,11 @@ async def call(
             if client.needs_room:
                 await room(len(client.body))
                 client.needs_room = False
-                exchange.resume()  # it may have ended meanwhile: then the next turn says so at once
+                exchange.resume()  # if it ended meanwhile, the next turn sees that immediately
             else:
                 exchange.look(clock.monotonic())
     except BaseException:  # the agent has left
-        if client.handed is not None:  # it left after the fast path handed the call over, and before the chain began
+        if client.handed is not None:  # the agent left between the handover and the chain's start
             client.handed.record_unbegun(stopped=stopped())
             client.handed.discard()
         raise

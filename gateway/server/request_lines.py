@@ -1,8 +1,9 @@
-"""Reads the lines of a request's head for the fast path: each by its name, without a parse of the whole.
+"""Reads the header lines of a fast path request, each by its name, without parsing the whole head.
 
-A name decides what becomes of its line: it travels on, it stays here, it frames the body, it is addressed to us. That is asked of
-`gateway.http.headers` and `gateway.http.proxy_options` once for each name and remembered. What a name alone does not decide
-(an unknown `Gateway-…` field, a second `Host`, an odd `Connection`) is left to the chain: `read` then says None.
+A field's name decides what happens to its line: pass it on, drop it, use it for the body's framing, or read it as an
+option for us. `gateway.http.headers` and `gateway.http.proxy_options` decide that once for each name, and the result is
+remembered. If the name alone does not decide it (an unknown `Gateway-…` field, a second `Host`, an odd `Connection`),
+`read` returns None and the chain handles the request.
 """
 
 from dataclasses import dataclass, field
@@ -19,24 +20,24 @@ from gateway.http.request_head import CHECKED, check_fields
 from gateway.middleware.answer_shape import GIVEN, fit
 from gateway.middleware.who_calls import key_in
 
-NAMES: Final = 2048  # remembered
+NAMES: Final = 2048  # names remembered
 OPTION_SETS: Final = 4096  # how many combinations of values are remembered, each for a minute at most
-OPTION_BYTES: Final = 512  # the size of one combination's lines; longer ones are read each time
+OPTION_BYTES: Final = 512  # maximum size of one combination's lines; longer ones are read each time
 _NAME_BYTES: Final = 128
 _LENGTH_DIGITS: Final = 15
 
 
-# What becomes of a line, by its name.
+# What happens to a line, by its name.
 LineKind = int
 PASSES: Final = 0
 STAYS: Final = 1
 OPTION: Final = 2
-VALUE: Final = 3  # key, host, and what frames the body
+VALUE: Final = 3  # key, host, and the fields that frame the body
 CONNECTION: Final = 4
-REQUEST_ID: Final = 5  # travels on, and may name the exchange
-TRACE: Final = 6  # ``traceparent``, which travels on and is logged
+REQUEST_ID: Final = 5  # passed on, and may name the exchange
+TRACE: Final = 6  # ``traceparent``, which is passed on and logged
 MINTED: Final = 7  # ``Nango-Proxy-X``
-ONCE: Final = 8  # travels on; the parser refuses a second one
+ONCE: Final = 8  # passed on; the parser refuses a second one
 _KINDS: Final = {
     "authorization": VALUE,
     "host": VALUE,
@@ -50,7 +51,7 @@ _ONCE: Final = SINGLETON_HEADERS - CHECKED.keys()
 
 
 class LineName(NamedTuple):
-    """`spelled` as the tables of `gateway.http.headers` spell it, `lower` with its underscores."""
+    """A field name. `spelled`: as in the tables of `gateway.http.headers`; `lower`: lower case, with its underscores."""
 
     kind: LineKind
     spelled: str
@@ -58,14 +59,16 @@ class LineName(NamedTuple):
 
 
 Passing = list[tuple[LineName, bytes]]
-"""Lines that travel on to the provider, in order, without their ends."""
+"""Lines to pass on to the provider, in order, without line ends."""
 
 
 @dataclass(slots=True)
 class RequestLines:
-    """`key`: the bearer's, empty where none was sent. `length` None and not `chunked`: the head declares no body.
+    """The content of a request's header lines.
 
-    `last`: the caller ends the connection after this request. `passing` and `names`: what travels on, `names` spelled plainly.
+    `key`: the bearer key, empty if none was sent. `length` None and not `chunked`: the head declares no body. `last`:
+    the caller closes the connection after this request. `passing`, `names`: the lines passed on, and their plainly
+    spelled names.
     """
 
     key: str = field(repr=False)
@@ -83,8 +86,10 @@ class RequestLines:
 
 
 class MessageLines(NamedTuple):
-    """The header lines of a request to the gateway itself. `fields`: all lines but those that frame the message. `key`,
-    `content_type`: empty if not sent. `length`: of the body.
+    """The header lines of a request to the gateway itself.
+
+    `fields`: all lines except those that frame the message. `key`, `content_type`: empty if not sent. `length`: size of
+    the body.
     """
 
     fields: "CIMultiDictProxy[str]"
@@ -96,7 +101,7 @@ class MessageLines(NamedTuple):
 
 
 class _Said:
-    """The facts in the lines that do not simply travel on. `values`: of the fields that `check_fields` looks at."""
+    """The facts from lines that are not simply passed on. `values`: values of the fields that `check_fields` checks."""
 
     __slots__ = ("last", "minted", "once", "options", "request_id", "traceparent", "values")
 
@@ -109,8 +114,8 @@ class _Said:
         self.last = self.minted = False
 
     def take(self, kind: LineKind, field: str, value: bytes, line: bytes) -> bool:
-        """Record a line; return whether what it says is ordinary. `field`: its name in lower case."""
-        if kind == OPTION:  # sent twice, it is refused by `proxy_options`
+        """Record a line; return False if the chain must judge it. `field`: its name in lower case."""
+        if kind == OPTION:  # `proxy_options` refuses an option that is sent twice
             self.options.append(line)
         elif kind == VALUE:
             values = self.values
@@ -136,7 +141,10 @@ class _Said:
 
 
 class LineReader:
-    """Reads heads; one a server. `forget` is to be called now and then, since values may be secret to a caller."""
+    """Reads heads; one instance per server.
+
+    Call `forget` from time to time, since remembered values may be secrets of a caller.
+    """
 
     def __init__(self) -> None:
         self._names: dict[bytes, LineName | None] = {}
@@ -144,13 +152,14 @@ class LineReader:
 
     def forget(self) -> None:
         self._options.clear()
-        if len(self._names) >= NAMES:  # a stranger's, maybe: names that are in use come again
+        if len(self._names) >= NAMES:  # maybe a stranger's; names in use are learned again
             self._names.clear()
 
     def read(self, block: bytes, token: str = "", bound_to: tuple[str, str] | None = None) -> RequestLines | None:
-        """`block`: the lines after the request line, without the end of the last. None: the chain has to look at it.
+        """Return what the lines say, or None if the chain must read them.
 
-        `token`, `bound_to`: of a capability address, which says integration and connection in place of headers.
+        `block`: the lines after the request line, without the last line end. `token`, `bound_to`: of a capability
+        address, which names integration and connection in place of headers.
         """
         taken = self._taken(block)
         if taken is None or "host" not in taken[1].values:
@@ -175,7 +184,8 @@ class LineReader:
         return RequestLines(key, options, passing, request_id, length, chunked, said.last, said.traceparent)
 
     def message(self, block: bytes) -> MessageLines | None:
-        """The lines of a request that is for us and no provider; None: the chain has to look at it, or the connection ends."""
+        """Return the lines of a request to the gateway itself; None if the chain must read them, or if the connection
+        closes."""
         taken = self._taken(block)
         if taken is None:
             return None
@@ -202,7 +212,7 @@ class LineReader:
         return MessageLines(CIMultiDictProxy(fields), key, kind, request_id, length, said.traceparent)
 
     def _taken(self, block: bytes) -> tuple[Passing, _Said] | None:
-        """Each line by itself; None where one of them is for the chain."""
+        """Read each line by itself; return None if one of them must go to the chain."""
         lines = block.split(b"\r\n")
         if block.translate(None, TEXT) != b"\r\n" * (len(lines) - 1) or not (block.isascii() or _is_utf8(block)):
             return None
@@ -234,7 +244,7 @@ class LineReader:
         return found
 
     def _asked(self, options: list[bytes], bound_to: tuple[str, str] | None) -> ProxyOptions:
-        """Raises InvalidRequest, as the chain does."""
+        """Return the options. Raises InvalidRequest, as the chain does."""
         said = (bound_to, *options)
         found = self._options.get(said)
         if found is None:
@@ -243,7 +253,7 @@ class LineReader:
                 name, _, value = option.decode().partition(":")
                 fields.add(name, value.strip(" \t"))
             found = proxy_options.read(CIMultiDictProxy(fields), bound_to)
-            if sum(map(len, options)) <= OPTION_BYTES:  # nobody has looked at the key yet: strangers fill no memory
+            if sum(map(len, options)) <= OPTION_BYTES:  # the key is not checked yet: strangers must not fill the memory
                 if len(self._options) >= OPTION_SETS:
                     self._options.clear()
                 self._options[said] = found
@@ -251,7 +261,7 @@ class LineReader:
 
 
 def _meaning(name: bytes) -> LineName | None:
-    """Return what a name decides by itself; None where it does not."""
+    """Return what the name alone decides; None if it decides nothing."""
     try:
         text = name.decode("ascii")
     except UnicodeDecodeError:
@@ -280,7 +290,7 @@ def _meaning(name: bytes) -> LineName | None:
 
 
 def _length(text: str) -> int:
-    """Raises ValueError for one that only the parser judges."""
+    """Return the length. Raises ValueError for a value that only the parser can judge."""
     if not (text.isascii() and text.isdigit()) or len(text) > _LENGTH_DIGITS:
         raise ValueError("an odd length")
     return int(text)
@@ -295,12 +305,12 @@ def _is_utf8(block: bytes) -> bool:
 
 
 def _repeats(block: bytes, secret: str, times: int) -> bool:
-    """Return whether `secret` stands more than `times` times in the head: a field that holds it must not travel on."""
+    """Return whether `secret` occurs more than `times` times in the head: a field that holds it must not be passed on."""
     return bool(secret) and block.count(secret.encode()) > times
 
 
 def _by_fields(passing: Passing, key: str | None, token: str) -> Passing:
-    """The lines that travel on where they depend on each other. Raises InvalidRequest."""
+    """Return the lines to pass on when they depend on each other. Raises InvalidRequest."""
     fields: Fields = [] if key is None else [("Authorization", key)]
     for _, line in passing:
         name, _, value = line.decode().partition(": ")

@@ -1,4 +1,4 @@
-"""A runner in aiohttp's manner, with exact bytes, strict framing, limits and a drain that lets streams finish."""
+"""Replaces aiohttp's runner: exact bytes, strict framing, limits, and a drain that lets streams finish."""
 
 import asyncio
 import math
@@ -27,14 +27,15 @@ from gateway.startup.hardening import hide_versions
 
 DEFAULT: Final = ClientLimitsConfig()
 HEAD_BYTES: Final = 32_768
-KEEP_ALIVE_S: Final = DEFAULT.keep_alive_s  # longer than most load balancers keep their side, so that they close first
+KEEP_ALIVE_S: Final = DEFAULT.keep_alive_s  # longer than most load balancers' keep-alive, so that they close first
 FIELD_BYTES: Final = 16_384
 LINE_BYTES: Final = 16_384
 HEADER_LINES: Final = 256
 TELL_EVERY_S: Final = 60.0
-SHUTDOWN_S: Final = 1.0  # for handlers, once their requests are ended
+SHUTDOWN_S: Final = 1.0  # for handlers, once their requests have ended
 LOOK_AGAIN_S: Final = 0.05  # while draining
-FIRST_REQUEST_S: Final = 1.0  # a connection taken just before the end still gets its answer if it asks so soon
+# a connection accepted just before the stop is answered if its request arrives within this time
+FIRST_REQUEST_S: Final = 1.0
 ACCEPTING_TURNS: Final = 5  # turns of the event loop from a connection's acceptance to the reading of its first bytes
 
 
@@ -42,9 +43,9 @@ log = structlog.get_logger(__name__)
 
 
 class GatewayServer(Server):
-    """Makes a `ClientProtocol` for each connection. `draining`: every answer is the last of its connection.
+    """Makes a `ClientProtocol` for each connection. `draining`: every answer closes its connection.
 
-    `turned_away`: how many connections are being refused just now, because `most` are open.
+    `turned_away`: number of connections that are currently being refused, because `most` are open.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class GatewayServer(Server):
         return ClientProtocol(self, loop=self._loop, **self._options)
 
     def new_parser(self, protocol: BaseProtocol) -> HttpRequestParser:
-        """Return a parser for a connection of ours, made as aiohttp makes it."""
+        """Return a parser for one of our connections, built as aiohttp builds it."""
         options = self._options
         return HttpRequestParser(
             protocol,
@@ -97,11 +98,11 @@ class GatewayServer(Server):
 
     @property
     def full(self) -> bool:
-        """Whether the newest connection is one too many."""
+        """Whether the newest connection exceeds the limit."""
         return len(self._connections) - self.turned_away > self.most
 
     def count_turned_away(self) -> None:
-        """Count a refused connection in the metrics, and once a minute in the log."""
+        """Count a refused connection in the metrics, and log it once a minute."""
         runtime = self.app.get(RUNTIME)
         if runtime is not None:
             runtime.metrics.add(TURNED_AWAY)
@@ -111,7 +112,7 @@ class GatewayServer(Server):
             log.warning("client_connections_full", most=self.most, setting="server.limits.connections")
 
     def start_draining(self) -> None:
-        """Let every answer from now on say that its connection ends."""
+        """Make every answer from now on close its connection."""
         self.draining = True
         for connection in self._connections:
             if isinstance(connection, ClientProtocol):
@@ -121,7 +122,7 @@ class GatewayServer(Server):
         self._look = self._loop.call_later(min(1.0, self._head_s / 4), self._close_the_late)
 
     def _close_the_late(self) -> None:
-        """Close connections that are late; one timer for all, since one for each request would cost more."""
+        """Close connections that exceed a time limit; one timer for all, since a timer per request would cost more."""
         self._look = None
         now = self._loop.time()
         if self.fast_path is not None:
@@ -134,12 +135,12 @@ class GatewayServer(Server):
 
 
 class GatewayRunner(web.AppRunner):
-    """Replaces `web.AppRunner`. `drain_s`: how long requests in flight may take once the end is announced.
+    """Replaces `web.AppRunner`. `drain_s`: how long requests in flight may take once the stop is announced.
 
-    `head_s`: how long a connection may stay silent at first, and how long any header block may take to arrive.
-    `answer_idle_s`: how long an answer of our own may lie unread. `connections`: how many may be open at once. These are
-    `server.limits` of the application's configuration unless they are given.
-    `fast_path`: whether plain proxied requests may take the fast path; without it nothing is different but the price.
+    `head_s`: how long a new connection may stay silent, and how long any header block may take to arrive.
+    `answer_idle_s`: how long an answer of our own may stay unread. `connections`: maximum number of open connections.
+    They default to `server.limits` of the application's configuration. `fast_path`: whether plain proxied requests may
+    take the fast path; without it only the cost differs.
     """
 
     def __init__(
@@ -159,7 +160,7 @@ class GatewayRunner(web.AppRunner):
         super().__init__(app, shutdown_timeout=SHUTDOWN_S)
         self._drain_s = drain_s
         self._idle_s = 0.0
-        self._drained_by: float | None = None  # the loop's time, from when the end was first announced
+        self._drained_by: float | None = None  # the loop's time at which the drain must end
         self._head_s = limits.head_s if head_s is None else head_s
         self._keep_alive_s = limits.keep_alive_s if keep_alive_s is None else keep_alive_s
         self._answer_idle_s = limits.answer_idle_s if answer_idle_s is None else answer_idle_s
@@ -174,11 +175,11 @@ class GatewayRunner(web.AppRunner):
 
     @property
     def client_connections(self) -> int:
-        """How many are open."""
+        """Number of open client connections."""
         return sum(len(one.connections) for one in self.servers)
 
     def counts(self) -> Iterator[Sample]:
-        """Return counts for metrics: connections from clients, and what the fast path took."""
+        """Yield counts for metrics: connections from clients, and requests on the fast path."""
         yield ("gateway_client_connections",), self.client_connections
         fast_path = self._server.fast_path if isinstance(self._server, GatewayServer) else None
         if fast_path is not None:
@@ -186,10 +187,11 @@ class GatewayRunner(web.AppRunner):
             yield ("gateway_fast_path_handed_over_total",), fast_path.handed_over
 
     def start_draining(self, *, idle_s: float = 0.0) -> None:
-        """Let answers say that their connection ends, while new connections are still taken. `cleanup` does the rest.
+        """Announce in answers that their connection closes, while new connections are still accepted.
 
-        `idle_s`: how long an idle connection stays open behind the listening socket. A balancer may be sending on it, and
-        does not repeat a POST; a request that comes meanwhile is answered, and its answer ends the connection.
+        `cleanup` does the rest. `idle_s`: how long an idle connection stays open after the listening socket has closed.
+        A load balancer may be sending on it, and does not repeat a POST. A request that arrives meanwhile is answered,
+        and its answer closes the connection.
         """
         if self._drained_by is None:
             self._idle_s = idle_s
@@ -199,7 +201,7 @@ class GatewayRunner(web.AppRunner):
                 one.start_draining()
 
     async def cleanup(self) -> None:
-        """Stop listening, let what is in flight finish within `drain_s`, cut the rest, and clean the application up."""
+        """Stop listening, let requests in flight finish within `drain_s`, cut the rest, and clean the application up."""
         for site in list(self.sites):
             await site.stop()
         for one in self.servers:
@@ -229,7 +231,7 @@ class GatewayRunner(web.AppRunner):
 
     @staticmethod
     def _busy(server: GatewayServer, idle_until: float) -> list[web.RequestHandler]:
-        """The connections that have something to do, or may have a request on the way; the others are closed."""
+        """Return the connections that are busy or may soon receive a request, and close the others."""
         busy = []
         now = asyncio.get_running_loop().time()
         for connection in server.connections:
@@ -280,7 +282,7 @@ def runner(
     connections: int | None = None,
     fast_path: bool = True,
 ) -> GatewayRunner:
-    """The gateway's runner for `app`. Raises StartRefused where aiohttp came without its C parser."""
+    """Return the gateway's runner for `app`. Raises StartRefused if aiohttp was installed without its C parser."""
     return GatewayRunner(
         app,
         drain_s=drain_s,
@@ -293,7 +295,8 @@ def runner(
 
 
 def refuse_without_c_parser() -> None:
-    """The pure-Python parser is where request smuggling lived (CVE-2023-47627 and its kin): without the other, no start."""
+    """Raise StartRefused without the C parser: request smuggling affected the pure-Python one (CVE-2023-47627 and
+    similar)."""
     if http_parser.HttpRequestParser is http_parser.HttpRequestParserPy:
         raise StartRefused(
             "aiohttp came without its C extensions. Install a wheel of it, or a compiler, and try again; "
@@ -302,7 +305,8 @@ def refuse_without_c_parser() -> None:
 
 
 def refuse_inflated(server: Server) -> None:
-    """Shows the parser a coded upload: an aiohttp that undoes the coding would break signatures and lengths."""
+    """Feed the parser a compressed upload, and raise StartRefused if it decompresses it: signatures and lengths would
+    break."""
     coded = zlib.compress(b"probe", wbits=31)
     head = f"POST / HTTP/1.1\r\nHost: probe\r\nContent-Encoding: gzip\r\nContent-Length: {len(coded)}\r\n\r\n"
     parser = server()._parser

@@ -1,4 +1,4 @@
-"""A worker of `gateway serve`: from the sockets that its parent gave it to its last answer."""
+"""A worker process of `gateway serve`: from the sockets that its parent passes in to its last answer."""
 
 import asyncio
 import errno
@@ -48,16 +48,16 @@ log = structlog.get_logger(__name__)
 # uvloop accepts one connection a turn of the loop. Beside a thousand busy clients a turn takes a tenth of a second,
 # so a hundred new connections, health checks among them, would wait ten seconds.
 
-AT_ONCE: Final = 16  # a turn; not more, so that several workers on one socket share a burst
-PAUSE_S: Final = 1.0  # where no descriptor or memory is left for a connection
+AT_ONCE: Final = 16  # connections accepted in one turn; not more, so that several workers on one socket share a burst
+PAUSE_S: Final = 1.0  # pause after running out of descriptors or memory for connections
 EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class BatchSite(web.BaseSite):
-    """Replaces `web.SockSite`, for a listening socket that does not block; the caller closes that."""
+    """Replaces `web.SockSite`, for a listening socket that does not block; the caller closes the socket."""
 
     def __init__(self, runner: web.BaseRunner, listener: socket.socket, server: web.Server | None = None) -> None:
-        """`server` None: the runner's own."""
+        """`server` None: use the runner's own."""
         super().__init__(runner)
         made = server or runner.server
         assert made is not None, "the runner is set up"
@@ -76,7 +76,7 @@ class BatchSite(web.BaseSite):
         self._resume()
 
     async def stop(self) -> None:
-        """Accept nothing more. What was accepted has its protocol when this returns."""
+        """Stop accepting. Every accepted connection has its protocol when this returns."""
         if self._resumption is not None:
             self._resumption.cancel()
         asyncio.get_running_loop().remove_reader(self._listener)
@@ -114,20 +114,21 @@ async def _opened(loop: asyncio.AbstractEventLoop, make_protocol: web.Server, cl
         client.close()
 
 
-# ── The configuration that workers run, with its catalog, in memory that they share: a replacement starts from it.
+# ── The configuration that workers run, with its catalog, in memory that they share. A replacement worker starts from
+# it.
 #
-# So it is the same as the others', also where the files are broken or newer by now.
+# So it runs the same configuration as the others, even if the files are broken or newer by now.
 
 
 class _Pickler(pickle.Pickler):
-    """Takes secrets too, which nothing else pickles: this goes from one of our processes to the next, and to no disk."""
+    """Pickles secrets too, which are not picklable elsewhere: the data goes between our own processes, never to disk."""
 
     def reducer_override(self, value: Any) -> Any:
         return (Secret, (value.reveal(),)) if isinstance(value, Secret) else NotImplemented
 
 
 def write(descriptor: int, config: Config, catalog: Catalog) -> None:
-    """Raises OSError."""
+    """Write the configuration and the catalog to shared memory. Raises OSError."""
     held = io.BytesIO()
     _Pickler(held, pickle.HIGHEST_PROTOCOL).dump((config, catalog))
     os.ftruncate(descriptor, 0)
@@ -143,16 +144,16 @@ def read(descriptor: int) -> tuple[Config, Catalog]:
     return config, catalog
 
 
-GARBAGE: Final = 10_000  # new objects before the collector looks at them; a request makes some hundred short-lived ones
+GARBAGE: Final = 10_000  # new objects before a collection; a request makes some hundred short-lived ones
 ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 REPORT_EVERY_S: Final = 1.0
 
 
 def serve(config: Config | None, sock: socket.socket, start: Message) -> int:
-    """Run until SIGTERM, or until the parent is gone; the exit code. Raises config.Faults, and StartRefused for what else
-    forbids a start.
+    """Run until SIGTERM, or until the parent is gone; return the exit code.
 
-    `sock`: our end of the channel, `start`: the parent's first message. `config` None: start from what the others run.
+    `sock`: our end of the channel, `start`: the parent's first message. `config` None: start from the configuration
+    that the other workers run. Raises config.Faults, and StartRefused for anything else that prevents a start.
     """
     logs.setup()
     harden()
@@ -187,8 +188,11 @@ def serve(config: Config | None, sock: socket.socket, start: Message) -> int:
 
 
 class Worker:
-    """`listeners`: the public socket and, where the console has a port of its own, that one. `given`: the parent's message with
-    them."""
+    """A worker process.
+
+    `listeners`: the public socket and, if the console has its own port, the console's. `given`: the parent's message
+    that came with the sockets.
+    """
 
     def __init__(self, app: web.Application, start: Message, listeners: list[socket.socket], given: Message) -> None:
         self._app = app
@@ -202,7 +206,7 @@ class Worker:
         self._reloading = False
 
     async def run(self, sock: socket.socket) -> int:
-        """The exit code."""
+        """Run until the stop; return the exit code."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(_log_unhandled)
         for number in ENDING:
@@ -216,7 +220,7 @@ class Worker:
             self._app[PARENT] = self._parent
             if self._given["metrics"] is not None:
                 board = Board(self._given["pages"], self._start["board"])
-                # Its counters go on from where the worker at this place before left off.
+                # The counters continue from where the previous worker in this place left off.
                 self._app[METRICS_PAGE] = board.pages[self._start["place"]]
             around.push_async_callback(run.cleanup)
             await run.setup()
@@ -245,10 +249,11 @@ class Worker:
         return 0
 
     def _end(self) -> None:
-        """Drain at the first signal; further ones do nothing, unless the parent is gone.
+        """Drain at the first signal; ignore further signals, unless the parent is gone.
 
-        A service manager may signal all processes, and then the parent signals its workers again. To force an end it has SIGKILL.
-        The loop keeps its handlers: removing one sets SIG_DFL first, and a signal in that moment would kill the worker.
+        A service manager may signal all processes, and then the parent signals its workers again; SIGKILL forces an
+        end. The loop keeps its handlers: removing one sets SIG_DFL first, and a signal in that moment would kill the
+        worker.
         """
         self._stop.set()
         again = signal.SIG_IGN if self._channel.up else signal.SIG_DFL
@@ -276,7 +281,7 @@ class Worker:
                 self._commands.put_nowait(message)
 
     async def _obey(self) -> None:
-        """Reloads that the parent asks for, one after the other."""
+        """Carry out the reloads that the parent requests, one after the other."""
         while True:
             message = await self._commands.get()
             memory = self._start["configurations"][message["memory"]]
@@ -292,7 +297,8 @@ class Worker:
             self._channel.send({"type": "reloaded", "ok": ok})
 
     async def _report(self) -> None:
-        """How this worker is, for the admin port, which the parent serves; and its numbers, into the shared memory."""
+        """Send this worker's health to the parent, which serves the admin port, and publish its metrics to the shared
+        memory."""
         while True:
             runtime = self._app[RUNTIME]
             answers = {}
@@ -318,7 +324,7 @@ class Worker:
         return {"line": line, "about": about, "journal": None if folder is None else str(folder)}
 
     def _count(self, run: GatewayRunner) -> None:
-        """Count what a worker counts beside what its application does."""
+        """Add the worker's own counts to the application's metrics."""
         metrics = self._app[RUNTIME].metrics
         metrics.watch(process)
         metrics.watch(lambda: [(("gateway_workers",), 1), *run.counts()])
@@ -329,7 +335,7 @@ def _hand_on(descriptor: int, ready: Checked) -> None:
 
 
 def settle() -> None:
-    """Exempt what the start has made from the garbage collector, so that requests do not wait for it."""
+    """Exempt the objects made at start-up from garbage collection, so that requests do not wait for it."""
     gc.collect()
     give_back_memory()
     gc.freeze()
@@ -337,7 +343,7 @@ def settle() -> None:
 
 
 def loop_factory() -> "type[asyncio.AbstractEventLoop] | None":
-    """uvloop's loop where it is installed: a third less CPU a request."""
+    """Return uvloop's loop if it is installed: a third less CPU per request."""
     try:
         import uvloop
     except ImportError:

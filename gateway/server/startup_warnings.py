@@ -1,4 +1,4 @@
-"""Warnings that are logged once at start-up. None keeps the gateway from serving; each names a setting to change."""
+"""Warnings that are logged once at start-up. None of them stops the gateway; each names a setting to change."""
 
 import resource
 from typing import Final
@@ -11,13 +11,13 @@ from gateway.vault import Keyring
 from gateway.vault.seal import REPLACE
 
 OWN_FILES: Final = 128  # descriptors: libraries, logs, the store
-MOST_FILES: Final = 1 << 20  # beyond which more are of no use
+MOST_FILES: Final = 1 << 20  # more descriptors than this are of no use
 
 log = structlog.get_logger(__name__)
 
 
 def warn(config: Config, admin: str | None) -> None:
-    """Log each warning as one event. `admin`: the address that the admin port listens on."""
+    """Log each warning as one event. `admin`: address that the admin port listens on."""
     for one in open_files(config):
         log.warning("file_open_to_others", path=str(one.path), mode=f"{one.mode:04o}", detail=one.message, fix=one.fix)
     if admin is not None and (warning := open_to_network(config.server, admin)) is not None:
@@ -37,14 +37,15 @@ def warn(config: Config, admin: str | None) -> None:
 
 
 def descriptor_limit() -> int | None:
-    """How many this process may open, raised as far as it may be; None where there is no telling, or no limit."""
+    """Return how many files this process may open, after raising the limit as far as possible; None if unlimited or
+    unknown."""
     try:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
         if soft != resource.RLIM_INFINITY and soft < most:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
             soft = most
-    except (OSError, ValueError):  # a service manager may forbid both
+    except (OSError, ValueError):  # a service manager may forbid both calls
         try:
             soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         except OSError:

@@ -1,4 +1,5 @@
-"""Strict framing: a watch on chunked bodies, the parser's complaints in our words, and where a fast request's body ends."""
+"""Strict framing: watches chunked bodies, turns the parser's errors into ours, and finds where a fast request's body
+ends."""
 
 import re
 from typing import Final
@@ -12,16 +13,16 @@ from gateway.http.chunks import Chunks
 from gateway.http.headers import is_token
 from gateway.http.request_head import UNFIT, sent_twice, two_framings, unknown_coding, unknown_version
 
-# ── Keeps watch over a chunked body, whose framing may be far larger than what it frames.
+# ── Watches a chunked body: its framing may be far larger than its content.
 
-# A chunk's size line and its extensions, or all trailers. Nobody sends as much; an attacker may without end.
+# Limit for a chunk's size line with its extensions, or for all trailers. Only an attacker sends more.
 SPARE_BYTES: Final = 16_384
 # A body in chunks of one byte has five bytes of framing for each of its own.
 FRAMING_PER_BYTE: Final = 8
 
 
 class ChunkWatch:
-    """Compares the bytes that came with those that the parser made of them."""
+    """Compares the bytes received with the bytes that the parser delivered from them."""
 
     __slots__ = ("_body", "_delivered", "_quiet_since", "_received")
 
@@ -32,7 +33,7 @@ class ChunkWatch:
         self._quiet_since = 0
 
     def excessive(self, piece: bytes, *, paused: bool) -> bool:
-        """Return whether framing has outgrown its body, now that `piece` has come.
+        """Return whether the framing has outgrown its body, after receiving `piece`.
 
         `paused`: the parser holds bytes back.
         """
@@ -49,9 +50,9 @@ class ChunkWatch:
         )
 
 
-# ── What the parser complains of, in our words. Its own text quotes the request, so it is never passed on.
+# ── The parser's errors, in our words. The parser's own text quotes the request, so it is never passed on.
 
-TOO_MANY: Final = "Too many headers"  # the parser has no class of its own for this one
+TOO_MANY: Final = "Too many headers"  # the parser has no class of its own for this error
 VERSION: Final = re.compile(r"HTTP/[0-9]\.[0-9]")
 SPOKEN: Final = frozenset({"HTTP/1.0", "HTTP/1.1"})
 UNKNOWN_METHOD: Final = (
@@ -60,7 +61,7 @@ UNKNOWN_METHOD: Final = (
 )
 TWO_FRAMINGS: Final = two_framings().message
 
-# What the parser's words begin with ▸ what was wrong and what to do, in ours.
+# Prefix of the parser's error ▸ our message: the fault, and how to fix it.
 BAD_FRAMING: Final = {
     "Transfer-Encoding can't be present with Content-Length": TWO_FRAMINGS,
     "Content-Length can't be present with Transfer-Encoding": TWO_FRAMINGS,
@@ -81,7 +82,10 @@ BAD_FRAMING: Final = {
 
 
 def complaint(fault: BaseException, piece: bytes) -> GatewayError:
-    """The refusal that fits best. `piece`: the bytes the parser was given last, which often hold the request line."""
+    """Return the refusal that fits best.
+
+    `piece`: the bytes that the parser received last, which often hold the request line.
+    """
     if isinstance(fault, LineTooLong) or TOO_MANY in str(fault):
         return too_large()
     method, target, version = _request_line(piece)
@@ -103,7 +107,7 @@ def complaint(fault: BaseException, piece: bytes) -> GatewayError:
 
 
 def _reason(fault: BaseException) -> str:
-    """The parser's own sentence, without the bytes that it quotes below."""
+    """Return the parser's own sentence, without the bytes that it quotes below."""
     lines = (line.strip() for line in str(getattr(fault, "message", fault)).splitlines())
     return next((line for line in lines if line and line not in {"Bad status line:", "400, message:"}), "")
 
@@ -121,20 +125,23 @@ def too_large() -> GatewayError:
 
 
 def _request_line(piece: bytes) -> tuple[str, str, str]:
-    """Method, target and version; the target is whatever stands between the other two, spaces included."""
+    """Return method, target and version; the target is everything between the other two, spaces included."""
     line = piece.lstrip(b"\r\n").partition(b"\n")[0].removesuffix(b"\r").decode("latin-1")
     method, _, rest = line.partition(" ")
     target, _, version = rest.rpartition(" ")
     return method, target, version
 
 
-# ── A request's body on the fast path: where it ends in the bytes that come, and what of it is sent on.
+# ── A request's body on the fast path: finds where it ends, and returns the bytes to send on.
 
 LAST_CHUNK: Final = b"0\r\n\r\n"
 
 
 class RequestBody:
-    """`length` None: it comes in chunks, and is sent in chunks. `received`: bytes of the body so far. `ended`: all has come."""
+    """A request's body.
+
+    `length` None: chunked, received and sent. `received`: bytes of the body so far. `ended`: it is complete.
+    """
 
     __slots__ = ("_chunks", "_left", "_raw_bytes", "ended", "received")
 
@@ -147,11 +154,11 @@ class RequestBody:
 
     @property
     def left(self) -> int | None:
-        """Bytes that are still to come; None where nobody knows."""
+        """Bytes still to come; None if unknown."""
         return None if self._chunks is not None else self._left
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        """Return the bytes to send for `data`, framed, and those of `data` behind the body. Raises Malformed."""
+        """Return the bytes to send for `data`, framed, and the bytes of `data` that follow the body. Raises Malformed."""
         if self._chunks is not None:
             return self._unchunked(self._chunks, data)
         piece = data if len(data) <= self._left else data[: self._left]
