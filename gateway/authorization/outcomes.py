@@ -87,7 +87,7 @@ def _said(fault: Exception, query: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def _fit(words: object) -> str | None:
-    """Return the text shortened, then masked. The length is bounded first, because masking costs time."""
+    """Return the text with secrets masked; it is shortened before it is searched for secrets."""
     return masked_text(short(words[:LONGEST])) if isinstance(words, str) and words else None
 
 
