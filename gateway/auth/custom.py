@@ -23,7 +23,7 @@ SOON: Final = timedelta(minutes=70)
 class Custom(OAuth2):
     """Stored as ``{"type": "APP", "access_token", "expires_at", "raw", "installation_id", "user": {…}}``. Requests carry
     the app's token. `user` is the end user's grant in OAUTH2's format; templates use
-    ``${credentials.user.access_token}``. Until the app is installed, only the end user's grant is stored.
+    ``${credentials.user.access_token}``. Until the app is installed, only this grant is stored.
     """
 
     name = "CUSTOM"

@@ -212,8 +212,8 @@ class ExchangedMode(AuthMode):
     """A mode that stores a token with ``expires_at`` and the credential to request the next token: it can always refresh."""
 
     brought: ClassVar[str | None] = None
-    """The member that holds a token that was given with the credential, so that none is requested at first. None: the
-    gateway always requests the first token."""
+    """Name of the member that may hold an imported token; if it is given, no first token is requested. None: the gateway
+    always requests the first token."""
 
     def complete(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
         return dict(held) if self.brought and held.get(self.brought) else (yield from self.renew(held, context))

@@ -153,8 +153,8 @@ class SessionConnections:
         await self._end_grant(one)
 
     async def _end_grant(self, one: PendingConnection, unless: PendingConnection | None = None) -> None:
-        """Revoke the grant at the provider, unless a connection, or `unless`, may use the same grant: many providers have one
-        grant per account and application, and revoke all its tokens together."""
+        """Revoke the grant at the provider, unless a connection, or the pending connection `unless`, may use the same grant:
+        many providers have one grant per account and application, and revoke all its tokens together."""
         new, integration = one.new, self._current.generation.integrations.find(*one.ref[:2])
         if new is None or integration is None:
             return

@@ -462,7 +462,7 @@ class ConnectionCache:
         if row is None:
             self.forget(ref)
         elif row.uid == known.uid and row.version < known.version:
-            raise ChangesMissed  # the database has lost what it had committed
+            raise ChangesMissed  # the database has lost commits
         elif row.uid == now.connection.uid and row.version < now.connection.version:
             return  # this process refreshed it during the read
         elif row.mark != now.connection.mark:

@@ -40,7 +40,7 @@ class Kept:
 
 
 class CacheEntries:
-    """The entries of the connection cache. If the cache is full, the entry that was put first is evicted. `bytes_held`:
+    """The entries of the connection cache. If the cache is full, the least recently put entry is evicted. `bytes_held`:
     approximate size of all entries, without their opened connections."""
 
     def __init__(self) -> None:

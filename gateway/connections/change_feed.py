@@ -97,7 +97,7 @@ class ChangeFeed:
     async def follow(self, position: LogPosition | None, beside: Callable[[], Awaitable[None]] | None = None) -> None:
         """Follow the store's change log from `position` on while the gateway runs.
 
-        `beside` is called after each change of any kind, and regularly.
+        `beside`: a function that is called after each change of any kind, and regularly.
         """
         version: Hashable = None
         lost_at = 0.0

@@ -223,7 +223,7 @@ def _apart(
 def _members(
     templates: Mapping[str, Any], is_slot: Callable[[str], bool], everything: Mapping[str, str], moment: Moment
 ) -> BodyMembers:
-    """Return the body's slots and defaults. A text that names the credential is a slot; a list with such a text is one too."""
+    """Return the body's slots and defaults. A text that names the credential is a slot, and so is a list that contains one."""
 
     def parted(value: Any, *, slots: bool) -> Any:
         if isinstance(value, Mapping):
