@@ -2,21 +2,21 @@
 
 A mode builds requests and reads answers; `refresh/auth_exchange.py` sends them (ADR 17). Read `mode` and `api_key`, then:
 
-    mode, context                             the interface of a mode; entry, client, settings and templates that it works on
-    credential_form, provider_answers         reads typed or imported credentials; makes providers' words fit to be shown
+    mode, context                             the interface of a mode; its input: entry, client, settings, templates
+    credential_form, provider_answers         reads typed or imported credentials; makes providers' texts safe to show
     pasted_keys, request_templates            PEM, JWK and HMAC keys as people paste them; templates that name the request
-    token_steps                               one of several requests that together make a token
-    revocation                                ends tokens at the provider (RFC 7009, or as the entry says)
+    token_steps                               one of several requests that together produce a token
+    revocation                                revokes tokens at the provider (RFC 7009, or as the entry says)
     api_key, basic, none                      nothing to refresh
-    oauth2, client_credentials                access tokens by consent, and by a client of the end user's
-    mcp, mcp_discovery                        OAuth 2.0 for MCP servers, whose client may register itself
+    oauth2, client_credentials                access tokens by consent, and by the end user's own OAuth client
+    mcp, mcp_discovery                        OAuth 2.0 for MCP servers; the client may register itself
     app_installation, custom, install_plugin  an app or plugin that the end user installs
-    jwt, two_step, signature, bill            what was typed in is exchanged for a token, or signs one
+    jwt, two_step, signature, bill            the typed credential is exchanged for a token, or signs one
     oauth1, tba, aws_sigv4                    every request is signed
 
-Always true: a mode never sends anything itself; a new mode is one file here, one line in `OWN` below and one entry in
-`catalog/auth_modes.py` (docs/architecture.md names what else a mode of ours touches); a credential is a JSON object
-with a `type` (docs/compatibility.md#credentials), sealed in the store and opened in memory only.
+Always true: a mode never sends anything itself. A new mode is one file here, one line in `OWN` below and one entry in
+`catalog/auth_modes.py` (docs/architecture.md names what else a built-in mode touches). A credential is a JSON object
+with a `type` (docs/compatibility.md#credentials); it is encrypted in the store and decrypted in memory only.
 """
 
 from collections.abc import Mapping
@@ -69,7 +69,7 @@ OWN: Final[Mapping[str, AuthMode]] = {
 
 @cache
 def modes() -> Mapping[str, AuthMode]:
-    """All modes by name: ours, and those that installed packages offer. Ours cannot be replaced."""
+    """Return all modes by name: built-in modes and modes from installed packages. A package cannot replace a built-in mode."""
     offered = {point.name: _loaded(point) for point in entry_points(group=GROUP)}
     return {**offered, **OWN}
 

@@ -1,4 +1,4 @@
-"""API_KEY: one long-lived key that the end user typed in. Nothing to refresh."""
+"""API_KEY: one long-lived key that the end user typed in. It needs no refresh."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -12,8 +12,8 @@ from gateway.secret import Secret
 
 
 class ApiKey(AuthMode):
-    """Held as ``{"type": "API_KEY", "apiKey", <what else the entry asks for>}``. Where it goes is the entry's business: the
-    mode has no default place.
+    """Stored as ``{"type": "API_KEY", "apiKey", <further fields of the entry>}``. The entry says where in a request the key
+    is sent; the mode has no default.
     """
 
     name = "API_KEY"

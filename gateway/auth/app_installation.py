@@ -1,7 +1,7 @@
 """APP: the end user installs the operator's app; a JWT signed by the app is exchanged for the installation's tokens.
 
-That an installation belongs to the person who comes back with its number is the provider's word alone, reported in the address of
-the callback: CUSTOM asks for the end user's own grant besides, which a guessed number does not have.
+Only the callback's query, written by the provider, links an installation ID to the person who returns. CUSTOM also
+requires the end user's own OAuth grant, so that a guessed installation ID is not enough.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ LIFETIME: Final = timedelta(minutes=55)
 
 
 class App(ExchangedMode, GrantingMode):
-    """Held as ``{"type": "APP", "access_token", "expires_at", "raw", "installation_id"}``; an import gives ``app_id`` and
+    """Stored as ``{"type": "APP", "access_token", "expires_at", "raw", "installation_id"}``; an import gives ``app_id`` and
     ``installation_id``. The integration has `app_id`, `app_link` and `private_key`.
     """
 
@@ -84,7 +84,7 @@ class App(ExchangedMode, GrantingMode):
 
 
 def installation_token(context: Context, place: str, app_id: str | None = None) -> Dialogue[dict[str, Any]]:
-    """A token of the installation that the setting names, from the entry's address `place`; the app proves itself by a JWT."""
+    """Request a token for the configured installation at the entry's address `place`. The app authenticates with a JWT."""
     provider, url = context.provider, context.url(place)
     context = context.toward(url)
     proof = _proof(context, app_id)
@@ -98,7 +98,7 @@ def installation_token(context: Context, place: str, app_id: str | None = None) 
 
 
 def installed(provider: Provider, query: Mapping[str, str]) -> str:
-    """The installation that the callback names. Raises InvalidRequest where there is none yet, or none at all."""
+    """Return the installation ID from the callback. Raises InvalidRequest if it is missing or awaits approval."""
     installation = query.get(INSTALLATION, "")
     if not installation and query.get("setup_action") == "request":
         raise InvalidRequest(
@@ -114,18 +114,18 @@ def installed(provider: Provider, query: Mapping[str, str]) -> str:
 
 
 def with_link(context: Context) -> Context:
-    """Return the context with the app's page as the setting that entries name."""
+    """Return the context with the app's page in the setting `appPublicLink`, which entries use in templates."""
     link = context.integration.app_link
     return replace(context, config={LINK: link, **context.config}) if link else context
 
 
 def check_key(context: Context) -> None:
-    """Raises InvalidRequest where the integration has no key that its app could sign with."""
+    """Raise InvalidRequest if the integration has no key for its app to sign with."""
     context.toward("", of_our_own=True).app_key()
 
 
 def _proof(context: Context, app_id: str | None) -> Secret:
-    """The app's word that it is itself, as the entry's `jwt` has it, else as GitHub wants it."""
+    """Return the JWT that authenticates the app: built from the entry's `jwt`, else in GitHub's format."""
     key = context.app_key()
     issuer = app_id or context.integration.app_id or context.integration.client_id
     if not issuer:

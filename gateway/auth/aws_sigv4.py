@@ -1,4 +1,4 @@
-"""AWS_SIGV4: every request is signed with an access key of the end user's, or with one of a role."""
+"""AWS_SIGV4: every request is signed with the end user's access key, or with temporary keys of a role."""
 
 import hashlib
 import hmac
@@ -26,12 +26,12 @@ from gateway.timestamps import iso, moment
 
 # ── AWS Signature Version 4: the canonical form of a request, and its signature (AWS General Reference, "SigV4").
 #
-# The signature covers the path and the query as they are sent, byte for byte; nothing here changes them.
+# The signature covers the exact bytes of the path and query that are sent; this code does not change them.
 
 ALGORITHM: Final = "AWS4-HMAC-SHA256"
 UNSIGNED: Final = "UNSIGNED-PAYLOAD"
 EMPTY: Final = hashlib.sha256(b"").hexdigest()
-# What a hop on the way may change, what is written after us, or what is the signature itself.
+# Fields that a proxy on the way may change, fields written after signing, and the signature itself.
 NOT_SIGNED: Final = frozenset(
     {
         "authorization",
@@ -50,7 +50,7 @@ Fields = Iterable[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class SigV4Keys:
-    """An access key, and the session token that comes with a temporary one."""
+    """An access key; a temporary key also has a session token."""
 
     access_key_id: str
     secret_access_key: Secret = field(repr=False)
@@ -66,14 +66,14 @@ class Scope:
 
     @property
     def is_s3(self) -> bool:
-        """S3 encodes paths once, not twice, and takes bodies that are not signed."""
+        """Whether the service is S3, which encodes paths once, not twice, and accepts unsigned bodies."""
         return self.service in {"s3", "s3-outposts", "s3-object-lambda", "s3express"}
 
 
 def authorization(
     keys: SigV4Keys, scope: Scope, method: str, target: str, fields: Fields, payload_hash: str, at: datetime
 ) -> str:
-    """The value of ``Authorization``. `target` is path and query as sent, `fields` all that are sent, Host among them."""
+    """Return the value of ``Authorization``. `target`: path and query as sent. `fields`: all fields sent, including Host."""
     lines = _lines(fields)
     names = ";".join(name for name, _ in lines)
     request = canonical_request(method, target, lines, payload_hash, once=scope.is_s3)
@@ -90,7 +90,7 @@ def authorization(
 def canonical_request(
     method: str, target: str, lines: list[tuple[str, str]], payload_hash: str, *, once: bool = False
 ) -> str:
-    """`lines`: lower-case names in order with their values. `once`: the path is encoded once, as S3 has it."""
+    """Return the canonical request. `lines`: sorted lower-case names and values. `once`: encode the path once, as S3 does."""
     path, _, query = target.partition("?")
     names = ";".join(name for name, _ in lines)
     headers = "".join(f"{name}:{value}\n" for name, value in lines)
@@ -98,7 +98,7 @@ def canonical_request(
 
 
 def stamp(at: datetime) -> str:
-    """``20150830T123600Z``."""
+    """Return the time in AWS format: ``20150830T123600Z``."""
     return f"{at:%Y%m%dT%H%M%SZ}"
 
 
@@ -113,7 +113,7 @@ def _lines(fields: Fields) -> list[tuple[str, str]]:
 def _canonical_path(path: str, *, once: bool) -> str:
     if once:
         return quote(unquote_to_bytes(path), safe="/~")
-    # Each segment is encoded as it stands on the wire, so a second time; empty segments count for nothing.
+    # SigV4 encodes each already encoded segment a second time. Empty segments are dropped.
     segments = [segment for segment in path.split("/") if segment]
     ending = "/" if segments and path.endswith("/") else ""
     return "/" + "/".join(quote(segment, safe="~") for segment in segments) + ending
@@ -131,12 +131,11 @@ def _encoded(text: str) -> str:
     return quote(unquote_plus(text, errors="surrogateescape").encode("utf-8", "surrogateescape"), safe="~")
 
 
-# ── Signs each request for AWS over the bytes that are forwarded.
+# ── Signs each AWS request over the bytes that are forwarded.
 #
-# What becomes of a body: a caller who knows its SHA-256 sends it as ``x-amz-content-sha256``, and the body streams,
-# signed. S3 over https takes bodies that are not signed (``UNSIGNED-PAYLOAD``), as its own clients send them, so
-# these stream too. All other services want the hash, which is known only when the last byte has come: such a body is
-# held until then, up to a limit.
+# If the caller sends the body's SHA-256 as ``x-amz-content-sha256``, the body is signed and streams. S3 over https
+# accepts unsigned bodies (``UNSIGNED-PAYLOAD``), as its own clients send them, so these stream too. All other services
+# need the hash, which is known only after the last byte: the gateway buffers such a body, up to a limit.
 
 HASH: Final = "x-amz-content-sha256"
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
@@ -197,10 +196,10 @@ PARTS: Final = ("AccessKeyId", "SecretAccessKey", "SessionToken", "Expiration")
 
 
 class AwsSigV4(ExchangedMode):
-    """Held as ``{"type": "AWS_SIGV4", "access_key_id", "secret_access_key", "session_token"?, "role_arn"?, "external_id"?,
-    "region"?, "service"?, <what else the entry asks for>, "expires_at"?,
-    "raw"?}``. With `role_arn` the keys are temporary: STS AssumeRole gives them to the
-    operator's own access key (`client_id` and `client_secret` of the integration), and gives new ones before they end.
+    """Stored as ``{"type": "AWS_SIGV4", "access_key_id", "secret_access_key", "session_token"?, "role_arn"?,
+    "external_id"?, "region"?, "service"?, <further fields of the entry>, "expires_at"?,
+    "raw"?}``. With `role_arn` the keys are temporary: STS AssumeRole issues them to the operator's own access key
+    (the integration's `client_id` and `client_secret`), and issues new ones before they expire.
     """
 
     name = "AWS_SIGV4"
@@ -234,7 +233,7 @@ class AwsSigV4(ExchangedMode):
         return bool(held.get("role_arn"))
 
     def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
-        """STS AssumeRole. The external ID says for whom the role is assumed, so that no one else's can be had through us."""
+        """Call STS AssumeRole. The external ID prevents one customer from using another customer's role (confused deputy)."""
         region = self._scope(held, context).region
         own = not context.provider.token_url
         url = sts_url(region) if own else context.url("token_url")
@@ -264,7 +263,7 @@ class AwsSigV4(ExchangedMode):
 
     @staticmethod
     def _scope(held: Mapping[str, Any], context: Context) -> Scope:
-        """Region and service as the entry has them, else as the credential has."""
+        """Return region and service from the entry, else from the credential."""
         spec = context.provider.request_signing
         templates = {"region": spec.region, "service": spec.service} if spec else {}
         fields = {
@@ -286,12 +285,12 @@ class AwsSigV4(ExchangedMode):
 
 
 def sts_url(region: str) -> str:
-    """The Security Token Service of a region; China has a domain of its own."""
+    """Return the Security Token Service URL of a region. Regions in China use another domain."""
     return f"https://sts.{region}.amazonaws.com{'.cn' if region.startswith('cn-') else ''}/"
 
 
 def read_credentials(reply: Reply) -> tuple[str, str, str, datetime]:
-    """Key, secret, session token and their end in an AssumeRole answer, XML or JSON. Raises TokenRefused, TokenUnavailable."""
+    """Return key, secret, session token and expiry from STS's answer (XML or JSON). Raises TokenRefused, TokenUnavailable."""
     text = reply.body.decode("utf-8", "replace")
     if reply.status >= 500 or reply.status == 429:
         raise TokenUnavailable(f"STS answered {reply.status}", retry_after(reply.headers))
@@ -322,7 +321,7 @@ def _from_json(text: str) -> list[str]:
 
 
 def _element(text: str, name: str) -> str:
-    """The text of an element. Not by an XML parser: five names are wanted, and no entity that an answer may define."""
+    """Return the text of an XML element. An XML parser is avoided: it would expand entities that an answer defines."""
     found = re.search(rf"<{name}>([^<]*)</{name}>", text)
     return html.unescape(found[1]).strip() if found else ""
 

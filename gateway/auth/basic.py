@@ -1,4 +1,4 @@
-"""BASIC: a user name and a password, sent as RFC 7617 has it. Nothing to refresh."""
+"""BASIC: a user name and a password, sent as RFC 7617 defines. They need no refresh."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -13,8 +13,8 @@ from gateway.secret import Secret
 
 
 class Basic(AuthMode):
-    """Held as ``{"type": "BASIC", "username", "password", <what else the entry asks for>}``; either of the two may be
-    empty, as many providers want it.
+    """Stored as ``{"type": "BASIC", "username", "password", <further fields of the entry>}``. Either of the two may be
+    empty, because many providers use only one.
     """
 
     name = "BASIC"

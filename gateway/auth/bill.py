@@ -1,4 +1,4 @@
-"""BILL: a login with user name, password, organization and developer key opens a session, whose id stands for a token."""
+"""BILL: a login with user name, password, organization and developer key opens a session; its ID serves as the token."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -28,7 +28,7 @@ LIFETIME: Final = timedelta(minutes=30)  # a session ends after 35 minutes witho
 
 
 class Bill(ExchangedMode):
-    """Held as ``{"type": "BILL", "username", "password", "organization_id", "dev_key", <what else the entry asks for>,
+    """Stored as ``{"type": "BILL", "username", "password", "organization_id", "dev_key", <further fields of the entry>,
     "session_id", "user_id"?, "expires_at", "raw"}``. The login sends the first four as ``username``, ``password``,
     ``organizationId`` and ``devKey`` unless the entry's `token_params` say otherwise.
     """

@@ -20,8 +20,8 @@ from gateway.secret import Secret
 from gateway.timestamps import iso
 
 OURS: Final = ("token", "expires_at", "raw")
-ALSO: Final = ("data.token", "jwt")  # where providers keep the token that do not follow RFC 6749 §5.1
-LIFETIME: Final = timedelta(minutes=55)  # where the provider reports none
+ALSO: Final = ("data.token", "jwt")  # paths of the token for providers that do not follow RFC 6749 §5.1
+LIFETIME: Final = timedelta(minutes=55)  # if the provider reports no lifetime
 WITHOUT_SECRET: Final = frozenset({"private_key_jwt", "custom", "none"})
 BY_ASSERTION: Final = frozenset({"private_key_jwt"})
 ASSERTION_S: Final = 300
@@ -29,16 +29,16 @@ TYPED_LIMIT: Final = 16_384
 
 
 class ClientCredentialsMode(ExchangedMode):
-    """Held as ``{"type": "OAUTH2_CC", "token", "client_id", "client_secret", "client_certificate"?,
-    "client_private_key"?, <what else the entry asks for>, "expires_at"?, "raw"}``. With certificate and private key, which
-    are PEM, token requests and proxied requests use mutual TLS (RFC 8705).
+    """Stored as ``{"type": "OAUTH2_CC", "token", "client_id", "client_secret", "client_certificate"?,
+    "client_private_key"?, <further fields of the entry>, "expires_at"?, "raw"}``. With a certificate and a private key
+    (both PEM), token requests and proxied requests use mutual TLS (RFC 8705).
     """
 
     name = "OAUTH2_CC"
     brought: ClassVar = "token"
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
-        """A `token` may be given; without one, the first is requested."""
+        """Return the credential to store. `token` is optional; without it, the gateway requests the first token."""
         fields = CredentialForm(form, self.types())
         held: dict[str, Any] = {"type": self.name}
         held["client_id"] = fields.text("client_id", limit=1024)
@@ -55,7 +55,7 @@ class ClientCredentialsMode(ExchangedMode):
         return {name: value for name, value in held.items() if value not in ("", None)}
 
     def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
-        """A new token for the same client (RFC 6749 §4.4.2)."""
+        """Request a new token for the same client (RFC 6749 §4.4.2)."""
         provider = context.provider
         own = {name: value for name, value in held.items() if name not in OURS}
         known = {**typed_values(own), **client_values(own)}
@@ -94,7 +94,7 @@ class ClientCredentialsMode(ExchangedMode):
         )
 
     def client(self, held: Mapping[str, Any], context: Context, url: str) -> OAuthClient:
-        """The end user's client, proven as the entry says; `url` is whom an assertion is for."""
+        """Return the end user's client, authenticated as the entry says. `url`: the audience of a client assertion."""
         if context.provider.token_request_auth_method in BY_ASSERTION:
             return OAuthClient(held["client_id"], assertion=self._assertion(held, context, url))
         secret = held.get("client_secret")
@@ -102,7 +102,7 @@ class ClientCredentialsMode(ExchangedMode):
 
     @staticmethod
     def _assertion(held: Mapping[str, Any], context: Context, url: str) -> Secret:
-        """The client's signed word that it is itself (RFC 7523 §2.2, §3)."""
+        """Return the signed client assertion (RFC 7523 §2.2, §3)."""
         now = clock.now()
         if context.provider.jwt is not None:
             known = {**typed_values(held), **client_values(held)}
@@ -114,7 +114,7 @@ class ClientCredentialsMode(ExchangedMode):
 
 
 def client_values(held: Mapping[str, Any]) -> dict[str, Secret]:
-    """``clientId`` and ``clientSecret`` are the end user's here, not the integration's."""
+    """Return ``clientId`` and ``clientSecret``: in this mode the end user's, not the integration's."""
     named = {"clientId": held.get("client_id"), "clientSecret": held.get("client_secret")}
     return {name: Secret(value) for name, value in named.items() if value}
 
@@ -126,5 +126,5 @@ def scopes_of(context: Context) -> tuple[str, ...]:
 
 
 def proves_itself(provider: Provider) -> bool:
-    """Return whether the client proves itself without a secret: by a certificate, a key, or what the entry writes."""
+    """Return whether the client authenticates without a secret: by certificate, by key, or as the entry defines."""
     return bool(provider.require_client_certificate) or provider.token_request_auth_method in WITHOUT_SECRET

@@ -1,4 +1,4 @@
-"""The context of an auth mode: the provider's entry, the integration's client, the connection's settings, filled templates."""
+"""The context of an auth mode: provider entry, integration's client, connection settings, and templates filled with them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,7 @@ _GONE: Final = object()
 
 
 def filled(provider: Provider, template: str, config: Mapping[str, Any], credential: Mapping[str, str] = NONE) -> str:
-    """An address of the entry with this connection's settings in it. Raises InvalidRequest naming the setting."""
+    """Return an address of the entry, filled with this connection's settings. Raises InvalidRequest that names the setting."""
     try:
         return render_url(template, config, provider.connection_config, credential)
     except Unresolved as fault:
@@ -42,7 +42,7 @@ def filled(provider: Provider, template: str, config: Mapping[str, Any], credent
 
 
 def chosen(provider: Provider, key: str, template: str | None, config: Mapping[str, Any]) -> str | None:
-    """`template`, or the first of the entry's `alternatives` for `key` whose settings were all given."""
+    """Return the first of the entry's `alternatives` for `key` that has all its settings, else `template`."""
     given = {f"connectionConfig.{name}" for name, text in flat_values(config).items() if text}
     forms = ((form, placeholders(form)) for form in provider.alternatives.get(key, ()))
     return next((form for form, needed in forms if needed and needed <= given), template)
@@ -51,7 +51,7 @@ def chosen(provider: Provider, key: str, template: str | None, config: Mapping[s
 def values(
     provider: Provider, client: OAuthClient | None, config: Mapping[str, Any], metadata: Mapping[str, Any] | None = None
 ) -> dict[str, Secret]:
-    """Return the values that templates may name outside addresses and beside the credential; settings with their defaults."""
+    """Return the values, except the credential, for templates outside addresses. Settings include their defaults."""
     known = {name: Secret(text) for name, text in setting_values(config, provider.connection_config).items()}
     plain = {name: value for name, value in (metadata or {}).items() if isinstance(value, str | int | float)}
     known |= {f"metadata.{name}": Secret(str(value)) for name, value in plain.items()}
@@ -63,12 +63,12 @@ def values(
 
 
 def revealed(values: Mapping[str, Secret]) -> dict[str, str]:
-    """`values` as plain text, for the moment in which a template is filled."""
+    """Return `values` as plain text, only for filling a template."""
     return {name: secret.reveal() for name, secret in values.items()}
 
 
 def texts(templates: Mapping[str, str], known: Mapping[str, Secret], *, moment: Moment | None = None) -> dict[str, str]:
-    """`templates` filled in; one whose setting is missing is left out. Raises InvalidRequest for what cannot be sent."""
+    """Return `templates` filled in, without those that lack a setting. Raises InvalidRequest if a value cannot be sent."""
     plain = revealed(known)
     moment = moment or Moment()
     filled_in: dict[str, str] = {}
@@ -83,8 +83,8 @@ def texts(templates: Mapping[str, str], known: Mapping[str, Secret], *, moment: 
 
 
 def filled_json(value: Any, known: Mapping[str, str], moment: Moment) -> Any:
-    """JSON with templates in its texts, filled in. A member whose values are not there is left out, and so is an object or
-    a list of which nothing is left; a text without placeholders stays as it is.
+    """Return JSON with the templates in its texts filled in. Members with a missing value are left out, and so are objects
+    and lists that become empty. A text without placeholders stays as it is.
     """
     match value:
         case str():
@@ -107,14 +107,14 @@ def _kept(value: Any, known: Mapping[str, str], moment: Moment) -> Any:
     return _GONE if value and filled in ({}, []) else filled
 
 
-# ── Where the secrets of an integration may go: its client secret, and the key that its app signs with.
+# ── Which hosts may receive an integration's secrets: its client secret, and the key that its app signs with.
 #
-# Hosts that the provider's entry names itself, and those that the integration names in `allowed_hosts`. A host that
-# only a connection's setting, or a server that such a setting named, has chosen gets neither.
+# Only hosts that the provider's entry names, and hosts in the integration's `allowed_hosts`. A host chosen only by a
+# connection's setting, or by a server that such a setting names, gets neither secret.
 
 
 def may_receive(provider: Provider, integration: Integration, url: str) -> bool:
-    """Return whether a request to `url` may carry a secret of `integration`. The only place where that is decided."""
+    """Return whether a request to `url` may carry a secret of `integration`. Only this function decides it."""
     parts = urlsplit(url)
     scheme, host = parts.scheme.lower(), _host(url)
     if scheme not in DEFAULT_PORTS:
@@ -125,7 +125,7 @@ def may_receive(provider: Provider, integration: Integration, url: str) -> bool:
 
 
 def withheld(integration: Integration, host: str) -> InvalidRequest:
-    """The refusal of a request that would have to carry a secret to a host that nobody named."""
+    """Return the error for a request that would send a secret to a host that neither entry nor integration names."""
     return InvalidRequest(
         "unresolved_setting",
         f"The client secret of integration '{integration.integration_id}' is withheld from {host}, a host that "
@@ -135,7 +135,7 @@ def withheld(integration: Integration, host: str) -> InvalidRequest:
 
 
 def not_allowed(integration: Integration, host: str, path: Sequence[str] = ()) -> InvalidRequest:
-    """The refusal of settings that lead to a host which the integration does not name."""
+    """Return the error for settings that lead to a host outside the integration's `allowed_hosts`."""
     message = (
         f"Integration '{integration.integration_id}' does not allow the host {host}. Give one of "
         f"{', '.join(integration.allowed_hosts)}, or have the host added to allowed_hosts of the integration."
@@ -144,9 +144,9 @@ def not_allowed(integration: Integration, host: str, path: Sequence[str] = ()) -
 
 
 def check_settings(context: "Context", path: Sequence[str]) -> None:
-    """Refuse settings that name a host outside the integration's `allowed_hosts`, where it has any.
+    """Raise InvalidRequest if settings name a host outside the integration's `allowed_hosts`.
 
-    Raises InvalidRequest. Without `allowed_hosts` any host may be named, and gets no secret of the integration.
+    Without `allowed_hosts`, settings may name any host; that host gets no secret of the integration.
     """
     integration, provider = context.integration, context.provider
     if not integration.allowed_hosts:
@@ -165,7 +165,7 @@ def check_settings(context: "Context", path: Sequence[str]) -> None:
 
 
 def authority(url: str) -> str:
-    """Host, and port where it is not the default one, as `allowed_hosts` spells it."""
+    """Return the host, with the port unless it is the default, in the format of `allowed_hosts`."""
     parts = urlsplit(url)
     default = DEFAULT_PORTS.get(parts.scheme.lower())
     return _host(url) if parts.port in {None, default} else f"{_host(url)}:{parts.port}"
@@ -181,11 +181,13 @@ NOTHING: Final[Mapping[str, Secret]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """`config` holds all settings, the secret ones too; `public_url` is our own address, empty where none is needed.
+    """The input of an auth mode for one connection.
 
-    The integration's secrets are there for the destinations that `toward` names, as far as those may have them; without
-    one, where the entry leaves no host open. `entry`: the entry as the catalog has it, where `provider` was completed with
-    what a server said. `registered`: a client that the server itself registered, in place of the integration's.
+    `config`: all settings, including secret ones. `public_url`: the gateway's own address, empty if not needed.
+    `toward` names the destinations of a request. The context releases the integration's secrets only if all destinations
+    may receive them; without destinations, only if the entry fixes every host. `entry`: the catalog's entry, if
+    `provider` was completed with data from a server. `registered`: a client that the server registered, used instead of
+    the integration's.
     """
 
     provider: Provider
@@ -199,15 +201,15 @@ class Context:
     of_our_own: bool = False
 
     def toward(self, *urls: str, of_our_own: bool = False) -> "Context":
-        """Return this context for requests to `urls`, with the integration's secrets if each of their hosts may have them.
+        """Return this context for requests to `urls`, with the integration's secrets if every host may receive them.
 
-        `of_our_own`: the address stands in our code, so no setting chose it.
+        `of_our_own`: the address is fixed in the gateway's code, not chosen by a setting.
         """
         return replace(self, destinations=urls, of_our_own=of_our_own)
 
     @property
     def _withheld_from(self) -> str | None:
-        """The first address that may not have the integration's secrets; None where all may."""
+        """The first address that may not receive the integration's secrets; None if all may."""
         if self.of_our_own:
             return None
         entry, integration = self.entry or self.provider, self.integration
@@ -217,24 +219,24 @@ class Context:
 
     @property
     def redirect_uri(self) -> str:
-        """The one callback address."""
+        """The callback address, the same for every provider."""
         return f"{self.public_url}/oauth/callback"
 
     @property
     def scopes(self) -> tuple[str, ...]:
-        """The integration's exactly; the entry's default ones only where it names none."""
+        """The integration's scopes, or the entry's default scopes if the integration sets none."""
         own = self.integration.scopes
         return own if own is not None else tuple(self.provider.default_scopes or ())
 
     def values(self, credential: Mapping[str, Secret] = NOTHING) -> dict[str, Secret]:
-        """Return the values that templates outside addresses may name; `credential` are the mode's own."""
+        """Return the values that templates outside addresses may name. `credential`: the values that the mode adds."""
         return {**values(self.provider, self._known_client(), self.config, self.metadata), **credential}
 
     def address(self, template: str | None, credential: Mapping[str, Secret] = NOTHING) -> str:
-        """An address of the entry, filled in and checked for where in it a value lands. It may name ``${clientId}``, which
-        is no secret, besides `credential`.
+        """Return an address of the entry, filled in. Each value is checked for its place in the address. The template may
+        name ``${clientId}``, which is not secret, and the values of `credential`.
 
-        Raises InvalidRequest, also where the entry has no such address.
+        Raises InvalidRequest, also if the entry lacks the address.
         """
         if not template:
             raise InvalidRequest(
@@ -245,18 +247,18 @@ class Context:
         return filled(self.provider, template, self.config, plain)
 
     def url(self, key: str, credential: Mapping[str, Secret] = NOTHING) -> str:
-        """The entry's address `key`, in the form that `template` chooses. Raises InvalidRequest."""
+        """Return the entry's address `key`, filled in; `template` chooses the alternative. Raises InvalidRequest."""
         return self.address(self.template(key), credential)
 
     def template(self, key: str) -> str:
-        """The entry's address `key` as it stands, in the first of its `alternatives` whose settings were given."""
+        """Return the unfilled template of the entry's address `key`: the first alternative that has all its settings."""
         own = self.provider.proxy.base_url if key == "proxy.base_url" else getattr(self.provider, key)
         return chosen(self.provider, key, own, self.config) or ""
 
     def with_secrets(
         self, call: ProviderCall, *, identity: ClientIdentity | None = None, secrets: Iterable[Secret] = ()
     ) -> ProviderCall:
-        """`call` with the certificate to show, and with all that its answer may quote and nobody may see."""
+        """Return `call` with the client certificate, and with the secrets to mask if the answer quotes them."""
         known = (*call.secrets, *(secret.reveal() for secret in secrets))
         return replace(call, identity=identity, secrets=known)
 
@@ -267,11 +269,11 @@ class Context:
         *,
         moment: Moment | None = None,
     ) -> dict[str, str]:
-        """Parameters or header fields of the entry; one whose setting is missing is left out. Raises InvalidRequest."""
+        """Return the entry's parameters or header fields, without those that lack a setting. Raises InvalidRequest."""
         return texts(templates, self.values(credential), moment=moment)
 
     def json(self, value: Any, credential: Mapping[str, Secret], moment: Moment) -> Any:
-        """A JSON body of the entry, filled in; members whose values are not there are left out."""
+        """Return a JSON body of the entry, filled in, without members that lack a value."""
         return filled_json(value, revealed(self.values(credential)), moment)
 
     def has_client(self, held: Mapping[str, Any]) -> bool:
@@ -279,9 +281,9 @@ class Context:
         return bool(self.integration.client_id or (held.get("config_override") or {}).get("client_id"))
 
     def client(self, override: Mapping[str, str] | None = None) -> OAuthClient:
-        """The client a connection was granted to: its own where it brought one, else the integration's.
+        """Return the OAuth client of a connection: its own if it has one, else the integration's.
 
-        Raises InvalidRequest where the integration's secret may not go where the request does.
+        Raises InvalidRequest if the request's destination may not receive the integration's secret.
         """
         if override and override.get("client_id"):
             secret = override.get("client_secret")
@@ -294,10 +296,10 @@ class Context:
         return OAuthClient(client_id, secret_of_ours)
 
     def public_client(self) -> dict[str, str]:
-        """Return an override: the integration's client without its secret, if the secret may not be sent there; else an empty
-        one.
+        """Return an override with the integration's client without its secret if the destination may not receive the
+        secret; else an empty override.
 
-        Raises InvalidRequest where the integration names its hosts, and this is none of them.
+        Raises InvalidRequest if the integration has `allowed_hosts` and the destination is not in it.
         """
         secret = self.integration.client_secret
         if self.registered is not None or secret is None or (host := self._withheld_from) is None:
@@ -309,7 +311,7 @@ class Context:
     def app_key(self) -> Secret:
         """Return the key that the integration's app signs with.
 
-        Raises InvalidRequest where there is none, or it may not be used there.
+        Raises InvalidRequest if the integration has no key, or the destination may not receive it.
         """
         key = self.integration.private_key or self.integration.client_secret
         if key is None:
@@ -323,7 +325,7 @@ class Context:
         return key
 
     def _known_client(self) -> OAuthClient | None:
-        """Return the client of ``${clientId}`` and ``${clientSecret}``, with its secret only if the provider may receive it."""
+        """Return the client for ``${clientId}`` and ``${clientSecret}``; with its secret only if the provider may receive it."""
         if self.registered is not None:
             return self.registered
         if not self.integration.client_id:
@@ -333,7 +335,7 @@ class Context:
         return OAuthClient(self.integration.client_id, secret if released else None)
 
     def client_id(self, override: Mapping[str, str] | None = None) -> str:
-        """Return the ID of that client alone, which is no secret."""
+        """Return only the ID of the client that `client` returns; the ID is not secret."""
         if override and override.get("client_id"):
             return override["client_id"]
         if self.registered is not None:

@@ -1,4 +1,4 @@
-"""Reads a credential that somebody typed or imported, and names every fault in it at once."""
+"""Reads a typed or imported credential and reports all its errors together."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -12,28 +12,28 @@ from gateway.oauth.token_answers import MAX_LIFETIME, dig, positive_seconds
 from gateway.secret import Secret
 from gateway.timestamps import moment
 
-# ── The members of a credential as templates name them.
+# ── The members of a credential under the names that templates use.
 
 
 def member_values(held: Mapping[str, Any], bare: Iterable[str] = ()) -> dict[str, Secret]:
-    """``credentials.name`` for every text and number that `held` has at any depth, and `bare` names without the prefix."""
+    """Return every text and number in `held`, at any depth, as ``credentials.name``; names in `bare` also without the prefix."""
     flat = {name: Secret(text) for name, text in flat_values(held).items() if name != "type"}
     found = {f"credentials.{name}": secret for name, secret in flat.items()}
     return found | {name: flat[name] for name in bare if name in flat}
 
 
 def typed_values(held: Mapping[str, Any], token: str | None = None) -> dict[str, Secret]:
-    """Return the same as `token_values`, and every text at the top of `held` without the prefix too: what an entry declares is
-    named so.
+    """Return the values of `token_values`, plus every top-level text of `held` without the prefix, because entries use
+    these names.
 
-    Not the client's two names: they are the integration's where the mode does not say otherwise.
+    The client's ID and secret are left out: unless a mode says otherwise, these names mean the integration's client.
     """
     texts = (name for name, value in held.items() if isinstance(value, str) and name not in CLIENT)
     return token_values(held, token, texts)
 
 
 def token_values(held: Mapping[str, Any], token: str | None, bare: Iterable[str] = ()) -> dict[str, Secret]:
-    """Return the credential with the token under both of its names; without one, neither is there."""
+    """Return the credential's values; `token`, if any, as both ``accessToken`` and ``access_token``."""
     found = member_values(held, bare)
     if token:
         found["accessToken"] = found["access_token"] = Secret(token)
@@ -44,10 +44,10 @@ TYPED_LIMIT: Final = 16_384
 
 
 class CredentialForm:
-    """A JSON object of fields and its reader: each method records what it reads and each fault; `finish` raises all faults."""
+    """A reader for a JSON object of fields. Each method records the field it reads and any error; `finish` raises all errors."""
 
     def __init__(self, fields: Mapping[str, Any], types: Sequence[str], path: Sequence[str] = ("credentials",)) -> None:
-        """`types`: those that the member ``type`` may name."""
+        """`types`: the allowed values of the member ``type``."""
         self._fields = fields
         self._path = tuple(path)
         self._read = {"type"}
@@ -57,7 +57,7 @@ class CredentialForm:
             self._fault("type", "invalid_type", f"This integration's provider takes credentials of type '{types[0]}'.")
 
     def text(self, name: str, *, limit: int, required: bool = True, empty: bool = False) -> str:
-        """A field of at most `limit` characters; missing counts as a fault where it is `required`."""
+        """Return a field of at most `limit` characters. A missing field is an error if it is `required`."""
         self._read.add(name)
         return self._text(name, self._fields.get(name), limit, required=required, empty=empty)
 
@@ -76,7 +76,7 @@ class CredentialForm:
         return value
 
     def token(self, name: str, *, limit: int, required: bool = True) -> str:
-        """A text that will stand in a header: visible ASCII and inner spaces only (RFC 6749 §A.12)."""
+        """Return a text that is valid in a header: visible ASCII and inner spaces only (RFC 6749 §A.12)."""
         value = self.text(name, limit=limit, required=required)
         if value and not value.strip() and required:
             self._fault(name, "too_small", f"'{name}' must not be empty.")
@@ -86,10 +86,10 @@ class CredentialForm:
         return value
 
     def given(self, name: str, setting: Setting, *, limit: int = TYPED_LIMIT) -> Any:
-        """A field that the entry declares: a text that fits its setting, or the default where it is absent.
+        """Return a field that the entry declares: a text that matches its setting, or the default if it is absent.
 
-        A dot in `name` may be one in the field's name, or a way into an object. A text without a pattern may have lines,
-        as keys in PEM do.
+        A dot in `name` is either part of the field's name or a path into an object. A text without a pattern may contain
+        line breaks, as PEM keys do.
         """
         self._read |= {name, name.partition(".")[0]}
         value = dig(dict(self._fields), name)
@@ -106,17 +106,17 @@ class CredentialForm:
         return text
 
     def declared(self, settings: Mapping[str, Setting]) -> dict[str, Any]:
-        """The fields that the entry declares beside those that were read already."""
+        """Return the fields that the entry declares and that were not read yet."""
         others = {name: one for name, one in settings.items() if name not in self._read}
         given = {name: self.given(name, setting) for name, setting in others.items()}
         return {name: value for name, value in given.items() if value is not None}
 
     def fault(self, name: str, message: str) -> None:
-        """Record what only somebody else could see to be wrong with a field."""
+        """Record an error that the caller found in a field."""
         self._fault(name, "invalid_format", message)
 
     def moment(self, name: str) -> datetime | None:
-        """An ISO 8601 time, or epoch seconds or milliseconds; None where the field is absent."""
+        """Return a time given as ISO 8601, epoch seconds or epoch milliseconds; None if the field is absent."""
         self._read.add(name)
         value = self._fields.get(name)
         if value is None:
@@ -130,13 +130,13 @@ class CredentialForm:
         return when
 
     def lifetime(self, name: str, now: datetime) -> datetime | None:
-        """`now` plus a number of seconds; what is not a positive number counts as absent."""
+        """Return `now` plus the field's number of seconds; None unless the field is a positive number."""
         self._read.add(name)
         seconds = positive_seconds(self._fields.get(name))
         return None if seconds is None else now + min(timedelta(seconds=min(seconds, 1e9)), MAX_LIFETIME)
 
     def mapping(self, name: str, keys: Sequence[str]) -> dict[str, str]:
-        """An object of texts with no other keys than `keys`; empty where absent."""
+        """Return an object of texts with no other keys than `keys`; empty if absent."""
         self._read.add(name)
         value = self._fields.get(name)
         if value is None:
@@ -149,7 +149,7 @@ class CredentialForm:
         return {key: value[key] for key in keys if value.get(key)}
 
     def finish(self, *ignored: str) -> None:
-        """Raises InvalidRequest if any field was wrong or unknown."""
+        """Raise InvalidRequest if any field was invalid or unknown."""
         for name in self._fields:
             if len(self._issues) >= MOST_ISSUES:
                 break

@@ -1,4 +1,4 @@
-"""CUSTOM: an app's installation and the end user's own OAuth grant, side by side."""
+"""CUSTOM: an app installation together with the end user's own OAuth grant."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,14 +16,14 @@ from gateway.oauth.token_answers import TokenRefused
 from gateway.secret import Secret
 from gateway.timestamps import moment
 
-# An app's tokens are refreshed each hour, and the end user's token with them if it would end before the next refresh.
+# The app's token is refreshed every hour; the end user's token is refreshed with it if it expires before the next refresh.
 SOON: Final = timedelta(minutes=70)
 
 
 class Custom(OAuth2):
-    """Held as ``{"type": "APP", "access_token", "expires_at", "raw", "installation_id", "user": {…}}``: the app's token is
-    the one that is sent, and `user` is the end user's grant as OAUTH2 holds it, ``${credentials.user.access_token}`` in
-    templates. While the app is not installed yet, it is the end user's grant alone, as OAUTH2 holds it.
+    """Stored as ``{"type": "APP", "access_token", "expires_at", "raw", "installation_id", "user": {…}}``. Requests carry
+    the app's token. `user` is the end user's grant in OAUTH2's format; templates use
+    ``${credentials.user.access_token}``. Until the app is installed, only this grant is stored.
     """
 
     name = "CUSTOM"
@@ -47,7 +47,7 @@ class Custom(OAuth2):
         return super().answered(context, query)
 
     def arrive(self, context: Context, kept: Mapping[str, Any], query: Mapping[str, str]) -> Dialogue[Granted]:
-        """The end user's grant first: it shows that the installation comes with somebody who may sign in."""
+        """Exchange the end user's grant first: it proves that the person who names the installation can sign in."""
         user = yield from super().arrive(context, kept, query)
         held = {**user.held, "type": "OAUTH2"}
         if not query.get(INSTALLATION):
@@ -74,7 +74,7 @@ class Custom(OAuth2):
             try:
                 user = {**(yield from super().renew(user, context)), "type": "OAUTH2"}
             except TokenRefused:
-                user = None  # withdrawn by the end user; the installation goes on without
+                user = None  # the end user revoked the grant; the installation stays usable
         return {
             **{name: value for name, value in held.items() if name != "user"},
             **app,

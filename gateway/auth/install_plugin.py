@@ -1,4 +1,4 @@
-"""INSTALL_PLUGIN: the end user installs the operator's plugin, whose own key then serves every installation."""
+"""INSTALL_PLUGIN: the end user installs the operator's plugin; the plugin's own key works for every installation."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,8 +16,8 @@ from gateway.oauth.authorize import with_params
 
 
 class InstallPlugin(Basic, GrantingMode):
-    """Held as BASIC: the integration's `client_id` and `client_secret`, which are the plugin's identifier and key. The end
-    user is sent to its `app_link`; what the callback reports of the installation is stored as settings.
+    """Stored as BASIC, with the integration's `client_id` and `client_secret`: the plugin's identifier and key. The gateway
+    sends the end user to `app_link` and stores the callback's data about the installation as settings.
     """
 
     name = "INSTALL_PLUGIN"

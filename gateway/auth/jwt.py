@@ -1,4 +1,4 @@
-"""JWT: a token signed with the end user's key is the access token (RFC 7523). Signs the JWTs of other modes too."""
+"""JWT: a token signed with the end user's key is the access token (RFC 7523). Also signs JWTs for other modes."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -20,9 +20,9 @@ from gateway.timestamps import iso
 
 
 def signed(spec: Jwt, context: Context, credential: Mapping[str, Secret], now: datetime) -> tuple[Secret, datetime]:
-    """The token, and when it ends. Claims with a value that is not there are left out.
+    """Return the signed token and its expiry. Claims that lack a value are left out.
 
-    Raises TokenRefused where the key cannot be used: only the person who gave it can fix that.
+    Raises TokenRefused if the key is unusable; only the person who gave the key can fix that.
     """
     known = revealed(context.values(credential))
     moment = Moment(now)
@@ -39,8 +39,8 @@ def signed(spec: Jwt, context: Context, credential: Mapping[str, Secret], now: d
 
 
 def sign(header: Mapping[str, Any], claims: Mapping[str, Any], key: str, encoding: str | None = None) -> Secret:
-    """A compact JWS (RFC 7515 §3.1) with `header`, whose ``alg`` decides what `key` must be. Raises TokenRefused."""
-    from joserfc import jws  # here, since few workers ever sign, and it costs each 2 MB
+    """Return a compact JWS (RFC 7515 §3.1). The header's ``alg`` decides the type of `key`. Raises TokenRefused."""
+    from joserfc import jws  # lazy import: few workers ever sign, and the module costs 2 MB per worker
     from joserfc import jwt as jose
     from joserfc.errors import JoseError
 
@@ -57,21 +57,21 @@ def sign(header: Mapping[str, Any], claims: Mapping[str, Any], key: str, encodin
     return Secret(made)
 
 
-# ── JWT: a token that we sign with the end user's key is the access token; it is signed again before it ends (RFC
-# 7519).
+# ── JWT: the gateway signs a token with the end user's key as the access token, and signs a new one before it expires
+# (RFC 7519).
 
 OURS: Final = ("token", "expires_at")
 
 
 class JwtMode(ExchangedMode):
-    """Held as ``{"type": "JWT", <what the entry asks for>, "token", "expires_at"}``. Nothing is asked of the provider."""
+    """Stored as ``{"type": "JWT", <fields of the entry>, "token", "expires_at"}``. The mode sends no request to the provider."""
 
     name = "JWT"
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
         fields = CredentialForm(form, self.types())
         typed = {name: fields.given(name, setting) for name, setting in provider.credentials.items()}
-        fields.finish(*OURS)  # a token that somebody else signed is not ours to refresh: it is signed again
+        fields.finish(*OURS)  # an imported token is ignored: the gateway signs its own
         return {"type": self.name, **{name: value for name, value in typed.items() if value is not None}}
 
     def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:

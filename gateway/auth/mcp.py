@@ -1,7 +1,7 @@
 """MCP_OAUTH2 and MCP_OAUTH2_GENERIC: OAuth 2.0 for MCP servers, whose client may register itself.
 
-Both are OAUTH2 with an entry that is completed here: by a registration, and for any server there is by discovery. What was
-found is pinned in the flow and kept with the credential, so that a refresh goes where the token came from.
+Both are OAUTH2 with an entry that this module completes: by client registration and, for MCP_OAUTH2_GENERIC, by
+discovery. The result is fixed in the flow and stored with the credential, so that a refresh uses the same token endpoint.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,19 +19,19 @@ from gateway.oauth.token_answers import TokenRefused
 from gateway.oauth.token_requests import BASIC_AND_ID, OAuthClient, encoded
 from gateway.secret import Secret
 
-# ── How a client that nobody registered by hand comes to an ID: by request (RFC 7591), or as the address of a
-# document of ours.
+# ── How a client that was not registered by hand gets its ID: by a registration request (RFC 7591), or the ID is the
+# address of the gateway's metadata document.
 
 NAME: Final = "Integration gateway"
-# RFC 7591 §2 ▸ as the catalog spells it, the preferred one first. A public client with PKCE has no secret to lose; servers
-# made with the MCP Python SDK read the client ID from the body only, where client_secret_post has it.
+# RFC 7591 §2 names ▸ the catalog's names, preferred first. A public client with PKCE has no secret to lose. Servers built
+# with the MCP Python SDK read the client ID only from the body, where client_secret_post puts it.
 METHODS: Final[Mapping[str, str]] = {"none": "none", "client_secret_post": "body", "client_secret_basic": "basic"}
 SPELLED: Final[Mapping[str, str]] = {spelling: method for method, spelling in METHODS.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A client, and how it proves itself: ``basic``, ``body`` or ``none``, as the catalog spells it."""
+    """A registered client and its authentication method, in the catalog's spelling: ``basic``, ``body`` or ``none``."""
 
     client_id: str
     client_secret: str | None = field(default=None, repr=False)
@@ -39,19 +39,19 @@ class Registered:
 
 
 def document_url(context: Context) -> str:
-    """Where `metadata_document` is served; this address is the client ID."""
+    """Return the address that serves `metadata_document`; this address is the client ID."""
     integration = context.integration
     place = f"{quote(integration.environment, safe='')}/{quote(integration.integration_id, safe='')}"
     return f"{context.public_url}/oauth/client-metadata/{place}"
 
 
 def metadata_document(context: Context) -> dict[str, Any]:
-    """Return the gateway's client metadata, which servers read at the address that is the client ID."""
+    """Return the gateway's client metadata; servers read it at the address that is the client ID."""
     return {"client_id": document_url(context), **_metadata(context, "none"), "client_uri": context.public_url}
 
 
 def _metadata(context: Context, auth_method: str) -> dict[str, Any]:
-    """RFC 7591 §2."""
+    """Return the client metadata of RFC 7591 §2."""
     return {
         "client_name": context.integration.display_name or NAME,
         "redirect_uris": [context.redirect_uri],
@@ -62,7 +62,7 @@ def _metadata(context: Context, auth_method: str) -> dict[str, Any]:
 
 
 def secret_method(context: Context, methods: Sequence[str] | None) -> str:
-    """How a client with a secret proves itself: as the entry says, else as the server supports, else ``body``."""
+    """Return how a client with a secret authenticates: as the entry says, else as the server supports, else ``body``."""
     offered = (SPELLED[one] for one in ("body", "basic"))
     supported = next((METHODS[one] for one in offered if methods is None or one in methods), "body")
     return context.provider.token_request_auth_method or supported
@@ -71,10 +71,10 @@ def secret_method(context: Context, methods: Sequence[str] | None) -> str:
 def registered(
     context: Context, url: str, methods: Sequence[str] | None, scopes: Sequence[str]
 ) -> Dialogue[Registered]:
-    """A new client of the server (RFC 7591 §3). `methods`: those that the server supports, None if nothing says which.
+    """Register a new client at the server (RFC 7591 §3). `methods`: authentication methods of the server, None if unknown.
 
-    The entry's `token_request_auth_method` decides; without it the server's answer does, which may name another method
-    than the one that was requested. Raises TokenRefused where it registers nobody.
+    The entry's `token_request_auth_method` decides the method. Without it the server's answer decides, and may name another
+    method than the requested one. Raises TokenRefused if the server does not register the client.
     """
     chosen = context.provider.token_request_auth_method
     supported = (method for method in METHODS if methods is None or method in methods)
@@ -88,15 +88,15 @@ def registered(
     secret = secret if isinstance(secret, str) and secret else None
     if secret is None:
         return Registered(client_id)
-    # A secret without a method is for Basic (RFC 7591 §2), unless the registration asked for another.
+    # A secret without a method means Basic (RFC 7591 §2), unless the registration requested another method.
     assumed = wanted if wanted != "none" else "client_secret_basic"
     given = METHODS.get(str(answer.get("token_endpoint_auth_method") or assumed), "body")
     return Registered(client_id, secret, chosen or given)
 
 
 class McpOAuth2(OAuth2):
-    """Held as OAUTH2 holds it, with the client that was registered in ``config_override`` and, as ``server``, the addresses
-    that the token came from. Tokens are requested with the server as their ``resource`` (RFC 8707).
+    """Stored in OAUTH2's format, with the registered client in ``config_override`` and the addresses of the authorization
+    server in ``server``. Token requests name the MCP server as ``resource`` (RFC 8707).
     """
 
     name = "MCP_OAUTH2"
@@ -146,9 +146,10 @@ class McpOAuth2(OAuth2):
         )
 
     def _client(self, context: Context, server: Server, wish: Wish) -> Dialogue[Registered]:
-        """The operator's own client if configured, else the way that the entry names or the server offers.
+        """Return the operator's client if configured, else one registered in the way the entry names or the server offers.
 
-        Its secret is not kept with the flow: the callback reads it from the integration, and only for where it may go.
+        The operator's secret is not stored in the flow: the callback reads it from the integration, and only for hosts
+        that may receive it.
         """
         integration = context.integration
         way = context.provider.client_registration
@@ -171,8 +172,8 @@ class McpOAuth2(OAuth2):
 
 
 class McpOAuth2Generic(McpOAuth2):
-    """OAuth 2.0 for any MCP server: its address is what the entry's `proxy.base_url` makes of the connection's settings, and
-    the server says where it authorizes (RFC 9728, RFC 8414).
+    """OAuth 2.0 for any MCP server. The entry's `proxy.base_url`, filled with the connection's settings, is the server's
+    address; discovery finds its authorization server (RFC 9728, RFC 8414).
     """
 
     name = "MCP_OAUTH2_GENERIC"
@@ -182,7 +183,7 @@ class McpOAuth2Generic(McpOAuth2):
 
 
 def resource_of(context: Context) -> str:
-    """The server's own address."""
+    """Return the MCP server's own address."""
     return context.address(context.provider.proxy.base_url).rstrip("/")
 
 
@@ -193,7 +194,7 @@ def _kept(server: Server, auth_method: str) -> dict[str, Any]:
 
 
 def _completed(context: Context, known: Mapping[str, Any]) -> Context:
-    """`context` with an entry that has the addresses of `known`, and with its client."""
+    """Return `context` with the addresses and the client of `known` in place of the entry's."""
     server = known["server"]
     resource = {"resource": server["resource"]}
     entry = context.provider
@@ -221,5 +222,5 @@ def _completed(context: Context, known: Mapping[str, Any]) -> Context:
 
 
 def _method(server: Mapping[str, Any]) -> str:
-    """How the client proves itself. Servers made with the MCP Python SDK demand its ID in the body besides Basic."""
+    """Return how the client authenticates. Servers built with the MCP Python SDK need the ID in the body besides Basic."""
     return BASIC_AND_ID if server["auth_method"] == "basic" else str(server["auth_method"])

@@ -1,7 +1,7 @@
-"""Reads what an MCP server publishes: who protects it (RFC 9728), and where to authorize (RFC 8414).
+"""Reads an MCP server's metadata: its authorization server (RFC 9728) and that server's endpoints (RFC 8414).
 
-Addresses come from the server, so each is looked at before it is used: an absolute http or https URL without placeholders.
-That none of them leads to a private network is egress's to see to.
+The addresses come from a server, so each is checked before use: an absolute http or https URL without placeholders.
+Egress blocks addresses in private networks.
 """
 
 import json
@@ -18,7 +18,7 @@ from gateway.catalog.value import is_web_address
 from gateway.oauth.token_answers import TokenRefused, TokenUnavailable
 from gateway.records.provider_call import ProviderCall, Reply
 
-# Answered with 401 by a server that is protected; a ping does nothing where it is not.
+# A protected server answers a ping with 401; on an unprotected server a ping has no effect.
 PING: Final = json.dumps({"jsonrpc": "2.0", "id": "gateway", "method": "ping"}).encode()
 PING_HEADERS: Final = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 DEFAULT_METHODS: Final = ("client_secret_basic",)  # the default if the metadata names none (RFC 8414 §2)
@@ -28,11 +28,9 @@ _PARAMETER: Final = re.compile(r'\b(resource_metadata|scope)="([^"]*)"')
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The addresses and abilities by which to authorize for one MCP server.
+    """The endpoints and features for authorization at one MCP server. An absent feature is None.
 
-    `resource` names it (RFC 8707); None for what is not offered.
-
-    `auth_methods`: those that its token endpoint supports; None where no metadata says.
+    `resource`: name of the server (RFC 8707). `auth_methods`: methods of the token endpoint, None without metadata.
     """
 
     resource: str
@@ -47,14 +45,14 @@ class Server:
 
 
 def discovered(url: str) -> Dialogue[Server]:
-    """The way to authorize for the server at `url`. Raises TokenRefused where it publishes nothing usable."""
+    """Discover how to authorize for the server at `url`. Raises TokenRefused if its metadata is unusable."""
     hint, scopes = yield from _challenge(url)
     resource = yield from _resource(url, hint)
     issuer = next(iter(_texts(resource.get("authorization_servers"))), None) or _origin(url)
     found = yield from _authorization_server(issuer)
     scopes = scopes or tuple(_texts(resource.get("scopes_supported")))
     name = str(resource.get("resource") or url)
-    if found is None:  # before RFC 9728 came, these places were agreed on
+    if found is None:  # default endpoints of the MCP specification before RFC 9728
         return Server(name, f"{issuer}/authorize", f"{issuer}/token", None, f"{issuer}/register", scopes=scopes)
     endpoints = {key: _address(found.get(key)) for key in _ENDPOINTS}
     if not endpoints["authorization_endpoint"] or not endpoints["token_endpoint"]:
@@ -80,7 +78,7 @@ _ENDPOINTS: Final = ("authorization_endpoint", "token_endpoint", "registration_e
 
 
 def _challenge(url: str) -> Dialogue[tuple[str | None, tuple[str, ...]]]:
-    """Ask without a token; return where the server's metadata lies, and the scopes it wants (RFC 9728 §5.1)."""
+    """Call the server without a token; return the address of its metadata and the scopes it requires (RFC 9728 §5.1)."""
     try:
         reply = yield ProviderCall(url, PING_HEADERS, PING)
     except TokenUnavailable:
@@ -93,7 +91,7 @@ def _challenge(url: str) -> Dialogue[tuple[str | None, tuple[str, ...]]]:
 
 
 def _resource(url: str, hint: str | None) -> Dialogue[Mapping[str, Any]]:
-    """The protected resource's metadata (RFC 9728 §3), that of this resource and no other; empty where there is none."""
+    """Return the metadata of the protected resource at `url` (RFC 9728 §3), empty if none. Raises TokenRefused for another's."""
     places = [hint] if hint else _well_known(url, "oauth-protected-resource")
     for place in places:
         found = yield from _json(place)
@@ -107,7 +105,7 @@ def _resource(url: str, hint: str | None) -> Dialogue[Mapping[str, Any]]:
 
 
 def _authorization_server(issuer: str) -> Dialogue[Mapping[str, Any] | None]:
-    """The server's metadata (RFC 8414 §3), which must name the issuer of the request (§3.3)."""
+    """Return the authorization server's metadata (RFC 8414 §3), which must name the requested issuer (§3.3)."""
     if _address(issuer) is None:
         raise TokenRefused("invalid_request", "the metadata names an authorization server that is not an address")
     places = [*_well_known(issuer, "oauth-authorization-server")[:1], *_well_known(issuer, "openid-configuration")[:1]]
@@ -137,7 +135,7 @@ def _json(url: str) -> Dialogue[Mapping[str, Any] | None]:
 
 
 def _well_known(url: str, name: str) -> list[str]:
-    """Return the well-known addresses to try: with the path behind the name, as both RFCs have it, then at the root."""
+    """Return the well-known addresses to try: first with the URL's path after the name (both RFCs), then without it."""
     path = urlsplit(url).path.rstrip("/")
     root = f"{_origin(url)}/.well-known/{name}"
     return [root + path, root] if path else [root]
@@ -155,7 +153,7 @@ def _origin(url: str) -> str:
 
 
 def _address(value: object) -> str | None:
-    """`value` if it is an address that may be called and filled into nothing: what an entry could have as well."""
+    """Return `value` if it is a web address without placeholders, valid as an address in a catalog entry; else None."""
     if not isinstance(value, str) or len(value) >= 2048 or not is_web_address(value):
         return None
     try:

@@ -1,7 +1,7 @@
 """The interface of an auth mode. No I/O: a mode returns the requests to send and reads their replies.
 
-A mode of another package derives from `AuthMode`, or from `GrantingMode` where the end user consents at the provider,
-and is offered by the entry point ``gateway.auth_modes``. What is not abstract has a default that works.
+A mode of another package derives from `AuthMode`, or from `GrantingMode` if the end user consents at the provider. The
+package registers it with the entry point ``gateway.auth_modes``. Methods that are not abstract have a working default.
 """
 
 from abc import ABC, abstractmethod
@@ -18,41 +18,41 @@ from gateway.records.proxied_call import UpstreamRequest
 from gateway.secret import Secret
 from gateway.timestamps import moment
 
-# ── What signs requests one by one, for modes whose proof depends on method, address or body.
+# ── Signs each request, for modes whose credential depends on the request's method, address or body.
 
 
 class Signer(Protocol):
-    """Signs what is really sent, again for each attempt: nonces and times are used once."""
+    """Signs the request that is really sent. Each attempt is signed again, because a nonce and a time are valid once."""
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Lower-case names of the header fields it writes, over anything that stands there."""
+        """Lower-case names of the header fields that the signer writes; it replaces existing values."""
 
     @property
     def query_fields(self) -> tuple[str, ...]:
-        """Names of the query parameters it writes."""
+        """Names of the query parameters that the signer writes."""
 
     def wants_body(self, request: UpstreamRequest) -> bool:
-        """Return whether the signature covers the body, so that all of it must be there before the head is sent."""
+        """Return whether the signature covers the body, so that the whole body must be read before the head is sent."""
 
     def sign(self, request: UpstreamRequest, body: bytes | None) -> None:
-        """Write the proof into `request`, the last to touch it.
+        """Write the signature into `request`; nothing changes the request afterwards.
 
-        `body`: all of it where `wants_body` or where there is none, which is empty; None for one that streams by.
+        `body`: the whole body if `wants_body`, empty if the request has none, None if the body streams.
         """
 
 
 T = TypeVar("T")
 
-# A dialogue with the provider: yields requests, is sent their replies, returns the result. It raises
-# TokenRefused after a final no and TokenUnavailable after anything that may pass; the latter is also thrown into it
-# where nothing came back.
+# A dialogue with the provider: a generator that yields requests, receives their replies and returns the result. It
+# raises TokenRefused after a final refusal and TokenUnavailable after a temporary failure. If no reply arrives, the
+# caller throws TokenUnavailable into the generator.
 Dialogue: TypeAlias = Generator[ProviderCall, Reply, T]
 
 
 @dataclass(frozen=True, slots=True)
 class RevocableToken:
-    """A token that its provider can be asked to end. `hint` as RFC 7009 §2.1 has it."""
+    """A token that can be revoked at its provider. `hint`: the token type hint of RFC 7009 §2.1."""
 
     hint: str
     token: Secret
@@ -60,7 +60,7 @@ class RevocableToken:
 
 @dataclass(frozen=True, slots=True)
 class TokenRevocation:
-    """Where tokens are ended, and who asks: the client they were given to, proven as in token requests."""
+    """The revocation endpoint, and the client that the tokens were issued to, authenticated as in token requests."""
 
     url: str
     client: OAuthClient | None = None
@@ -69,71 +69,76 @@ class TokenRevocation:
 
 
 class AuthMode(ABC):
-    """A way to prove to a provider on whose behalf a request comes.
+    """A way to authenticate requests to a provider on behalf of an end user.
 
-    A credential travels as the JSON object of docs/compatibility.md#credentials (`held`): sealed in the store, opened in memory.
+    `held` is a credential as the JSON object of docs/compatibility.md#credentials: encrypted in the store, plain in memory.
     """
 
     name: ClassVar[str]
-    """As the catalog's `auth_mode` spells it."""
+    """The value of `auth_mode` in the catalog."""
     stored_as: ClassVar[tuple[str, ...]] = ()
-    """What the `type` of its credentials may be, if not `name` alone; the first is what an import gets."""
+    """Allowed values of the credential's `type`, if not only `name`; an import gets the first."""
     momentary: ClassVar[bool] = False
-    """Whether what it places is good for one request."""
+    """Whether the value it adds to a request is valid for one request only."""
 
     @classmethod
     def types(cls) -> tuple[str, ...]:
-        """Return the values that `type` of its credentials may have."""
+        """Return the allowed values of the credential's `type`."""
         return cls.stored_as or (cls.name,)
 
     @abstractmethod
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
-        """The credential in a form or an import (docs/compatibility.md#credentials). Raises InvalidRequest with each fault."""
+        """Return the credential read from a form or an import (docs/compatibility.md#credentials).
+
+        Raises InvalidRequest with every error.
+        """
 
     def settings(self, held: Mapping[str, Any]) -> Mapping[str, str]:
-        """Settings of the connection that its credential brings along, below those that are given."""
+        """Return connection settings that the credential contains. Explicitly given settings take precedence."""
         return {}
 
     def complete(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
-        """The credential, ready to use: a token that it lacks is requested."""
+        """Return the credential ready to use; request its token if it has none."""
         yield from ()
         return dict(held)
 
     def expires_at(self, held: Mapping[str, Any]) -> datetime | None:
-        """When it stops working; None if that is not known or never."""
+        """Return when the credential expires; None if unknown or never."""
         return None
 
     def refreshable(self, held: Mapping[str, Any], provider: Provider) -> bool:
-        """Return whether the credential holds anything to refresh it with."""
+        """Return whether the credential can be refreshed."""
         return False
 
     def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
-        """The credential that replaces `held`. Asked only where `refreshable`."""
+        """Return the refreshed credential, which replaces `held`. Called only if `refreshable`."""
         raise TypeError(f"{self.name} holds nothing to refresh: `refreshable` says so")
 
     @abstractmethod
     def values(self, held: Mapping[str, Any]) -> Mapping[str, Secret]:
-        """The placeholders it fills in the entry's templates: ``accessToken``, ``apiKey``, ``username`` …"""
+        """Return the values of the credential's placeholders in templates: ``accessToken``, ``apiKey``, ``username`` …"""
 
     def default_headers(self, provider: Provider) -> Mapping[str, str]:
-        """Header templates that carry the credential where the entry's own `proxy.headers` name no slot for it."""
+        """Return header templates for the credential, used if the entry's `proxy.headers` have no place for it."""
         return {}
 
     def signer(self, held: Mapping[str, Any], context: Context) -> Signer | None:
-        """Return what signs each request, where the proof depends on the request; None where headers and query suffice."""
+        """Return a signer if the credential must be computed for each request; None if fixed headers and query suffice."""
         return None
 
     def identity(self, held: Mapping[str, Any]) -> ClientIdentity | None:
-        """The certificate to show in mutual TLS (RFC 8705), where the credential has one."""
+        """Return the client certificate for mutual TLS (RFC 8705), or None if the credential has none."""
         certificate, key = held.get("client_certificate"), held.get("client_private_key")
         return ClientIdentity(certificate, Secret(key)) if certificate and key else None
 
     def revocable(self, held: Mapping[str, Any]) -> Sequence[RevocableToken]:
-        """Return the tokens that outlive a deletion unless the provider is asked to revoke them, the longest-lived first."""
+        """Return the tokens that stay valid after a deletion unless the provider revokes them, longest-lived first."""
         return ()
 
     def revocation(self, held: Mapping[str, Any], context: Context) -> TokenRevocation | None:
-        """The revocation request; None where it has no such place. Raises InvalidRequest where a setting is missing."""
+        """Return the revocation request; None if the entry has no `revocation_url`. Raises InvalidRequest if a setting is
+        missing.
+        """
         if not context.provider.revocation_url:
             return None
         url = context.url("revocation_url", context.values(self.values(held)))
@@ -142,8 +147,8 @@ class AuthMode(ABC):
 
     @staticmethod
     def client_at(url: str, held: Mapping[str, Any], context: Context) -> OAuthClient | None:
-        """Return the client that ends tokens at `url`; None if the call needs none. Raises InvalidRequest if its secret is
-        withheld."""
+        """Return the client that revokes tokens at `url`; None if the call needs none. Raises InvalidRequest if `url` may
+        not receive the client's secret."""
         spec = context.provider.revocation
         if (spec is not None and spec.auth_method in {"bearer", "none"}) or not context.has_client(held):
             return None
@@ -152,10 +157,10 @@ class AuthMode(ABC):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """The input of an authorization that begins. `params` come from the session and, where it allows, the browser.
+    """The input for starting an authorization. `params` come from the session and, if the session allows it, the browser.
 
-    `scopes` None: those of the integration. `override`: a client of the end user's own, ``client_id`` and ``client_secret``,
-    and a ``refresh_token`` for where the provider gives none. `state` names the flow and must come back in the callback.
+    `scopes` None: the integration's scopes. `override`: the end user's own client (``client_id``, ``client_secret``), and
+    a ``refresh_token`` for providers that return none. `state` identifies the flow; the callback must return it.
     """
 
     state: str
@@ -167,7 +172,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class SetOut:
-    """Where the browser goes. `kept` is JSON that `arrive` gets back: nothing of it travels with the browser."""
+    """The consent page for the browser. `kept`: JSON that `arrive` receives; it is stored, never sent to the browser."""
 
     url: str
     kept: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -175,39 +180,40 @@ class SetOut:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The credential from an authorization, and settings that the provider returned on the way."""
+    """The credential from an authorization, and the settings that the provider returned with it."""
 
     held: Mapping[str, Any] = field(repr=False)
     config: Mapping[str, str] = field(default_factory=dict)
 
 
 class GrantingMode(AuthMode):
-    """A mode whose end user consents at the provider's own page and comes back to our callback."""
+    """A mode in which the end user consents on the provider's page and returns to the gateway's callback."""
 
     needs_client: ClassVar[bool] = True
     """Whether the operator must have registered the integration with the provider: client ID, app key …"""
 
     @abstractmethod
     def set_out(self, context: Context, wish: Wish) -> Dialogue[SetOut]:
-        """Where to send the browser. Raises InvalidRequest where the integration or a setting does not allow it."""
+        """Return the page to send the browser to. Raises InvalidRequest if the integration or a setting does not allow it."""
 
     @abstractmethod
     def answered(self, context: Context, query: Mapping[str, str]) -> bool:
-        """Return whether the callback's query holds an answer, good or bad, which uses the flow up."""
+        """Return whether the callback's query holds the provider's answer, success or error, which ends the flow."""
 
     @abstractmethod
     def arrive(self, context: Context, kept: Mapping[str, Any], query: Mapping[str, str]) -> Dialogue[Granted]:
-        """The result of the callback. Raises InvalidRequest, with a text for the end user, where it failed."""
+        """Return the result of the callback. Raises InvalidRequest, with a text for the end user, if it failed."""
 
 
-# ── Modes whose credential is typed in once and exchanged for tokens ever after: what is held refreshes itself.
+# ── Modes whose credential is typed in once and then exchanged for tokens: no end user is needed for a refresh.
 
 
 class ExchangedMode(AuthMode):
-    """Holds ``expires_at`` beside its token, and what the next token is had with: asking again is always possible."""
+    """A mode that stores a token with ``expires_at`` and the credential to request the next token: it can always refresh."""
 
     brought: ClassVar[str | None] = None
-    """The member that may be brought along, so that nothing need be asked at first; None: it is always made by us."""
+    """Name of the member that may hold an imported token; if it is given, no first token is requested. None: the gateway
+    always requests the first token."""
 
     def complete(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
         return dict(held) if self.brought and held.get(self.brought) else (yield from self.renew(held, context))

@@ -1,4 +1,4 @@
-"""NONE: no credential at all. An open API, or a provider that only sends webhooks."""
+"""NONE: no credential, for an open API or a provider that only sends webhooks."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,7 +11,7 @@ from gateway.secret import Secret
 
 
 class Unauthenticated(AuthMode):
-    """Held as ``{"type": "NONE"}``, shown as ``{}``."""
+    """Stored as ``{"type": "NONE"}``, returned as ``{}``."""
 
     name = "NONE"
 

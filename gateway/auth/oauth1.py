@@ -24,10 +24,10 @@ from gateway.records.provider_call import ProviderCall, Reply
 from gateway.records.proxied_call import UpstreamRequest
 from gateway.secret import Secret
 
-# ── Signs requests as OAuth 1 has it (RFC 5849 §3): a nonce and a time of its own for each, over what is really sent.
+# ── Signs each request as OAuth 1 defines (RFC 5849 §3), with its own nonce and time, over the bytes really sent.
 
 FORM: Final = "application/x-www-form-urlencoded"
-MOST_PARAMETERS: Final = 10_000  # they are sorted in one go, in which nothing else runs
+MOST_PARAMETERS: Final = 10_000  # sorting them blocks the event loop
 Params = Sequence[tuple[str, str]]
 
 
@@ -58,7 +58,7 @@ class OAuth1Signer:
         return ()
 
     def wants_body(self, request: UpstreamRequest) -> bool:
-        """Parameters of a form are signed, other bodies are not (RFC 5849 §3.4.1.3.1)."""
+        """Return True for a form, whose parameters are signed; other bodies are not (RFC 5849 §3.4.1.3.1)."""
         return request.headers.get("content-type", "").partition(";")[0].strip().lower() == FORM
 
     def sign(self, request: UpstreamRequest, body: bytes | None) -> None:
@@ -83,12 +83,12 @@ def authorization(
     nonce: str | None = None,
     timestamp: int | None = None,
 ) -> str:
-    """The field's value for a request to `url` with the parameters of its query and of `form`.
+    """Return the value of ``Authorization`` for a request to `url` with the parameters of its query and of `form`.
 
-    `extra` are further protocol parameters: ``oauth_callback``, ``oauth_verifier``. Raises InvalidRequest where the key
-    cannot sign.
+    `extra`: further protocol parameters (``oauth_callback``, ``oauth_verifier``). Raises InvalidRequest if the key cannot
+    sign.
     """
-    from oauthlib.oauth1.rfc5849 import parameters  # here and below: few workers ever sign, and it costs each 2 MB
+    from oauthlib.oauth1.rfc5849 import parameters  # lazy, as below: few workers ever sign; it costs 2 MB per worker
 
     given = {
         "oauth_consumer_key": keys.client_key,
@@ -105,18 +105,18 @@ def authorization(
 
 
 def signature_of(keys: OAuth1Keys, method: str, url: str, form: str, protocol: Mapping[str, str]) -> str:
-    """``oauth_signature`` over the query of `url`, the parameters of `form` and those of the protocol."""
+    """Return ``oauth_signature`` over the query of `url`, the parameters of `form` and the `protocol` parameters."""
     return _signature(
         keys, base_string(method, url, [*_pairs(url.partition("?")[2]), *_pairs(form), *protocol.items()])
     )
 
 
 def base_string(method: str, url: str, params: Params) -> str:
-    """Return the text to sign (RFC 5849 §3.4.1); the query of `url` counts only as far as it is among `params`."""
+    """Return the text to sign (RFC 5849 §3.4.1). The query of `url` is ignored; `params` must contain it."""
     from oauthlib.oauth1.rfc5849 import signature
 
     uri = signature.base_string_uri(url.partition("?")[0])
-    # Not oauthlib's own collecting: it refuses characters in queries that providers accept.
+    # oauthlib's own parameter collection is not used: it refuses characters that providers accept in queries.
     return str(signature.signature_base_string(method, uri, signature.normalize_parameters(params)))
 
 
@@ -126,7 +126,7 @@ def _pairs(text: str) -> Params:
 
 @dataclass(frozen=True, slots=True)
 class _Secrets:
-    """Named as oauthlib reads them."""
+    """The two secrets, under the attribute names that oauthlib reads."""
 
     client_secret: str
     resource_owner_secret: str
@@ -148,7 +148,7 @@ def _signature(keys: OAuth1Keys, text: str) -> str:
 
 
 def _signed_by_rsa(private_key: str, text: str) -> str:
-    """RSASSA-PKCS1-v1_5 over SHA-1, as RFC 5849 §3.4.3 prescribes; oauthlib would want another JWT library for it."""
+    """Sign with RSASSA-PKCS1-v1_5 and SHA-1 (RFC 5849 §3.4.3). oauthlib would need another JWT library for it."""
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
@@ -170,7 +170,7 @@ REFUSED: Final = ("denied", "oauth_problem", "error")
 
 
 class OAuth1(GrantingMode):
-    """Held as ``{"type": "OAUTH1", "oauth_token", "oauth_token_secret", "raw"}``. It does not end by itself."""
+    """Stored as ``{"type": "OAUTH1", "oauth_token", "oauth_token_secret", "raw"}``. The token does not expire."""
 
     name = "OAUTH1"
 
@@ -183,7 +183,7 @@ class OAuth1(GrantingMode):
         return {**held, "raw": {name: value for name, value in form.items() if name != "raw"}}
 
     def set_out(self, context: Context, wish: Wish) -> Dialogue[SetOut]:
-        """Temporary credentials (RFC 5849 §2.1), then the consent page (§2.2)."""
+        """Request temporary credentials (RFC 5849 §2.1) and return the consent page (§2.2)."""
         provider = context.provider
         callback = with_params(context.redirect_uri, {"state": wish.state})
         form = context.texts(provider.request_params)
@@ -198,7 +198,7 @@ class OAuth1(GrantingMode):
         return "oauth_token" in query or any(name in query for name in REFUSED)
 
     def arrive(self, context: Context, kept: Mapping[str, Any], query: Mapping[str, str]) -> Dialogue[Granted]:
-        """Token credentials for the verifier (RFC 5849 §2.3)."""
+        """Exchange the verifier for token credentials (RFC 5849 §2.3)."""
         provider = context.provider
         refused = next((query[name] for name in REFUSED if name in query), None)
         if refused is not None or not query.get("oauth_verifier"):
@@ -237,7 +237,7 @@ class OAuth1(GrantingMode):
 
 
 def keys_of(context: Context, token: str | None = None, token_secret: Secret | None = None) -> OAuth1Keys:
-    """The integration's keys, with a token's if given, for requests to where `context` leads."""
+    """Return the integration's keys, and the token's keys if given, for requests to the destinations of `context`."""
     client = context.client()
     method = context.provider.signature_method or "HMAC-SHA1"
     secret = client.client_secret or Secret("")
@@ -247,7 +247,7 @@ def keys_of(context: Context, token: str | None = None, token_secret: Secret | N
 
 
 def read_credentials(reply: Reply) -> dict[str, str]:
-    """The form of RFC 5849 §2.1 and §2.3, with a token and its secret in it. Raises TokenRefused, TokenUnavailable."""
+    """Return the form of RFC 5849 §2.1 and §2.3, which holds a token and its secret. Raises TokenRefused, TokenUnavailable."""
     if reply.status >= 500 or reply.status in {408, 429}:
         raise TokenUnavailable(f"the token endpoint answered {reply.status}", retry_after(reply.headers))
     answer = dict(parse_qsl(reply.body.decode("utf-8", "replace").strip(), keep_blank_values=True))

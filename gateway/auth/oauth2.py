@@ -25,17 +25,17 @@ from gateway.secret import Secret
 from gateway.timestamps import iso, moment
 
 TOKEN_LIMIT: Final = 16_384
-# What the answer to an earlier step says of its own token.
+# Members of an earlier step's answer that describe only that step's own token.
 _OF_ONE_TOKEN: Final = frozenset({"access_token", "token_type", "expires_in", "expires_at"})
 
 
 class OAuth2(GrantingMode):
-    """Held as ``{"type": "OAUTH2", "access_token", "refresh_token"?, "expires_at"?, "config_override"?, "raw"}``."""
+    """Stored as ``{"type": "OAUTH2", "access_token", "refresh_token"?, "expires_at"?, "config_override"?, "raw"}``."""
 
     name = "OAUTH2"
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
-        """An imported grant; the posted object is kept as `raw`, as the contract has it."""
+        """Return an imported grant. The posted object is kept as `raw`, as Nango's API defines."""
         fields = CredentialForm(form, (*self.types(), self.name))
         held: dict[str, Any] = {
             "type": self.types()[0],
@@ -57,8 +57,8 @@ class OAuth2(GrantingMode):
         return held
 
     def set_out(self, context: Context, wish: Wish) -> Dialogue[SetOut]:
-        """RFC 6749 §4.1.1 with PKCE (RFC 7636), and with a nonce where an ID token is requested. The token address is pinned
-        here (RFC 9700 §4.4).
+        """Return the authorization request of RFC 6749 §4.1.1 with PKCE (RFC 7636), and a nonce if an ID token is requested.
+        The token address is fixed now, for the callback (RFC 9700 §4.4).
         """
         yield from ()
         provider = context.provider
@@ -66,7 +66,7 @@ class OAuth2(GrantingMode):
         address = context.url("authorization_url")
         extra = context.texts(provider.authorization_params)
         for name, value in wish.params.items():
-            if value == "undefined":  # how published clients take a parameter of the entry away
+            if value == "undefined":  # the Nango SDKs remove a parameter of the entry in this way
                 extra.pop(name, None)
             else:
                 extra[name] = value
@@ -75,7 +75,7 @@ class OAuth2(GrantingMode):
         scopes = wish.scopes if wish.scopes is not None else context.scopes
         if (
             authorize.wanted(scopes, extra) and "nonce" not in wish.params
-        ):  # a fixed one of the entry would prove nothing
+        ):  # a fixed nonce in the entry would prove nothing
             extra["nonce"] = authorize.new_nonce()
         in_redirect_uri = bool(provider.state_in_redirect_uri)
         callback = context.redirect_uri
@@ -95,7 +95,7 @@ class OAuth2(GrantingMode):
         kept = {"address": address, "token_url": token_url, "code_verifier": verifier, "nonce": extra.get("nonce")}
         if in_redirect_uri:
             kept["redirect_uri"] = callback
-        # Where the integration's secret may not go, its client is a public one from here on, also when it is refreshed.
+        # If the token address may not receive the integration's secret, the client is public: now and in every refresh.
         own = {} if wish.override.get("client_id") else context.toward(token_url).public_client()
         override = {**own, **wish.override}
         return SetOut(url, {**kept, "override": override} if override else kept)
@@ -104,7 +104,7 @@ class OAuth2(GrantingMode):
         return code_name(context.provider) in query or "error" in query
 
     def arrive(self, context: Context, kept: Mapping[str, Any], query: Mapping[str, str]) -> Dialogue[Granted]:
-        """Exchange the code (RFC 6749 §4.1.3) at the pinned address, for the server that RFC 9207 says it comes from."""
+        """Exchange the code (RFC 6749 §4.1.3) at the token address fixed in `set_out`, after the issuer check of RFC 9207."""
         provider, to = context.provider, context.toward(kept["token_url"])
         check_response(provider, kept["address"], query)
         client = to.client(kept.get("override"))
@@ -135,8 +135,8 @@ class OAuth2(GrantingMode):
     def _later_steps(
         self, context: Context, client: OAuthClient, answer: dict[str, Any], asked_at: datetime
     ) -> Dialogue[tuple[dict[str, Any], datetime]]:
-        """The answer to the last of the entry's `additional_steps`, with what earlier ones say besides their own token; and
-        when it was requested. `answer`: of the token request.
+        """Return the answer to the last of the entry's `additional_steps`, and the time of its request. Members of earlier
+        answers are merged in, except those about their own token. `answer`: the answer to the token request.
         """
         provider = context.provider
         steps, answers, at = provider.additional_steps or (), {"step1": answer}, Moment(clock.now())
@@ -155,7 +155,7 @@ class OAuth2(GrantingMode):
     def granted(
         self, provider: Provider, answer: Mapping[str, Any], received: datetime, before: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """The credential in a token answer. An absent `refresh_token` keeps the one `before` held (RFC 6749 §6)."""
+        """Return the credential from a token answer. Without a new `refresh_token`, that of `before` stays (RFC 6749 §6)."""
         before = before or {}
         held: dict[str, Any] = {"type": self.types()[0], "access_token": answer["access_token"]}
         refresh = answer.get("refresh_token") or before.get("refresh_token")
@@ -176,7 +176,7 @@ class OAuth2(GrantingMode):
         return bool(held.get("refresh_token")) or exchanges_itself(provider)
 
     def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
-        """RFC 6749 §6; with some providers a live access token is exchanged for a younger one."""
+        """Refresh the token (RFC 6749 §6). Some providers instead exchange a valid access token for a new one."""
         provider = context.provider
         itself = exchanges_itself(provider)
         wait_s = too_young_s(provider, held)
@@ -216,17 +216,17 @@ class OAuth2(GrantingMode):
 
 
 def code_name(provider: Provider) -> str:
-    """The callback's parameter that holds the code."""
+    """Return the name of the callback parameter that holds the code."""
     return provider.authorization_code_param_in_callback or "code"
 
 
 def exchanges_itself(provider: Provider) -> bool:
-    """Return whether the provider refreshes a credential by its live access token."""
+    """Return whether the provider refreshes a credential with its valid access token instead of a refresh token."""
     return bool(provider.refresh and provider.refresh.by_access_token)
 
 
 def too_young_s(provider: Provider, held: Mapping[str, Any]) -> int:
-    """Seconds until the provider renews this token; 0 where it does so now, or where nothing says when it was made."""
+    """Return the seconds until the provider refreshes this token; 0 if it does so now or the token's age is unknown."""
     from_age_s = provider.refresh.from_age_s if provider.refresh else None
     ends, lives_s = moment(held.get("expires_at")), positive_seconds((held.get("raw") or {}).get("expires_in"))
     if from_age_s is None or ends is None or lives_s is None or lives_s <= from_age_s:
@@ -237,7 +237,7 @@ def too_young_s(provider: Provider, held: Mapping[str, Any]) -> int:
 
 
 def check_response(provider: Provider, address: str, query: Mapping[str, str]) -> None:
-    """Raises InvalidRequest where the callback is another issuer's, or says no (RFC 6749 §4.1.2.1)."""
+    """Raise InvalidRequest if the callback comes from another issuer, or reports an error (RFC 6749 §4.1.2.1)."""
     if not issuer_accepted(provider, address, query.get("iss")):
         raise InvalidRequest(
             "invalid_issuer",
@@ -252,15 +252,15 @@ def check_response(provider: Provider, address: str, query: Mapping[str, str]) -
 
 
 def captured_settings(provider: Provider, answer: Mapping[str, Any], query: Mapping[str, str]) -> dict[str, str]:
-    """Settings that the entry wants kept from the token answer and from the callback's query."""
+    """Return the settings that the entry takes from the token answer and from the callback's query."""
     found = {path: dig(answer, path) for path in provider.token_response_metadata or ()}
     found |= {name: query.get(name) for name in provider.redirect_uri_metadata or ()}
     return fit_for_settings(found)
 
 
 def fit_for_settings(found: Mapping[str, Any]) -> dict[str, str]:
-    """`found` as texts. What no setting may be counts as absent: objects, fractions, and text that is empty, too long or does
-    not print.
+    """Return the values of `found` as texts. Left out are values that a setting may not have: objects, fractions, and text
+    that is empty, too long or not printable.
     """
     texts = {
         name: str(value).lower() if isinstance(value, bool | int) else value

@@ -1,4 +1,4 @@
-"""Keys and certificates that people paste: PEM in all the shapes it arrives in, JWK, HMAC secrets."""
+"""Reads keys and certificates that people paste: PEM in any line format, JWK, HMAC secrets."""
 
 import base64
 import binascii
@@ -12,7 +12,7 @@ from gateway.auth.credential_form import CredentialForm
 from gateway.catalog.provider import Provider
 from gateway.private_keys import private_key_in, rsa_key_in
 
-if TYPE_CHECKING:  # loaded by who has a key to read: few workers ever do, and it costs each 3 MB
+if TYPE_CHECKING:  # lazy import below: few workers ever read a key, and the module costs 3 MB per worker
     from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
     SigningKey: TypeAlias = RSAKey | ECKey | OKPKey | OctKey
@@ -22,18 +22,18 @@ _KINDS: Final[Mapping[str, str]] = {"RS": "RSAKey", "PS": "RSAKey", "ES": "ECKey
 
 
 class BadKey(ValueError):
-    """The text is not a key of the kind that is needed. The message says so, never what the text was."""
+    """The text is not a key of the required kind. The message never quotes the text."""
 
 
 def pem(text: str) -> str:
-    """`text` with its PEM blocks in lines of 64, whatever a form or an environment variable made of them (RFC 7468 §2)."""
+    """Return `text` with its PEM blocks in lines of 64 characters (RFC 7468 §2); forms and environment variables lose them."""
     unfolded = text.replace("\\r", "").replace("\\n", "\n")
     return _PEM.sub(_rewrapped, unfolded).strip() + "\n"
 
 
 def _rewrapped(found: re.Match[str]) -> str:
     label, content = found[1], found[2]
-    if ":" in content:  # the headers of an old encrypted key, whose lines mean something
+    if ":" in content:  # an old encrypted key: its header lines must stay separate
         return found[0]
     inside = "".join(content.split())
     lines = [inside[at : at + 64] for at in range(0, len(inside), 64)]
@@ -41,9 +41,9 @@ def _rewrapped(found: re.Match[str]) -> str:
 
 
 def signing_key(text: str, alg: str, encoding: str | None = None) -> "SigningKey":
-    """The key that signs with `alg` (RFC 7518 §3.1): a private key in PEM or JWK, or the secret of an HMAC.
+    """Return the signing key for `alg` (RFC 7518 §3.1): a private key in PEM or JWK, or an HMAC secret.
 
-    `encoding` says how that secret is written: ``utf8`` (also if None), ``hex`` or ``base64``. Raises BadKey.
+    `encoding`: format of the HMAC secret: ``utf8`` (also if None), ``hex`` or ``base64``. Raises BadKey.
     """
     if alg[:2] not in _KINDS:
         raise BadKey(f"'{alg[:20]}' is not an algorithm that signs here")
@@ -53,7 +53,7 @@ def signing_key(text: str, alg: str, encoding: str | None = None) -> "SigningKey
     kind: type[SigningKey] = getattr(jwk, _KINDS[alg[:2]])
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SecurityWarning)  # how long its keys are is the provider's to decide
+            warnings.simplefilter("ignore", SecurityWarning)  # the provider decides the key length
             if text.lstrip().startswith("{"):
                 given = json.loads(text)
                 return jwk.RSAKey.import_key(rsa_key_in(given)) if kind is jwk.RSAKey else kind.import_key(given)
@@ -65,7 +65,7 @@ def signing_key(text: str, alg: str, encoding: str | None = None) -> "SigningKey
 
 
 def hmac_secret(text: str, encoding: str | None) -> bytes:
-    """Raises ValueError where `text` is not written in `encoding`."""
+    """Return the bytes of an HMAC secret. Raises ValueError if `text` is not valid in `encoding`."""
     if encoding == "hex":
         return bytes.fromhex(text.strip())
     if encoding == "base64":
@@ -78,7 +78,7 @@ def hmac_secret(text: str, encoding: str | None) -> bytes:
 
 
 def check_identity(certificate: str, private_key: str) -> None:
-    """Raises BadKey where these are not a certificate and the private key that belongs to it (RFC 8705 §2)."""
+    """Raise BadKey unless `private_key` is the private key of `certificate` (RFC 8705 §2)."""
     from cryptography import x509
 
     try:
@@ -93,7 +93,7 @@ def check_identity(certificate: str, private_key: str) -> None:
         raise BadKey("the client certificate and the private key do not belong together")
 
 
-# ── The client certificate of a credential: what mutual TLS shows to the provider (RFC 8705).
+# ── The client certificate of a credential, presented to the provider in mutual TLS (RFC 8705).
 
 CERTIFICATE: Final = "client_certificate"
 PRIVATE_KEY: Final = "client_private_key"
@@ -101,9 +101,9 @@ TYPED_LIMIT: Final = 16_384
 
 
 def certificate_fields(fields: CredentialForm, provider: Provider) -> dict[str, str]:
-    """``client_certificate`` and ``client_private_key`` of a form, in PEM, where they were given; a key may come alone.
+    """Return a form's ``client_certificate`` and ``client_private_key`` in PEM, if given; a key may be given alone.
 
-    Notes a fault where they do not belong together, or where the provider is reached by mutual TLS only and they lack.
+    Records an error if they do not match, or if one is missing and the provider requires mutual TLS.
     """
     given = {name: fields.text(name, limit=TYPED_LIMIT, required=False) for name in (CERTIFICATE, PRIVATE_KEY)}
     certificate, key = given[CERTIFICATE], given[PRIVATE_KEY]

@@ -1,4 +1,4 @@
-"""Reads a provider's answers: makes their texts fit to show, and judges the answer to a sign-in."""
+"""Reads a provider's answers: makes their texts safe to show, and interprets the answer to a login request."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from gateway.oauth.token_answers import (
 )
 from gateway.records.provider_call import Reply
 
-# ── A provider's own words, made fit to be shown: bounded, one line, printable.
+# ── A provider's text, made safe to show: bounded, one line, printable.
 
 MAX_WORDS: Final = 500
 _NAMES: Final = (
@@ -29,15 +29,15 @@ _INSIDE: Final = ("error", "errors", "fault", "status", "data", "response", "res
 
 
 def short(words: str) -> str:
-    """`words`, made fit to stand in a sentence: bounded, one line, printable, without a full stop."""
+    """Return `words` made safe to use in a sentence: bounded, one line, printable, without a full stop."""
     printable = "".join(char if char.isprintable() else " " for char in words[:MAX_WORDS])
     return " ".join(printable.split()).rstrip(" .")
 
 
 def refusal_text(reply: Reply) -> str:
-    """Return what a refusing answer says: the usual members of a JSON object, else the beginning of the text.
+    """Return the error text of a refusal: the usual members of a JSON object, else the beginning of the text.
 
-    Empty for a page of HTML, or for nothing. May quote what was sent: `provider_call.scrubbed` is the caller's to ask.
+    Empty for an HTML page or an empty body. The text may quote sent secrets: the caller must use `provider_call.scrubbed`.
     """
     text = reply.body[:65536].decode("utf-8", "replace")
     try:
@@ -68,15 +68,15 @@ def _messages(answer: Any, depth: int) -> Iterator[str]:
                 return
 
 
-# ── Reads what a sign-in answers where it has no OAuth error codes.
+# ── Reads the answer to a login request that uses no OAuth error codes.
 
 PASSING: Final = frozenset({408, 425, 429})
 
 
 def accepted_answer(reply: Reply) -> dict[str, Any]:
-    """The answer of a sign-in that went well. Raises TokenRefused for any other 4xx, TokenUnavailable for all else.
+    """Return the answer of a successful login. Raises TokenUnavailable for temporary errors, TokenRefused for other 3xx/4xx.
 
-    Where passwords and keys are exchanged, a 4xx means that they, or the tenant, are wrong, whatever words it has.
+    When passwords or keys are exchanged, a 4xx means that they or the tenant are wrong, whatever its text says.
     """
     if reply.status >= 500 or reply.status in PASSING or not 200 <= reply.status < 500:
         raise TokenUnavailable(f"the token endpoint answered {reply.status}", retry_after(reply.headers))
@@ -90,7 +90,7 @@ def accepted_answer(reply: Reply) -> dict[str, Any]:
 
 
 def token_at(answer: dict[str, Any], paths: Sequence[str]) -> str:
-    """The token at the first of `paths` that has one. Raises TokenRefused with what the answer says instead."""
+    """Return the token at the first of `paths` that has one. Raises TokenRefused with the answer's error text if none has."""
     token = next((found for path in paths if isinstance(found := dig(answer, path), str) and found), None)
     if token is None:
         words = refusal_text(Reply(200, {}, json.dumps(answer).encode(), datetime.now(UTC)))
@@ -101,12 +101,12 @@ def token_at(answer: dict[str, Any], paths: Sequence[str]) -> str:
 
 
 def jwt_ends_at(token: str) -> datetime | None:
-    """The ``exp`` of a token that is a JWT (RFC 7519 §4.1.4), unverified: it was given to us for our own use."""
+    """Return the ``exp`` of a token that is a JWT (RFC 7519 §4.1.4). Not verified: the provider issued it to the gateway."""
     ends = positive_seconds(jwt_claims(token).get("exp"))
     return datetime.fromtimestamp(ends, UTC) if ends is not None and ends < 32_503_680_000 else None
 
 
 def kept(provider: Provider, default: str) -> tuple[str, ...]:
-    """Where the token lies: where the entry says, else at `default`."""
+    """Return the paths of the token in an answer: the entry's path, else `default`."""
     places = provider.token_response
     return (places.token_path,) if places and places.token_path else (default,)

@@ -1,6 +1,6 @@
-"""Templates that name parts of the request itself: filled in for each attempt, when all else stands.
+"""Templates that use parts of the request itself. They are filled in for each attempt, after the rest of the request.
 
-What they may name, see `gateway.auth.request_templates`.
+`request_values` lists the names that they may use.
 """
 
 import json
@@ -18,17 +18,17 @@ from gateway.errors import InvalidRequest
 from gateway.http.url import name_of
 from gateway.records.proxied_call import UpstreamRequest
 
-# ── What templates in `proxy.headers` and `proxy.query` may name of the request they stand in, as it is sent.
+# ── Values of the sent request that templates in `proxy.headers` and `proxy.query` may use.
 
 FORM: Final = "application/x-www-form-urlencoded"
 
 
 def request_values(method: str, url: str, *, content_type: str = "", body: bytes = b"") -> dict[str, str]:
-    """The values called ``method``, ``host`` (with a port that is not the scheme's own), ``path``, ``params`` (the query),
+    """Return the values ``method``, ``host`` (with a port unless it is the default), ``path``, ``params`` (the query),
     ``endpoint`` (path and query), ``contentType``, ``urlCanonicalParams`` and ``bodyCanonicalParams``.
 
-    `url` is the final one, percent-encoded; all but the canonical parameters are its own text. `body` is given where it is
-    known whole: members of a form or of a JSON object; of any other body the canonical parameters are empty.
+    `url`: the final, percent-encoded URL; all values except the canonical parameters quote it unchanged. `body`: the whole
+    body, if known. Its canonical parameters are the members of a form or a JSON object; empty for any other body.
     """
     parts = urlsplit(url)
     path = parts.path or "/"
@@ -45,7 +45,7 @@ def request_values(method: str, url: str, *, content_type: str = "", body: bytes
 
 
 def canonical(pairs: Iterable[tuple[str, str]]) -> str:
-    """``a=1&b=2``: sorted by name, then by value, each percent-encoded but for unreserved characters (RFC 3986 §2.3)."""
+    """Return ``a=1&b=2``: sorted by name, then value; all but unreserved characters percent-encoded (RFC 3986 §2.3)."""
     return "&".join(
         f"{name}={value}" for name, value in sorted((_encoded(name), _encoded(text)) for name, text in pairs)
     )
@@ -78,9 +78,9 @@ WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH"})
 
 @dataclass(frozen=True, slots=True)
 class RequestTemplates:
-    """`headers` and `query` are templates by name, header names lower-case; `known` is what else they may name.
+    """A signer that fills templates. `headers`, `query`: templates by name, header names lower-case. `known`: further values.
 
-    All of them replace what the caller sent: one that carries no credential still is what another one signs.
+    Every template replaces the caller's value, even one without a credential, because another template may sign it.
     """
 
     headers: Mapping[str, str]
@@ -115,7 +115,7 @@ class RequestTemplates:
 
 @dataclass(frozen=True, slots=True)
 class Signers:
-    """Several, one after the other: the last one signs what those before it wrote."""
+    """Several signers in sequence: each one signs the result of the previous ones."""
 
     each: tuple[Signer, ...]
 

@@ -1,4 +1,4 @@
-"""Asks a provider to end tokens: RFC 7009, or the call that its entry describes."""
+"""Revokes tokens at a provider: RFC 7009, or the call that its entry describes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,8 +23,9 @@ GONE: Final = frozenset({"invalid_token", "token_not_found", "token_revoked", "t
 class RevocationOutcome:
     """The result of revoking one token at its provider.
 
-    ``revoked`` by this; ``already_invalid``: the provider no longer knew it; ``unsupported``: it does not end tokens of this
-    kind; ``not_offered``: it has no such call; ``failed``: it said no; ``unavailable``: it could not be asked.
+    ``revoked``: the provider revoked it; ``already_invalid``: the provider no longer knew it; ``unsupported``: the provider
+    does not revoke this kind of token; ``not_offered``: it has no revocation call; ``failed``: it refused;
+    ``unavailable``: it could not be reached.
     """
 
     token: str
@@ -38,7 +39,7 @@ class RevocationOutcome:
 
 
 def revocable(context: Context, tokens: Sequence[RevocableToken]) -> list[RevocableToken]:
-    """Return those of `tokens` that the entry's call can revoke, or all of them if the credential has none of that kind."""
+    """Return the tokens that the entry's call can revoke, or all `tokens` if the credential has none of that kind."""
     spec = context.provider.revocation or STANDARD
     return [one for one in tokens if spec.tokens in {None, "both", one.hint}] or list(tokens)
 
@@ -46,7 +47,7 @@ def revocable(context: Context, tokens: Sequence[RevocableToken]) -> list[Revoca
 def revoke(
     context: Context, how: TokenRevocation | None, tokens: Sequence[RevocableToken], credential: dict[str, Secret]
 ) -> Dialogue[list[RevocationOutcome]]:
-    """Revoke `tokens` with one call each. Never raises: what cannot be ended is reported."""
+    """Revoke `tokens` with one call each. Never raises: failures are reported in the outcomes."""
     outcomes = []
     for token in tokens:
         if how is None:
@@ -63,7 +64,7 @@ def revoke(
 
 
 def _call(context: Context, how: TokenRevocation, token: RevocableToken, credential: dict[str, Secret]) -> ProviderCall:
-    """RFC 7009 §2.1, bent as the entry says."""
+    """Return the request of RFC 7009 §2.1, modified as the entry says."""
     spec, context = context.provider.revocation or STANDARD, context.toward(how.url)
     known = {**credential, "token": token.token}
     headers = {"Accept": "application/json", **context.texts(spec.headers, known)}
@@ -85,7 +86,7 @@ def _outcome(token: RevocableToken, call: ProviderCall, reply: Reply) -> Revocat
     answer = parse_object(reply.headers, reply.body) or {}
     error = answer.get("error")
     code = error if isinstance(error, str) else ""
-    refused = answer.get("ok") is False or bool(error)  # some report a refusal with status 200
+    refused = answer.get("ok") is False or bool(error)  # some providers report a refusal with status 200
     if 200 <= reply.status < 300 and not refused:
         return RevocationOutcome(token.hint, "revoked")
     words = call.scrubbed(refusal_text(reply))

@@ -21,10 +21,10 @@ LIFETIME_S: Final = 300
 
 
 class SignatureMode(ExchangedMode):
-    """Held as ``{"type": "SIGNATURE", "username", "password", <what else the entry asks for>, "token",
+    """Stored as ``{"type": "SIGNATURE", "username", "password", <further fields of the entry>, "token",
     "expires_at"}``.
 
-    `token` is for who reads the connection. Each proxied request gets one of its own, since a nonce is good for one use.
+    The API returns `token` with the connection. Each proxied request gets its own token, because a nonce is valid once.
     """
 
     name = "SIGNATURE"
@@ -57,9 +57,9 @@ class SignatureMode(ExchangedMode):
 
 
 def username_token(username: str, password: str, nonce: str, created: datetime) -> str:
-    """The header value. `nonce` is sent and digested as the text it is, and the digest is written in hex before base64."""
+    """Return the header value. `nonce` is sent and hashed as plain text; the digest is hex, then base64."""
     at = created.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    # SHA-1 is what the profile prescribes; the password is the secret in it.
+    # The profile requires SHA-1; the password is the secret part of the input.
     digest = hashlib.sha1(f"{nonce}{at}{password}".encode(), usedforsecurity=False).hexdigest()
     shown = base64.b64encode(digest.encode()).decode("ascii")
     return f'UsernameToken Username="{username}", PasswordDigest="{shown}", Nonce="{nonce}", Created="{at}"'

@@ -1,4 +1,4 @@
-"""TBA: NetSuite's token-based authentication. Every request is signed with a token that an administrator made."""
+"""TBA: NetSuite's token-based authentication. Every request is signed with a token that an administrator created."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -16,7 +16,7 @@ TOKEN_LIMIT: Final = 2048
 
 
 class TokenBased(AuthMode):
-    """Held as ``{"type": "TBA", "token_id", "token_secret", <what else the entry asks for>, "config_override"?}``; the
+    """Stored as ``{"type": "TBA", "token_id", "token_secret", <further fields of the entry>, "config_override"?}``. The
     setting `accountId` is the realm.
     """
 

@@ -1,4 +1,4 @@
-"""The requests that together make a token, one by one, and the parts of earlier answers that later requests may name."""
+"""Builds the sequence of requests that together produce a token; later requests may use parts of earlier answers."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -22,8 +22,8 @@ def step_call(
     identity: ClientIdentity | None = None,
     secrets: Iterable[Secret] = (),
 ) -> ProviderCall:
-    """The request of `step` to `template`, its address. `known`: what its templates may name besides the settings;
-    `secrets`: what of it nobody may see in the provider's words. Raises InvalidRequest where a setting is missing.
+    """Return the request of `step`. `template`: its address. `known`: values for its templates besides the settings.
+    `secrets`: values to mask in the provider's answer. Raises InvalidRequest if a setting is missing.
     """
     url = context.address(template, known)
     context = context.toward(url)
@@ -38,5 +38,5 @@ def step_call(
 
 
 def step_values(answers: Mapping[str, Any]) -> dict[str, Secret]:
-    """``${stepN.path}`` of `answers`, by ``stepN``."""
+    """Return the values for ``${stepN.path}``. `answers`: the answers by ``stepN``."""
     return {name: Secret(text) for name, text in flat_values(answers).items()}

@@ -1,7 +1,7 @@
-"""TWO_STEP: what the end user typed in is exchanged for a token, in one request or in several.
+"""TWO_STEP: the end user's typed credential is exchanged for a token, in one or more requests.
 
-The token request is step 1, `additional_steps` are 2 and on; each may use the answers before it as ``${stepN.path}``, and
-the last one's answer holds the token. An assertion that the entry's `jwt` describes is ``${jwt}`` (RFC 7523).
+The token request is step 1; `additional_steps` start at step 2. Each step may use earlier answers as ``${stepN.path}``,
+and the last answer holds the token. ``${jwt}`` is the assertion that the entry's `jwt` describes (RFC 7523).
 """
 
 from collections.abc import Mapping
@@ -28,14 +28,14 @@ OURS: Final = ("token", "refresh_token", "expires_at", "raw", "steps")
 
 
 class TwoStep(ExchangedMode):
-    """Held as ``{"type": "TWO_STEP", <what the entry asks for>, "assertionOption"?, "token", "refresh_token"?,
+    """Stored as ``{"type": "TWO_STEP", <fields of the entry>, "assertionOption"?, "token", "refresh_token"?,
     "expires_at"?, "raw"}``; `raw` is the answer that held the token.
     """
 
     name = "TWO_STEP"
 
     def accept(self, form: Mapping[str, Any], provider: Provider, now: datetime) -> dict[str, Any]:
-        """A `token` may be brought along; without one, the provider is asked."""
+        """Return the credential to store. `token` is optional; without it, the gateway requests the first token."""
         fields = CredentialForm(form, self.types())
         held: dict[str, Any] = {"type": self.name}
         held |= {name: fields.given(name, setting) for name, setting in provider.credentials.items()}
@@ -56,7 +56,7 @@ class TwoStep(ExchangedMode):
         return dict(held) if held.get("token") else (yield from self._signed_in(held, context))
 
     def renew(self, held: Mapping[str, Any], context: Context) -> Dialogue[dict[str, Any]]:
-        """Renew with the refresh token if there are one and a URL for it; else, or if it is refused, sign in again."""
+        """Refresh with the refresh token if the entry has a `refresh_url`; without either, or if refused, log in again."""
         if context.provider.refresh_url and held.get("refresh_token"):
             try:
                 return (yield from self._refreshed(held, context))
@@ -124,7 +124,7 @@ class TwoStep(ExchangedMode):
 
 
 def _apart(held: Mapping[str, Any]) -> dict[str, Secret]:
-    """``${assertionOption.name}``."""
+    """Return the values for ``${assertionOption.name}``."""
     options = flat_values(held.get("assertionOption") or {})
     return {f"assertionOption.{name}": Secret(text) for name, text in options.items()}
 

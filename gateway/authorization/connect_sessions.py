@@ -1,4 +1,4 @@
-"""Connect sessions: what a customer's back end allows one end user to connect, and which settings it may choose."""
+"""Connect sessions: what a customer's back end allows one end user to connect, and which settings the user may choose."""
 
 import math
 import secrets
@@ -19,15 +19,15 @@ from gateway.store import Store
 from gateway.store.pending_authorizations import used
 from gateway.text import counted
 
-# ── What a connect session allows: which integrations, and which settings its end user may choose.
+# ── Permissions of a connect session: its integrations, and the settings that its end user may choose.
 
 
 def settings_of(
     session: ConnectSession, provider: Provider, integration_id: str, typed: Mapping[str, Any]
 ) -> tuple[dict[str, Any], tuple[str, ...] | None]:
-    """The settings of a new connection, and the scopes that the back end fixed for it, if it did.
+    """Return the settings of a new connection, and the scopes that the back end fixed for it, if any.
 
-    Merged under the entry's spelling of the names, so that no other spelling gets past what the back end fixed.
+    Setting names are normalized to the entry's spelling, so that another spelling cannot override a fixed setting.
     """
     own = dict(session.defaults.get(integration_id, {}).get("connection_config") or {})
     scopes = own.pop("oauth_scopes_override", None)
@@ -37,7 +37,7 @@ def settings_of(
 
 
 def check_offered(session: ConnectSession, integration_id: str) -> None:
-    """Raises Forbidden where the session was made for other integrations."""
+    """Raise Forbidden if the session does not allow this integration."""
     if session.allowed_integrations and integration_id not in session.allowed_integrations:
         raise Forbidden(
             "integration_not_allowed",
@@ -46,7 +46,7 @@ def check_offered(session: ConnectSession, integration_id: str) -> None:
 
 
 def check_room(session: ConnectSession) -> None:
-    """Raises Forbidden where the session has made as many connections as it may: before anybody goes to a provider."""
+    """Raise Forbidden if the session has reached its maximum of connections, before the browser goes to a provider."""
     if session.used_up:
         raise used(session.max_connections)
 
@@ -63,10 +63,11 @@ WINDOW_S: Final = 60.0
 
 
 class ConnectSessions:
-    """Tokens are `SESSION_PREFIX` and 64 hex digits, the form that published SDKs look for; only digests are stored.
+    """Creates and finds connect sessions. A token is `SESSION_PREFIX` and 64 hex digits, the format that the Nango SDKs
+    expect; only its digest is stored.
 
-    ``connect`` of gateway.yaml says how many sessions a key may have open, over all nodes, and how many it may create a
-    minute, in each worker.
+    ``connect`` of gateway.yaml limits how many sessions a key may have open, over all nodes, and how many it may create
+    per minute, in each worker.
     """
 
     def __init__(self, store: Store, current: Current) -> None:
@@ -78,8 +79,8 @@ class ConnectSessions:
     async def open(
         self, environment: str, key_id: str, *, lifetime: timedelta = LIFETIME, by_provider: bool = False, **what: Any
     ) -> tuple[str, ConnectSession]:
-        """A token, and the session behind it; `what` are the other fields of ConnectSession. `by_provider`: a provider's answer
-        is the cause, so half of the key's limits is kept for the application. Raises TooManyRequests.
+        """Create a session and return its token and the session. `what`: the other fields of ConnectSession. `by_provider`: a
+        provider's answer caused the session; such sessions may use only half of the key's limits. Raises TooManyRequests.
         """
         limits = self._current.generation.config.connect
         share = 2 if by_provider else 1
@@ -120,7 +121,7 @@ class ConnectSessions:
         self._created[environment, key_id] = created + 1
 
     async def find(self, token: str) -> ConnectSession:
-        """The session behind a token. Raises Unauthorized; an expired one and an unknown one look alike."""
+        """Return the session of a token. Raises the same Unauthorized for an expired and an unknown token."""
         body = token.removeprefix(SESSION_PREFIX)
         if body == token or len(body) != TOKEN_CHARS or not set(body) <= set("0123456789abcdef"):
             raise Unauthorized(
@@ -136,7 +137,7 @@ class ConnectSessions:
         return session
 
     async def known(self, session_digest: str) -> ConnectSession | None:
-        """The session of that digest while it lives: for who asks with another right than its token."""
+        """Return the session with that digest until it expires, for a caller that is authorized without the session's token."""
         return await self._store.sessions.get(session_digest, now=clock.now())
 
     async def end(self, session: ConnectSession) -> None:
@@ -157,10 +158,10 @@ def _too_many(rule: str, what: str, fix: str, limit: int, wait_s: int) -> TooMan
 
 
 def connect_link(public_url: str, token: str) -> str:
-    """Return the link that the end user opens. The token leaves the address with the first answer."""
+    """Return the link that the end user opens. The first response redirects to an address without the token."""
     return f"{public_url}/connect?session_token={token}"
 
 
 def poll_url(public_url: str, session: ConnectSession) -> str:
-    """The address at which the customer's back end reads the session's result, with its key. Holds no token."""
+    """Return the address where the customer's back end reads the session's result with its key. It contains no token."""
     return f"{public_url}/connect/sessions/{session.digest}"

@@ -1,5 +1,5 @@
-"""Settings that a back end fixes for connections to come, checked when it fixes them: later only its end user would see the
-fault. Settings that the end user is still to give may be missing."""
+"""Checks the settings that a back end fixes for future connections, when it fixes them: later only the end user would see
+the error. Settings that the end user will enter may be missing."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -18,15 +18,15 @@ from gateway.egress.guard import Guard
 from gateway.errors import InvalidRequest, Issue
 
 SETTING: Final = "connectionConfig."
-STAND_IN: Final = "x"  # for a value that is missing yet: fits in every place of an address but that of a port
-OF_BROWSERS: Final = "authorization_url"  # the gateway never sends a request there
+STAND_IN: Final = "x"  # placeholder for a missing value; valid everywhere in an address except as a port
+OF_BROWSERS: Final = "authorization_url"  # only browsers open this address; the gateway sends no request to it
 
 
 def check_fixed_settings(context: Context, guard: Guard, given: Mapping[str, Any], path: Sequence[str]) -> None:
-    """`context`: of the integration, without settings. `given`: under any spelling of their names.
+    """Check the settings `given`, with names in any spelling. `context`: the integration's context, without settings.
 
-    Raises InvalidRequest where a setting breaks the rules of its entry, cannot stand in an address of it, or names a host
-    that the integration or the gateway allows no request to.
+    Raises InvalidRequest if a setting breaks the entry's rules, is invalid in one of the entry's addresses, or names a host
+    to which the integration or the gateway allows no requests.
     """
     config = accepted(context.provider, given, path)
     context = Context(context.provider, context.integration, config, public_url=context.public_url)

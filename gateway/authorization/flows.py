@@ -1,8 +1,8 @@
-"""The authorization of one end user at one provider: out to its page, back to our callback, once.
+"""The authorization of one end user at one provider: redirect to its page, callback to the gateway, once.
 
-`state` is 256 random bits, stored as a digest, good for one use and ten minutes, and bound by a cookie to the browser
-that began (RFC 9700 §4.7). What the callback needs (token address, PKCE verifier, settings) is pinned in the stored
-flow, so nothing of it can be swapped on the way (RFC 9700 §4.4). What is asked of the provider is the auth mode's to say.
+`state` is 256 random bits, stored as a digest, valid for one use and ten minutes, and bound by a cookie to the browser
+that started the flow (RFC 9700 §4.7). The data for the callback (token address, PKCE verifier, settings) is fixed in the
+stored flow, so that nobody can replace it in between (RFC 9700 §4.4). The auth mode builds the requests to the provider.
 """
 
 import asyncio
@@ -59,14 +59,14 @@ from gateway.refresh.auth_exchange import Dialogues
 from gateway.secret import Secret, digest
 from gateway.store import Store
 
-# ── The end of an authorization: the browser is back from the provider, its grant becomes a connection, all who wait
-# hear of it.
+# ── The end of an authorization: the browser returns from the provider, the grant becomes a connection, and the outcome
+# is reported to everyone who waits.
 #
-# Where the grant reaches several sites and the integration asks, the end user chooses first: the grant waits sealed,
-# in a flow of its own that the same browser can use once within ten minutes.
+# If the grant covers several sites and the integration needs one, the end user chooses first. Until then the grant is
+# stored encrypted in its own flow, which the same browser can use once within ten minutes.
 
-STATES: Final = ("state", "payload", "customField")  # how providers call it that have no OAuth `state`
-ONCE: Final = (*STATES, "code", "error", "iss")  # RFC 6749 §3.1: a parameter comes once
+STATES: Final = ("state", "payload", "customField")  # OAuth's name, then names of providers without OAuth `state`
+ONCE: Final = (*STATES, "code", "error", "iss")  # RFC 6749 §3.1: a parameter must not be repeated
 NEITHER: Final = (
     "The provider sent neither a code nor an error back. Start again from the application; if it happens again, ask "
     "its operator for help."
@@ -98,8 +98,8 @@ CONFIRMED_WITHIN: Final = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationStart:
-    """Where the browser goes next, and the cookie that shows on return that it is the same browser. `flow`: the digest of
-    its `state`, by which the flow is known where `state` must not be."""
+    """The address for the browser, and the cookie that identifies the same browser at the callback. `flow`: the digest of
+    `state`; it identifies the flow to code that must not know `state`."""
 
     url: str
     flow: str
@@ -109,7 +109,7 @@ class AuthorizationStart:
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """The facts of an authorization before the provider is asked."""
+    """The checked input of an authorization, before any request to the provider."""
 
     provider: Provider
     mode: GrantingMode
@@ -120,7 +120,7 @@ class _Prepared:
 
 
 class Flows:
-    """Begins and ends authorizations."""
+    """Starts and finishes authorizations."""
 
     def __init__(
         self,
@@ -141,9 +141,9 @@ class Flows:
         self._grants = Grants(store, creator, session_connections, dialogues, self.cookie_name)
 
     async def ask(self, session: ConnectSession, integration_id: str, asked: FlowOptions) -> str:
-        """Check `asked` as `begin` does, without asking the provider, and keep it sealed until the end user confirms it.
+        """Check `asked` as `begin` does, without a request to the provider, and store it encrypted until the end user confirms.
 
-        Returns the token by which `asked_for` finds it for an hour, while the session lives. Raises as `begin` does.
+        Returns a token for `asked_for`, valid for an hour but not longer than the session. Raises as `begin` does.
         """
         try:
             await self._prepared(session, integration_id, asked)
@@ -154,7 +154,7 @@ class Flows:
         await self._store.flows.add(
             NewFlow(
                 state_digest=digest(token),
-                browser_digest="",  # the digest of nothing: no browser comes back with it
+                browser_digest="",  # matches no cookie, so no browser can finish this flow
                 environment=session.environment,
                 integration_id=integration_id,
                 connection_id="",
@@ -166,7 +166,7 @@ class Flows:
         return token
 
     async def asked_for(self, session: ConnectSession, integration_id: str, token: str) -> FlowOptions | None:
-        """Return the options that `ask` kept for this session and integration under `token`."""
+        """Return the options that `ask` stored for this session and integration under `token`, else None."""
         flow = await self._store.flows.get(digest(token), now=clock.now())
         if flow is None or (flow.session_digest, flow.integration_id) != (session.digest, integration_id):
             return None
@@ -174,7 +174,8 @@ class Flows:
         return kept if isinstance(kept, FlowOptions) else None
 
     async def under_way(self, flow_digest: str, cookies: Mapping[str, str]) -> tuple[str, str] | None:
-        """The integration and the provider's address of an authorization that this browser has begun and not ended."""
+        """Return the integration and the provider's address of an authorization that this browser has started but not
+        finished."""
         flow = await self._store.flows.get(flow_digest, now=clock.now())
         name = self.cookie_of(flow_digest)
         if flow is None or Secret(digest(cookies.get(name, ""))) != Secret(flow.browser_digest):
@@ -191,8 +192,10 @@ class Flows:
         return kept if isinstance(kept, PendingAuthorization) else None
 
     async def begin(self, session: ConnectSession, integration_id: str, asked: FlowOptions) -> AuthorizationStart:
-        """Raises NotFound, Forbidden where the session does not offer this integration or has made all its connections,
-        InvalidRequest on its settings; the window that waits for the outcome gets it.
+        """Start an authorization. A refusal is also reported to the window that waits for the outcome.
+
+        Raises NotFound; Forbidden if the session does not offer this integration or has reached its maximum of connections;
+        InvalidRequest for invalid settings.
         """
         try:
             return await self._begin(session, integration_id, asked)
@@ -208,7 +211,7 @@ class Flows:
         fault: GatewayError,
         request_id: str = "",
     ) -> None:
-        """Report to the waiting window that nothing was begun."""
+        """Report to the waiting window that no authorization was started."""
         said = log_failure(
             fault,
             environment=session.environment,
@@ -313,24 +316,24 @@ class Flows:
             ) from fault
 
     def cookie_name(self, state: str) -> str:
-        """Return the flow's cookie name. Each flow has its own, so two windows of a browser can authorize side by side."""
+        """Return the flow's cookie name. Each flow has its own, so that two windows of a browser can authorize in parallel."""
         return self.cookie_of(digest(state))
 
     def cookie_of(self, state_digest: str) -> str:
-        """The same, of the digest of its state."""
+        """Return the flow's cookie name from the digest of its state."""
         secure = self._current.generation.public_url.startswith("https://")
         return f"{'__Host-' if secure else ''}gw-flow-{int(state_digest[:12], 16)}"
 
     async def finish(
         self, query: Mapping[str, str], cookies: Mapping[str, str], request_id: str = ""
     ) -> Arrived | Choice:
-        """The new connection. Raises CallbackFailed with words for the end user; a state that is not this browser's
-        stays unused, so that the caller that it belongs to can still finish.
+        """Return the new connection. Raises CallbackFailed with a text for the end user. The state of another browser's flow
+        is not used up, so that the other browser can still finish.
         """
         back = Back(request_id, query)
         returned = await self._returned(query, cookies, back)
         if returned.pending.reconnects and query.get("error") == "invalid_scope":
-            flow = returned.flow  # the app may not ask for what its API has requested: the next link leaves it out
+            flow = returned.flow  # the app may not request the scopes that the API demanded: the next link omits them
             ref = ConnectionRef(flow.environment, flow.integration_id, flow.connection_id)
             await self._store.rejections.forget_scopes(ref, now=clock.now())
         return await self._to_its_end(returned.flow, returned.pending, self._grants.exchanged(returned, query), back)
@@ -338,7 +341,7 @@ class Flows:
     async def choose(
         self, token: str, site_id: str, cookies: Mapping[str, str], request_id: str = ""
     ) -> Arrived | Choice:
-        """The connection with the site that was chosen. Raises CallbackFailed; a site that was not offered uses nothing up."""
+        """Return the connection for the chosen site. Raises CallbackFailed; an unknown site does not use up the flow."""
         flow = await self._store.flows.get(digest(token), now=clock.now()) if token else None
         pending = self._pending(flow)
         if flow is None or pending is None:
@@ -364,14 +367,14 @@ class Flows:
         return await self._to_its_end(flow, pending, self._grants.connected(returned, granted), Back(request_id))
 
     async def close(self, within_s: float = 15) -> None:
-        """Let authorizations that are being finished end."""
+        """Wait until authorizations in progress have finished, at most `within_s` seconds."""
         if self._exchanging:
             await asyncio.wait(set(self._exchanging), timeout=within_s)
 
     async def _to_its_end(
         self, flow: Flow, pending: PendingAuthorization, work: Coroutine[Any, Any, Arrived | Choice], back: Back
     ) -> Arrived | Choice:
-        # In a task of its own: the state is spent, so a browser that leaves now must not throw the grant away.
+        # In its own task: the state is used up, so a browser that disconnects now must not cancel the exchange.
         exchanging = asyncio.create_task(self._telling.reported(flow, pending, work, back))
         self._exchanging.add(exchanging)
         exchanging.add_done_callback(self._exchanged)
@@ -383,7 +386,7 @@ class Flows:
     def _exchanged(self, task: "asyncio.Task[Arrived | Choice]") -> None:
         self._exchanging.discard(task)
         if not task.cancelled():
-            task.exception()  # raised for the browser, or to nobody if it has left
+            task.exception()  # marks the exception as retrieved if the browser has disconnected
 
     def _check_browser(self, flow: Flow, state: str, cookies: Mapping[str, str]) -> None:
         if Secret(digest(cookies.get(self.cookie_name(state), ""))) != Secret(flow.browser_digest):

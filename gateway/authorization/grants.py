@@ -1,4 +1,4 @@
-"""A grant becomes a connection or, where it reaches several sites, waits sealed until the end user has chosen one."""
+"""Turns a grant into a connection. A grant for several sites is stored encrypted until the end user has chosen one."""
 
 import secrets
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ from gateway.store import Store
 
 
 class Grants:
-    """`cookie_name`: of a flow's cookie, by its state."""
+    """Turns grants into connections. `cookie_name`: returns the name of a flow's cookie from its state."""
 
     def __init__(
         self,
@@ -37,14 +37,14 @@ class Grants:
         self._cookie_name = cookie_name
 
     async def exchanged(self, returned: Returned, query: Mapping[str, str]) -> Arrived | Choice:
-        """Exchange what the provider sent back for a token, and store the connection.
+        """Exchange the callback's query for a token, and store the connection.
 
-        Raises InvalidRequest where that is not exchanged for a token, and as `connected` does.
+        Raises InvalidRequest if the provider refuses the exchange, and as `connected` does.
         """
         return await self.connected(returned, await self._granted(returned, query))
 
     async def connected(self, returned: Returned, granted: Granted) -> Arrived | Choice:
-        """The connection, or the sites to choose from. Raises as `Creator.prepare` and
+        """Store and return the connection, or return the sites to choose from. Raises as `Creator.prepare` and
         `SessionConnections.keep` do."""
         flow, pending = returned.flow, returned.pending
         config = pending.config
@@ -54,7 +54,7 @@ class Grants:
                 returned.context.integration,
                 granted.held,
                 connection_id=flow.connection_id,
-                config={**config, **granted.config, **given},  # what it returns now before what it returned first
+                config={**config, **granted.config, **given},  # new settings from the provider replace earlier ones
                 path=("params",),
                 tags=pending.tags or None,
                 end_user=pending.end_user,

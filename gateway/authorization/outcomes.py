@@ -1,9 +1,7 @@
-"""Reports the outcome of an authorization: to the window that waits, to other nodes, to the application, to the log.
+"""Reports the outcome of an authorization: to the waiting window, to other nodes, to the application, to the log.
 
-Reports the outcome of an attempt to connect: to the window that waits here for it, and through the store to all other nodes.
-
-The browser's WebSocket may hang on another node, or in another worker, than the one that its callback comes to. So an
-outcome is stored first; waiting windows are woken by the change feed and read it there (ADR 25).
+The browser's WebSocket may be connected to another node or worker than the one that receives the callback. So the outcome
+is stored first; the change feed then makes every worker read it and wake its waiting windows (ADR 25).
 """
 
 import asyncio
@@ -32,7 +30,7 @@ from gateway.secret import digest
 from gateway.store import Store
 from gateway.text import counted
 
-# ── Logs why an authorization failed: one warning each.
+# ── Logs why an authorization failed: one warning per failure.
 
 LONGEST: Final = 300
 DEEPEST: Final = 5
@@ -49,9 +47,10 @@ def log_failure(
     connection_id: str | None = None,
     query: Mapping[str, str] | None = None,
 ) -> Mapping[str, str]:
-    """Log the failure, and return the fields of the line.
+    """Log the failure, and return the fields of the log line.
 
-    `query`: of the callback, where a provider says no (RFC 6749 §4.1.2.1). A provider's words are masked and bounded.
+    `query`: the callback's query, which may hold the provider's error (RFC 6749 §4.1.2.1). A provider's text is masked and
+    bounded.
     """
     fields = {
         "environment": environment,
@@ -69,7 +68,7 @@ def log_failure(
 
 def _said(fault: Exception, query: Mapping[str, str]) -> dict[str, str | None]:
     cause = fault.__cause__
-    for _ in range(DEEPEST):  # bounded, since an error that is raised from itself is its own cause
+    for _ in range(DEEPEST):  # bounded, because an error raised from itself is its own cause
         if not isinstance(cause, GatewayError):
             break
         cause = cause.__cause__
@@ -88,17 +87,17 @@ def _said(fault: Exception, query: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def _fit(words: object) -> str | None:
-    """Bounded before it is searched for secrets."""
+    """Return the text with secrets masked; it is shortened before it is searched for secrets."""
     return masked_text(short(words[:LONGEST])) if isinstance(words, str) and words else None
 
 
 SOCKET_WAIT_S: Final = 10
-OVERLAP: Final = timedelta(seconds=60)  # nodes' clocks differ, and a commit may come late
+OVERLAP: Final = timedelta(seconds=60)  # clocks of nodes differ, and a commit may be delayed
 
 
 @dataclass(eq=False, slots=True)
 class WaitingWindow:
-    """Somebody waits: for the outcome of one window (`key` is its client's digest) or of a whole session."""
+    """A waiter for the outcome of one window (`key`: its client's digest) or of a whole session."""
 
     key: str
     outcome: "asyncio.Future[Outcome | None]" = field(
@@ -111,7 +110,7 @@ class WaitingWindow:
 
 
 class Outcomes:
-    """Waits for outcomes of authorizations. It does not query the store while nobody waits here."""
+    """Publishes and awaits outcomes of authorizations. It does not query the store while no window waits in this worker."""
 
     def __init__(self, store: Store, note: RecordOperation = lambda _: None) -> None:
         self._store = store
@@ -123,16 +122,16 @@ class Outcomes:
 
     @staticmethod
     def new_client() -> str:
-        """A `ws_client_id`: with it, a page receives the outcome of the window that names it."""
+        """Return a new `ws_client_id`: a page uses it to receive the outcome of the window that was opened with it."""
         return str(uuid.uuid4())
 
     def crowded(self, most: int) -> bool:
-        """Return whether `most` windows and pages wait already in this worker."""
+        """Return whether `most` windows and pages already wait in this worker."""
         return self._count >= most
 
     @contextmanager
     def socket_of(self, client: str, most: int) -> Iterator[None]:
-        """Hold one of the WebSockets that `client`, an address, may have open. Raises TooManyRequests."""
+        """Count one open WebSocket of the address `client`. Raises TooManyRequests if it has `most` open."""
         if self._sockets[client] >= most:
             fix = f"Close others, or try again in {SOCKET_WAIT_S} s."
             raise TooManyRequests(
@@ -170,9 +169,9 @@ class Outcomes:
                 self._looked_at = None
 
     async def publish(self, outcome: Outcome, failure: Mapping[str, str] | None = None) -> None:
-        """Store it and wake those that wait. A store that fails costs the other nodes the news, never the connection.
+        """Store the outcome and wake its waiters. If the store fails, other nodes miss the outcome; the connection is kept.
 
-        `failure`: what the log says of an authorization that failed.
+        `failure`: the log fields of a failed authorization.
         """
         self._note(_operation(outcome, failure or {}))
         try:
@@ -182,7 +181,10 @@ class Outcomes:
         self._deliver(outcome)
 
     async def look(self, serving: bool = True) -> None:
-        """Called after each change in the store, and regularly. `serving` false: nobody shall wait any longer."""
+        """Deliver new outcomes from the store. Called after each change in the store, and regularly.
+
+        `serving` false: end all waiting.
+        """
         if not self._waiting:
             return
         if not serving:
@@ -222,7 +224,7 @@ def _operation(outcome: Outcome, failure: Mapping[str, str]) -> Operation:
 
 
 def client_digest(ws_client_id: str | None) -> str | None:
-    """Return the digest under which a window's outcome is stored; None for a window that waits for nothing."""
+    """Return the digest under which a window's outcome is stored; None if no window waits."""
     return digest(ws_client_id) if ws_client_id else None
 
 
@@ -230,8 +232,8 @@ def client_digest(ws_client_id: str | None) -> str | None:
 
 
 async def report_failure(store: Store, flow: Flow, pending: PendingAuthorization, fault: GatewayError) -> None:
-    """Write the event. Where `pending` was to reconnect a connection, that one says what it leaves open: whose it is, and where
-    its events go. Never raises: the end user sees `fault` in any case.
+    """Write the event. In a reconnect, values missing in `pending` come from the existing connection: its end user, its tags
+    and its webhook address. Never raises: the end user sees `fault` in any case.
     """
     ref = ConnectionRef(flow.environment, flow.integration_id, flow.connection_id)
     try:
@@ -256,8 +258,8 @@ async def report_failure(store: Store, flow: Flow, pending: PendingAuthorization
         log.warning("failed_creation_not_told", connection_id=ref.connection_id, detail=trouble.message)
 
 
-# ── Sends the outcome of an authorization to all that wait for it, before the browser gets it, since that may have
-# left.
+# ── Sends the outcome of an authorization to all waiters before the browser gets it, because the browser may have
+# disconnected.
 
 
 class Telling:
@@ -268,7 +270,7 @@ class Telling:
     async def reported(
         self, flow: Flow, pending: PendingAuthorization, work: Coroutine[Any, Any, Arrived | Choice], back: Back
     ) -> Arrived | Choice:
-        """Await `work`; report its result to the windows that wait for it, then return it for the browser."""
+        """Await `work`, report its result to the waiting windows, then return the result for the browser."""
         try:
             came = await work
         except Exception as fault:

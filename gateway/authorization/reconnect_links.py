@@ -1,7 +1,7 @@
-"""Links by which an end user fixes what a call has just failed for: part of the error, one for each key and connection.
+"""Links with which an end user fixes the cause of a failed call. The error contains the link; each key and connection has one.
 
-A link is a connect session that is bound to one integration and one connection id, and ends as soon as that connection is
-there and well. It is made again only when it has ended or is about to, however often a call fails meanwhile.
+A link is a connect session bound to one integration and one connection ID. It ends as soon as that connection exists and
+works. A new link is created only when the old one has ended or is about to expire, however often calls fail.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from gateway.timestamps import iso
 from gateway.vault import VaultError
 
 MOST_KEPT: Final = 10_000
-LEAST_LEFT: Final = timedelta(minutes=10)  # an end user must have this long from when they are given it
+LEAST_LEFT: Final = timedelta(minutes=10)  # minimum time that an end user has for a link
 NEXT_STEP_WITHOUT_KEY: Final = "Give connect_url to the end user, and send the call again once they have connected."
 NEXT_STEP: Final = "Give connect_url to the end user, ask poll_url until it answers 200, then send the call again."
 
@@ -39,8 +39,8 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """`until_granted`: of a link for a connection that works but lacks scopes. The link ends when the end user authorizes after
-    this time."""
+    """A reconnect link. `until_granted`: set if the connection works but lacks scopes; the link ends when the end user
+    authorizes after this time."""
 
     url: str = field(repr=False)
     session: ConnectSession
@@ -48,10 +48,10 @@ class Link:
 
 
 class ReconnectLinks:
-    """Keeps one link for each key and connection: two keys share none, since the holder of a link can end it.
+    """Keeps one link per key and connection. Two keys do not share a link, because the holder of a link can end it.
 
-    An environment may give links to keys of gateway.yaml too (`connect_links_in_errors`). Where it requires a code
-    challenge, the application makes the link, since it alone has the verifier.
+    An environment may also give links to keys of gateway.yaml (`connect_links_in_errors`). If it requires a code challenge,
+    the application must create the link, because only the application has the verifier.
     """
 
     def __init__(self, store: Store, sessions: ConnectSessions, current: Current) -> None:
@@ -65,12 +65,13 @@ class ReconnectLinks:
     async def with_remedy(
         self, fault: GatewayError, policy: Policy, ref: ConnectionRef, *, key_id: str, pollable: bool = True
     ) -> GatewayError:
-        """`fault` with the next step: for a connection that an end user must authorize, a link if the key gets one.
+        """Return `fault` with the next step: if an end user must authorize the connection, a link if the key may get one.
 
-        A key of gateway.yaml gets links where its environment says so, since applications log error bodies; a minted key
-        gets them with its scope. A key that is limited to tags gets none for what is missing: that may exist with other
-        tags. None is made where the provider refuses the integration's own app, which no end user can correct. `key_id`: of the
-        calling key, empty for one of gateway.yaml. `pollable`: a key, which opens our API too, and no capability.
+        A key of gateway.yaml gets links only if its environment enables them, because applications log error bodies. A minted
+        key needs the scope for connecting. A key limited to tags gets no link for a missing connection, which may exist with
+        other tags. No link is created if the provider refuses the integration's own app, because no end user can correct
+        that. `key_id`: ID of the calling key, empty for a key of gateway.yaml. `pollable`: the caller uses a key, which may
+        also call the gateway's API, not a capability URL.
         """
         missing = fault.code == "unknown_connection"
         if not missing and fault.code != "reconnect_needed":
@@ -89,7 +90,7 @@ class ReconnectLinks:
             remedy = rule_and_fix("connection", fix, "the application's back end")
             return with_payload(fault, remedy, refusals.without_scope(fault.message))
         environment = self._current.generation.config.environments.get(ref.environment)
-        if environment is None:  # a reload has taken it away
+        if environment is None:  # a reload has removed it
             return fault
         if environment.requires_binding:
             fix = refusals.sentence(refusals.with_challenge(step))
@@ -114,14 +115,14 @@ class ReconnectLinks:
         return with_payload(fault, remedy, refusals.with_link(fault.message, link.url))
 
     def _refuses_app(self, fault: GatewayError, ref: ConnectionRef) -> bool:
-        """Return whether the provider refused the integration's app at the last refresh; a connection of an integration without
-        one has registered a client of its own, and does so again when the end user authorizes."""
+        """Return whether the provider refused the integration's app at the last refresh. False for an integration without an
+        app: each of its connections registers its own client, again when the end user authorizes."""
         integration = self._current.generation.integrations.find(ref.environment, ref.integration_id)
         its = integration is not None and (integration.client_id or integration.app_id)
         return bool(its) and (fault.payload or {}).get("reason") in CLIENT_REFUSED
 
     async def for_scopes(self, policy: Policy, row: Connection, *, key_id: str) -> str | None:
-        """The link for a connection that works, but lacks scopes that the provider asks for; None where the key gets none."""
+        """Return a link for a connection that works but lacks scopes that the provider requires; None if the key gets none."""
         ref = row.ref
         environment = self._current.generation.config.environments.get(ref.environment)
         if environment is None or environment.requires_binding or not policy.allows(CONNECT):
@@ -137,7 +138,7 @@ class ReconnectLinks:
     async def _link(
         self, ref: ConnectionRef, key_id: str, *, there: bool, until_granted: datetime | None = None
     ) -> Link:
-        """The one that is kept, while its session lives and is for what is (not) there; else a new one."""
+        """Return the kept link if its session is alive and fits (`there`: the connection exists); else create a new link."""
         kept = self._kept.get(ref, {}).get(key_id)
         if kept is not None and kept.session.expires_at - clock.now() >= LEAST_LEFT:
             if kept.session.reconnects == there and await self._lives(kept.session):
@@ -157,23 +158,23 @@ class ReconnectLinks:
     async def _lives(self, session: ConnectSession) -> bool:
         try:
             return await self._sessions.known(session.digest) is not None
-        except VaultError:  # sealed under a key that is gone: its page could not open it either
+        except VaultError:  # encrypted with a lost key: the connect page could not read it either
             return False
 
     def poll_url(self, ref: ConnectionRef) -> str:
-        """The address that returns the connection's state to the key: 404 or 424 until it works, then 200."""
+        """Return the address where the key reads the connection's state: 404 or 424 until the connection works, then 200."""
         named = quote(ref.connection_id, safe=""), quote(ref.integration_id, safe="")
         return "{}/connections/{}?provider_config_key={}".format(self._current.generation.public_url, *named)
 
     def changed(self, ref: ConnectionRef) -> None:
-        """The connection was written somewhere: if it is well now, its link has done its work."""
+        """End the links of a connection that was written and now works."""
         if ref in self._kept:
             task = asyncio.create_task(self._end_if_well(ref))
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
 
     def missed(self) -> None:
-        """Forget all links: whether their rows were written is unknown, so the next request makes a new one."""
+        """Forget all links: changes of their connections may have been missed, so the next request creates a new link."""
         self._kept.clear()
 
     async def close(self) -> None:
@@ -183,7 +184,7 @@ class ReconnectLinks:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _made(self, ref: ConnectionRef, key_id: str, *, there: bool, until_granted: datetime | None) -> Link:
-        """`there`: it exists, so that its deletion ends the session too."""
+        """Create a link. `there`: the connection exists, so that its deletion also ends the session."""
         token, session = await self._sessions.open(
             ref.environment,
             key_id,

@@ -1,4 +1,4 @@
-"""How an authorization ends: with a connection, with a choice yet to be made, or with a failure."""
+"""The possible results of an authorization: a connection, a choice for the end user, or a failure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,14 +13,14 @@ from gateway.records.connecting import ConnectSession, Flow, PendingAuthorizatio
 from gateway.records.connection import Connection
 from gateway.secret import Secret
 
-# ── How an authorization ends: with a connection, or with a choice that the end user has yet to make.
+# ── Successful results: a connection, or a choice that the end user must still make.
 
-LIFETIME: Final = timedelta(minutes=10)  # how long a flow lives
+LIFETIME: Final = timedelta(minutes=10)  # lifetime of a flow
 
 
 @dataclass(frozen=True, slots=True)
 class Back:
-    """The request by which a browser came back, for the log."""
+    """The callback request of the browser, for the log."""
 
     request_id: str = ""
     query: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -28,7 +28,7 @@ class Back:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The end user is to choose a site. `token` goes into the page's form, the cookie shows that it is the same browser."""
+    """The end user must choose a site. `token` is part of the page's form; the cookie identifies the same browser."""
 
     token: str
     sites: tuple[Site, ...]
@@ -42,7 +42,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """A connection that was just made, or is pending, and whose session it was."""
+    """A connection that was just stored or is pending, and the digest of its session."""
 
     connection: Connection | PendingConnection
     session_digest: str
@@ -56,7 +56,7 @@ class Arrived:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """A flow that its own browser has come back to, used up by that."""
+    """A flow whose own browser has returned; the flow is now used up."""
 
     flow: Flow
     mode: GrantingMode
@@ -64,10 +64,9 @@ class Returned:
     pending: PendingAuthorization = field(repr=False)
 
 
-# ── What went wrong with an authorization: for the page, with the integration it was for, and for the browser's
-# WebSocket.
+# ── Failures of an authorization: for the page, with the integration, and for the browser's WebSocket.
 
-# Our codes ▸ the types that published clients know (docs/compatibility.md#authorization).
+# The gateway's error codes ▸ the error types of the Nango SDKs (docs/compatibility.md#authorization).
 TYPES: Final[Mapping[str, str]] = {
     "authorization_refused": "callback_err",
     "connect_session_used": "provider_config_err",
@@ -89,10 +88,10 @@ TYPES: Final[Mapping[str, str]] = {
 
 
 class CallbackFailed(InvalidRequest):
-    """An authorization that led to nothing; knows what it was for, as far as that is safe to show.
+    """A failed authorization, with the data about it that is safe to show.
 
-    `proven`: the browser that began it came back with its state, so that the query is the provider's. `spent`: its state is
-    good no more.
+    `proven`: the browser that started the flow returned with its state, so the query comes from the provider. `spent`: the
+    state is used up.
     """
 
     proven: bool = False
@@ -104,14 +103,14 @@ class CallbackFailed(InvalidRequest):
 
 
 def error_type(fault: GatewayError) -> str:
-    """Return the type of the error as the browser's WebSocket and the page's message name it."""
+    """Return the error type used in the browser's WebSocket and in the page's message."""
     if isinstance(fault, CallbackFailed) and fault.error_type is not None:
         return fault.error_type
     return TYPES.get(fault.code, "unknown_err")
 
 
 def about(flow: Flow, fault: InvalidRequest | Forbidden, kind: str | None = None) -> CallbackFailed:
-    """`fault`, which ends this flow."""
+    """Return `fault` as a CallbackFailed with the data of this flow."""
     failed = CallbackFailed(fault.code, fault.message, errors=fault.errors, payload=fault.payload)
     failed.integration_id, failed.session_digest = flow.integration_id, flow.session_digest
     failed.environment, failed.proven = flow.environment, kind != "state_cookie_err"
@@ -120,7 +119,7 @@ def about(flow: Flow, fault: InvalidRequest | Forbidden, kind: str | None = None
 
 
 def not_for_reconnect(session: ConnectSession, integration_id: str) -> InvalidRequest | None:
-    """Why this integration cannot be connected under a session that reconnects a connection of another one."""
+    """Return an error if the session reconnects a connection of another integration, else None."""
     if session.integration_id is None or session.integration_id == integration_id:
         return None
     return InvalidRequest(

@@ -1,8 +1,8 @@
-"""Where an end user returns to: the application's `return_url`, with its `state` and a signed result of the session.
+"""The redirect of the end user to the application's `return_url`, with `state` and a signed result of the session.
 
-The result is a JWT (RFC 7519) under HS256, with a `typ` of its own (RFC 8725 §3.11). Its key is derived from the
-environment's webhook signing key, so that no signature of an event is ever one of a result. Clients verify it with
-`gateway.client.verify_return`.
+The result is a JWT (RFC 7519) signed with HS256, with its own `typ` (RFC 8725 §3.11). Its key is derived from the
+environment's webhook signing key, so that a signature of an event is never valid for a result. Clients verify the result
+with `gateway.client.verify_return`.
 """
 
 import hmac
@@ -27,7 +27,7 @@ PURPOSE: Final = b"connect-result"
 class ReturnResult:
     """The result of a session, as the application's page receives it.
 
-    ``pending``: the application has yet to complete it. `error`: a code of docs/http-api.md.
+    ``pending``: the application must still complete the connection. `error`: a code of docs/http-api.md.
     """
 
     outcome: Literal["connected", "pending", "cancelled", "failed"]
@@ -37,8 +37,8 @@ class ReturnResult:
 
 
 def return_address(session: ConnectSession, result: ReturnResult, *, public_url: str, signing_key: Secret) -> str:
-    """`session.return_url`, which must be set, with `state` and `result`. `signing_key`: the environment's webhook signing
-    key that is in force."""
+    """Return `session.return_url` with `state` and `result`; it must be set. `signing_key`: the environment's current
+    webhook signing key."""
     assert session.return_url is not None
     claims: dict[str, Any] = {
         "iss": public_url,
@@ -61,11 +61,11 @@ def return_address(session: ConnectSession, result: ReturnResult, *, public_url:
 
 
 def result_key(signing_key: Secret) -> Secret:
-    """The key of results: hex HMAC-SHA256 of ``connect-result`` under the signing key as it is written."""
+    """Return the key for results: the hex HMAC-SHA256 of ``connect-result`` with the text of the signing key as key."""
     return Secret(hmac.digest(signing_key.reveal().encode(), PURPOSE, "sha256").hex())
 
 
 def origin_of(return_url: str) -> str:
-    """The origin of an address as a browser spells it: the `aud` of its results. Raises ValueError."""
+    """Return the origin of `return_url` as a browser writes it: the `aud` of its results. Raises ValueError."""
     parts = urlsplit(return_url)
     return page_origin(f"{parts.scheme}://{parts.netloc}")

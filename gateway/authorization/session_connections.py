@@ -1,8 +1,8 @@
-"""Stores what connect sessions make: connections, or pending ones that the application completes (code challenge).
+"""Stores the connections of connect sessions; with a code challenge they are pending until the application completes them.
 
-A pending connection is sealed in a table of its own. It is in no list and cannot be proxied, and a connection that is to be
-authorized again serves with its old credential. Where the application does not complete it within `LIFETIME`, it is
-deleted and its grant is ended at the provider.
+A pending connection is stored encrypted in its own table. It is in no list and cannot be used for calls; in a reconnect,
+the existing connection keeps working with its old credential. If the application does not complete a pending connection
+within `LIFETIME`, the gateway deletes it and revokes its grant at the provider.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 
 
 class SessionConnections:
-    """The connections of connect sessions, for finished authorizations, for what end users type in, and for the API."""
+    """Stores and completes the connections of connect sessions, for authorizations, typed credentials and the API."""
 
     def __init__(self, store: Store, current: Current, creator: Creator, outcomes: Outcomes, revoker: Revoker) -> None:
         self._store = store
@@ -48,8 +48,8 @@ class SessionConnections:
     async def keep(
         self, row: NewConnection, terms: SessionTerms, *, reconnects: bool = False
     ) -> Connection | PendingConnection:
-        """The connection, stored or pending. Raises Forbidden, and keeps nothing, where the session has made as many as it
-        may, or serves another browser (`SessionTerms.browser_digest`)."""
+        """Store the connection, or keep it pending, and return it. Raises Forbidden, and stores nothing, if the session has
+        reached its maximum of connections or belongs to another browser (`SessionTerms.browser_digest`)."""
         if terms.code_challenge is None:
             connection, _ = await self._creator.store(row, terms)
             return connection
@@ -66,11 +66,11 @@ class SessionConnections:
         pending: Sequence[PendingConnection],
         code_verifier: Secret,
     ) -> list[ConnectionRef]:
-        """Store what is `pending` of a session, and return all that was completed. The same again, with the same verifier,
-        returns the same. `session` None: it has ended meanwhile.
+        """Store a session's `pending` connections, and return all completed ones. Idempotent: a second call with the same
+        verifier returns the same connections. `session` None: the session has ended in the meantime.
 
-        Raises InvalidRequest for a session without a code challenge and for a reconnect whose connection is gone, Forbidden
-        for a wrong verifier, Conflict where nothing is pending, or more than one connection.
+        Raises InvalidRequest for a session without a code challenge, and for a reconnect whose connection is gone; Forbidden
+        for a wrong verifier; Conflict if nothing is pending, or more than one connection.
         """
         wanted = next((one.code_challenge for one in pending), session.code_challenge if session else None)
         if wanted is None:
@@ -88,21 +88,22 @@ class SessionConnections:
                 "within 10 minutes. Let the end user connect, then complete it.",
             )
         waiting = [one.ref for one in pending if one.new is not None]
-        if len(waiting) > 1:  # one of them may be of somebody else who had the link
+        if len(waiting) > 1:  # another person who had the link may have made one of them
             raise _several(waiting)
         done = [one.ref for one in pending if one.new is None or await self._completed(one, one.new)]
-        if not done:  # it expired, or the verifier was refused elsewhere, in this moment
+        if not done:  # just now, it expired or another node refused a verifier
             raise Conflict("conflict", "The pending connection has expired. Let the end user connect again.")
         return done
 
     async def expire(self) -> None:
-        """Delete what was not completed in time, and end its grants."""
+        """Delete connections that were not completed in time, and revoke their grants."""
         while some := await self._store.pending.expire(clock.now()):
             for one in some:
                 await self._dropped(one, EXPIRED, "pending_connection_expired")
 
     async def _completed(self, one: PendingConnection, new: NewConnection) -> bool:
-        """False: it does not wait any more. Raises InvalidRequest where it can never be completed; then it is dropped."""
+        """Complete a pending connection; return False if it is no longer pending. Raises InvalidRequest if it can never be
+        completed, and drops it."""
 
         def check(there: Connection | None) -> None:
             if one.reconnects and there is None:
@@ -137,7 +138,7 @@ class SessionConnections:
         )
 
     async def _dropped(self, one: PendingConnection, reason: str, event: str) -> None:
-        """Log it, publish it to callers that wait for the session, and end its grant."""
+        """Log that a pending connection was dropped, report it to callers that wait for the session, and revoke its grant."""
         log.warning(event, **log_fields(one.ref))
         await self._outcomes.publish(
             _outcome(
@@ -152,8 +153,8 @@ class SessionConnections:
         await self._end_grant(one)
 
     async def _end_grant(self, one: PendingConnection, unless: PendingConnection | None = None) -> None:
-        """End the grant at the provider, unless a connection, or `unless`, may live by the same grant: many providers have one
-        grant for each account and application, and end all its tokens together."""
+        """Revoke the grant at the provider, unless a connection, or the pending connection `unless`, may use the same grant:
+        many providers have one grant per account and application, and revoke all its tokens together."""
         new, integration = one.new, self._current.generation.integrations.find(*one.ref[:2])
         if new is None or integration is None:
             return
@@ -186,11 +187,11 @@ def _several(waiting: Sequence[ConnectionRef]) -> Conflict:
 
 
 async def expire_pending(session_connections: SessionConnections) -> None:
-    """`SessionConnections.expire` now and then, for as long as the gateway runs."""
+    """Call `SessionConnections.expire` regularly while the gateway runs."""
     while True:
         try:
             await session_connections.expire()
-        except Exception as fault:  # whatever it was, the next time may do better
+        except Exception as fault:  # any failure: the next run may succeed
             known = isinstance(fault, GatewayError)
             log.warning(
                 "prune_failed", what="pending connections", detail=str(fault), exc_info=None if known else fault

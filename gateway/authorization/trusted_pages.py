@@ -1,4 +1,4 @@
-"""The pages an environment trusts: they may embed the connect page, and end users return to them."""
+"""The pages that an environment trusts: they may embed the connect page, and end users may be redirected to them."""
 
 from urllib.parse import urlsplit
 
@@ -7,9 +7,10 @@ from gateway.config.values import is_loopback
 
 
 def is_registered(config: Config, environment: str, origin: str) -> bool:
-    """Return whether pages of `origin`, as a browser spells it, belong to the application of `environment`.
+    """Return whether pages of `origin`, as a browser writes it, belong to the application of `environment`.
 
-    They do if it is one of its `connect_origins`, or if only this machine reaches the gateway and `origin` is on it.
+    True if `origin` is in the environment's `connect_origins`, or if only this machine reaches the gateway and `origin` is
+    on this machine.
     """
     known = config.environments.get(environment)
     if known is not None and origin in known.connect_origins:
@@ -20,5 +21,6 @@ def is_registered(config: Config, environment: str, origin: str) -> bool:
 
 
 def trusts_loopback(config: Config) -> bool:
-    """A gateway that only this machine reaches trusts this machine's pages, so that trying it out needs no set-up."""
+    """Return whether the gateway is reachable only from this machine. It then trusts this machine's pages, so that trying it
+    out needs no set-up."""
     return is_loopback(urlsplit(config.server.public_url).hostname or "")

@@ -1,4 +1,4 @@
-"""A connection from what an end user typed in under a connect session: a key, a password, a client of their own."""
+"""Connects with credentials that an end user types in during a connect session: a key, a password, an OAuth client."""
 
 import json
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ EXTERNAL_ID: Final = "external_id"
 
 
 class TypedIn:
-    """Takes the credentials that end users type in, at the addresses of published clients and on our own page."""
+    """Stores credentials that end users type in, through the endpoints of the Nango SDKs and on the connect page."""
 
     def __init__(
         self, store: Store, creator: Creator, session_connections: SessionConnections, outcomes: Outcomes
@@ -43,10 +43,10 @@ class TypedIn:
         request_id: str = "",
         browser: str | None = None,
     ) -> Connection | PendingConnection:
-        """The connection, pending where the session has a code challenge. `typed`: the credential's fields; `params`: the
-        settings; `browser`: the digest by which the browser that confirmed is known. Raises what making a connection
-        raises, with the paths of issues beginning at the field's own name, or at ``params``. A poll of the session returns
-        either.
+        """Return the new connection, pending if the session has a code challenge. `typed`: the credential's fields. `params`:
+        the settings. `browser`: the digest that identifies the confirming browser. Raises the errors of creating a
+        connection; the paths of their issues begin with the field's name or ``params``. A poll of the session returns the
+        connection or the error.
         """
         outcome = Outcome(
             environment=session.environment,
@@ -111,14 +111,14 @@ class TypedIn:
 
 
 def external_id(session: ConnectSession, integration: Integration) -> str:
-    """Return the external id with which a role is assumed. It is the same for one end user each time, and not theirs to choose:
-    anyone who named another customer's role would otherwise reach it through us (the confused deputy)."""
+    """Return the external ID for assuming a role. It is always the same for one end user, who cannot choose it: otherwise
+    anyone who names another customer's role could use that role through the gateway (the confused deputy)."""
     who = session.end_user.id if session.end_user else json.dumps(dict(session.tags), sort_keys=True)
     return f"gw-{digest(json.dumps([session.environment, integration.integration_id, who]))[:32]}"
 
 
 def _fault_for_form(fault: GatewayError, provider: Provider, config: Mapping[str, Any]) -> GatewayError:
-    """The fault in the words and with the paths of this address."""
+    """Return the error with the codes and paths that this endpoint uses."""
     if isinstance(fault, InvalidRequest) and fault.errors:
         issues = [
             Issue(one.code, one.message, one.path[1:] if one.path[:1] == ("credentials",) else one.path)

@@ -1,23 +1,23 @@
 """Connections in memory and their life: cached, created, verified, diagnosed, deleted.
 
-A proxied call asks `cache` and nothing else; everything that changes a connection goes through the store and comes back by the
+A proxied call reads only `cache`. Every change of a connection is written to the store and returns to the cache through the
 change feed. Read in this order:
 
     opened                 a connection ready for use: records, provider, templates filled for many calls
-    cache, cache_entries   the cache of opened connections, with single flight; what is in it, and what is due
-    change_feed            follows the store's change log: what another process wrote or deleted is known here
+    cache, cache_entries   the cache of opened connections, with single flight; its entries and when each is due
+    change_feed            follows the store's change log, so that changes of other processes reach the cache
     settings               a connection's settings, checked when given and again when used
     create, completing     from a credential to a stored connection; the entry's script completes its settings
-    verify                 proves a credential when it is made, and learns whose account it is
-    rejected_credentials   what follows when an API rejects a credential: an early refresh, then a report
-    refused_scopes         what follows when an API answers 403 for missing scopes
-    delete                 deletes a connection here first, then its tokens at the provider
-    api_integrations       integrations made, changed and deleted through the API
-    operation_search       which connections a search of the call log is about
-    scope_drift            granted against needed scopes
-    lacking_scopes         which connections lack scopes
-    diagnosis              why a connection is as it is: time line, causes, the action that helps
+    verify                 tests a new credential and reads which account it belongs to
+    rejected_credentials   handles an API that rejects a credential: an early refresh, then a report
+    refused_scopes         handles an API that answers 403 for missing scopes
+    delete                 deletes a connection in the store first, then revokes its tokens at the provider
+    api_integrations       integrations created, changed and deleted through the API
+    operation_search       finds the connections that a search of the call log is about
+    scope_drift            compares granted with needed scopes
+    lacking_scopes         finds connections that lack scopes
+    diagnosis              explains a connection's state: time line, causes, the action that helps
 
-Always true: a call reads the cache alone and makes no SQL statement while it is fresh; a deleted connection is refused at
-once here and within `live.trust_s` elsewhere.
+Always true: a call reads only the cache and makes no SQL statement while the entry is fresh. A deleted connection is
+refused immediately in this process, and within `live.trust_s` in others.
 """

@@ -1,8 +1,8 @@
-"""Integrations that are made, changed and ended through the API. Here at once, elsewhere as soon as the log of changes is read.
+"""Integrations created, changed and deleted through the API. Effective here immediately, elsewhere through the change feed.
 
-Who ends an integration ends its connections: their credentials could not be used again, nor be revoked later, since that
-needs the integration's own client. So the row stays, hidden, until the last of them is gone, and whatever broke off is
-gone on with.
+Deleting an integration deletes its connections: without the integration's client, their credentials could neither be used
+nor revoked. So the integration's row stays, hidden, until its last connection is deleted; an interrupted deletion is
+resumed.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class Ended:
-    """How many connections went along, and of how many tokens their providers said what (outcomes of a revocation)."""
+    """The number of connections deleted with an integration, and the number of tokens by revocation outcome."""
 
     connections: int = 0
     revocation: Counter[str] = field(default_factory=Counter)
 
 
 class ApiIntegrations:
-    """Used by the API."""
+    """Creates, changes and deletes integrations for the API."""
 
     def __init__(self, store: Store, current: Current, live: ConnectionCache, deleter: Deleter) -> None:
         self._store = store
@@ -48,15 +48,14 @@ class ApiIntegrations:
         self._ending: dict[str, asyncio.Task[Ended]] = {}
 
     async def add(self, new: Integration) -> Integration | None:
-        """Add an integration and return it as stored; None if its key is taken, even by an integration that is just being
-        deleted."""
+        """Add an integration and return it as stored; None if its key is taken, even by an integration that is being deleted."""
         stored = await self._store.integrations.add(new, now=clock.now())
         if stored is not None:
             self._live.integration_is(stored.environment, stored.integration_id, stored)
         return stored
 
     async def change(self, before: Integration, after: Integration) -> Integration | None:
-        """Replace `before` by `after` and return it as stored; None if `before` is out of date, or may not be renamed so."""
+        """Replace `before` by `after` and return it as stored; None if `before` is outdated, or the new key is not allowed."""
         stored = await self._store.integrations.change(before, after, now=clock.now())
         if stored is not None:
             if before.integration_id != stored.integration_id:
@@ -65,7 +64,7 @@ class ApiIntegrations:
         return stored
 
     async def end(self, environment: str, integration_id: str) -> Ended | None:
-        """Delete it, its connections first; None where there is none. Once begun it ends, also if the caller leaves."""
+        """Delete an integration, its connections first; None if it does not exist. Continues if the caller is cancelled."""
         found = self._current.generation.integrations.find(environment, integration_id)
         if found is not None and await self._store.integrations.begin_end(found, now=clock.now()):
             self._live.integration_is(environment, integration_id, None)
@@ -75,12 +74,12 @@ class ApiIntegrations:
         return None
 
     async def go_on(self) -> None:
-        """End what was begun here or elsewhere and broke off."""
+        """Finish interrupted deletions, of this process or another."""
         for one in await self._store.integrations.ending():
             await asyncio.shield(self._task(one))
 
     async def close(self, within_s: float = 15) -> None:
-        """Let what is under way come to its end; a part that is left is taken up at the next start."""
+        """Wait for deletions in progress, at most `within_s` seconds; the next start resumes unfinished ones."""
         if self._ending:
             await asyncio.wait(set(self._ending.values()), timeout=within_s)
 
@@ -118,7 +117,7 @@ class ApiIntegrations:
 
 
 async def go_on(made: ApiIntegrations) -> None:
-    """`ApiIntegrations.go_on` now and then, for as long as the gateway runs."""
+    """Call `ApiIntegrations.go_on` regularly while the gateway runs."""
     while True:
         try:
             await made.go_on()

@@ -1,8 +1,8 @@
-"""The cache of opened connections: the hot path's only stop. Single flight for reads of the store.
+"""The cache of opened connections, all that the hot path reads. Reads of the store use single flight.
 
-A kept entry is a row of the store, sealed; its credential stays opened for at most a minute. A task follows the store's
-change log, so that what another process deleted or refreshed is known here at once, and within `trust_s` at the latest;
-while the store cannot be read, entries serve until `ttl_s` after the last time it could.
+An entry is an encrypted row of the store; its credential stays decrypted for at most a minute. A task follows the store's
+change log, so that deletions and refreshes of other processes are known here immediately, or within `trust_s` at the
+latest. While the store cannot be read, entries stay usable until `ttl_s` after its last read.
 """
 
 import asyncio
@@ -36,11 +36,11 @@ from gateway.refresh.schedule import RefreshSlots, last_from, refresh_at, refres
 from gateway.store import ChangesMissed, Store
 from gateway.vault import VaultError
 
-# ── Which of the integrations are the same under another configuration: only what was opened under those stays open.
+# ── Which integrations are unchanged by a new configuration: only their connections stay opened.
 
 
 def stays(before: Generation, after: Generation, environment: str, integration_id: str) -> bool | None:
-    """Return whether the integration and its catalog entry are as before; None where there is none any more."""
+    """Return whether the integration and its catalog entry are unchanged; None if the integration no longer exists."""
     one = after.integrations.find(environment, integration_id)
     if one is None:
         return None
@@ -48,18 +48,18 @@ def stays(before: Generation, after: Generation, environment: str, integration_i
     return same and after.catalog.get(one.provider) == before.catalog.get(one.provider)
 
 
-# ── Reads rows of connections from the store with single flight: each once for all callers that ask meanwhile.
+# ── Reads connection rows from the store with single flight: one read for all callers that wait for the same row.
 
 
 class Loads:
-    """The reads under way. A read goes on when the calls that wait for it are cancelled."""
+    """The reads in progress. A read continues when the calls that wait for it are cancelled."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._loading: dict[ConnectionRef, asyncio.Task[Connection]] = {}
 
     async def row(self, ref: ConnectionRef) -> Connection:
-        """Load the row from the store, once for all callers that need it meanwhile. Raises NotFound."""
+        """Return the row from the store, with one read for all concurrent callers. Raises NotFound."""
         task = self._loading.get(ref)
         if task is None:
             task = asyncio.create_task(self.reload_row(ref))
@@ -68,7 +68,7 @@ class Loads:
         return await asyncio.shield(task)
 
     async def reload_row(self, ref: ConnectionRef) -> Connection:
-        """Load the row from the store now. Raises NotFound."""
+        """Return the row from the store with a new read. Raises NotFound."""
         row = await self._store.connections.get(ref)
         if row is None:
             raise NotFound(
@@ -80,29 +80,29 @@ class Loads:
         return row
 
 
-# ── What is kept of connections, how it learns of changes, and when it is put away.
+# ── The entries of the cache: how they are kept current, and when they are evicted.
 #
-# A kept entry is a row of the store, sealed; its credential stays opened for at most a minute.
+# An entry is an encrypted row of the store; its credential stays decrypted for at most a minute.
 
 LONGEST_LOAD_S: Final = 120.0
 TIDIED_EVERY_S: Final = 10.0
-TOGETHER: Final = 200  # rows that are compared with the database at once
+TOGETHER: Final = 200  # rows compared with the database in one query
 
 log = structlog.get_logger(__name__)
 
 
 OPENED_S: Final = 60.0
-REACH_S: Final = 0.1  # what a token must still be good for to arrive alive
-PLANNED_S: Final = 3600.0  # how far ahead a refresh has its slot; who is in use still has its turn to get one by then
-AGEING_S: Final = 1.0  # how long an ageing credential serves before it is asked again whether its refresh has come
-MOST_ORIGINS: Final = 10_000  # the most origins in `provider_at`
+REACH_S: Final = 0.1  # remaining lifetime that a token needs to reach the provider while valid
+PLANNED_S: Final = 3600.0  # how far ahead refreshes are scheduled; a connection in use is scheduled again before then
+AGEING_S: Final = 1.0  # how long a credential in its refresh window is served before its refresh is checked again
+MOST_ORIGINS: Final = 10_000  # maximum number of origins in `provider_at`
 
 
 class ConnectionCache:
-    """The cache from an address to a connection that can be used at once; `feed` keeps it up to date.
+    """The cache from a connection's reference to the opened connection; `feed` keeps it up to date.
 
-    `provider_at`: an origin ▸ the provider whose credentials were recently sent there, for metrics. `followers`, `on_change`:
-    see ChangeFeed.
+    `provider_at`: maps an origin to the provider whose credentials were recently sent there, for metrics. `followers`,
+    `on_change`: see ChangeFeed.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class ConnectionCache:
         self._tidied_at = 0.0
         self._set_aside: dict[ConnectionRef, Connection] = {}
         self.written_back: Counter[tuple[str, str]] = Counter()
-        """By environment and integration: newer tokens that were put back after a failover of the database."""
+        """Number of newer tokens written back after a database failover, by environment and integration."""
         self._refresher = refresher
         self._loads = Loads(store)
         self._slots = RefreshSlots()
@@ -139,7 +139,7 @@ class ConnectionCache:
         return self._current.generation.config.live
 
     def _replaced(self, before: Generation, after: Generation) -> None:
-        """Close what was opened under another integration or catalog entry; its next use opens it again."""
+        """Close connections whose integration or catalog entry changed; their next use opens them again."""
         staying = cache(partial(stays, before, after))
         for ref, kept in self._kept.items():
             same = staying(*ref[:2])
@@ -148,10 +148,10 @@ class ConnectionCache:
                 continue
             if not same:
                 kept.opened, kept.good_until = None, 0.0
-            self._kept.look_again(kept, after.config.live.ttl_s)  # which may be another by now
+            self._kept.look_again(kept, after.config.live.ttl_s)  # `ttl_s` may have changed
 
     def peek(self, ref: ConnectionRef, now: float | None = None) -> Opened | None:
-        """The connection if it is fresh: a dict look-up, no I/O, nothing to await. `now`: monotonic seconds."""
+        """Return the connection if it is fresh, else None: a dict look-up without I/O or await. `now`: monotonic seconds."""
         kept = self._kept.get(ref)
         if kept is None:
             return None
@@ -163,9 +163,9 @@ class ConnectionCache:
         return kept.opened
 
     def reopened(self, ref: ConnectionRef) -> Opened | None:
-        """The connection where its row is in memory and its token serves on: opened again, with nothing to await.
+        """Open the connection again, without await, if its row is in memory and its token needs no refresh.
 
-        None: `opened` sees to it.
+        Returns None otherwise; the caller then uses `opened`.
         """
         kept = self._kept.get(ref)
         if kept is None or (kept.opened is not None and kept.opened.for_one_request):
@@ -181,7 +181,7 @@ class ConnectionCache:
         return None if found.for_one_request else found
 
     async def opened(self, environment: str, integration_id: str, connection_id: str) -> Opened:
-        """The connection, loaded and refreshed where needed. Raises NotFound, ReconnectNeeded, Unavailable."""
+        """Return the connection, loaded and refreshed if needed. Raises NotFound, ReconnectNeeded, Unavailable."""
         ref = ConnectionRef(environment, integration_id, connection_id)
         found = self.peek(ref)
         if found is not None:
@@ -194,26 +194,29 @@ class ConnectionCache:
         good_s = OPENED_S
         if _expired(connection, now):
             if connection.failure is not None and not self.may_try(connection, now):
-                raise backoff.refusal(connection, connection.failure, now)  # known here: no need to ask the store
+                raise backoff.refusal(
+                    connection, connection.failure, now
+                )  # known in memory: no read of the store needed
             connection = await self._refreshed(connection)
         elif (due := refresh_from(connection, provider)) is not None and now >= due:
             connection, good_s = await self._ageing(connection, provider, now), AGEING_S
         return self._keep(connection, good_s, began)
 
     async def _refreshed(self, connection: Connection) -> Connection:
-        """Refreshed, and once more where the new token ended before it came here, as short-lived ones may."""
+        """Refresh the connection; refresh again if the new token has already expired, as short-lived tokens may."""
         connection = await self._refresher.refreshed(connection)
         return await self._refresher.refreshed(connection) if _expired(connection, clock.now()) else connection
 
     def may_try(self, connection: Connection, now: datetime) -> bool:
-        """Return whether the token endpoint may be asked again for this connection."""
+        """Return whether a new refresh may be tried for this connection."""
         if connection.failure is None:
             return True
         since = self._current.generation.integrations.client_since(*connection.ref[:2])
         return backoff.may_try(connection, now, since)
 
     async def _ageing(self, connection: Connection, provider: Provider, now: datetime) -> Connection:
-        """Still valid: served as it is and refreshed behind the request, which waits for that on the last stretch alone."""
+        """Return a connection whose token is valid but due for refresh. It is refreshed in the background; the request waits
+        for the refresh only if the token is about to expire."""
         if not self.may_try(connection, now):
             return connection
         last, ends = last_from(connection, provider), connection.expires_at
@@ -225,7 +228,7 @@ class ConnectionCache:
             task = self._refresher.start(connection, urgent=True)
             await asyncio.wait({task}, timeout=spare_s)
             if not task.done() or task.cancelled() or task.exception() is not None:
-                return connection  # slow or failed, it is none of this request's business
+                return connection  # the refresh is slow or failed; the token is still valid for this request
             return task.result()
         try:
             return await self._refresher.refreshed(connection)
@@ -235,10 +238,10 @@ class ConnectionCache:
             return connection
 
     async def current(self, ref: ConnectionRef, *, force: bool = False) -> tuple[Connection, GatewayError | None]:
-        """The row as the store has it, refreshed when it is in its margin, has expired, or by `force`.
+        """Return the row from the store, refreshed if it is in its refresh window, has expired, or with `force`.
 
-        A refresh that fails leaves a token that is still valid in place: the fault then stands beside the row, which
-        is raised too. It is raised where the token is not valid any more, and by `force` where the no is final.
+        If the refresh fails and the token is still valid, the error is returned with the row. The error is raised if the
+        token has expired, and with `force` if the refusal is final.
         """
         connection = await self._loads.row(ref)
         provider = self.provider_of(connection)
@@ -254,24 +257,24 @@ class ConnectionCache:
         except (ReconnectNeeded, Unavailable, InvalidRequest) as fault:
             if _expired(connection, clock.now()) or (force and isinstance(fault, ReconnectNeeded)):
                 raise
-            # Read again: what was read before knows nothing of the failure, nor of what another node got meanwhile.
+            # Read again: the row read before has neither the failure nor a token that another node got in the meantime.
             row = await self._loads.reload_row(ref)
             return row, fault if row.version == connection.version else None
         self.replace(connection)
         return connection, None
 
     async def close(self) -> None:
-        """Let go of what waits for a refresh; the refresh itself is the refresher's. Wait for verdicts that are being stored."""
+        """Cancel waits for a refresh (the refresher owns the refresh itself). Wait for rejections that are being stored."""
         await self.refusals.close()
         await self.rejections.close()
 
     async def known(self, ref: ConnectionRef) -> Connection:
-        """The row as it is in memory or, where it is not, in the store. Raises NotFound."""
+        """Return the row from memory, or from the store if it is not in memory. Raises NotFound."""
         kept = self._kept.get(ref)
         return kept.connection if kept else await self._loads.row(ref)
 
     def provider_of(self, connection: Connection) -> Provider:
-        """The entry that the connection was made with. Raises ReconnectNeeded where its integration moved to another."""
+        """Return the connection's catalog entry. Raises ReconnectNeeded if its integration now uses another provider."""
         generation = self._current.generation
         integration = generation.integrations.get(*connection.ref[:2])
         provider = generation.catalog.get(connection.provider)
@@ -294,7 +297,7 @@ class ConnectionCache:
             kept.opened.fast_route.clear()
 
     def _keep(self, connection: Connection, good_s: float, began: float) -> Opened:
-        provider = self.provider_of(connection)  # asked again: a reload may have come while a refresh was awaited
+        provider = self.provider_of(connection)  # read again: the configuration may have changed during a refresh
         held = self._store.open(connection.credential)
         secret_config = self._store.open(connection.secret_config)
         integration = self._current.generation.integrations.get(*connection.ref[:2])
@@ -302,13 +305,13 @@ class ConnectionCache:
         opened = ready(connection, integration, provider, mode, held, secret_config)
         self.rejections.learn(connection)
         if len(self.provider_at) >= MOST_ORIGINS:
-            self.provider_at.clear()  # within a minute those in use are known again
+            self.provider_at.clear()  # origins in use are added again within a minute
         self.provider_at.update(dict.fromkeys(opened.allowed_origins, provider.name))
         now = clock.monotonic()
         if self._forgotten_at.get(connection.ref, 0.0) >= began:
-            return opened  # deleted while it was being loaded: good for this request, not to be remembered
+            return opened  # deleted while it was loaded: usable for this request, but not cached
         if max(self.feed.changed_at.get(connection.ref, 0.0), self._cleared_at) >= began:
-            # Which came first, its change or our reading, the next look shows.
+            # The change may be newer than the row that was read: the next run of the feed reads the row again.
             self.feed.unread.setdefault(connection.ref, now)
         good_until = (
             0.0
@@ -320,7 +323,7 @@ class ConnectionCache:
         return opened
 
     def _refresh_at(self, connection: Connection, provider: Provider, now: float) -> float | None:
-        """Return when to refresh the connection. A time that was computed before is kept: each token has one slot."""
+        """Return when to refresh the connection. An earlier computed time is kept: each token is scheduled once."""
         if self._refresher.under_way(connection.ref):
             return None
         kept = self._kept.get(connection.ref)
@@ -328,7 +331,7 @@ class ConnectionCache:
             return kept.refresh_at
         within_s = max(
             PLANNED_S, self._limits.ttl_s + OPENED_S
-        )  # otherwise the entry could be put away before the time is computed again
+        )  # otherwise the entry could be evicted before the time is computed again
         return refresh_at(connection, provider, now, self._slots, within_s=within_s)
 
     def _refresh_behind(self, connection: Connection) -> None:
@@ -340,31 +343,31 @@ class ConnectionCache:
 
     @property
     def kept(self) -> int:
-        """How many connections are in memory."""
+        """Number of connections in memory."""
         return len(self._kept)
 
     @property
     def unsealed(self) -> int:
-        """How many credentials are open in memory."""
+        """Number of decrypted credentials in memory."""
         return sum(kept.opened is not None for kept in self._kept.values())
 
     def replace(self, connection: Connection) -> None:
-        """Take over a row that was just written; the credential is opened at its next use."""
+        """Replace the cached row by a row that was just written; the credential is opened at its next use."""
         kept = self._kept.get(connection.ref)
         if kept is not None and kept.connection.version <= connection.version:
             if kept.connection.version < connection.version:
-                kept.refresh_at = None  # which was the former token's; of this one it is known from its first use on
+                kept.refresh_at = None  # it belonged to the old token; the first use of the new token sets it again
             kept.connection, kept.opened, kept.good_until = connection, None, 0.0
             self._kept.weigh(kept)
 
     def forget(self, ref: ConnectionRef) -> None:
-        """Delete is effective here at once; elsewhere within `trust_s`."""
+        """Drop a deleted connection. The deletion is effective here immediately, in other processes within `trust_s`."""
         self._kept.drop(ref)
         self._forgotten_at[ref] = clock.monotonic()
 
     def integration_is(self, environment: str, integration_id: str, made: Integration | None) -> None:
-        """Take over an integration that was written through the API; `made` None: it was deleted. Its connections in memory
-        are opened again, or not at all."""
+        """Apply a change of an integration made through the API; `made` None: it was deleted. Its connections in memory are
+        opened again at their next use, or dropped."""
         if not self._managed.put(environment, integration_id, made):
             return
         there = self._current.generation.integrations.has(environment, integration_id)
@@ -377,7 +380,7 @@ class ConnectionCache:
                 self.forget(ref)
 
     async def write_back(self) -> None:
-        """Write back all that is kept, and what was put away while the database was unreadable; latest refresh first."""
+        """Write newer rows back to the database, also rows evicted while it was unreadable; latest refresh first."""
         rows = self._newest()
         ordered = sorted(rows.values(), key=lambda row: row.last_refreshed_at or row.created_at, reverse=True)
         before = self.written_back.total()
@@ -395,7 +398,7 @@ class ConnectionCache:
             log.info("changes_missed", kept=len(rows))
 
     def _newest(self) -> dict[ConnectionRef, Connection]:
-        """The newest version that this process knows of each connection."""
+        """Return the newest version of each connection that this process knows."""
         rows = {kept.connection.ref: kept.connection for kept in self._kept.values()}
         claimed = (claim.row for claim in self._store.failover.claims.values())
         for row in (*self._set_aside.values(), *claimed, *self._refresher.recent):
@@ -420,9 +423,9 @@ class ConnectionCache:
         self._cleared_at = clock.monotonic()
 
     async def refresh_entries(self, refs: Mapping[ConnectionRef, Mark | None]) -> None:
-        """Read the versions of all connections that may have changed in one query, and each row that has changed.
+        """Read the versions of all connections that may have changed in one query, then each changed row.
 
-        What could not be read is read again at the next look; `sweep` bounds for how long.
+        Rows that could not be read are read again at the next run of the feed; `sweep` limits how long.
         """
         left: dict[ConnectionRef, None] = {}
         for ref, mark in refs.items():
@@ -441,7 +444,7 @@ class ConnectionCache:
                 try:
                     if kept is not None and marks.get(ref) != kept.connection.mark:
                         await self._refresh_entry(ref, kept)
-                except Exception as fault:  # noqa: BLE001 (the others are not to suffer from it)
+                except Exception as fault:  # noqa: BLE001 (one failure must not stop the other entries)
                     first = first or fault
                 else:
                     del left[ref]
@@ -459,14 +462,14 @@ class ConnectionCache:
         if row is None:
             self.forget(ref)
         elif row.uid == known.uid and row.version < known.version:
-            raise ChangesMissed  # the database has lost what it had committed
+            raise ChangesMissed  # the database has lost commits
         elif row.uid == now.connection.uid and row.version < now.connection.version:
-            return  # it was refreshed here while that was read
+            return  # this process refreshed it during the read
         elif row.mark != now.connection.mark:
             self._put(Kept(row, used_at=kept.used_at))
 
     async def refresh_integration(self, ref: ConnectionRef) -> None:
-        """Read the integration under that key; again if it was changed here meanwhile, so that no deleted one comes back."""
+        """Read the integration; read again if this process changed it during the read, so that no deleted one reappears."""
         while True:
             changes = self._managed.changes
             try:
@@ -488,7 +491,7 @@ class ConnectionCache:
             del self.feed.unread[ref]
             if (unread := self._kept.get(ref)) is not None:
                 self._put_away(unread)
-            self.forget(ref)  # it has changed, and the new state cannot be read: it is not served any more
+            self.forget(ref)  # the row has changed and cannot be read: stop serving the old one
         for kept in self._kept.due(now):
             self._see_to(kept, now)
         if now - self._tidied_at >= TIDIED_EVERY_S:
@@ -498,16 +501,16 @@ class ConnectionCache:
                     del noted[ref]
 
     def _see_to(self, kept: Kept, now: float) -> None:
-        if now >= kept.used_at + self._limits.ttl_s:  # computed as in `next_due`: what stays must not be due now
+        if (
+            now >= kept.used_at + self._limits.ttl_s
+        ):  # computed as in `next_due`: an entry that stays must not be due now
             self._put_away(kept)
             self._kept.drop(kept.connection.ref)
             return
         if now >= kept.good_until:
-            kept.opened = None  # sealed again: a credential stays opened for a minute at most
+            kept.opened = None  # drop the decrypted credential: it stays in memory for a minute at most
         if kept.refresh_at is not None and now >= kept.refresh_at:
-            kept.refresh_at = (
-                None  # a connection in use is refreshed before a call has to wait: here, or at its next use
-            )
+            kept.refresh_at = None  # refreshed now, before a call has to wait, or scheduled again at its next use
             if self.may_try(kept.connection, clock.now()):
                 self._refresh_behind(kept.connection)
         self._kept.look_again(kept, self._limits.ttl_s)

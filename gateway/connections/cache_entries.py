@@ -1,4 +1,4 @@
-"""The connections in memory, and when each is to be looked at next: to keep many costs nothing while nothing is due."""
+"""The connections in memory, with a heap of the times when each is due: entries that are not due cost no CPU time."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,17 +10,15 @@ from gateway.connections.opened import Opened
 from gateway.records.connection import Connection, ConnectionRef
 
 SPARE: Final = 64
-ENTRY_BYTES: Final = (
-    1000  # the size of an entry without credential, settings and the like, with its place in dict and heap
-)
+ENTRY_BYTES: Final = 1000  # size of an entry without credential and settings, including its place in dict and heap
 
 
 @dataclass(slots=True)
 class Kept:
-    """`good_until` (monotonic seconds): until then `opened` may be used without another question.
+    """An entry of the cache. `good_until` (monotonic seconds): until then `opened` may be used without further checks.
 
-    `refresh_at` (monotonic seconds): from then on it is refreshed behind the requests, also where none comes just then.
-    `due_at` (monotonic seconds) and `size` (bytes, while it is not opened) are set by `CacheEntries`.
+    `refresh_at` (monotonic seconds): the token is then refreshed in the background, even without a request.
+    `due_at` (monotonic seconds) and `size` (bytes, without `opened`) are set by `CacheEntries`.
     """
 
     connection: Connection
@@ -32,7 +30,7 @@ class Kept:
     size: int = 0
 
     def next_due(self, ttl_s: float) -> float:
-        """Return when the entry is to be closed, refreshed or, unused for `ttl_s`, put away, whichever comes first."""
+        """Return when the entry must be closed, refreshed or (unused for `ttl_s`) evicted, whichever is first."""
         due = self.used_at + ttl_s
         if self.opened is not None and self.good_until < due:
             due = self.good_until
@@ -42,14 +40,16 @@ class Kept:
 
 
 class CacheEntries:
-    """The entries of the connection cache. If there is no room, the one that was put longest ago goes. `bytes_held`: about what
-    all take, what is opened aside."""
+    """The entries of the connection cache. If the cache is full, the least recently put entry is evicted. `bytes_held`:
+    approximate size of all entries, without their opened connections."""
 
     def __init__(self) -> None:
         self.bytes_held = 0
         self._kept: dict[ConnectionRef, Kept] = {}
-        self._due: list[tuple[float, ConnectionRef]] = []  # a heap; of an entry only the time in its `due_at` counts
-        self.get = self._kept.get  # as a bound method: the hot path asks it once a request
+        self._due: list[
+            tuple[float, ConnectionRef]
+        ] = []  # a heap; an item is valid only if it equals its entry's `due_at`
+        self.get = self._kept.get  # bound directly for speed: the hot path calls it once per request
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -74,7 +74,7 @@ class CacheEntries:
         self.look_again(kept, ttl_s)
 
     def weigh(self, kept: Kept) -> None:
-        """Weigh an entry again whose row was replaced."""
+        """Update the size of an entry after its row was replaced."""
         before, kept.size = kept.size, size_of(kept.connection)
         self.bytes_held += kept.size - before
 
@@ -89,15 +89,15 @@ class CacheEntries:
         self.bytes_held = 0
 
     def look_again(self, kept: Kept, ttl_s: float) -> None:
-        """Have it among those that are due when something is to be done about it."""
+        """Schedule the entry for the next time it is due."""
         kept.due_at = kept.next_due(ttl_s)
         heappush(self._due, (kept.due_at, kept.connection.ref))
-        if len(self._due) > 2 * len(self._kept) + SPARE:  # most of them are of times that count no more
+        if len(self._due) > 2 * len(self._kept) + SPARE:  # most items are outdated
             self._due = [(one.due_at, ref) for ref, one in self._kept.items()]
             heapify(self._due)
 
     def due(self, now: float) -> Iterator[Kept]:
-        """Yield the entries to be looked at by `now`, each once; the caller gives those that stay to `look_again`."""
+        """Yield the entries that are due at `now`, each once. The caller passes entries that stay to `look_again`."""
         while self._due and self._due[0][0] <= now:
             at, ref = heappop(self._due)
             kept = self._kept.get(ref)
@@ -107,7 +107,7 @@ class CacheEntries:
 
 
 def size_of(connection: Connection) -> int:
-    """About how many bytes a row takes that is not opened."""
+    """Return the approximate size in bytes of a row that is not opened."""
     size = ENTRY_BYTES
     for sealed in (connection.credential, connection.secret_config, connection.previous):
         if sealed is not None:

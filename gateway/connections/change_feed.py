@@ -1,4 +1,4 @@
-"""Following the store's change log: what another process has written or deleted is known here at once."""
+"""Follows the store's change log, so that writes and deletions of other processes are known here immediately."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
@@ -20,40 +20,40 @@ log = structlog.get_logger(__name__)
 
 
 class Follower(Protocol):
-    """Another cache, besides the connection cache, that is kept current by the same change log."""
+    """Another cache that the same change log keeps up to date."""
 
     def changed(self, ref: ConnectionRef) -> None:
-        """Something at this address was written; an address without an integration is a key's (`store.minted_keys`)."""
+        """Handle a change of this reference. A reference without an integration is a key's (`store.minted_keys`)."""
 
     def missed(self) -> None:
-        """Whatever is kept may be stale."""
+        """Handle missed changes: every entry may be stale."""
 
 
 class FedCache(Protocol):
     """The cache that a feed keeps up to date."""
 
     async def refresh_entries(self, refs: Mapping[ConnectionRef, Mark | None]) -> None:
-        """Read again what was written of these connections. With each the mark that it has by now, where that is known."""
+        """Read the changed rows of these connections. The mapping has each connection's current mark, None if unknown."""
 
     async def refresh_integration(self, ref: ConnectionRef) -> None:
-        """Read again what was written of an integration."""
+        """Read a changed integration again."""
 
     def sweep(self) -> None:
-        """Forget what is too old."""
+        """Drop entries that are too old."""
 
     async def write_back(self) -> None:
-        """Store what is newer here than in the database, which may have failed over to a standby that lacked it."""
+        """Write back rows that are newer here than in the database, which may have failed over to a standby without them."""
 
     def forget_all(self) -> None:
-        """Forget everything: which changes were written is not known."""
+        """Drop all entries, because changes may have been missed."""
 
 
 class ChangeFeed:
-    """Keeps `cache` up to date. `followers` get every change too; `on_change` is called when anything has changed.
+    """Keeps `cache` up to date. `followers` also get every change. `on_change` is called when anything has changed.
 
-    `changed_at`: when a connection last changed (monotonic). `unread`: since when a connection is known to have
-    changed while its row could not be read. `synced_at`: when the store was last read. `uncertain`: whether what is in
-    memory may be newer than the database, which cannot be read or lost commits.
+    `changed_at`: when a connection last changed (monotonic seconds). `unread`: since when a connection is known to have
+    changed while its row could not be read. `synced_at`: when the store was last read. `uncertain`: whether rows in memory
+    may be newer than the database, because it cannot be read or has lost commits.
     """
 
     def __init__(
@@ -85,19 +85,19 @@ class ChangeFeed:
 
     @property
     def away_s(self) -> float | None:
-        """Seconds since the store was last read, while it cannot be; None as long as it can."""
+        """Seconds since the store was last read; None while the store is readable."""
         return clock.monotonic() - self.synced_at if self._lost else None
 
     @property
     def serves(self) -> bool:
-        """Whether connections in memory may be served: always but after a long outage."""
+        """Whether connections in memory may be used: always, except after a long outage of the store."""
         away_s = self.away_s
         return away_s is None or away_s <= self._current.generation.config.live.ttl_s
 
     async def follow(self, position: LogPosition | None, beside: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Follow the store's change log from `position` on, for as long as the gateway runs.
+        """Follow the store's change log from `position` on while the gateway runs.
 
-        `beside` is called after each change of any kind, and regularly.
+        `beside`: a function that is called after each change of any kind, and regularly.
         """
         version: Hashable = None
         lost_at = 0.0
@@ -113,14 +113,12 @@ class ChangeFeed:
                 if self._lost:
                     log.warning("store_readable_again", after_s=round(self.synced_at - lost_at, 1))
                     self._lost = False
-            except (
-                ChangesMissed
-            ):  # what is kept goes at the next look, once what is newer there than stored was written back
+            except ChangesMissed:  # the next run writes newer rows back to the database, then drops all entries
                 self._store.failover.begin()
                 position, version = None, None
                 self._missed = self._integrations_missed = True
                 self.announce_missed()
-            except Exception as fault:  # noqa: BLE001 (this task must not end: it is what makes a delete effective)
+            except Exception as fault:  # noqa: BLE001 (this task must not end: it makes deletions effective)
                 if not self._lost:
                     self._lost, lost_at = True, clock.monotonic()
                     detail = str(fault) or type(fault).__name__
@@ -130,9 +128,9 @@ class ChangeFeed:
                 self._cache.sweep()
 
     async def _look(self, position: LogPosition | None, version: Hashable) -> tuple[LogPosition, Hashable]:
-        """Take over what has changed since. Returns where the log ends now, and the store's version.
+        """Apply the changes since `position`. Returns the end of the log, and the store's version.
 
-        `position` None: it is not known what was missed, so that nothing read before now may be kept.
+        `position` None: changes may have been missed, so all entries read before now are dropped.
         """
         async with asyncio.timeout(LONGEST_LOOK_S):
             if position is None:
@@ -141,14 +139,14 @@ class ChangeFeed:
             if self._integrations_missed:
                 changes = self._managed.changes
                 made = await self._store.integrations.all()
-                if changes == self._managed.changes:  # otherwise at the next look
+                if changes == self._managed.changes:  # otherwise at the next run
                     self._managed.learn(made)
                     self._integrations_missed = False
             seen = await self._store.changes.version()
             newest, changed = position, dict[ConnectionRef, Mark | None]()
             if seen != version or position.missing:
                 newest, changed = await self._store.changes.since(position)
-                if None in changed.values():  # a refresh of our own needs no notification
+                if None in changed.values():  # the gateway's own refreshes need no notification
                     self._on_change()
             for ref in changed:
                 for follower in self._followers:
@@ -164,13 +162,13 @@ class ChangeFeed:
             return newest, seen
 
     def announce_missed(self) -> None:
-        """Tell the followers that what they keep may be stale."""
+        """Notify the followers that their entries may be stale."""
         for follower in self._followers:
             follower.missed()
 
 
 async def _to_its_end(look: Coroutine[Any, Any, tuple[LogPosition, Hashable]]) -> tuple[LogPosition, Hashable]:
-    """Return the outcome of `look`. Who is cancelled still waits for it: a statement that is cut off costs its connection."""
+    """Return the result of `look`. A cancelled caller still waits for it: an aborted statement costs a database connection."""
     task = asyncio.create_task(look, name="follow_changes")
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:

@@ -1,4 +1,4 @@
-"""The entry's script completes a credential's settings, or refuses it, before anything is stored."""
+"""Runs the entry's script, which completes a new credential's settings or refuses it, before anything is stored."""
 
 import json
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from gateway.scripts import POST_CONNECTION
 from gateway.scripts.script_context import ProviderUnreadable, Refused, SiteOpen
 from gateway.text import sentence
 
-# ── What an entry's script may ask and set while a connection does not exist yet.
+# ── The interface for an entry's script while the connection does not exist yet.
 
 LIMIT_BYTES: Final = 1 << 20
 TIMEOUT_S: Final = 15.0
@@ -60,7 +60,7 @@ class NewCredential:
         self.account = Account(id, short(label) if label else None)
 
     async def account_answer(self) -> Any:
-        """Return the document that the entry's `account` is read from, requested once. Raises ProviderUnreadable."""
+        """Return the document that contains the entry's `account`; it is requested once. Raises ProviderUnreadable."""
         form = self.provider.account
         if form is None or form.endpoint is None:
             return self._held.get("raw")
@@ -71,11 +71,11 @@ class NewCredential:
         return self._on_account[0]
 
     async def get_json(self, path: str, fields: Mapping[str, str] = NO_FIELDS) -> Any:
-        """GET `path` below the base address, or a whole address of the entry. `fields` replace the entry's own."""
+        """GET `path` below the base address, or a full address of the entry. `fields` replace the entry's header fields."""
         return await self._json("GET", path, fields, None)
 
     async def _json(self, method: str, path: str, fields: Mapping[str, str], body: bytes | None) -> Any:
-        """`body`: JSON."""
+        """Send a request and return its JSON answer. `body`: JSON. Raises ProviderUnreadable."""
         if path.startswith("/"):
             base = base_url(self.provider, self.config, self._mode, self._held)
         else:
@@ -110,11 +110,11 @@ class NewCredential:
             raise ProviderUnreadable(f"{where} did not answer with JSON") from fault
 
 
-# ── The entry's script completes a credential's settings, or refuses it, before anything is stored.
+# ── Runs the script on a new credential.
 
 
 class SiteWanted(InvalidRequest):
-    """Several sites fit, and the integration leaves the choice to the end user: the pages ask, other calls are refused."""
+    """Several sites match, and the integration lets the end user choose: pages show the choice, other calls are refused."""
 
     sites: tuple[Site, ...] = ()
 
@@ -127,7 +127,7 @@ async def completed(
     held: Mapping[str, Any],
     settings: Mapping[str, Any],
 ) -> NewCredential:
-    """The credential with the settings that the entry's script, and the answer on its account, bring. Raises InvalidRequest,
+    """Return the credential with the settings from the entry's script and from the account answer. Raises InvalidRequest,
     SiteWanted, UpstreamFailed."""
     script = POST_CONNECTION.get(provider.post_connection_script or "")
     context = NewCredential(provider, integration, mode, held, settings, egress)
@@ -165,7 +165,7 @@ def _site_wanted(choice: SiteOpen) -> SiteWanted:
 
 
 def _unreadable(provider: Provider, fault: ProviderUnreadable, what: str) -> GatewayError:
-    """A credential that its own provider refuses is the caller's fault; a provider that cannot be asked is not."""
+    """Return InvalidRequest if the provider refuses the credential, UpstreamFailed if the provider cannot be reached."""
     message = f"{provider.display_name} could not be asked {what}: {sentence(fault.message)}"
     if fault.refused:
         return InvalidRequest(

@@ -1,4 +1,4 @@
-"""From a credential to a stored connection, and what one that is authorized again keeps."""
+"""Creates a stored connection from a credential; in a reconnect, keeps settings of the existing connection."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ from gateway.refresh.save_tokens import log_fields
 from gateway.refresh.schedule import ends_with_token, lifespan, refresh_token_advice
 from gateway.store import Store
 
-# ── What is to be stored of a credential and its settings.
+# ── Builds the row to store from a credential and its settings.
 
 
 def new_row(
@@ -45,7 +45,7 @@ def new_row(
     refreshed_at: datetime,
     account: Account,
 ) -> NewConnection:
-    """Build a connection without what only the customer knows. The two times, with `held`, decide when the grant ends."""
+    """Build a connection without the customer's data (tags, end user). Both times and `held` decide when the grant ends."""
     plain, secret = parted(context.provider, context.config)
     life = lifespan(context.provider, held, key="/".join(ref), granted_at=granted_at, refreshed_at=refreshed_at)
     expires_at, now = mode.expires_at(held), clock.now()
@@ -91,7 +91,7 @@ class ConnectionInput(TypedDict, total=False):
 
 
 class Creator:
-    """Creates connections, for imports and for finished authorizations alike."""
+    """Creates connections, for imports and for finished authorizations."""
 
     def __init__(self, store: Store, current: Current, live: ConnectionCache, dialogues: Dialogues) -> None:
         self._store = store
@@ -100,7 +100,7 @@ class Creator:
         self._dialogues = dialogues
 
     def provider_of(self, integration: Integration) -> Provider:
-        """Raises NotFound: an integration made through the API outlives an entry that its operator takes away."""
+        """Return the integration's catalog entry. Raises NotFound if the operator removed the entry of an API integration."""
         provider = self._current.generation.catalog.get(integration.provider)
         if provider is None:
             raise NotFound(
@@ -114,20 +114,20 @@ class Creator:
     async def create(
         self, integration: Integration, held: Mapping[str, Any], **options: Unpack[ConnectionInput]
     ) -> tuple[Connection, bool]:
-        """The stored connection, and whether it is new. Takes and raises what `prepare` does; then nothing is stored and an
-        older connection stays as it was.
+        """Store a connection; return it and whether it is new. Arguments and errors are those of `prepare`. After an error
+        nothing is stored, and an older connection is unchanged.
         """
         return await self.store(await self.prepare(integration, held, **options))
 
     async def store(self, row: NewConnection, terms: SessionTerms | None = None) -> tuple[Connection, bool]:
-        """The stored connection, and whether it is new. `terms`: of the connect session that makes it. Raises Forbidden
-        where that session may make no further one; then nothing is stored."""
+        """Store `row`; return the connection and whether it is new. `terms`: terms of the connect session. Raises Forbidden,
+        and stores nothing, if the session has reached its maximum of connections."""
         connection, created = await self._store.connections.put(row, now=clock.now(), terms=terms)
         self.stored(connection, row, created=created)
         return connection, created
 
     def stored(self, connection: Connection, row: NewConnection, *, created: bool) -> None:
-        """Use `connection` from now on, which was just made of `row`."""
+        """Put `connection`, which was just stored from `row`, into the cache, and log it."""
         self._live.replace(connection)
         log.info("connection_stored", **log_fields(row.ref), created=created)
         if row.warning is not None:
@@ -149,13 +149,12 @@ class Creator:
         reconnects: bool = False,
         pinned: bool = False,
     ) -> NewConnection:
-        """Return the connection to store, checked, with its settings complete and its account known. `tested`: by the
-        entry's verification, which a grant that has just been made does not need. `reconnects`: the connection must be
-        there already, and be the same account's as far as both are known. `pinned`: if it is there, it leads where it
-        led before.
+        """Return the connection to store: checked, with complete settings and known account. `tested`: run the entry's
+        verification; a new grant does not need it. `reconnects`: the connection must exist and, if both accounts are known,
+        belong to the same account. `pinned`: an existing connection must keep its addresses.
 
-        Raises InvalidRequest where its settings, its site, its account or its credential are wrong, SiteWanted where one of
-        several sites is to be chosen, UpstreamFailed where the provider could not be asked.
+        Raises InvalidRequest if the settings, site, account or credential are wrong; SiteWanted if one of several sites
+        must be chosen; UpstreamFailed if the provider could not be reached.
         """
         provider = self.provider_of(integration)
         mode = modes()[provider.auth_mode]
@@ -188,7 +187,7 @@ class Creator:
         )
 
     async def obtained(self, mode: AuthMode, held: Mapping[str, Any], context: Context) -> dict[str, Any]:
-        """The credential with its first token, where the mode exchanges what was given for one."""
+        """Return the credential with its first token, if the mode exchanges the given credential for a token."""
         name = context.provider.display_name
         try:
             return await self._dialogues.hold(mode.complete(held, context))
@@ -202,12 +201,13 @@ class Creator:
             ) from fault
 
     async def completed(self, mode: AuthMode, held: Mapping[str, Any], context: Context) -> NewCredential:
-        """The credential with the settings that the entry's script finds. Raises as `create` does."""
+        """Return the credential with the settings that the entry's script finds. Raises as `create` does."""
         egress = self._current.generation.egress
         return await completed(egress, context.provider, context.integration, mode, held, context.config)
 
     async def check(self, mode: AuthMode, held: Mapping[str, Any], context: Context, *, verified: bool) -> None:
-        """Refused now rather than at the first proxied call: whether it can be placed and, where `verified`, is taken.
+        """Check now, not at the first proxied call, that requests can carry the credential and, if `verified`, that the
+        provider accepts it.
 
         Raises as `create` does.
         """
@@ -224,7 +224,7 @@ class Creator:
 
 
 def _places(context: Context, mode: AuthMode, held: Mapping[str, Any]) -> list[str | None]:
-    """Every address of the entry with these settings; None where one is missing."""
+    """Return every address of the entry, filled with these settings; None for an address with a missing setting."""
     found: list[str | None] = []
     for key in (*ADDRESSES, "proxy.base_url"):
         template = context.template(key)
@@ -236,14 +236,14 @@ def _places(context: Context, mode: AuthMode, held: Mapping[str, Any]) -> list[s
 
 
 def check_unchanged(before: Mapping[str, Any], given: Mapping[str, Any], path: Sequence[str]) -> None:
-    """Raises InvalidRequest where `given` sets anything to what it was not before."""
+    """Raise InvalidRequest if `given` changes any setting of `before`."""
     for name, value in given.items():
         if before.get(name) != value:
             raise repointed((*path, name))
 
 
 def repointed(path: Sequence[str]) -> InvalidRequest:
-    """The refusal of settings that would have a connection lead elsewhere, by a key or a link that may not do that."""
+    """Return the error for settings that would change a connection's addresses, by a key or link without that right."""
     setting = f"setting '{path[-1]}'" if len(path) > 1 else "settings"
     message = (
         f"The {setting} of this connection cannot be changed this way, nor can the site that it leads to. Leave it as it is, "
@@ -259,7 +259,7 @@ def gone(ref: ConnectionRef) -> InvalidRequest:
     )
 
 
-# ── What a connection that is reconnected keeps of itself.
+# ── The settings that a reconnected connection keeps.
 
 SITE = ("subdomain", "cloudId")
 
@@ -267,15 +267,15 @@ SITE = ("subdomain", "cloudId")
 async def as_before(
     store: Store, session: ConnectSession, provider: Provider, integration_id: str, config: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The settings of the connection that is reconnected, below those that were given now: it stays on its site.
+    """Return the settings for a reconnect: those of the existing connection, which stays on its site, overridden by `config`.
 
-    Raises InvalidRequest where it is gone, or where the session pins its settings and another is given.
+    Raises InvalidRequest if the connection is gone, or if the session pins its settings and `config` changes one.
     """
     ref = ConnectionRef(session.environment, integration_id, session.connection_id or "")
     row = await store.connections.get(ref)
     if row is None:
         raise gone(ref)
-    # A session that may change no setting is not to get round that by settings that were damaged.
+    # A session that may change no setting must not bypass this check because stored settings are damaged.
     opened = store.open if session.pinned else store.open_or_nothing
     before = {**row.config, **opened(row.secret_config)}
     if session.pinned:

@@ -1,7 +1,7 @@
-"""Ends a connection: deleted here first, then its tokens at the provider; the same for one that was never completed.
+"""Deletes a connection in the store, then revokes its tokens at the provider; also revokes never completed connections.
 
-A refresh under way could bring a token that nobody would end. So the refresh lease is taken before the credential is read
-for the last time; after the deletion nobody can refresh.
+A refresh in progress could return a token that nobody would revoke. So the deletion takes the refresh lease before it
+reads the credential for the last time; after the deletion, no refresh is possible.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from gateway.records.integration import Integration
 from gateway.refresh.auth_exchange import Dialogues, mode_for
 from gateway.store import Store
 
-# ── Ends the tokens of a credential at its provider: of a connection that was deleted, or that was never completed.
+# ── Revokes a credential's tokens at its provider, for deleted connections and for those never completed.
 
 ASK_AGAIN_S: Final = 1.0
 
@@ -50,11 +50,10 @@ class Revoker:
         config: Mapping[str, Any],
         metadata: Mapping[str, Any] | None,
     ) -> list[RevocationOutcome]:
-        """Revoke the tokens at the provider; return one outcome for each revocable token. `config` with its secrets.
+        """Revoke the tokens at the provider; return one outcome for each revocable token. `config`: all settings, including
+        secret ones.
 
-        Never raises: a failure is an outcome, and logged.
-
-        Never raises: a failure is an outcome, and logged."""
+        Never raises: a failure is returned as an outcome, and logged."""
         provider = self._current.generation.catalog.get(provider_name)
         if provider is None:
             return []
@@ -65,7 +64,7 @@ class Revoker:
             return [self.failed(ref, fault.message if isinstance(fault, GatewayError) else str(fault))]
 
     def failed(self, ref: ConnectionRef, reason: str) -> RevocationOutcome:
-        """The outcome of a credential that could not even be tried."""
+        """Log and return the outcome of a credential for which no revocation could be tried."""
         log.warning("revocation_failed", connection_id=ref.connection_id, detail=reason)
         return RevocationOutcome("credential", "failed", short(reason))
 
@@ -89,7 +88,7 @@ def _merged(first: Sequence[RevocationOutcome], second: Sequence[RevocationOutco
 
 
 LEASE: Final = timedelta(seconds=15)
-SETTLE_S: Final = 30.0  # a token call takes at most 28 s; then the deletion does not wait any longer
+SETTLE_S: Final = 30.0  # maximum wait of a deletion; a token call takes at most 28 s
 LOOK_AGAIN_S: Final = 0.1
 
 
@@ -102,7 +101,7 @@ class Deleted:
 
     @property
     def at_provider(self) -> bool:
-        """Whether the connection was ended at the provider too: there was a token, and none of them may still work."""
+        """Whether the connection was also revoked at the provider: it had a token, and no token may still work."""
         return bool(self.revocation) and not any(one.lives_on for one in self.revocation)
 
 
@@ -119,10 +118,10 @@ class Deleter:
     async def delete(
         self, ref: ConnectionRef, *, at_provider: bool = True, integration: Integration | None = None
     ) -> Deleted | None:
-        """Delete the connection and return the result; None if there is no such connection. `at_provider` false leaves its tokens
-        alive there. `integration`: the connection's, if it is not in the registry any more.
+        """Delete the connection and return the result; None if it does not exist. `at_provider` false: do not revoke its
+        tokens. `integration`: the connection's integration, if it is no longer in the registry.
 
-        Once begun it ends, also if the caller leaves.
+        The deletion continues if the caller is cancelled.
         """
         task = asyncio.create_task(self._delete(ref, at_provider, integration))
         self._running.add(task)
@@ -130,14 +129,14 @@ class Deleter:
         return await asyncio.shield(task)
 
     async def close(self, within_s: float = 15) -> None:
-        """Let deletions that are under way end."""
+        """Wait for deletions in progress, at most `within_s` seconds."""
         if self._running:
             await asyncio.wait(set(self._running), timeout=within_s)
 
     def _is_over(self, task: "asyncio.Task[Deleted | None]") -> None:
         self._running.discard(task)
         if not task.cancelled():
-            task.exception()  # raised for the caller, or to nobody who has left
+            task.exception()  # marks the exception as retrieved if the caller was cancelled
 
     async def _delete(self, ref: ConnectionRef, at_provider: bool, integration: Integration | None) -> Deleted | None:
         if at_provider:
@@ -161,7 +160,7 @@ class Deleter:
         return done
 
     async def _settled(self, ref: ConnectionRef) -> None:
-        """Wait until no refresh is under way anywhere, for a while, and keep others from beginning one."""
+        """Take the refresh lease, so that no refresh runs or can start on any node. Gives up after `SETTLE_S`."""
         owner, until = f"delete-{uuid.uuid4().hex}", clock.monotonic() + SETTLE_S
         while not await self._store.refreshes.lease_refresh(ref, owner=owner, ttl=LEASE):
             if clock.monotonic() >= until or await self._store.connections.get(ref) is None:

@@ -1,4 +1,4 @@
-"""Why a connection is as it is: a time line, the likely causes in order, and the one action that helps."""
+"""Explains a connection's state: a time line, the likely causes in order, and the one action that helps."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ MOST_SCOPES: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class TimelineMoment:
-    """An entry of the time line. `ahead`: it has not come yet."""
+    """An entry of the time line. `ahead`: it is in the future."""
 
     at: datetime
     what: str
@@ -43,7 +43,7 @@ class TimelineMoment:
 
 @dataclass(frozen=True, slots=True)
 class LikelyCause:
-    """`name` is for programs; `why` is a sentence."""
+    """A likely cause. `name`: identifier for programs. `why`: a sentence."""
 
     name: str
     why: str
@@ -51,7 +51,7 @@ class LikelyCause:
 
 @dataclass(frozen=True, slots=True)
 class SuggestedAction:
-    """`how` is a sentence.
+    """The action that helps. `how`: a sentence.
 
     `name`: ``none``, ``wait``, ``reconnect``, ``fix_integration``, ``fix_settings``, ``import`` or ``restore``.
     """
@@ -62,7 +62,7 @@ class SuggestedAction:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionDiagnosis:
-    """`causes`: the likeliest first; empty where nothing is wrong."""
+    """The diagnosis of one connection. `causes`: likeliest first; empty if nothing is wrong."""
 
     moments: Sequence[TimelineMoment]
     causes: Sequence[LikelyCause]
@@ -84,9 +84,9 @@ def story(
 ) -> ConnectionDiagnosis:
     """Return the diagnosis of one connection.
 
-    `changes` is its history, oldest first. `readable`: whether what is stored for it opens; `ends_with_token`: it has
-    no refresh token. `failovers`: when the database failed over, oldest first. `scopes`: None where its credential does
-    not open. `client_since`: when this process loaded the integration's client; None where it serves no calls.
+    `changes`: its state changes, oldest first. `readable`: whether its stored data can be decrypted. `ends_with_token`: it
+    has no refresh token. `failovers`: times of database failovers, oldest first. `scopes`: None if its credential cannot
+    be decrypted. `client_since`: when this process loaded the integration's client; None if it serves no calls.
     """
     ends = row.expires_at
     damaged = [] if readable else [LikelyCause("credential_unreadable", UNREADABLE)]
@@ -135,10 +135,10 @@ def _named(scopes: Sequence[str]) -> str:
 
 
 def _restored(row: Connection, changes: Sequence[Change]) -> Iterator[LikelyCause]:
-    """Yield the cause if the connection ended before its first refresh since a backup was put back."""
+    """Yield the cause if the connection ended before its first refresh after the restore of a backup."""
     back = next((change for change in reversed(changes) if change.reason == RESTORED), None)
     if back is None or back.state in ENDED:
-        return  # in the backup it had ended already, for another reason
+        return  # the connection had already ended in the backup, for another reason
     if row.state in ENDED and (row.last_refreshed_at is None or row.last_refreshed_at < back.at):
         yield LikelyCause(
             RESTORED,
@@ -147,8 +147,8 @@ def _restored(row: Connection, changes: Sequence[Change]) -> Iterator[LikelyCaus
 
 
 def _failed_over(row: Connection, failovers: Sequence[datetime]) -> Iterator[LikelyCause]:
-    """Yield the cause if the refresh token was refused after a failover, and the access token was old enough before it to be
-    refreshed."""
+    """Yield the cause if the refresh token was refused after a failover, and the access token was due for a refresh before
+    the failover."""
     noted, refreshed_at = row.failure, row.last_refreshed_at
     if (
         noted is None
@@ -171,7 +171,7 @@ def _failed_over(row: Connection, failovers: Sequence[datetime]) -> Iterator[Lik
 def _moments(
     row: Connection, changes: Sequence[Change], now: datetime, reloaded_at: datetime | None
 ) -> list[TimelineMoment]:
-    """Return the moments by time; changes of state keep the order in which they were written, whatever two clocks said."""
+    """Return the moments sorted by time. State changes keep the order of their writes, even if clocks of nodes differ."""
     latest = accumulate((change.at for change in changes), max)
     moments = [
         TimelineMoment(at, f"{change.state.value}: {change.reason}", change.detail)

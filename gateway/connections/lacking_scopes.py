@@ -1,4 +1,4 @@
-"""The connections that lack scopes, found by looking at each: what was granted is sealed with the credential."""
+"""Finds connections that lack scopes. It decrypts each one, because the granted scopes are encrypted with the credential."""
 
 from dataclasses import dataclass, replace
 from typing import Final
@@ -9,14 +9,14 @@ from gateway.generation import Generation
 from gateway.records.connection import Connection
 from gateway.store import ListFilter, Store, cursor_after
 
-LOOKED_AT: Final = 10_000  # rows that one request opens at most
+LOOKED_AT: Final = 10_000  # maximum number of rows that one request decrypts
 ROWS_AT_ONCE: Final = 500
-OPENED_AT_ONCE: Final = 25  # until others have the event loop's turn
+OPENED_AT_ONCE: Final = 25  # rows decrypted before the event loop may run other tasks
 
 
 @dataclass(frozen=True, slots=True)
 class FoundLacking:
-    """`cursor`: where to go on; None where there are no more. There may be a cursor though few or none were found."""
+    """A page of results. `cursor`: start of the next page, None at the end. A page may have a cursor but few or no rows."""
 
     rows: list[Connection]
     cursor: str | None
@@ -44,7 +44,7 @@ async def find_lacking(store: Store, generation: Generation, environment: str, w
 
 
 def lacks_scopes(store: Store, generation: Generation, row: Connection) -> bool:
-    """Return whether the end user has yet to grant scopes that its integration, or the provider's API, asks for."""
+    """Return whether the end user must still grant scopes that the integration or the provider's API needs."""
     provider = generation.catalog.get(row.provider)
     if provider is None:
         return False

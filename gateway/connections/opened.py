@@ -1,4 +1,4 @@
-"""A connection made ready for use: its records and provider, its templates filled once for many calls."""
+"""A connection ready for use: its records and provider, and its templates filled once for many calls."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -29,8 +29,7 @@ from gateway.records.connection import Connection
 from gateway.records.integration import Integration
 from gateway.records.provider_call import SHORTEST, ClientIdentity
 
-# ── A connection made ready for use: its records, its provider, and the templates filled in. What the proxy path
-# reads.
+# ── The opened connection, which the proxy path reads: records, provider and filled templates.
 
 _PLACEHOLDER: Final = re.compile(r"\$\{[^}]*\}")
 
@@ -39,10 +38,9 @@ _PLACEHOLDER: Final = re.compile(r"\$\{[^}]*\}")
 class Placement:
     """The parts of every request of this connection that the gateway sets.
 
-    `slots` carry the credential and replace whatever the caller sent under these (lower-case) names; `defaults` stand in
-    where the caller sent none. The same for the query: pairs already percent-encoded, `query_slots` replacing.
-    `signer`, if there is one, signs each request besides, when all else of it stands. `body`: what goes into a JSON object
-    or a form that the caller sends.
+    `slots` carry the credential and replace the caller's header fields with these (lower-case) names. `defaults` are used
+    if the caller sent no such field. `query_slots` and `query_defaults` do the same for the query, percent-encoded.
+    `signer`, if any, signs each request last. `body`: members that are added to the caller's JSON object or form.
     """
 
     slots: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -60,18 +58,18 @@ class Placement:
 
     @property
     def signs_request(self) -> bool:
-        """Whether the proof depends on the request, so that slots and defaults are not all of it."""
+        """Whether a signer computes the credential for each request, besides slots and defaults."""
         return self.signer is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """`base`: the entry's `proxy.base_url` with this connection's settings in it.
+    """A connection ready for use. `base`: the entry's `proxy.base_url`, filled with this connection's settings.
 
-    `allowed_origins`: where its credential may travel, spelled as `Address.origin` and `UpstreamRequest.origin` do, or with
-    ``*`` as the first label of the host: ask `http.origin.covers`.
-    `identity`: what is shown in mutual TLS. `for_one_request`: the entry's templates hold ``${now}`` or ``${random}``, or
-    the mode makes a proof that is used once.
+    `allowed_origins`: origins that may receive the credential, in the format of `Address.origin` and
+    `UpstreamRequest.origin`, or with ``*`` as the first label of the host: use `http.origin.covers`.
+    `identity`: client certificate for mutual TLS. `for_one_request`: valid once, because the entry's templates contain
+    ``${now}`` or ``${random}``, or the mode's credential is used once.
     """
 
     connection: Connection
@@ -83,16 +81,16 @@ class Opened:
     identity: ClientIdentity | None = field(default=None, repr=False)
     for_one_request: bool = False
     secret_base: str | None = field(default=None, repr=False)
-    """The template of `base` where a credential or a secret setting stands in it: shown in its place."""
+    """The template of `base` if it contains a credential or a secret setting; it is shown instead of the address."""
     url_secrets: tuple[str, ...] = field(default=(), repr=False)
-    """What of the credential stands in the address of each request, decoded."""
+    """Decoded parts of the credential that the address of each request contains."""
     fast_route: list[Any] = field(default_factory=list, repr=False, compare=False)
-    """The fast path's way to the provider with this credential, if it has one: at most one item, gone when this is."""
+    """The fast path's route to the provider with this credential: at most one item; it is dropped with this object."""
 
     def without_secrets(self, reference: str) -> str:
-        """An address in a provider's answer, without what was secret in the address of the request."""
+        """Return an address from a provider's answer, without the secrets of the request's address."""
         path = self.base.path
-        if self.secret_base is not None and path:  # also a credential that is too short to be looked for by itself
+        if self.secret_base is not None and path:  # also masks a credential that is too short to search for by itself
             instead = "/" + _PLACEHOLDER.sub(MASK, self.secret_base.partition("://")[2].partition("/")[2])
             reference = reference.replace(path, instead).replace(unquote(path), instead)
         return without(reference, self.url_secrets) if self.url_secrets else reference
@@ -106,12 +104,15 @@ def ready(
     held: Mapping[str, Any],
     secret_config: Mapping[str, Any],
 ) -> Opened:
-    """`held`: the opened credential. Raises InvalidRequest ``unresolved_setting`` where a setting is missing or unfit."""
+    """Return the opened connection. `held`: the decrypted credential.
+
+    Raises InvalidRequest ``unresolved_setting`` if a setting is missing or invalid.
+    """
     config = {**connection.config, **secret_config}
     context = Context(provider, integration, config, connection.metadata)
     base = base_url(provider, config, mode, held)
     origins = frozenset(_origins(base, integration, provider, config))
-    # The operator chose the integration's own origins; what else a setting may lead to is asked about.
+    # The operator chose the integration's own origins. All others may come from a setting and are checked.
     context = context.toward(*(origins - {*integration.allowed_origins}))
     place = placement(mode, held, context)
     secret_base = _secret_base(provider, config)
@@ -131,7 +132,8 @@ def ready(
 
 
 def base_url(provider: Provider, config: Mapping[str, Any], mode: AuthMode, held: Mapping[str, Any]) -> Address:
-    """The address that requests go below, checked again at every use. Some entries have the credential in its path."""
+    """Return the base address of requests; settings are checked again at every use. Some entries put the credential in
+    its path."""
     return _address(provider, filled(provider, _base_template(provider, config), config, revealed(mode.values(held))))
 
 
@@ -140,7 +142,7 @@ def _base_template(provider: Provider, config: Mapping[str, Any]) -> str:
 
 
 def _secret_base(provider: Provider, config: Mapping[str, Any]) -> str | None:
-    """The template of the base address, where a credential or a secret setting stands in it."""
+    """Return the template of the base address if it contains a credential or a secret setting, else None."""
     template = _base_template(provider, config)
     if "${" not in template:
         return None
@@ -170,10 +172,10 @@ def _address(provider: Provider, url: str) -> Address:
 
 
 def placement(mode: AuthMode, held: Mapping[str, Any], context: Context) -> Placement:
-    """The entry's headers and query, rendered. An entry that names the credential is the slot; others are defaults.
+    """Return the entry's headers and query, rendered. Templates that name the credential become slots, others defaults.
 
-    Those that name parts of the request are left for a signer, and then those with a time or a random value too, so that
-    all of a request have the same.
+    Templates that name parts of the request are left for a signer. If there are any, templates with a time or a random
+    value are left for it too, so that all templates of a request use the same values.
     """
     provider = context.provider
     everything = revealed(context.values(mode.values(held)))
@@ -221,7 +223,7 @@ def _apart(
 def _members(
     templates: Mapping[str, Any], is_slot: Callable[[str], bool], everything: Mapping[str, str], moment: Moment
 ) -> BodyMembers:
-    """A text that names the credential is a slot, and so is all of an object or a list that holds one."""
+    """Return the body's slots and defaults. A text that names the credential is a slot, and so is a list that contains one."""
 
     def parted(value: Any, *, slots: bool) -> Any:
         if isinstance(value, Mapping):

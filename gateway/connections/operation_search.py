@@ -1,4 +1,4 @@
-"""Finds the connections of a call log search that names them by end user, by tag or by a key's limits."""
+"""Finds the connections of a call log search by end user, by tag or by a key's limits."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -19,7 +19,7 @@ async def connections_of(
     tags: Mapping[str, str] | None = None,
     within: Sequence[KeyLimits] = (),
 ) -> frozenset[tuple[str, str]] | None:
-    """(integration, connection) of each that is there now; None where there are more than `MOST`."""
+    """Return (integration, connection) of each matching connection that exists now; None if more than `MOST` match."""
     found = await store.connections.list(
         wanted.environment,
         ListFilter(

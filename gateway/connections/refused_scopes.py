@@ -1,8 +1,8 @@
 """Records the scopes that a provider's API demands with a 403 (RFC 6750 §3.1).
 
-Until the end user authorizes again, the connection shows them as missing, and a reconnect asks for them. A scope that was
-granted already, or noted already, is not written again, and after `MOST_SCOPES` none is, so that a provider cannot cause writes
-without end.
+Until the end user authorizes again, the connection shows these scopes as missing, and a reconnect requests them. A scope that
+is already granted or recorded is not written again. After `MOST_SCOPES` scopes nothing is written, so that a provider
+cannot cause endless writes.
 """
 
 from collections.abc import Callable
@@ -24,16 +24,16 @@ log = structlog.get_logger(__name__)
 
 
 class ScopeRefusals:
-    """`replace` takes over a row that was written."""
+    """Records refused scopes. `replace`: puts a written row into the cache."""
 
     def __init__(self, store: Store, replace: Callable[[Connection], None]) -> None:
         self._store = store
         self._replace = replace
 
     async def record(self, opened: Opened, scopes: tuple[str, ...], path: str) -> ScopeDrift:
-        """Record that the API asks for `scopes`; return what the connection lacks now.
+        """Record that the API requires `scopes`; return the scopes that the connection now lacks.
 
-        `path`: of the call, below the base address.
+        `path`: path of the call, below the base address.
         """
         row = opened.connection
         noted = row.refused_scopes
@@ -49,7 +49,7 @@ class ScopeRefusals:
     async def _write(self, seen: Connection, refused: RefusedScopes) -> None:
         try:
             row = await self._store.rejections.record_scopes(seen, refused)
-        except GatewayError as fault:  # the next call leads to the same
+        except GatewayError as fault:  # the next refused call tries again
             log.warning("refused_scopes_not_stored", **log_fields(seen.ref), detail=fault.message)
             return
         if row is not None:
@@ -60,9 +60,9 @@ class ScopeRefusals:
 def asked_again(
     store: Store, row: Connection | None, provider: Provider, integration: Integration
 ) -> tuple[str, ...] | None:
-    """Return the scopes of a reconnect after a refused call: the missing ones, the integration's, and those granted.
+    """Return the scopes to request in a reconnect after a refused call: missing, needed by the integration, and granted.
 
-    None: the integration's alone.
+    None: request only the integration's scopes.
     """
     if row is None or row.refused_scopes is None:
         return None

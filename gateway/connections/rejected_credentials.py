@@ -1,10 +1,10 @@
 """Handles a credential that a provider's API rejects: an early refresh, and after enough rejections a report.
 
-Rejections on call after call, although there is no newer credential, are counted here and judged by
-`backoff.api_verdict`; the store is written when the verdict changes. A 2xx ends the count.
+This module counts consecutive rejections of a connection without a newer credential. `backoff.api_verdict` decides what the
+count means; the store is written when the verdict changes. A 2xx answer ends the count.
 
-A node counts in memory what it sees itself; what all nodes share is the verdict. While a connection is counted its calls take
-the middleware chain, which looks at each answer, so a connection that works costs the fast path nothing.
+Each node counts its own answers in memory; all nodes share the verdict. While a connection is counted, its calls take the
+middleware chain, which checks each answer, so that working connections cost the fast path nothing.
 """
 
 import asyncio
@@ -31,59 +31,61 @@ from gateway.refresh.schedule import lifetime
 from gateway.store import Store
 from gateway.text import counted
 
-# ── What follows when a provider answers 401: the credential is refreshed early, once for all calls that
-# got the 401.
+# ── When a provider answers 401, the credential is refreshed early, once for all calls that got the 401.
 #
-# A 401 leads to a refresh however young the token is, but to one only: where the provider refuses the token of that
-# refresh too, the 401 is passed on until `again_after` is over.
+# A 401 causes a refresh however new the token is, but only one: if the provider also refuses the new token, the 401 is
+# returned to the caller until `again_after` has passed.
 
-AGAIN_AFTER: Final = timedelta(seconds=60)  # from one refresh that a 401 leads to until the next
-SHORTEST: Final = timedelta(seconds=1)  # the same for tokens of a few seconds
+AGAIN_AFTER: Final = timedelta(seconds=60)  # time between two refreshes caused by a 401
+SHORTEST: Final = timedelta(seconds=1)  # minimum of that time, for tokens that live a few seconds
 MOST_NOTED: Final = 10_000
 
 log = structlog.get_logger(__name__)
 
 
 class Rows(Protocol):
-    """Where connections are kept (`connections.cache`)."""
+    """The cache of connections (`connections.cache`)."""
 
     async def known(self, ref: ConnectionRef) -> Connection:
         """Return the row from memory or, if it is not there, from the store. Raises NotFound."""
 
     def replace(self, connection: Connection) -> None:
-        """Take over a row that was just written."""
+        """Replace the cached row by a row that was just written."""
 
     async def opened(self, environment: str, integration_id: str, connection_id: str) -> Opened:
-        """The connection, ready for use."""
+        """Return the connection, ready for use."""
 
     def may_try(self, connection: Connection, now: datetime) -> bool:
-        """Return whether the token endpoint may be asked again for this connection."""
+        """Return whether a new refresh may be tried for this connection."""
 
     def provider_of(self, connection: Connection) -> Provider:
-        """The entry that the connection was made with. Raises ReconnectNeeded where its integration moved to another."""
+        """Return the connection's catalog entry. Raises ReconnectNeeded if its integration now uses another provider."""
 
 
 class Refusals:
-    """The refreshes that a refused credential has set off, one a connection."""
+    """The refreshes caused by refused credentials, one per connection."""
 
     def __init__(self, store: Store, refresher: Refresher, rows: Rows) -> None:
         self._store = store
         self._refresher = refresher
         self._rows = rows
         self._refused: dict[tuple[ConnectionRef, int], asyncio.Task[Opened | None]] = {}
-        self._refreshed_at: OrderedDict[ConnectionRef, float] = OrderedDict()  # monotonic, of refreshes for a 401
+        self._refreshed_at: OrderedDict[ConnectionRef, float] = (
+            OrderedDict()
+        )  # monotonic seconds, of refreshes caused by a 401
 
     async def newer_than(self, sent: Opened) -> Opened | None:
-        """The connection with a newer credential than `sent` has, which the provider has just answered with a 401.
+        """Return the connection with a newer credential than `sent`, which the provider has just answered with a 401.
 
-        Refreshed now, unless that was done already, here or elsewhere. None where a newer one is not to be had: the mode
-        knows no refresh, a 401 has just led to one, or the token endpoint refuses or is silent.
+        The credential is refreshed now, unless this or another node has already done so. Returns None if no newer
+        credential is available: the mode has no refresh, a 401 has just caused one, or the token endpoint refuses or does
+        not answer.
         """
         newer = await asyncio.shield(self.start(sent))
         return newer if newer is not None and newer.connection.version > sent.connection.version else None
 
     def start(self, sent: Opened) -> "asyncio.Task[Opened | None]":
-        """The task that does that, one for all calls with this credential; it outlives the calls."""
+        """Return the task of that refresh, one for all calls with this credential; it continues if the calls end."""
         key = sent.connection.ref, sent.connection.version
         task = self._refused.get(key)
         if task is None:
@@ -92,13 +94,13 @@ class Refusals:
         return task
 
     async def idle(self) -> None:
-        """Return once none of them is under way."""
+        """Wait until no refresh is in progress."""
         while self._refused:
             await asyncio.gather(*self._refused.values(), return_exceptions=True)
-            await asyncio.sleep(0)  # their callbacks
+            await asyncio.sleep(0)  # let their callbacks run
 
     async def close(self) -> None:
-        """Cancel what waits for a refresh; the refresh itself is the refresher's."""
+        """Cancel the waits for a refresh; the refresher owns the refresh itself."""
         for task in list(self._refused.values()):
             task.cancel()
         await self.idle()
@@ -117,7 +119,7 @@ class Refusals:
             return None
 
     async def _refreshed(self, row: Connection) -> Connection | None:
-        """`row` refreshed ahead of its time, by this node or another; None where that cannot or shall not be."""
+        """Return `row` refreshed early, by this node or another; None if a refresh is impossible or not allowed now."""
         now = clock.monotonic()
         last = self._refreshed_at.get(row.ref)
         if last is not None and now - last < again_after(row).total_seconds():
@@ -135,19 +137,19 @@ class Refusals:
 
 
 def again_after(row: Connection) -> timedelta:
-    """How long after a refresh for a 401 the next 401 leads to another: a minute, or the token's lifetime if shorter."""
+    """Return the time between two refreshes caused by a 401: a minute, or the token's lifetime if shorter."""
     if row.expires_at is None:
         return AGAIN_AFTER
     return min(AGAIN_AFTER, max(SHORTEST, lifetime(row, row.expires_at)))
 
 
-MOST: Final = 10_000  # connections that are counted at a time; beyond that the one counted longest is forgotten
+MOST: Final = 10_000  # maximum number of counted connections; beyond it the oldest one is dropped
 NOTHING_TO_REJECT: Final = "NONE"  # the auth mode without a credential
 
 
 @dataclass(slots=True)
 class Run:
-    """Answers of one status in a row. `paths`: 2 where there was more than one."""
+    """Consecutive answers with one status. `paths`: 2 if the calls had more than one path."""
 
     since: datetime
     path: str
@@ -157,9 +159,9 @@ class Run:
 
 @dataclass(slots=True)
 class Suspicion:
-    """`seen`: the row with the rejected credential. `final`: the verdict in the store, None where there is none.
+    """The count of one connection. `seen`: the row with the rejected credential. `final`: the stored verdict, None if none.
 
-    `writing`: a verdict that is being stored.
+    `writing`: the task that stores a verdict.
     """
 
     seen: Connection
@@ -169,7 +171,8 @@ class Suspicion:
 
 
 class Rejections:
-    """`replace` takes over a row that was written. `leave_fast_path` has the next call of a connection take the chain."""
+    """Counts rejected credentials and stores verdicts. `replace`: puts a written row into the cache. `leave_fast_path`:
+    sends the next call of a connection through the chain."""
 
     def __init__(
         self,
@@ -185,7 +188,7 @@ class Rejections:
         self.suspected: dict[ConnectionRef, Suspicion] = {}
 
     def learn(self, row: Connection) -> None:
-        """Take over the stored verdict when a connection is opened: another node may have stored one, or withdrawn it."""
+        """Apply the stored verdict when a connection is opened: another node may have stored or withdrawn one."""
         one = self.suspected.get(row.ref)
         stored = row.failure if row.failure is not None and row.failure.code == REJECTED else None
         if stored is not None:
@@ -196,15 +199,15 @@ class Rejections:
             del self.suspected[row.ref]
 
     def refused(self, opened: Opened, status: int, path: str) -> None:
-        """The API answered `status`, 401 or 403, to a call with the newest credential there is. `path`: without the query."""
+        """Count a 401 or 403 to a call with the newest credential. `path`: path of the call, without the query."""
         row = opened.connection
-        other = row.failure is not None and row.failure.code != REJECTED  # which says more about it
+        other = row.failure is not None and row.failure.code != REJECTED  # a failed refresh says more about the cause
         if status not in API_DEGRADED or other or opened.provider.auth_mode == NOTHING_TO_REJECT:
             return
         one = self.suspected.get(row.ref)
         if one is None or not _same_grant(one.seen, row):
             if one is not None and one.seen.version > row.version:
-                return  # a late answer to what was replaced
+                return  # a late answer to a credential that was replaced
             one = self._suspect(row)
         run = one.runs.get(status)
         if run is None:
@@ -223,7 +226,7 @@ class Rejections:
             self._write(one, self._noted(one, noted))
 
     def accepted(self, ref: ConnectionRef) -> None:
-        """The API answered 2xx to a call of a connection that is counted."""
+        """End the count of a connection whose call the API answered with 2xx; withdraw its stored verdict."""
         one = self.suspected[ref]
         if one.final is None and one.writing is None:
             del self.suspected[ref]
@@ -233,11 +236,11 @@ class Rejections:
             self._write(one, self._withdrawn(one))
 
     async def close(self) -> None:
-        """Wait for what is being stored."""
+        """Wait for verdicts that are being stored."""
         await asyncio.gather(*self.writing(), return_exceptions=True)
 
     def writing(self) -> "Iterator[asyncio.Task[None]]":
-        """Verdicts that are being stored."""
+        """Return the tasks that are storing verdicts."""
         return iter([one.writing for one in self.suspected.values() if one.writing is not None])
 
     def _suspect(self, row: Connection) -> Suspicion:
@@ -251,7 +254,7 @@ class Rejections:
         def ended(task: "asyncio.Task[None]") -> None:
             one.writing = None
             if not task.cancelled() and (fault := task.exception()) is not None:
-                # Nothing is lost: the next answer leads to the same.
+                # Nothing is lost: the next answer stores the verdict.
                 detail = fault.message if isinstance(fault, GatewayError) else repr(fault)
                 log.warning("credential_verdict_not_stored", **log_fields(one.seen.ref), detail=detail)
 
@@ -260,7 +263,7 @@ class Rejections:
 
     async def _noted(self, one: Suspicion, noted: RefreshFailure) -> None:
         row = await self._store.rejections.record(one.seen, noted)
-        if row is None:  # another node was quicker, or the credential is another by now
+        if row is None:  # another node stored it first, or the credential has changed
             return
         one.final = noted.final
         self._report("credential_rejected", row, noted.message)
@@ -280,5 +283,5 @@ class Rejections:
 
 
 def _same_grant(one: Connection, other: Connection) -> bool:
-    """Return whether nobody has authorized or imported the connection again in between."""
+    """Return whether both rows have the same grant: the connection was not authorized or imported again in between."""
     return (one.uid, one.granted_at) == (other.uid, other.granted_at)

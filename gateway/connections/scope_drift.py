@@ -1,6 +1,6 @@
-"""Granted against needed scopes: what a connection may do, as its provider said, and what its integration asks for.
+"""Compares granted with needed scopes: the scopes that the provider reported, and those that the integration requires.
 
-Computed on each read and not stored, so an integration that gains a scope marks its connections at once.
+Computed on each read and not stored, so that a scope added to an integration marks its connections immediately.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,14 +15,14 @@ from gateway.records.integration import Integration
 OFTEN_UNNAMED: Final = frozenset({"openid", "profile", "email", "offline_access", "offline", "refresh_token"})
 """Scopes that many providers grant without naming them in the answer."""
 ANY: Final = "any"  # a value of `scope_challenge`
-ALL_REGISTERED: Final = "/.default"  # Microsoft: whatever the app is registered with
+ALL_REGISTERED: Final = "/.default"  # Microsoft: all scopes that the app is registered with
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeDrift:
-    """`granted` None: the provider did not say, which by RFC 6749 §5.1 means all that was requested then. `needed`: what the
-    integration asks for. `refused`: what the API asked for with 403 besides. `any_of`: scopes of which the API needs any
-    one, while the integration asks for none of them.
+    """The scopes of a connection. `granted`: None if the provider did not report them, which means all requested scopes
+    (RFC 6749 §5.1). `needed`: scopes that the integration requires. `refused`: further scopes that the API required with a
+    403. `any_of`: scopes of which the API needs any one; the integration requires none of them.
     """
 
     granted: tuple[str, ...] | None
@@ -37,9 +37,9 @@ class ScopeDrift:
         return tuple(dict.fromkeys((*lacking, *self.refused)))
 
     def union(self, known: Collection[str] = ()) -> tuple[str, ...]:
-        """The scopes to request so that none is lost: all that are needed, and of those granted the ones in `known`.
+        """Return the scopes to request so that none is lost: all needed ones, and the granted ones that are in `known`.
 
-        Providers also grant scopes that may not be requested, such as those that every token has. Hence `known`.
+        `known` is necessary because providers also grant scopes that may not be requested, such as scopes of every token.
         """
         wanted = tuple(dict.fromkeys((*self.needed, *self.refused)))
         have = {scope.lower() for scope in wanted}
@@ -60,7 +60,7 @@ def scope_drift(
 ) -> ScopeDrift:
     """Return the scope drift of a connection with this opened credential.
 
-    `needed`: in place of the integration's scopes, such as those that a set of operations needs. `refused`: see
+    `needed`: replaces the integration's scopes, for example with the scopes of a set of operations. `refused`: see
     Connection.
     """
     if needed is None:
@@ -79,7 +79,7 @@ def scope_drift(
 
 
 def _granted(answer: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """Return the scopes that a token answer names (RFC 6749 §5.1), as one text or, from some providers, as a list."""
+    """Return the scopes in a token answer (RFC 6749 §5.1): one text or, from some providers, a list. None if absent."""
     named = answer.get("scope", answer.get("scopes"))
     if isinstance(named, str):
         return scope_list(named) or None
@@ -89,7 +89,8 @@ def _granted(answer: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 def is_covered(scope: str, have: set[str]) -> bool:
-    """`scope` and `have` in lower case. Some name their scopes in short, and in answers by an address."""
+    """Return whether `have` includes `scope`; both in lower case. Some providers use a short name in requests and a URL in
+    answers."""
     if scope in OFTEN_UNNAMED or scope.endswith(ALL_REGISTERED) or scope in have:
         return True
     return any(one.endswith(f"/{scope}") or scope.endswith(f"/{one}") for one in have)

@@ -1,4 +1,4 @@
-"""The settings of a connection: checked against the entry's forms when they are given, again when they are used."""
+"""The settings of a connection: checked against the entry's forms when they are given, and again when they are used."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -13,10 +13,10 @@ MOST_SETTINGS: Final = 250
 
 
 def accepted(provider: Provider, given: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
-    """`given` under the entry's own spelling of the names, empty texts left out. Raises InvalidRequest with every fault.
+    """Return `given` with names in the entry's spelling, without empty texts. Raises InvalidRequest with every error.
 
-    Settings that the entry does not know are kept, since scripts and proxied paths may want them; but not one that is
-    nearly the name of a known one, since a mistyped `subdomain` would connect another site in silence.
+    Unknown settings are kept, because scripts and proxied paths may use them. A name that is similar to a known one is
+    refused, because a mistyped `subdomain` would silently connect another site.
     """
     if len(given) > MOST_SETTINGS:
         message = f"A connection has at most {MOST_SETTINGS} settings, and {len(given)} were given."
@@ -44,7 +44,7 @@ def _nearly(name: str, known: Iterable[str]) -> str | None:
 
 
 def complete(provider: Provider, config: Mapping[str, Any], path: Sequence[str]) -> None:
-    """Raises InvalidRequest naming every setting that the end user must give and did not."""
+    """Raise InvalidRequest that names every required setting that is missing."""
     missing = [
         Issue("invalid_type", f"The setting '{name}' ({setting.title}) is missing.", (*path, name))
         for name, setting in provider.connection_config.items()
@@ -55,13 +55,13 @@ def complete(provider: Provider, config: Mapping[str, Any], path: Sequence[str])
 
 
 def by_browser(provider: Provider, config: Mapping[str, Any]) -> dict[str, Any]:
-    """`config` without what an end user may not choose: settings of the service's own, apart from the site's id."""
+    """Return `config` without the settings that an end user may not choose: automated ones, except the site's ID."""
     own = {name for name, setting in provider.connection_config.items() if setting.automated} - {"cloudId"}
     return {name: value for name, value in config.items() if name not in own and name != "webhook_url"}
 
 
 def parted(provider: Provider, config: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """Separate the settings that may be stored and shown as they are from those that the entry calls secret."""
+    """Return the plain settings, which may be stored and shown as they are, and the entry's secret settings."""
     secret = {name for name, setting in provider.connection_config.items() if setting.secret}
     plain = {name: value for name, value in config.items() if name not in secret}
     return plain, {name: str(value) for name, value in config.items() if name in secret}

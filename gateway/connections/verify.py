@@ -1,6 +1,7 @@
-"""Proves a credential when it is made, and learns whose account it is.
+"""Tests a new credential at its provider, and reads which account it belongs to.
 
-Sent like a proxied call, through the same door and with the same placement, but nothing of it is the caller's.
+The test request is sent like a proxied call, through the same egress and with the same placement of the credential, but
+the caller supplies no part of it.
 """
 
 import json
@@ -31,10 +32,10 @@ from gateway.scripts.script_context import ProviderUnreadable
 from gateway.secret import Secret
 from gateway.text import sentence
 
-# ── Who authorized: stated by the provider where the entry says how, by an ID token, or by a setting that names an
-# account.
+# ── The account that authorized: from the provider's answer if the entry says where, else from an ID token, else from a
+# setting that names an account.
 
-LABELS: Final = ("email", "preferred_username", "name")  # claims of an ID token, those that people know best first
+LABELS: Final = ("email", "preferred_username", "name")  # claims of an ID token, best known first
 LONGEST: Final = 255
 
 
@@ -49,7 +50,7 @@ class Asking(Protocol):
 
 
 async def account_of(asking: Asking, held: Mapping[str, Any]) -> Account:
-    """Return the account as far as it is known. A provider without a readable answer, or a missing scope, is not a failure."""
+    """Return the account as far as it is known. An unreadable answer or a missing scope is not an error."""
     form, raw, found = asking.provider.account, held.get("raw"), Account()
     if form is not None:
         try:
@@ -70,7 +71,7 @@ async def account_of(asking: Asking, held: Mapping[str, Any]) -> Account:
 
 
 def check_same(provider: Provider, before: Account, now: Account) -> None:
-    """Raises InvalidRequest where both are known and differ: what is stored for the one must not serve the other."""
+    """Raise InvalidRequest if both accounts are known and differ: one account must not use another account's connection."""
     if before.id is None or now.id is None or before.id == now.id:
         return
     who = f" as '{before.label}'" if before.label else ""
@@ -95,17 +96,17 @@ TRANSIENT: Final = frozenset({408, 425, 429})
 
 
 class Verifier:
-    """Asks the provider whether it takes a credential."""
+    """Checks whether the provider accepts a credential."""
 
     def __init__(self, egress: Egress) -> None:
         self._egress = egress
 
     async def verify(self, mode: AuthMode, held: Mapping[str, Any], context: Context) -> None:
-        """Returns where one of the entry's endpoints answers 2xx as expected, or where the entry names none.
+        """Check the credential: it passes if one of the entry's endpoints answers 2xx as expected, or the entry names none.
 
-        A grant is refused only for a 401, or a 2xx that is not as expected, that no refresh could cure: its scopes may not
-        reach the endpoint, and an imported token may just have ended. Raises InvalidRequest ``connection_test_failed``, and
-        UpstreamFailed where the provider could not be asked.
+        A grant is refused only for a 401 or an unexpected 2xx, and only if it cannot be refreshed: its scopes may not cover
+        the endpoint, and an imported token may just have expired. Raises InvalidRequest ``connection_test_failed``, and
+        UpstreamFailed if the provider could not be reached.
         """
         spec = context.provider.proxy.verification
         if spec is None or not spec.endpoints:
@@ -116,7 +117,7 @@ class Verifier:
             if is_success(reply) and is_expected(spec, reply.body):
                 return
             replies.append(reply)
-        # The answer that says most about the credential: no access before no such page before a provider in trouble.
+        # Report the answer that says most about the credential: access denied, then other errors, then server errors.
         worst = min(replies, key=lambda reply: (not _denies(reply), reply.status >= 500))
         final = worst.status == 401 or is_success(worst)
         if isinstance(mode, GrantingMode) and (not final or mode.refreshable(held, context.provider)):
@@ -152,12 +153,12 @@ def is_success(reply: Reply) -> bool:
 
 
 def _denies(reply: Reply) -> bool:
-    """A 2xx is among the replies only if it does not hold what is expected."""
+    """Return whether the reply rejects the credential: a 401, a 403, or a 2xx, since only unexpected 2xx replies are kept."""
     return reply.status in {401, 403} or is_success(reply)
 
 
 def is_expected(spec: Verification, body: bytes) -> bool:
-    """Return whether a 2xx with this body says that the credential is right."""
+    """Return whether a 2xx with this body means that the credential is valid."""
     if not spec.expect:
         return True
     try:
@@ -170,7 +171,7 @@ def is_expected(spec: Verification, body: bytes) -> bool:
 def _holds(found: Any, wanted: object) -> bool:
     if wanted in {ANYTHING, NOTHING}:
         return (found is None) == (wanted == NOTHING)
-    if isinstance(found, bool) or isinstance(wanted, bool):  # to Python, true is 1
+    if isinstance(found, bool) or isinstance(wanted, bool):  # in Python, True == 1
         return found is wanted
     return bool(found == wanted)
 
@@ -178,13 +179,13 @@ def _holds(found: Any, wanted: object) -> bool:
 def built(
     spec: Verification, endpoint: str, mode: AuthMode, held: Mapping[str, Any], context: Context
 ) -> tuple[UpstreamRequest, bytes | None]:
-    """The call with the credential placed and, where the mode signs requests, signed; and its body."""
+    """Return the request with the credential, signed if the mode signs requests, and its body."""
     credential = mode.values(held)
     base = base_url(context.provider, context.config, mode, held)
     root = spec.base_url_override or base.origin + base.path
     url = context.address(root.rstrip("/") + endpoint, credential)
     address = parse_address(url)
-    target = url[ABSOLUTE.match(url).end() :]  # type: ignore[union-attr]  # as it stands: a last slash may mean something
+    target = url[ABSOLUTE.match(url).end() :]  # type: ignore[union-attr]  # unchanged: a trailing slash may matter
     request = UpstreamRequest(spec.method, address.scheme, address.host, address.port, target)
     context = context.toward(url)
     placed = placement(mode, held, context)
@@ -198,7 +199,7 @@ def built(
 
 
 def refusal(context: Context, reply: Reply, secrets: Iterable[str]) -> InvalidRequest:
-    """Return the error for the caller, with the provider's own words as far as they hold no secret."""
+    """Return the error for the caller, with the provider's text, secrets masked."""
     words = scrubbed(refusal_text(reply), tuple(secrets))
     name = context.provider.display_name
     quoted = f": {words}" if words else ""
@@ -230,7 +231,7 @@ def _headers(
 
 
 def _body(spec: Verification, context: Context, credential: Mapping[str, Secret]) -> tuple[bytes | None, str | None]:
-    """Text as it is, an object as JSON or as the form that `headers` name; and its type."""
+    """Return the body and its content type: text unchanged, an object as JSON, or as a form if `headers` say so."""
     named = next((value for name, value in spec.headers.items() if name.lower() == "content-type"), None)
     if spec.data is None:
         return (None if spec.method in {"GET", "HEAD", "DELETE"} else b""), named

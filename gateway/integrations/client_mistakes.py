@@ -1,11 +1,11 @@
-"""Mistakes in copying a client's id and secret from a provider's console, seen by their shape. A value is never shown."""
+"""Recognizes mistakes in copying a client's ID and secret from a provider's console, by their format. Never shows a value."""
 
 import re
 from typing import Final
 
 from gateway.records.integration import Integration
 
-# Only what nobody would choose: some providers let their operator name a client, "my-app" or "test-client".
+# Only texts that nobody would choose as an ID: some providers let operators name a client "my-app" or "test-client".
 PLACEHOLDER: Final = re.compile(
     r"""<.*> | \[.*\] | \{.*\} | x{3,} | \.{3,} | \*{3,} | change[-_ ]?me | todo | fixme | tbd | none | null | undefined
     | secret | client[-_ ]?(id|secret) | your[-_ ].* | .*[-_ ]here""",
@@ -14,7 +14,7 @@ PLACEHOLDER: Final = re.compile(
 
 
 def client_values(one: Integration) -> dict[str, str]:
-    """Key ▸ value of those that were given."""
+    """Return the client values that were given, by key."""
     secret = one.client_secret
     values = {
         "client_id": one.client_id,
@@ -25,7 +25,7 @@ def client_values(one: Integration) -> dict[str, str]:
 
 
 def client_mistakes(one: Integration) -> list[tuple[str, str]]:
-    """Key and what is wrong with its value: ``("client_id", "has quotes around it")``."""
+    """Return pairs of a key and what is wrong with its value: ``("client_id", "has quotes around it")``."""
     given = client_values(one)
     found = [(key, trouble) for key, value in given.items() if (trouble := _trouble(value)) is not None]
     if given.get("client_id") and given.get("client_id") == given.get("client_secret"):

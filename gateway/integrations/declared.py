@@ -1,4 +1,4 @@
-"""Checks the integrations of gateway.yaml against the catalog: faults that only both together show."""
+"""Checks the integrations of gateway.yaml against the catalog, for errors that neither file shows alone."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -25,22 +25,22 @@ SCRIPTS = frozenset({*POST_CONNECTION, *WEBHOOK_ROUTING})
 
 
 def catalog_of(config: Config | None) -> Catalog:
-    """The shipped catalog, then the folders that `config` adds. Raises CatalogFaults, which
-    is a config.Faults, with every fault of every file."""
+    """Return the shipped catalog with the folders that `config` adds. Raises CatalogFaults, a config.Faults, with every
+    error of every file."""
     own = config.catalog if config else ()
     seen = state_of(own)
     return load_catalog([resources.folder("catalog"), *own], scripts=SCRIPTS, modes=known_modes(), seen=seen)
 
 
 def known_modes() -> frozenset[str]:
-    """The modes an entry may name: those of the format, which the catalog shows whether or not this installation has
-    them, and those that other packages bring."""
+    """Return the auth modes that an entry may name: those of the catalog format, even if this installation lacks them, and
+    those of other installed packages."""
     return frozenset((*AUTH_MODES, *modes()))
 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """A configuration checked against its catalog: its integrations, the faults that forbid a start, the warnings."""
+    """A configuration checked against its catalog: its integrations, the errors that prevent a start, the warnings."""
 
     catalog: Catalog
     integrations: list[Integration]
@@ -49,9 +49,9 @@ class Examined:
 
 
 def examined(config: Config, left_out: Collection[Place] = ()) -> Examined:
-    """Find what is wrong with the catalog of `config` and with the integrations it declares, in one pass.
+    """Check the catalog of `config` and its declared integrations in one pass.
 
-    `left_out`: places of `config` whose fault is known already.
+    `left_out`: places of `config` whose error is already known.
     """
     faults: list[Fault] = []
     try:
@@ -64,7 +64,7 @@ def examined(config: Config, left_out: Collection[Place] = ()) -> Examined:
 
 
 def all_faults(found: Faults) -> Faults:
-    """`found` in a configuration, and those of its catalog and integrations as far as it can be read."""
+    """Return the errors `found` in a configuration, plus those of its catalog and integrations as far as it is readable."""
     if found.readable is None:
         return found
     behind = examined(found.readable.config, found.readable.left_out)
@@ -74,7 +74,7 @@ def all_faults(found: Faults) -> Faults:
 def integrations(
     config: Config, catalog: Catalog, left_out: Collection[Place] = ()
 ) -> tuple[list[Integration], list[Fault], list[Fault]]:
-    """All declared integrations, the faults that forbid a start, and the warnings that do not; each as ``file:line``."""
+    """Return the declared integrations, the errors that prevent a start, and the warnings; both name ``file:line``."""
     built: list[Integration] = []
     faults: list[Fault] = []
     warnings: list[Fault] = []
@@ -141,7 +141,7 @@ def _warnings(place: Place, declared: Integration, provider: Provider) -> Iterat
 
 
 def _missing_keys(place: Place, declared: Integration, provider: Provider) -> Iterator[tuple[Place, str]]:
-    """Keys without which only some of its connections work."""
+    """Yield warnings about missing keys without which only some connections work."""
     mode = provider.auth_mode
     if mode == "APP" and not (declared.app_id or declared.client_id):
         yield place, "no app_id: no token can be requested, except for imports that bring an app_id of their own"
@@ -162,24 +162,21 @@ def _missing_keys(place: Place, declared: Integration, provider: Provider) -> It
 
 
 def _keys_without_effect(place: Place, declared: Integration, provider: Provider) -> Iterator[tuple[Place, str]]:
-    """Keys that another auth mode would use."""
+    """Yield warnings about keys that only other auth modes use."""
     mode = AUTH_MODES.get(provider.auth_mode)
     if mode is None:
         return
     used = {*mode.integration, *mode.also_used}
     known = ", ".join(sorted(used)) or "none of these keys"
     if provider.webhook_signature is not None:
-        used.add("client_secret")  # which some sign their webhooks with
+        used.add("client_secret")  # some providers sign their webhooks with it
     for key in ("client_id", "client_secret", "app_id", "app_link", "private_key"):
         if getattr(declared, key) and key not in used:
             yield (*place, key), f"{key} has no effect: '{provider.name}' is {provider.auth_mode}, which uses {known}"
 
 
 def _signs(declared: Integration, provider: Provider) -> bool:
-    """Return whether an app has a key to sign with: `private_key`, or a `client_secret` that is one.
-
-    `private_key`, or a `client_secret` that is one. `private_key`, or a `client_secret` that is one.
-    """
+    """Return whether an app has a key to sign with: `private_key`, or a `client_secret` that is a private key."""
     if declared.private_key:
         return True
     if not declared.client_secret:

@@ -1,4 +1,4 @@
-"""The integrations there are, by environment and key: those that gateway.yaml declares, and those made through the API."""
+"""All integrations by environment and key: those declared in gateway.yaml, and those created through the API."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -13,9 +13,9 @@ Key = tuple[str, str]
 
 
 class ManagedIntegrations:
-    """The integrations made through the API, as this process knows them. They outlive a configuration.
+    """The integrations created through the API, as this process knows them. They are kept over reloads of the configuration.
 
-    `changes` counts the writes, so that code that has read the store can see whether a newer state was put here meanwhile.
+    `changes` counts the writes, so that code that has read the store can see whether a newer state was put here since.
     """
 
     def __init__(self, made: Iterable[Integration] = ()) -> None:
@@ -24,14 +24,14 @@ class ManagedIntegrations:
         self.get = self._made.get
 
     def learn(self, made: Iterable[Integration]) -> None:
-        """Replace all integrations made through the API by these."""
+        """Replace all integrations created through the API by `made`."""
         found = _by_key(made)
         self.changes += 1
         self._made.clear()
         self._made.update(found)
 
     def put(self, environment: str, integration_id: str, made: Integration | None) -> bool:
-        """Replace the integration made under that key, None removes it; return whether anything changed."""
+        """Replace the API-managed integration with that key, or remove it (`made` None). Return whether anything changed."""
         key = environment, integration_id
         self.changes += 1
         before = self._made.get(key)
@@ -46,9 +46,10 @@ class ManagedIntegrations:
 
 
 class Integrations:
-    """Looked up on every proxied request that is not remembered, so dicts. A declared one wins over one that was made.
+    """All integrations, in dicts because every uncached proxied request looks one up. A declared one hides an API-managed one.
 
-    `managed` is shared by all generations; `declared` are those of one configuration; `former`: of the generation before.
+    `managed`: shared by all generations. `declared`: integrations of one configuration. `former`: the registry of the
+    previous generation.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Integrations:
         self.declared = tuple(declared)
         self._declared = _by_key(self.declared)
         self._managed = managed
-        now = clock.now() - clock.offset.value  # by this machine's clock: how far it is off is measured after the start
+        now = clock.now() - clock.offset.value  # this machine's clock; its offset is measured after the start
         self._client_since: dict[Key, datetime] = dict.fromkeys(self._declared, now)
         if former is not None:
             for key, one in self._declared.items():
@@ -68,7 +69,7 @@ class Integrations:
                     self._client_since[key] = former._client_since[key]
 
     def client_since(self, environment: str, integration_id: str) -> datetime | None:
-        """When its present client came into use: with the start, a reload, or a write by the API; None: there is none."""
+        """Return since when the integration uses its current client: the start, a reload or an API write. None if unknown."""
         key = environment, integration_id
         if (since := self._client_since.get(key)) is not None:
             return since + clock.offset.value
@@ -83,7 +84,7 @@ class Integrations:
         return self.find(environment, integration_id) is not None
 
     def get(self, environment: str, integration_id: str) -> Integration:
-        """Raises NotFound, with the nearest key there is."""
+        """Return the integration. Raises NotFound, with the closest existing key as a hint."""
         found = self.find(environment, integration_id)
         if found is None:
             near = nearest(integration_id, [one.integration_id for one in self.of(environment)])
@@ -96,11 +97,11 @@ class Integrations:
         return found
 
     def providers(self) -> Sequence[str]:
-        """The names of the catalog entries in use, each once."""
+        """Return the names of the catalog entries in use, each once."""
         return sorted({one.provider for one in self._all().values()})
 
     def of(self, environment: str) -> Sequence[Integration]:
-        """All of one environment: in the order of the file, then in that of their making."""
+        """Return the integrations of one environment: declared ones in file order, then API-managed ones by creation."""
         return [one for (name, _), one in self._all().items() if name == environment]
 
     def _all(self) -> dict[Key, Integration]:
@@ -108,7 +109,7 @@ class Integrations:
 
 
 def _client(one: Integration) -> tuple[Any, ...]:
-    """Return what a provider may refuse in a refresh."""
+    """Return the values of an integration that a provider may refuse in a refresh."""
     return one.provider, one.client_id, one.client_secret, one.app_id, one.private_key, one.scopes
 
 

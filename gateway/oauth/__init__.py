@@ -1,12 +1,12 @@
 """OAuth 2.0 without I/O: builds the requests of RFC 6749 and reads the replies, those that deviate too.
 
-    authorize        the address that the browser is sent to, with PKCE and nonce; whose answer it brings back (RFC 9207)
-    token_requests   what a token endpoint is sent, and how the client authenticates
-    token_answers    what its answers mean (RFC 6749 §5): tokens, a refusal, an outage
-    error_codes      which refusal an answer is, whatever its shape
+    authorize        builds the authorization URL with PKCE and nonce; checks the issuer of the callback (RFC 9207)
+    token_requests   builds token requests and authenticates the client
+    token_answers    interprets token answers (RFC 6749 §5): tokens, a refusal, an outage
+    error_codes      finds the meaning of a refusal, in any answer format
 
-The auth modes (`gateway/auth/`) call these functions; nothing here knows a connection.
+The auth modes (`gateway/auth/`) call these functions. This package knows nothing of connections.
 
-Always true: no I/O; only `error_codes` decides from an answer's content that a grant is gone. A refusal of unknown meaning
-counts by repetition, in `refresh/backoff.py`.
+Always true: no I/O. Only `error_codes` decides from an answer's content that a grant is gone. `refresh/backoff.py` counts
+repeated refusals of unknown meaning.
 """

@@ -1,4 +1,4 @@
-"""The address an end user's browser is sent to, with PKCE and nonce, and whose answer it brings back."""
+"""Builds the authorization URL with PKCE and nonce, and checks the nonce and issuer of the answer."""
 
 import base64
 import hashlib
@@ -12,22 +12,22 @@ from urllib.parse import quote, quote_plus, urlencode, urlsplit
 from gateway.oauth.token_answers import jwt_claims
 from gateway.oauth.token_requests import OAuthEntry, renamed
 
-# ── Proof Key for Code Exchange: only who began an authorization can exchange its code for tokens (RFC 7636).
+# ── Proof Key for Code Exchange: only the client that started an authorization can exchange its code (RFC 7636).
 
 
 def new_verifier() -> str:
-    """43 unreserved characters from 256 random bits (RFC 7636 §4.1)."""
+    """Return a code verifier: 43 unreserved characters from 256 random bits (RFC 7636 §4.1)."""
     return secrets.token_urlsafe(32)
 
 
 def challenge(verifier: str) -> str:
-    """The S256 challenge of a verifier (RFC 7636 §4.2); `plain` is never used."""
+    """Return the S256 challenge of a verifier (RFC 7636 §4.2); the gateway never uses `plain`."""
     digest = hashlib.sha256(verifier.encode("ascii")).digest()
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode("ascii")
 
 
-# ── The nonce of OpenID Connect: ties an ID token to the authorization that it was asked with (OpenID Connect Core
-# §3.1.2.1). Nothing but the nonce is read of it here.
+# ── The nonce of OpenID Connect: ties an ID token to the authorization that requested it (OpenID Connect Core
+# §3.1.2.1). Of the ID token, this code reads only the nonce.
 
 SCOPE: Final = "openid"
 
@@ -35,23 +35,21 @@ SCOPE: Final = "openid"
 def wanted(scopes: Sequence[str], params: Mapping[str, str]) -> bool:
     """Return whether `scopes`, or a ``scope`` among the entry's and the caller's `params`, request an ID token.
 
-    The response type is always ``code``, so none comes back in the callback.
-
-    The response type is always ``code``, so none comes back in the callback.
+    The response type is always ``code``, so the callback itself never holds an ID token.
     """
     return SCOPE in scopes or SCOPE in params.get("scope", "").replace(",", " ").split()
 
 
 def new_nonce() -> str:
-    """256 random bits, for one authorization."""
+    """Return a nonce of 256 random bits for one authorization."""
     return secrets.token_urlsafe(32)
 
 
 def accepted(sent: str, answer: Mapping[str, Any]) -> bool:
     """Return whether a token answer's ``id_token`` has the nonce that was sent.
 
-    Without an ID token, or one with a nonce that can be read, there is nothing to compare: some providers (LinkedIn)
-    leave it out, and PKCE and `state` hold in any case.
+    Returns True also if the answer has no ID token or no readable nonce: some providers (LinkedIn) leave the nonce out,
+    and PKCE and `state` still protect the flow.
     """
     found = jwt_claims(answer.get("id_token")).get("nonce")
     return found is None or compare_digest(str(found).encode("utf-8", "surrogatepass"), sent.encode())
@@ -84,11 +82,11 @@ def authorization_url(
     code_challenge: str | None,
     params: Mapping[str, str],
 ) -> str:
-    """`address` (the entry's `authorization_url`, settings filled in) with the request in its query.
+    """Return `address` (the entry's `authorization_url` with settings filled in) with the request in its query.
 
-    What belongs to the protocol is written last, so neither the entry nor a caller can replace it. `params` are the
-    entry's and the caller's extra parameters; a query that `address` already has is kept. `state` None: the query of
-    `redirect_uri` carries it.
+    Protocol parameters are written last, so that neither the entry nor a caller can replace them. `params`: extra
+    parameters of the entry and the caller. An existing query of `address` is kept. `state` None: `redirect_uri` carries
+    the state in its query.
     """
     query = dict(params)
     query |= {"response_type": "code", "client_id": client_id, "redirect_uri": redirect_uri}
@@ -106,36 +104,36 @@ def authorization_url(
     return with_params(address, query, plus)
 
 
-PLUS: Final = "+"  # stands unencoded in an address, where forms have a blank
+PLUS: Final = "+"  # written unencoded in a URL's query, where it means a space
 
 
 def joined_scopes(provider: OAuthEntry, scopes: Sequence[str]) -> str:
-    """`scopes` as the value of a parameter: a blank or the entry's separator stands between them."""
+    """Return `scopes` as one parameter value, separated by the entry's separator or a space."""
     separator = provider.scope_separator or " "
     return (" " if separator == PLUS else separator).join(scopes)
 
 
 def with_params(address: str, query: Mapping[str, str], plus: str | None = None) -> str:
-    """`address` with `query` behind what it has already. Blanks are ``%20``, and ``+`` in the parameter `plus`."""
+    """Return `address` with `query` appended to its query. Spaces become ``%20``, and ``+`` in the parameter `plus`."""
     address, hash_, fragment = address.partition("#")
     pairs = (urlencode({name: text}, quote_via=quote_plus if name == plus else quote) for name, text in query.items())
     return f"{address}{'&' if '?' in address else '?'}{'&'.join(pairs)}{hash_}{fragment}"
 
 
 def chosen(authorization_params: Mapping[str, str]) -> dict[str, str]:
-    """Return the parameters that a browser may add: none that the protocol, or the integration's scopes, decide."""
+    """Return the parameters that a browser may add: all except protocol parameters, which include the scopes."""
     return {name: value for name, value in authorization_params.items() if name.lower() not in PROTOCOL}
 
 
 def scope_list(override: str | Sequence[str]) -> tuple[str, ...]:
-    """The scopes of ``oauth_scopes_override``: a list, or a text with commas or blanks between them."""
+    """Return the scopes of ``oauth_scopes_override``: a list, or a text separated by commas or spaces."""
     return tuple(filter(None, re.split(r"[,\s]+", override))) if isinstance(override, str) else tuple(override)
 
 
 def issuer_accepted(provider: OAuthEntry, address: str, iss: str | None) -> bool:
     """Return whether the `iss` of an authorization response is this provider's (RFC 9207 §2.4).
 
-    An entry with `issuer` demands exactly that; without one, an `iss` that was sent must have the origin of `address`.
+    If the entry has an `issuer`, `iss` must equal it. Otherwise `iss`, if sent, must have the origin of `address`.
     """
     if provider.issuer is not None:
         return iss == provider.issuer
@@ -143,7 +141,7 @@ def issuer_accepted(provider: OAuthEntry, address: str, iss: str | None) -> bool
 
 
 def origin(url: str) -> tuple[str, str, int | None] | None:
-    """Scheme, host and port, defaults filled in; None for what is not an absolute http(s) address."""
+    """Return scheme, host and port, with default ports filled in; None if `url` is not an absolute http(s) address."""
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -1,8 +1,8 @@
-"""Classifies the refusal in a token endpoint's answer, whatever shape it has; its JSON is read leniently.
+"""Classifies the refusal in a token endpoint's answer, in any answer format; JSON is read leniently.
 
-RFC 6749 §5.2 has one shape, ``{"error": "invalid_grant"}``; many servers have their own: an object or a list below `error` or
-`errors`, a `status`, a `message`, a form, a line of text. What says in any of these places that the grant is gone is taken for
-that at once. All else is a refusal of unknown meaning, which counts only where it repeats (`refresh.backoff`).
+RFC 6749 §5.2 defines one format, ``{"error": "invalid_grant"}``. Many servers use their own: an object or a list below
+`error` or `errors`, a `status`, a `message`, a form, a line of text. If any of these says that the grant is gone, the
+refusal is final immediately. Every other refusal has an unknown meaning and counts only if it repeats (`refresh.backoff`).
 """
 
 import json
@@ -12,19 +12,20 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-# ── Reads the JSON of a token answer. Nothing odd beside its tokens may make it unreadable: they exist nowhere else.
+# ── Reads the JSON of a token answer. Invalid values next to the tokens must not make it unreadable: the tokens exist
+# nowhere else.
 
-DEEPEST: Final = 32  # levels of arrays and objects that are kept; all below counts as null
+DEEPEST: Final = 32  # levels of arrays and objects that are kept; deeper values become null
 LONGEST_INTEGER: Final = 100  # digits
 
-# An unclosed string matches to the end, so that no second quote is searched from there.
+# An unclosed string matches to the end of the text, so that the regex does not search it again from inside.
 _BRACKET_OR_STRING: Final = re.compile(r'[\[\]{}]|"(?:[^"\\]++|\\.)*+(?:"|\\?+\Z)', re.DOTALL)
 
 
 def parse(body: bytes) -> Any:
-    """The value in `body`. Raises ValueError where it is not JSON.
+    """Return the value in `body`. Raises ValueError if it is not JSON.
 
-    Numbers that no float holds, NaN, infinities and what lies too deep are null. Bytes that are not UTF-8 are replaced.
+    Numbers too large for a float, NaN, infinities and values nested too deep become null. Invalid UTF-8 is replaced.
     """
     text = body.decode(json.detect_encoding(body), "replace")
     try:
@@ -55,7 +56,7 @@ def _pruned(value: Any, levels: int) -> Any:
 
 
 def _without_depths(text: str) -> str:
-    """`text` with null in place of each array or object below `DEEPEST` levels."""
+    """Return `text` with null in place of each array or object below `DEEPEST` levels."""
     kept: list[str] = []
     depth = at = 0
     for found in _BRACKET_OR_STRING.finditer(text):
@@ -71,8 +72,8 @@ def _without_depths(text: str) -> str:
     return "".join(kept) + text[at:] if depth <= DEEPEST else "".join(kept)
 
 
-# RFC 6749 §5.2, OpenID Connect Core §3.1.2.6 (Microsoft's token endpoint sends these for a refresh), RFC 6750 §3.1, and what
-# single providers say: GitHub, Slack, HubSpot, Fitbit.
+# Sources: RFC 6749 §5.2, OpenID Connect Core §3.1.2.6 (Microsoft's token endpoint sends these codes for a refresh),
+# RFC 6750 §3.1, and codes of single providers: GitHub, Slack, HubSpot, Fitbit.
 GRANT_GONE: Final = frozenset(
     {
         "invalid_grant",
@@ -107,7 +108,7 @@ FINAL_CODES: Final = GRANT_GONE | {
     "invalid_code",
     "code_already_used",
 }
-"""All that are final as an ``error``. Those that are not in `GRANT_GONE` blame the client, which the operator can correct."""
+"""All codes that are final as an ``error``. Codes outside `GRANT_GONE` blame the client, which the operator can correct."""
 CLIENT_REFUSED: Final = frozenset({"invalid_client", "unauthorized_client"})
 """The provider refuses the app itself, not the grant."""
 PASSING_CODES: Final = frozenset(
@@ -129,16 +130,16 @@ PASSING_CODES: Final = frozenset(
         "try_again_later",
     }
 )
-"""An outage or a limit, whatever the status."""
+"""Codes of an outage or a rate limit, with any status."""
 
-# Where a code or a sentence may stand, by its name in small letters without separators.
+# Members that may hold a code or a sentence, in lower case without separators.
 _PLACES: Final = (
     *("error", "errors", "code", "errorcode", "errortype", "type", "status", "reason", "errordescription", "message"),
     *("errormessage", "msg", "errmsg", "detail", "title"),
 )
 _INVALID: Final = ("invalid", "expired", "revoked", "unknown", "not_found", "no_longer", "does_not_exist", "not_valid")
-_OTHER_FAULT: Final = ("client", "required", "missing")  # such a sentence may be about the request
-_LONGEST: Final = 300  # characters of a text that may say it
+_OTHER_FAULT: Final = ("client", "required", "missing")  # a sentence with these words may be about the request
+_LONGEST: Final = 300  # maximum length of a text that is searched
 _AT_ONCE: Final = 5  # members of a list that are read
 _DEEPEST: Final = 3
 _FORM: Final = re.compile(rb"[A-Za-z_]{1,40}=[^\s<>{}\"]*")
@@ -146,20 +147,20 @@ _FORM: Final = re.compile(rb"[A-Za-z_]{1,40}=[^\s<>{}\"]*")
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """`code`: of `FINAL_CODES`, or None where its meaning is unknown. `words`: the provider's own, which may be empty."""
+    """A refusal in an answer. `code`: one of `FINAL_CODES`, None if unknown. `words`: the provider's text, may be empty."""
 
     code: str | None
     words: str
 
 
 def refusal_in(body: bytes) -> Refusal | None:
-    """Return the refusal in the body of an answer that is not a token; None where the body says that the refusal passes."""
+    """Return the refusal in the body of an answer without a token; None if the body says that the refusal is temporary."""
     texts = list(dict.fromkeys(_texts(_parsed(body), 0)))
     codes = {text: _normal(text) for text in texts}
     if not PASSING_CODES.isdisjoint(codes.values()):
         return None
     words = ": ".join(texts)[:_LONGEST]
-    # "Token expired" may be about anything, `token_expired` is a code.
+    # The sentence "Token expired" may mean any token; only `token_expired` is a code.
     named = (code for text, code in codes.items() if " " not in text or "refresh" in code or "grant" in code)
     gone = next((code for code in named if code in GRANT_GONE), None)
     if gone is None and any(map(_says_gone, codes.values())):
@@ -168,7 +169,7 @@ def refusal_in(body: bytes) -> Refusal | None:
 
 
 def _parsed(body: bytes) -> Any:
-    """JSON, else a form, else one line of text; None for a page, for nothing and for what is too long to be a message."""
+    """Return the body as JSON, else a form, else one line of text; None for an HTML page, an empty or a too long body."""
     try:
         return parse(body)
     except ValueError:
@@ -193,7 +194,7 @@ def _texts(value: Any, depth: int) -> Iterator[str]:
 
 
 def _normal(text: str) -> str:
-    """``Invalid refresh-token.``, ``invalidGrant`` ▸ ``invalid_refresh_token``, ``invalid_grant``."""
+    """Return `text` as a code: ``Invalid refresh-token.`` ▸ ``invalid_refresh_token``, ``invalidGrant`` ▸ ``invalid_grant``."""
     parts: list[str] = []
     before = ""
     for char in text:
@@ -208,6 +209,6 @@ def _normal(text: str) -> str:
 
 
 def _says_gone(code: str) -> bool:
-    """Return whether a sentence says that the refresh token itself is not valid any more."""
+    """Return whether a sentence says that the refresh token itself is no longer valid."""
     about = "refresh_token" in code or "refreshtoken" in code
     return about and any(word in code for word in _INVALID) and not any(word in code for word in _OTHER_FAULT)

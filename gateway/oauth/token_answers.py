@@ -18,11 +18,11 @@ from gateway.oauth.token_requests import OAuthEntry
 MAX_LIFETIME: Final = timedelta(days=3650)
 MAX_TOKEN_CHARS: Final = 65_536
 GRANT_GONE: Final = error_codes.GRANT_GONE
-REFUSING: Final = frozenset({400, 401, 403})  # statuses that mean a refusal, whatever the body has
+REFUSING: Final = frozenset({400, 401, 403})  # statuses that mean a refusal, with any body
 
 
 class TokenRefused(Exception):
-    """The endpoint's final no. `code` is its error code, `description` its words (RFC 6749 §5.2)."""
+    """The endpoint refused, finally. `code`: its error code. `description`: its text (RFC 6749 §5.2)."""
 
     def __init__(self, code: str, description: str) -> None:
         super().__init__(f"{code}: {description}" if description else code)
@@ -31,11 +31,11 @@ class TokenRefused(Exception):
 
 
 class TokenUnavailable(Exception):
-    """No usable answer this time: an outage, a rate limit, or something that is not a token answer at all.
+    """The endpoint gave no usable answer: an outage, a rate limit, or an answer that is not a token answer.
 
-    `maybe_done`: what was asked may have been done all the same, and only its answer was lost. `maybe_journalled`: this
-    machine's refresh journal may contain that answer, now or later. `refused_with`: the status of
-    an answer that refuses and does not say why; it is final where it repeats (`refresh.backoff`).
+    `maybe_done`: the provider may have executed the request, and only its answer was lost. `maybe_journalled`: this
+    machine's refresh journal may contain that answer, now or later. `refused_with`: the status of a refusal without a
+    reason; such a refusal becomes final if it repeats (`refresh.backoff`).
     """
 
     def __init__(
@@ -56,9 +56,9 @@ class TokenUnavailable(Exception):
 
 
 def read_answer(provider: OAuthEntry, status: int, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
-    """The token answer, its `access_token` checked and lifted to the top level. Raises TokenRefused, TokenUnavailable.
+    """Return the token answer, its `access_token` checked and at the top level. Raises TokenRefused, TokenUnavailable.
 
-    Some providers report errors with status 200 (GitHub, Slack), so the body is asked before the status. A server
+    Some providers report errors with status 200 (GitHub, Slack), so the body is checked before the status. A server
     error or a rate limit is never final, whatever its body says.
     """
     if status >= 500 or status in {408, 425, 429}:
@@ -82,7 +82,7 @@ def read_answer(provider: OAuthEntry, status: int, headers: Mapping[str, str], b
 def _refusal(
     status: int, headers: Mapping[str, str], body: bytes, answer: Mapping[str, Any] | None
 ) -> TokenRefused | TokenUnavailable | None:
-    """Return the error that an answer without a token means; None for one of 2xx that does not speak of an error."""
+    """Return the error to raise for an answer without a token; None for a 2xx answer that reports no error."""
     error = (answer or {}).get("error")
     if isinstance(error, str) and error in FINAL_CODES:
         description = (answer or {}).get("error_description")
@@ -103,7 +103,7 @@ def _refusal(
 
 
 def _checked(provider: OAuthEntry, answer: dict[str, Any]) -> dict[str, Any]:
-    """`answer` with ``access_token`` and ``refresh_token`` at its top level, wherever they were."""
+    """Return `answer` with ``access_token`` and ``refresh_token`` moved to the top level."""
     token, answer = _token_in(provider, answer)
     if not isinstance(token, str) or not token:
         raise TokenUnavailable("the token endpoint's answer holds no access_token")
@@ -115,25 +115,25 @@ def _checked(provider: OAuthEntry, answer: dict[str, Any]) -> dict[str, Any]:
     refresh = in_place or answer.get("refresh_token")
     checked = {**answer, "access_token": token, "refresh_token": refresh}
     if not (isinstance(refresh, str) and refresh and fits_header(refresh)):
-        del checked["refresh_token"]  # it counts as absent: the access token works until its end
+        del checked["refresh_token"]  # an unusable value counts as absent: the access token works until it expires
     return checked
 
 
 def _token_in(provider: OAuthEntry, answer: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return the value in the access token's place, and `answer` with the members that lie beside it at the top level."""
+    """Return the access token's value, and `answer` with the members next to the token copied to the top level."""
     places = provider.token_response
     token = dig(answer, places.token_path) if places and places.token_path else answer.get("access_token")
     path = provider.alternate_access_token_response_path
     if token or not path:
         return token, answer
     inner = dig(answer, path)
-    if isinstance(inner, dict):  # Slack keeps a user's whole answer below `authed_user`.
+    if isinstance(inner, dict):  # Slack puts the user's whole token answer below `authed_user`.
         return inner.get("access_token"), {**answer, **{k: v for k, v in inner.items() if k in _TOKEN_FIELDS}}
     return inner, answer
 
 
 def _holds_token(provider: OAuthEntry, answer: dict[str, Any]) -> bool:
-    """Return whether the answer has a usable token, so that an ``error`` beside it means nothing."""
+    """Return whether the answer has a usable token; an ``error`` next to it is then ignored."""
     token, _ = _token_in(provider, answer)
     return isinstance(token, str) and bool(token) and fits_header(token)
 
@@ -142,16 +142,16 @@ _TOKEN_FIELDS: Final = frozenset({"access_token", "refresh_token", "expires_in",
 
 
 def fits_header(token: str) -> bool:
-    """Return whether `token` is of a length and of characters that may stand in a header (RFC 6749 §A.12)."""
+    """Return whether the length and characters of `token` are valid in a header (RFC 6749 §A.12)."""
     return len(token) <= MAX_TOKEN_CHARS and token.isascii() and token.isprintable()
 
 
 def expires_at(provider: OAuthEntry, answer: Mapping[str, Any], received: datetime) -> datetime | None:
-    """When the access token ends: `expires_in` seconds after `received`, else `expires_at`, else the entry's `token_ttl`.
+    """Return when the access token expires: `expires_in` seconds after `received`, else `expires_at`, else after `token_ttl`.
 
-    The entry's `token_response` may name another member, and say that it is the time itself. A lifetime that is no
-    positive number counts as absent, and so does an end that is not after `received` or that UTC cannot write; a
-    lifetime is capped at ten years and never raised.
+    The entry's `token_response` may name another member, which may be a timestamp. Ignored are a lifetime that is not a
+    positive number, and an expiry that is not after `received` or not valid in UTC. A lifetime is capped at ten years and
+    never extended.
     """
     places = provider.token_response
     stated = dig(answer, places.expiry_path) if places and places.expiry_path else answer.get("expires_in")
@@ -172,7 +172,7 @@ def expires_at(provider: OAuthEntry, answer: Mapping[str, Any], received: dateti
 
 
 def positive_seconds(value: object) -> float | None:
-    """A number of seconds above zero, also when sent as text; None for all else."""
+    """Return a number of seconds above zero, given as number or text; None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -187,8 +187,8 @@ _ITEM: Final = re.compile(r"\[([A-Za-z0-9_-]{1,64})=([A-Za-z0-9_-]{1,64})\]")
 
 
 def dig(value: object, path: str) -> Any:
-    """The member at a dotted path, or None. A key that itself holds dots is found first; a number is a place in a list, and
-    ``[name=value]`` the first item of a list with that member.
+    """Return the member at a dotted path, or None. A key that itself contains the dots takes precedence. A number is an
+    index in a list; ``[name=value]`` selects the first item of a list with that member.
     """
     if isinstance(value, dict) and path in value:
         return value[path]
@@ -214,8 +214,8 @@ def _has(item: object, name: str, wanted: str) -> bool:
 def jwt_claims(token: object) -> Mapping[str, Any]:
     """Return the claims of a signed JWT (RFC 7519 §3); empty for an encrypted JWT and for anything else.
 
-    The signature is not verified: the token came straight from the token endpoint, where TLS stands for it (OpenID
-    Connect Core 1.0 §3.1.3.7, item 6). A token from anywhere else must not be read with this.
+    The signature is not verified: the token comes directly from the token endpoint, and TLS authenticates it (OpenID
+    Connect Core 1.0 §3.1.3.7, item 6). Do not use this function for a token from another source.
     """
     parts = token.split(".") if isinstance(token, str) else []
     if len(parts) != 3:
@@ -232,7 +232,7 @@ def _epoch(value: object) -> datetime | None:
         try:
             when = datetime.fromisoformat(value)
             return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
-        except (ValueError, OverflowError):  # the latter: before year 1 or after 9999 in UTC
+        except (ValueError, OverflowError):  # OverflowError: before year 1 or after 9999 in UTC
             return None
     number = positive_seconds(value)
     if number is None:
@@ -242,13 +242,13 @@ def _epoch(value: object) -> datetime | None:
 
 
 def parse_object(headers: Mapping[str, str], body: bytes) -> dict[str, Any] | None:
-    """The JSON object in `body`, or the form where its type says so; None if it is neither."""
+    """Return the JSON object in `body`, or its form if the content type says so; None if it is neither."""
     try:
         value = lenient_json.parse(body)
     except ValueError:
         if "form-urlencoded" not in _kind(headers):
             return None
-        # Not what RFC 6749 §5.1 asks for, but GitHub and old Facebook answer so when `Accept` is ignored.
+        # RFC 6749 §5.1 requires JSON, but GitHub and old Facebook versions send a form when they ignore `Accept`.
         value = dict(parse_qsl(body.decode("utf-8", "replace")))
     return value if isinstance(value, dict) else None
 
@@ -259,7 +259,7 @@ def _kind(headers: Mapping[str, str]) -> str:
 
 
 def retry_after(headers: Mapping[str, str]) -> int | None:
-    """Seconds from now, sent as such or as a date (RFC 9110 §10.2.3)."""
+    """Return ``Retry-After`` in seconds from now; it may be sent as seconds or a date (RFC 9110 §10.2.3). None if absent."""
     text = next((v for k, v in headers.items() if k.lower() == "retry-after"), "").strip()
     if text.isascii() and text.isdigit() and len(text) < 7:
         return int(text)

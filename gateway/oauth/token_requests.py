@@ -1,4 +1,4 @@
-"""Builds the requests to a token endpoint, and proves there who our client is."""
+"""Builds the requests to a token endpoint, with the authentication of the OAuth client."""
 
 import base64
 import json
@@ -10,12 +10,12 @@ from urllib.parse import quote, urlencode
 from gateway.records.provider_call import ProviderCall
 from gateway.secret import Secret
 
-# ── What OAuth 2.0 must know of a provider: the few fields of a catalog entry, named here so that neither floor needs
-# the other.
+# ── The fields of a catalog entry that OAuth 2.0 needs, declared as protocols, so that this package and `catalog` do
+# not import each other.
 
 
 class TokenPlaces(Protocol):
-    """Where a token answer keeps what RFC 6749 §5.1 has at the top level."""
+    """The paths in a token answer to the members that RFC 6749 §5.1 puts at the top level."""
 
     @property
     def token_path(self) -> str | None: ...
@@ -28,7 +28,7 @@ class TokenPlaces(Protocol):
 
 
 class OAuthEntry(Protocol):
-    """`gateway.catalog.provider.Provider` fits; the fields are documented there."""
+    """The OAuth fields of a catalog entry. `gateway.catalog.provider.Provider` implements and documents them."""
 
     @property
     def issuer(self) -> str | None: ...
@@ -58,9 +58,9 @@ class OAuthEntry(Protocol):
     def token_ttl(self) -> int | None: ...
 
 
-# ── How the integration's client shows itself to the token endpoint (RFC 6749 §2.3.1): exactly one way a request.
+# ── How the integration's client authenticates at the token endpoint (RFC 6749 §2.3.1): one method per request.
 
-BASIC_AND_ID: Final = "basic_and_id"  # RFC 6749 §3.2.1 allows the ID as a parameter besides; it proves nothing
+BASIC_AND_ID: Final = "basic_and_id"  # RFC 6749 §3.2.1 also allows the ID as a parameter; it proves nothing
 ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
@@ -68,7 +68,7 @@ ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 class OAuthClient:
     """The OAuth client that an integration configured. A public client has no secret.
 
-    `assertion`: the signed proof that stands in for a secret (RFC 7523 §2.2), made for one request.
+    `assertion`: the signed assertion used instead of a secret (RFC 7523 §2.2), made for one request.
     """
 
     client_id: str
@@ -76,17 +76,17 @@ class OAuthClient:
     assertion: Secret | None = field(default=None, repr=False)
 
     def secrets(self) -> tuple[str, ...]:
-        """Return the values that an answer may quote and nobody may see."""
+        """Return the secret values, to mask them if an answer quotes them."""
         return tuple(one.reveal() for one in (self.client_secret, self.assertion) if one is not None)
 
 
 def authenticate(
     client: OAuthClient, method: str | None, headers: MutableMapping[str, str], params: MutableMapping[str, str]
 ) -> None:
-    """Write the client's identity into `headers` (``basic``) or `params` (``body``, also when the entry says nothing).
+    """Write the client's credentials into `headers` (``basic``) or `params` (``body``, the default).
 
-    ``private_key_jwt`` sends the assertion, ``custom`` nothing, since the entry's own parameters do it. A client without
-    a secret is public and sends only its `client_id` in the body (RFC 6749 §3.2.1).
+    ``private_key_jwt`` sends the assertion. ``custom`` adds nothing, because the entry's own parameters authenticate. A
+    client without a secret is public and sends only its `client_id` in the body (RFC 6749 §3.2.1).
     """
     if method == "custom":
         return
@@ -100,7 +100,7 @@ def authenticate(
         if method == BASIC_AND_ID:
             params["client_id"] = client.client_id
         # Both halves are form-encoded before they are joined, so that a colon in the ID cannot split them (RFC 6749 §2.3.1).
-        # A space is %20 and not +: each form decoder reads it, and so do servers that only decode percent signs (Authlib).
+        # A space is %20, not +: form decoders read both, but some servers decode only percent signs (Authlib).
         pair = f"{quote(client.client_id, safe='')}:{quote(client.client_secret.reveal(), safe='')}"
         headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode("ascii")
     else:
@@ -122,7 +122,10 @@ def code_request(
     params: Mapping[str, str],
     headers: Mapping[str, str] = NONE,
 ) -> ProviderCall:
-    """Exchange an authorization code (RFC 6749 §4.1.3, RFC 7636 §4.5). `params`: the entry's `token_params`, filled in."""
+    """Return the request that exchanges an authorization code (RFC 6749 §4.1.3, RFC 7636 §4.5).
+
+    `params`: the entry's `token_params`, filled in.
+    """
     grant = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri}
     if code_verifier is not None:
         grant["code_verifier"] = code_verifier
@@ -140,9 +143,10 @@ def refresh_request(
     method: str = "POST",
     other_grant: bool = False,
 ) -> ProviderCall:
-    """Refresh an access token (RFC 6749 §6). `params`: the entry's `refresh_params`, else its `token_params`, filled in.
+    """Return the request that refreshes an access token (RFC 6749 §6).
 
-    `other_grant`: what is exchanged is not a refresh token, and `params` say what grant that is.
+    `params`: the entry's `refresh_params`, else its `token_params`, filled in. `other_grant`: the exchanged token is not a
+    refresh token, and `params` name the grant type.
     """
     grant = {"grant_type": "refresh_token", "refresh_token": refresh_token}
     renames = provider.refresh_param_renames or provider.token_param_renames
@@ -167,7 +171,10 @@ def client_credentials_request(
     params: Mapping[str, str],
     headers: Mapping[str, str] = NONE,
 ) -> ProviderCall:
-    """Ask for a token of the client's own (RFC 6749 §4.4.2). The entry's `params` win: some name the grant differently."""
+    """Return the request for the client's own token (RFC 6749 §4.4.2).
+
+    The entry's `params` take precedence, because some entries name the grant differently.
+    """
     grant = {"grant_type": "client_credentials", **({"scope": scope} if scope else {})}
     return token_request(provider, url, client, {**grant, **params}, headers, method=provider.token_request_method)
 
@@ -183,11 +190,14 @@ def token_request(
     renames: Mapping[str, str] | None = None,
     method: str | None = None,
 ) -> ProviderCall:
-    """`params` with the client's proof, in the entry's encoding and spelling; `extra` are header fields of its own."""
+    """Return a request of `params` and the client's authentication, in the entry's encoding and parameter names.
+
+    `extra`: the entry's own header fields.
+    """
     headers = {"Accept": "application/json", **extra}
     asked = dict(params)
     if not any(name.lower() == "authorization" for name in extra):
-        # Exactly one authentication: an entry that writes the field itself has chosen its own.
+        # One authentication per request: an entry that writes the field itself replaces the client's.
         authenticate(client, provider.token_request_auth_method, headers, asked)
     asked = renamed(asked, provider.token_param_renames if renames is None else renames)
     known = (*secrets, *client.secrets())
@@ -197,7 +207,7 @@ def token_request(
 
 
 def renamed(params: Mapping[str, str], renames: Mapping[str, str]) -> dict[str, str]:
-    """`params` under the provider's names; what has an empty one is left out."""
+    """Return `params` under the provider's names. A parameter renamed to an empty name is left out."""
     spelt = {renames.get(name, name): value for name, value in params.items()}
     spelt.pop("", None)
     return spelt
@@ -212,9 +222,9 @@ def encoded(
     *,
     secrets: tuple[str, ...] = (),
 ) -> ProviderCall:
-    """A call with `params` as ``form`` (also where `body_format` says nothing), ``json`` or ``query``.
+    """Return a call with `params` as ``form`` (the default), ``json`` or ``query``.
 
-    GET has no body, so its parameters are a query whatever `body_format` says. Nested values are for JSON alone.
+    GET has no body, so its parameters go into the query, whatever `body_format` says. Only JSON supports nested values.
     """
     if body_format == "query" or method in {"GET", "HEAD"}:
         query = urlencode(params)
@@ -227,7 +237,7 @@ def encoded(
 
 
 def _typed(headers: Mapping[str, str], kind: str) -> dict[str, str]:
-    """`headers` with `kind` as their content type, unless they name one."""
+    """Return `headers` with the content type `kind`, unless they already set one."""
     if any(name.lower() == "content-type" for name in headers):
         return dict(headers)
     return {**headers, "Content-Type": kind}

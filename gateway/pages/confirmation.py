@@ -1,9 +1,9 @@
-"""The confirmation that no way in can skip: a person has seen for whom and for which application this account is connected,
-in this browser, and clicked.
+"""The confirmation that every connection needs: in this browser, a person has seen for whom and for which application the
+account is connected, and has clicked.
 
-Anyone who has a link has its token, so a form that the token alone could send would prove nothing. Each browser gets a random
-value in a cookie with the first page of a session; the form holds what only that value yields, for its integration. A frame
-keeps no cookies: there the browser itself must say that the form came from our own page (Fetch Metadata, Origin).
+Anyone who has a link has its token, so a form that needs only the token would prove nothing. With the first page of a session,
+each browser gets a random value in a cookie; the form holds a value derived from it, for its integration. A frame keeps no
+cookies: there the browser's headers must say that the form came from the gateway's own page (Fetch Metadata, Origin).
 """
 
 import hmac
@@ -26,9 +26,9 @@ UNCONFIRMED: Final = "not_confirmed"
 
 
 def is_browser(request: web.Request) -> bool:
-    """Return whether a browser may have sent the request: whether it has what every browser sends.
+    """Return whether a browser may have sent the request: whether it has a header that every browser sends.
 
-    A browser brings a person's cookies and sign-ins along. A program sends none of it, and holds nobody's cookies.
+    A browser sends a person's cookies and uses the person's logins. A program holds nobody's cookies.
     """
     headers = request.headers
     return (
@@ -52,32 +52,32 @@ class Browser:
 
     @property
     def digest(self) -> str:
-        """Return the digest by which the session knows the browser that it serves."""
+        """The digest with which a session stores the browser that it belongs to."""
         return digest(self._value.reveal())
 
     @property
     def has_it(self) -> bool:
-        """Whether this browser may use the session: the session serves any browser, or this one, or none yet."""
+        """Whether this browser may use the session: it is open to any browser, belongs to this one, or to none yet."""
         return not self._session.for_one_browser or self._session.browser_digest in {None, self.digest}
 
     @property
     def confirmed(self) -> bool:
-        """Whether somebody continued past the confirmation in this browser, as far as the session keeps that."""
+        """Whether a person has confirmed in this browser, as far as the session stores it."""
         return self._session.browser_digest == self.digest
 
     def brings_back(self, outcome: Outcome) -> bool:
         """Return whether this browser may return to the application with the outcome.
 
-        Under a code challenge that is proof of who connected, so an outcome of another browser is not returned.
+        With a code challenge the outcome proves who connected, so an outcome of another browser is not returned.
         """
         return not self._session.bound or outcome.browser_digest == self.digest
 
     def confirmation(self, integration_id: str) -> str:
-        """Return the confirmation that the form of this integration holds."""
+        """Return the confirmation value for the form of this integration."""
         return hmac.digest(self._value.reveal().encode(), f"confirm {integration_id}".encode(), "sha256").hex()
 
     def confirms(self, integration_id: str, posted: str) -> bool:
-        """Return whether `posted` comes from a form that was shown in this browser."""
+        """Return whether `posted` is the confirmation value of a form that was shown in this browser."""
         return not self._is_new and hmac.compare_digest(self.confirmation(integration_id), posted)
 
     def keep(self, answer: web.StreamResponse) -> None:
@@ -94,7 +94,7 @@ class Browser:
 
 
 def check_confirmed(request: web.Request, browser: Browser, integration_id: str, posted: str) -> None:
-    """Raises InvalidRequest where nobody can have seen the page that asks for it."""
+    """Raise InvalidRequest if the form was not sent from the confirmation page in this browser."""
     if is_embedded(request):
         own = origin_of(generation_of(request).public_url)
         shown = request.headers.get("Sec-Fetch-Site") == "same-origin" or request.headers.get(hdrs.ORIGIN) == own
@@ -108,7 +108,7 @@ def check_confirmed(request: web.Request, browser: Browser, integration_id: str,
 
 
 async def claim(request: web.Request, browser: Browser, session: ConnectSession) -> None:
-    """Let a session for one browser serve this one from now on. Raises Forbidden where another one has it."""
+    """Bind a session for one browser to this browser. Raises Forbidden if it belongs to another browser."""
     if session.for_one_browser and not await request.app[RUNTIME].store.sessions.keep_for_browser(
         session.digest, browser.digest
     ):

@@ -1,8 +1,8 @@
-"""How a browser shows which connect session its page is of, without the token in any address.
+"""Identifies the connect session of a page, without the token in any address.
 
-A cookie for each session, so that two links in one browser stay apart; the short name of the session, which is no secret,
-stands in the address. An embedded page cannot keep a cookie: its script sends the token with each request, and the form
-that opens a window posts it.
+Each session has its own cookie, so that two links in one browser do not interfere; the address contains the short name of the
+session, which is not secret. An embedded page cannot keep a cookie: its script sends the token with each request, and the
+form that opens a window posts it.
 """
 
 from typing import Final
@@ -19,7 +19,7 @@ from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import digest
 
 EMBEDDED: Final = "embedded"
-EMBEDDER: Final = "Gateway-Embedder"  # set by our own script in a frame: the origin that it got the token from
+EMBEDDER: Final = "Gateway-Embedder"  # set by the gateway's script in a frame: the origin that sent it the token
 NAME_CHARS: Final = 16
 TOKEN_FIELD: Final = "connect_session_token"  # noqa: S105 (a field's name)
 
@@ -29,7 +29,7 @@ def name_of(session_digest: str) -> str:
 
 
 def quoted(integration_id: str) -> str:
-    """Return the integration's id as it stands in the path of a page."""
+    """Return the integration's ID, quoted for the path of a page."""
     return quote(integration_id, safe="")
 
 
@@ -38,15 +38,15 @@ def is_embedded(request: web.Request) -> bool:
 
 
 def base_of(request: web.Request, session_digest: str, words: PageWords) -> str:
-    """The address of the session's first page; it keeps a language that was chosen."""
+    """Return the address of the session's first page; it keeps a chosen language."""
     return address_of(request, session_digest, words)
 
 
 def address_of(
     request: web.Request, session_digest: str, words: PageWords, below: str = "", *, window: bool = False, **query: str
 ) -> str:
-    """The address of the page `below` the session's first one, which keeps a language and a theme that were chosen. `window`:
-    of a page in a window of its own, also where a frame has opened that."""
+    """Return the address of the page at the path `below` the session's first page; it keeps a chosen language and theme.
+    `window`: the page is shown in its own window, even if a frame opened it."""
     name = EMBEDDED if is_embedded(request) and not window else name_of(session_digest)
     path = f"{generation_of(request).public_url}/connect/s/{name}{below}"
     kept = {**query, **({"lang": words.lang} if words.asked else {})}
@@ -73,7 +73,7 @@ async def session_of(request: web.Request, posted: str | None = None) -> Connect
 
 
 def held_digest(request: web.Request) -> str:
-    """The digest of the session whose page this browser has had open, also where the session has ended since. Raises
+    """Return the digest of the session whose page this browser has opened, even if the session has ended. Raises
     Unauthorized."""
     name = request.match_info["session_id"]
     found = digest(request.cookies.get(cookie_name(request, name), ""))
@@ -83,7 +83,7 @@ def held_digest(request: web.Request) -> str:
 
 
 def keep(request: web.Request, answer: web.StreamResponse, token: str, session: ConnectSession) -> None:
-    """Let this browser hold the token, out of reach of scripts, for as long as the session lives."""
+    """Store the token in a cookie of this browser that scripts cannot read, until the session expires."""
     name = cookie_name(request, name_of(session.digest))
     left = max(0, int((session.expires_at - clock.now()).total_seconds()))
     secure = name.startswith("__Host-")
@@ -91,7 +91,7 @@ def keep(request: web.Request, answer: web.StreamResponse, token: str, session: 
 
 
 def holds(request: web.Request, session_digest: str) -> bool:
-    """Return whether this browser has that session's page open."""
+    """Return whether this browser has the token of that session in a cookie."""
     token = request.cookies.get(cookie_name(request, name_of(session_digest)), "")
     return bool(token) and digest(token) == session_digest
 
@@ -102,12 +102,12 @@ def cookie_name(request: web.Request, name: str) -> str:
 
 
 def check_own_form(request: web.Request, public_url: str | None = None) -> None:
-    """Raises Forbidden for a form that another site's page has sent; browsers say which did (Fetch Metadata, Origin).
+    """Raise Forbidden if another site's page sent the form; browsers send the origin (Fetch Metadata, Origin).
     `public_url` None: `server.public_url`."""
     own = origin_of(public_url or generation_of(request).public_url)
     origin = request.headers.get(hdrs.ORIGIN)
     site = request.headers.get("Sec-Fetch-Site")
-    # A page without a referrer has its forms sent with `Origin: null`; then the browser's word on the site counts.
+    # A page without a referrer sends its forms with `Origin: null`; then Sec-Fetch-Site decides.
     foreign = origin not in {None, own, "null"} or (origin == "null" and site not in {None, "same-origin"})
     if foreign or site == "cross-site":
         raise Forbidden("forbidden", "This form was sent from another site's page. Open the link itself.")

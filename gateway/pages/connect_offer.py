@@ -1,4 +1,4 @@
-"""The offer of a connect session, as its page shows it: names, logos, scopes in plain words."""
+"""What a connect session offers, as its page shows it: names, logos, scopes in plain words."""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from gateway.records.connecting import ConnectSession
 from gateway.records.integration import Integration
 from gateway.runtime import Runtime
 
-# ── Scopes in plain words, as far as their own spelling shows: ``write:jira-work`` is to create and change jira work.
+# ── Scopes in plain words, derived from their names: ``write:jira-work`` means to create and change jira work.
 
 VERBS: Final = {
     "read": "scope_read", "readonly": "scope_read", "view": "scope_read", "list": "scope_read", "get": "scope_read",
@@ -36,10 +36,10 @@ _BREAK: Final = re.compile(r"[\s:/._-]+")
 
 
 def in_words(scope: str, words: PageWords) -> str:
-    """Return a scope as one sentence. What cannot be read is shown as it is."""
+    """Return a scope as one sentence. A scope that cannot be interpreted is shown unchanged."""
     if scope in WHOLE:
         return words(WHOLE[scope])
-    # An address as a scope says what it means in its path: https://www.googleapis.com/auth/calendar.readonly
+    # A scope that is a URL has its meaning in the path: https://www.googleapis.com/auth/calendar.readonly
     named = re.sub(r"^https?://[^/]+/(auth/)?", "", scope)[:LONGEST] or scope[:LONGEST]
     parts = [part for part in _BREAK.split(named) if part]
     verb = next((part for part in (*parts[:1], *parts[-1:]) if part.lower() in VERBS), None)
@@ -50,7 +50,7 @@ def in_words(scope: str, words: PageWords) -> str:
 
 
 def granted(scopes: Sequence[str], words: PageWords) -> list[tuple[str, tuple[str, ...]]]:
-    """Sentences, each with the scopes that it stands for, in their order."""
+    """Return sentences in order, each with the scopes that it describes."""
     scopes_by_sentence: dict[str, list[str]] = {}
     for scope in scopes:
         scopes_by_sentence.setdefault(in_words(scope, words), []).append(scope)
@@ -61,8 +61,8 @@ def granted(scopes: Sequence[str], words: PageWords) -> list[tuple[str, tuple[st
 class Offer:
     """An integration as the page offers it.
 
-    `how` says in a few words what the end user does; `host` is where they sign in; `connected`: this session has
-    connected it.
+    `how`: what the end user does, in a few words. `host`: the host where the end user signs in. `connected`: this session
+    has connected the integration.
     """
 
     key: str
@@ -80,8 +80,8 @@ class Offer:
 def offered(generation: Generation, session: ConnectSession) -> list[Integration]:
     """Return the integrations that the session allows, in the order named; without a list, all of the environment.
 
-    Not those whose entry the catalog does not have any more: they cannot be connected, and must not take the others
-    along.
+    Integrations whose entry is no longer in the catalog are left out: they cannot be connected, and must not make the page
+    fail for the others.
     """
     there = [one for one in generation.integrations.of(session.environment) if generation.catalog.get(one.provider)]
     if not session.allowed_integrations:
@@ -91,7 +91,7 @@ def offered(generation: Generation, session: ConnectSession) -> list[Integration
 
 
 def offer(runtime: Runtime, generation: Generation, integration: Integration, start: str, words: PageWords) -> Offer:
-    """`start`: the address of the session's first page."""
+    """Return the offer of an integration. `start`: the address of the session's first page."""
     provider = runtime.creator.provider_of(integration)
     public_url = generation.public_url
     oauth = isinstance(modes()[provider.auth_mode], GrantingMode)
@@ -135,8 +135,8 @@ def grants(
 ) -> dict[str, Any]:
     """Return what the application will be able to do, in sentences: ``{"list": [(sentence, scopes)], "sentence": …}``.
 
-    `user_scope`: what the way in asks for besides, where the session does not fix it. `again`: what a reconnect asks
-    for in place of the integration's scopes.
+    `user_scope`: further scopes from the address that the browser opened, unless the session fixes them. `again`: scopes
+    that a reconnect requests in place of the integration's.
     """
     if one.provider.auth_mode == "NONE":
         return {"list": [], "sentence": words("granted_none", app=app)}

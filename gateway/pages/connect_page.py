@@ -1,8 +1,8 @@
-"""The connect page: what a session offers, what will be granted, the form, and the way to the provider and back.
+"""The connect page: what a session offers, what will be granted, the form, and the redirect to the provider and back.
 
-Each form is its own confirmation (gateway.pages.confirmation). A form that was taken is answered by 303, so that a page can
-be loaded again without doing anything again. All of it works without JavaScript; with it, and in a frame, the same pages are
-fetched and shown in place (templates/connect/connect.js).
+Each form is also its confirmation (gateway.pages.confirmation). An accepted form is answered with 303, so that reloading a
+page does not repeat the action. All pages work without JavaScript; with JavaScript, and in a frame, the script fetches the
+same pages and shows them in place (templates/connect/connect.js).
 """
 
 from dataclasses import replace
@@ -48,7 +48,7 @@ FORM_BYTES: Final = 256 << 10
 async def entrance(request: web.Request) -> web.StreamResponse:
     """Serve the page that `connect_link` opens and a frame loads.
 
-    The token goes from the address into a cookie at once.
+    The token is moved from the address into a cookie immediately.
     """
     words, runtime = words_for(request), request.app[RUNTIME]
     token = request.query.get("session_token")
@@ -60,14 +60,14 @@ async def entrance(request: web.Request) -> web.StreamResponse:
         return expired(request, fault, words)
     if "text/html" in request.headers.get(hdrs.ACCEPT, ""):
         answer: web.StreamResponse = see_other(base_of(request, session.digest, words))
-    else:  # a program, which may keep no cookies: it sees the page at once
+    else:  # a program, which may keep no cookies, gets the page itself instead of a redirect
         answer = await first_page(request, session, words)
     keep(request, answer, token or "", session)
     return answer
 
 
 async def start(request: web.Request) -> web.StreamResponse:
-    """The list of what can be connected; where that is one, its form."""
+    """Serve the list of integrations that can be connected, or the form if there is only one."""
     words = words_for(request)
     try:
         session = await _session(request)
@@ -77,8 +77,8 @@ async def start(request: web.Request) -> web.StreamResponse:
 
 
 async def form(request: web.Request) -> web.StreamResponse:
-    """The form of one integration. ``?asked=``: the way in was an address that said more, kept under that token. With
-    ``?connected=`` a frame asks for what has come of it."""
+    """Serve the form of one integration. ``?asked=``: token of options that were stored because the browser came from an
+    address with options. ``?connected=``: a frame requests the result."""
     words = words_for(request)
     try:
         session = await _session(request)
@@ -94,11 +94,11 @@ async def form(request: web.Request) -> web.StreamResponse:
 
 
 async def act(request: web.Request) -> web.StreamResponse:
-    """POST of that form: out to the provider, or a connection from what was typed in."""
+    """Handle the POST of the form: redirect to the provider, or create a connection from the typed credential."""
     words = words_for(request)
     try:
         check_own_form(request)
-        # The cookie comes first: without it nothing of the form is read. In a frame the form itself holds the token.
+        # The cookie is checked first: without it the form is not read. In a frame the form itself holds the token.
         session = None if is_embedded(request) else await _session(request)
         posted = await form_of(request, FORM_BYTES)
         session = session or await session_of(request, posted.get(TOKEN_FIELD))
@@ -107,7 +107,7 @@ async def act(request: web.Request) -> web.StreamResponse:
     except GatewayError as fault:
         return expired(request, fault, words)
     browser = Browser(request, session)
-    popup = one.oauth and TOKEN_FIELD in posted  # the window that the page in a frame has opened
+    popup = one.oauth and TOKEN_FIELD in posted  # a window opened by the page in a frame
     fields = [] if asked else fields_of(one.provider, session, one.key, words, {})
     params, credential = typed(fields, posted)
     try:
@@ -115,7 +115,7 @@ async def act(request: web.Request) -> web.StreamResponse:
         if popup or not is_embedded(request):
             await claim(request, browser, session)
         elif session.for_one_browser and session.browser_digest is not None:
-            raise in_use()  # a frame keeps no cookie by which its browser could be known again
+            raise in_use()  # a frame keeps no cookie that could identify its browser
         if one.oauth:
             answer = await _depart(request, session, one, words, asked or _typed_wish(params, posted), browser.digest)
         else:
@@ -142,13 +142,13 @@ async def act(request: web.Request) -> web.StreamResponse:
 
 
 async def leave(request: web.Request) -> web.StreamResponse:
-    """Send the browser that has just begun on to the provider. The answer is a page that goes on by itself, not a redirect, so
-    that our forms may go nowhere but to us (CSP form-action), and that it can be loaded again."""
+    """Send the browser to the provider. The answer is a page that forwards the browser, not a redirect, so that the gateway's
+    forms may only be sent to the gateway (CSP form-action), and so that the page can be reloaded."""
     words, runtime = words_for(request), request.app[RUNTIME]
     try:
         session = await _session(request)
         going = await runtime.flows.under_way(request.match_info["flow"], request.cookies)
-        if going is None:  # it is over, or belongs to another browser
+        if going is None:  # the flow has ended, or belongs to another browser
             return see_other(base_of(request, session.digest, words))
         one = offer_of(request, session, going[0], words)
     except GatewayError as fault:
@@ -157,7 +157,7 @@ async def leave(request: web.Request) -> web.StreamResponse:
 
 
 async def _session(request: web.Request) -> ConnectSession:
-    """The page's session. Raises Unauthorized, Forbidden: also where it serves another browser."""
+    """Return the page's session. Raises Unauthorized, or Forbidden, also if the session belongs to another browser."""
     session = await session_of(request)
     if not is_embedded(request) and not Browser(request, session).has_it:
         raise in_use()
@@ -181,7 +181,7 @@ def _typed_wish(params: dict[str, str], posted: dict[str, str]) -> FlowOptions:
 
 
 def _offer(request: web.Request, session: ConnectSession, words: PageWords) -> Offer:
-    """Raises NotFound, Forbidden."""
+    """Return the offer of the integration in the address. Raises NotFound, Forbidden."""
     return offer_of(request, session, request.match_info["integration_id"], words)
 
 
@@ -194,7 +194,7 @@ def offer_of(request: web.Request, session: ConnectSession, integration_id: str,
 
 
 async def _asked(request: web.Request, session: ConnectSession, one: Offer, token: str | None) -> FlowOptions | None:
-    """Return the options that the way in has set, if any. Raises InvalidRequest where that is not known any more."""
+    """Return the options stored under `token`, None without a token. Raises InvalidRequest if they have expired."""
     if not token:
         return None
     asked = await request.app[RUNTIME].flows.asked_for(session, one.key, token)

@@ -1,4 +1,4 @@
-"""Renders the connect page: the list, a form, an empty frame, and a link that does not work."""
+"""Renders the connect page: the list, a form, and the empty page for a frame."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ from gateway.timestamps import iso
 
 
 async def first_page(request: web.Request, session: ConnectSession, words: PageWords) -> web.StreamResponse:
-    """The list of what can be connected; where that is one, its form."""
+    """Return the list of integrations that can be connected, or the form if there is only one."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     begin = base_of(request, session.digest, words)
     made = await made_by(request, session)
@@ -60,9 +60,9 @@ async def form_page(
     asked: FlowOptions | None = None,
     asked_token: str | None = None,
 ) -> web.StreamResponse:
-    """The form of `one`, which is its confirmation too; with what was `posted` and the `fault` of that, where it led to one.
-    `asked`: what the way in has said already, kept under `asked_token`. Where the session has connected `one`, a page that
-    says so."""
+    """Return the form of `one`, which is also its confirmation. `posted`, `fault`: a rejected form and its error, shown in
+    the form. `asked`: options from the address that the browser opened, stored under `asked_token`. If the session has
+    already connected `one`, the page says so."""
     generation = generation_of(request)
     made = (await made_by(request, session)).get(one.key)
     if fault is None and made is not None and (session.used_up or "again" not in request.query):
@@ -112,7 +112,7 @@ async def form_page(
 
 
 def frame_page(request: web.Request, words: PageWords) -> web.Response:
-    """Serve the page that an embedding page loads: empty until it has been handed a session's token."""
+    """Return the page that an embedding page loads; it is empty until it receives a session's token."""
     generation = generation_of(request)
     branding = generation.config.branding
     return connect_page(
@@ -133,8 +133,8 @@ def frame_page(request: web.Request, words: PageWords) -> web.Response:
 
 
 async def _asked_by(request: web.Request, session: ConnectSession, words: PageWords) -> str | None:
-    """Return the line that names the agent that requested the session, by the name of its key. None for a key that may do
-    anything: it is the application's."""
+    """Return the line that names the agent that requested the session, by the name of its key. None for a key without limits,
+    which belongs to the application."""
     if not session.key_id:
         return None
     key = await request.app[RUNTIME].store.keys.find(session.environment, int(session.key_id))
@@ -142,12 +142,12 @@ async def _asked_by(request: web.Request, session: ConnectSession, words: PageWo
 
 
 def _name_in(identifier: str) -> str | None:
-    """An id that a person may recognize: not a UUID."""
+    """Return an ID that a person may recognize; None for a UUID."""
     return None if is_uuid(identifier) else identifier
 
 
 def shortened(email: str) -> str:
-    """``a…@example.com``: enough for its owner."""
+    """Return ``a…@example.com``: enough for the owner to recognize the address."""
     name, at, host = email.rpartition("@")
     return f"{name[:1]}…{at}{host}"
 
@@ -160,8 +160,8 @@ async def _reconnected(request: web.Request, session: ConnectSession, key: str) 
 
 
 def _pinned(request: web.Request, session: ConnectSession, one: Offer, words: PageWords) -> str | None:
-    """The connection that the session is for: opening its link connects an account under that id, which is shown where it is
-    a name that people may know."""
+    """Return the line about the connection ID that the session is for: an account connected through the link gets this ID.
+    The ID itself is shown unless it is a UUID."""
     if session.connection_id is None:
         return None
     app = generation_of(request).config.branding.name or words.plain("the_app")
@@ -171,8 +171,8 @@ def _pinned(request: web.Request, session: ConnectSession, one: Offer, words: Pa
 
 
 def _whose(session: ConnectSession, words: PageWords, row: Connection | None = None) -> dict[str, Any]:
-    """`row`: the connection that is authorized again. Its e-mail address is shortened, since the session does not hold it and
-    its link may have been created by a key that reads no addresses."""
+    """Return the page's lines about the end user and the session's expiry. `row`: the connection that is authorized again.
+    Its e-mail address is shortened, because a key without access to addresses may have created the link."""
     user = session.end_user
     who = (user.display_name or user.email or _name_in(user.id)) if user else None
     if who is None:

@@ -17,7 +17,7 @@ from gateway.runtime import generation_of
 
 PROVIDERS_WORDS: Final = ("error", "error_description", "error_reason", "error_uri", "status_code", "error_message")
 
-# Our codes ▸ what the page says of a link that works no more.
+# Error code ▸ the text that the page shows for a link that no longer works.
 _SAID: Final[Mapping[str, str]] = {"connect_session_used": "used", "connect_session_in_use": "other_browser"}
 
 
@@ -37,12 +37,12 @@ def failed(
     framed: bool = False,
     environment: str | None = None,
 ) -> web.Response:
-    """Show what to do next, in the end user's language; below, for support, the fault's message, its code and the request's id.
+    """Show what to do next, in the end user's language; below, for support, the error's message, code and request ID.
 
-    No connection is named: none was stored.
+    No connection is named, because none was stored.
 
-    `message` replaces both the advice and the message of `fault`; `name` is the provider's for people; `back` leads to another
-    try, `done` to the application. `tells`: the page posts the failure to the window that opened it
+    `message` replaces both the advice and the message of `fault`. `name`: the provider's display name. `back`: link to try
+    again. `done`: link to the application. `tells`: the page posts the failure to the window that opened it
     (docs/compatibility.md#browser-sdk).
     """
     words = words or words_for(request)
@@ -77,7 +77,7 @@ def failed(
 
 
 def advice(fault: GatewayError, words: PageWords, name: str | None) -> str:
-    """Return what the end user does next; `name`: of the provider, if it is known."""
+    """Return what the end user should do next. `name`: the provider's display name, if known."""
     key = f"advice_{fault.code}"
     if not words.has(key) or (name is None and "{name}" in words.plain(key)):
         key = "advice_other"
@@ -85,17 +85,17 @@ def advice(fault: GatewayError, words: PageWords, name: str | None) -> str:
 
 
 def advices(words: PageWords, name: str) -> dict[str, str]:
-    """All of them by code, for a frame, which gets the failure of its window."""
+    """Return all advice texts by error code, for a frame that receives the error code from its window."""
     return {key.removeprefix("advice_"): words(key, name=name) for key in words.keys("advice_")}
 
 
 def reference(request: web.Request, fault: GatewayError, words: PageWords) -> str:
-    """Return the line by which support finds the failure in the log."""
+    """Return the line with which support finds the failure in the log."""
     return words("reference", code=fault.code, request=request[REQUEST_ID])
 
 
 def expired(request: web.Request, fault: GatewayError, words: PageWords) -> web.Response:
-    """A link that does not work, for whatever reason: the page says what to do, in words that are not a programmer's."""
+    """Return the page for a link that does not work: it says what to do, in non-technical words."""
     said = _SAID.get(fault.code)
     if said is not None:
         return failed(
@@ -126,7 +126,7 @@ def expired(request: web.Request, fault: GatewayError, words: PageWords) -> web.
 
 
 def _providers_words(request: web.Request, fault: GatewayError) -> str | None:
-    """Return the provider's words in the callback's query, as JSON; None where the query may not be the provider's."""
+    """Return the provider's error texts from the callback's query, as JSON; None if the query may not be the provider's."""
     if not isinstance(fault, CallbackFailed) or not fault.proven:
         return None
     query = request.query

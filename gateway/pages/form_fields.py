@@ -1,4 +1,4 @@
-"""The form of an entry: what an end user enters, and what came back from the browser."""
+"""The form of an entry: the fields that an end user fills in, and the values that the browser posts."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -20,19 +20,19 @@ from gateway.middleware.request_message import read_within
 from gateway.pages.frame import PageWords
 from gateway.records.connecting import ConnectSession
 
-# ── Reads what a form of our own pages posts.
+# ── Reads the fields that a form of the gateway's pages posts.
 
 URLENCODED: Final = "application/x-www-form-urlencoded"
 NOT_OURS: Final = "This is not a form of ours."
 
 
 async def posted(request: web.Request, limit_bytes: int) -> dict[str, str]:
-    """Return the posted fields; of a name that comes twice the last one.
+    """Return the posted fields; if a name is repeated, its last value.
 
-    Raises InvalidRequest for what no form of ours sends, and for a body that comes too slowly.
+    Raises InvalidRequest for a body that no form of the gateway sends, and for a body that arrives too slowly.
 
-    `request.content_type` and `request.post()` are not used: the time that they take to read Content-Type grows with the
-    square of its length, before anything is known of the client. Our pages are UTF-8, so their forms are.
+    `request.content_type` and `request.post()` are not used: their time to parse Content-Type grows with the square of its
+    length, before the client is authenticated. The pages are UTF-8, so their forms are too.
     """
     if media_type(request.headers.get(hdrs.CONTENT_TYPE, "")) != URLENCODED:
         raise InvalidRequest("invalid_body", NOT_OURS, close=True)
@@ -40,7 +40,7 @@ async def posted(request: web.Request, limit_bytes: int) -> dict[str, str]:
         await read_within(request, limit_bytes, NOT_OURS)
         body = (await request.read()).decode("ascii")
         return dict(parse_qsl(body, keep_blank_values=True, errors="strict"))
-    except (BodyTooLarge, UnicodeError):  # bytes that browsers do not send
+    except (BodyTooLarge, UnicodeError):  # browsers do not send such bodies
         raise InvalidRequest("invalid_body", NOT_OURS, close=True) from None
 
 
@@ -50,7 +50,7 @@ ASSERTION: Final = "assertionOption"
 SECRETIVE: Final = re.compile(r"password|secret|token|key|pin\b|passphrase|certificate", re.IGNORECASE)
 LONG: Final = re.compile(r"private_?key|certificate|pem\b|service_account|json", re.IGNORECASE)
 TYPES: Final = {"email": "email", "uri": "url"}
-# What no form of an entry says for these modes.
+# Optional fields of modes whose entries have no own form.
 OPTIONAL: Final = {
     ("AWS_SIGV4", "region"),
     ("BASIC", "password"),
@@ -61,7 +61,7 @@ OPTIONAL: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """An input of the form. `name` is as the form posts it (``params[subdomain]``), `key` as the entry calls it."""
+    """An input of the form. `name`: the name that the form posts (``params[subdomain]``). `key`: the name in the entry."""
 
     name: str
     group: str
@@ -88,8 +88,8 @@ class Field:
 def fields_of(
     provider: Provider, session: ConnectSession, integration_id: str, words: PageWords, before: Mapping[str, Any]
 ) -> list[Field]:
-    """All inputs: not those the service sets itself, nor those the back end has fixed. `before`: plain settings of the
-    connection that is reconnected, filled in.
+    """Return all inputs, except settings that the gateway sets itself or the back end has fixed. `before`: plain settings of
+    the connection that is reconnected, used as initial values.
     """
     fixed = {name.casefold() for name in session.defaults.get(integration_id, {}).get("connection_config") or {}}
     settings = {name: one for name, one in provider.connection_config.items() if name.casefold() not in fixed}
@@ -110,7 +110,7 @@ def fields_of(
 
 
 def credentials_of(provider: Provider, words: PageWords) -> Mapping[str, Setting]:
-    """The entry's own forms, else what its auth mode asks for."""
+    """Return the entry's own credential fields, else those of its auth mode."""
     if provider.credentials:
         return provider.credentials
     mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
@@ -125,7 +125,7 @@ def credentials_of(provider: Provider, words: PageWords) -> Mapping[str, Setting
 
 
 def filled(fields: Iterable[Field], form: Mapping[str, str], faults: Iterable[Issue]) -> list[Field]:
-    """Return the fields with what was typed, secrets left out, and with what is wrong beside it."""
+    """Return the fields with the typed values, without secrets, and with their errors."""
     filled_in: dict[tuple[str, ...], str] = {}
     for fault in faults:
         filled_in.setdefault(fault.path, fault.message)
@@ -140,7 +140,7 @@ def filled(fields: Iterable[Field], form: Mapping[str, str], faults: Iterable[Is
 
 
 def typed(fields: Iterable[Field], form: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Any]]:
-    """The settings, and the credential's fields; a dotted name is a member of an object. Other names are not looked at."""
+    """Return the settings and the credential's fields; a dotted name is a member of an object. Other names are ignored."""
     params: dict[str, str] = {}
     credential: dict[str, Any] = {}
     for field in fields:
@@ -158,7 +158,7 @@ def typed(fields: Iterable[Field], form: Mapping[str, str]) -> tuple[dict[str, s
 
 
 def _bare(field: Field, text: str) -> str:
-    """Return the text without the prefix and suffix that stand beside the input, which people paste along."""
+    """Return the text without the prefix and suffix that are shown next to the input, because people paste them too."""
     if field.prefix and text.startswith(field.prefix):
         text = text[len(field.prefix) :]
     if field.suffix and text.lower().endswith(field.suffix.lower()) and len(text) > len(field.suffix):
@@ -199,8 +199,8 @@ def _field(group: str, key: str, setting: Setting, docs: str | None, before: Any
 
 
 def browser_pattern(setting: Setting, pattern: str | None) -> str | None:
-    r"""`pattern` for an input's attribute, which browsers read with the ``v`` flag: in a class ``-`` ``/`` ``|`` and others
-    must be escaped where they stand for themselves. None where a prefix or suffix may be typed along.
+    r"""Return `pattern` for an input's attribute. Browsers compile it with the ``v`` flag, so that literal ``-`` ``/`` ``|``
+    and others must be escaped in a character class. None if the user may also type a prefix or suffix.
     """
     if pattern is None or setting.prefix or setting.suffix:
         return None

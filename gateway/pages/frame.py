@@ -1,4 +1,4 @@
-"""The frame of every page for end users: words, files, language, brand, and the headers that keep others out."""
+"""The frame of every page for end users: texts, files, language, brand, and which origins may embed it."""
 
 import hashlib
 from collections.abc import Mapping
@@ -16,14 +16,14 @@ from gateway.generation import Generation
 from gateway.pages.templates import page
 from gateway.runtime import generation_of
 
-# ── What pages for end users say, in the languages of `templates/connect/words/`; English stands in for what one
-# lacks.
+# ── The texts of pages for end users, in the languages of `templates/connect/words/`; English is the fallback for missing
+# texts.
 
 LANGUAGES: Final = ("en", "de", "fr", "es", "ja")
 
 
 class PageWords:
-    """Calling it gives a sentence. `asked` says whether the language was chosen and not guessed: then links keep it."""
+    """The texts in one language; a call returns a sentence. `asked`: the language was chosen, not guessed, so links keep it."""
 
     def __init__(self, lang: str, *, asked: bool = False) -> None:
         self.lang = lang
@@ -31,12 +31,12 @@ class PageWords:
         self._words = _read_words(lang)
 
     def __call__(self, key: str, **values: Any) -> str:
-        """The sentence `key` with its blanks filled in, begun with a capital letter. Raises KeyError for no such key."""
+        """Return the sentence `key`, filled in, with a capital first letter. Raises KeyError if `key` is unknown."""
         text = (self._words.get(key) or _read_words(LANGUAGES[0])[key]).format_map(values)
         return text[:1].upper() + text[1:]
 
     def plain(self, key: str) -> str:
-        """Return the text as it stands, to be put into another sentence."""
+        """Return the text unchanged, for use inside another sentence."""
         return self._words.get(key) or _read_words(LANGUAGES[0])[key]
 
     def has(self, key: str) -> bool:
@@ -47,7 +47,7 @@ class PageWords:
 
 
 def words_for(request: web.Request, lang: str | None = None) -> PageWords:
-    """Return the words in `lang`, else in ``?lang=``, else in the first language of Accept-Language that we have (RFC 9110
+    """Return the texts in `lang`, else in ``?lang=``, else in the preferred available language of Accept-Language (RFC 9110
     §12.5.4)."""
     for wanted in (lang, request.query.get("lang")):
         if wanted and (known := _known(wanted)):
@@ -56,7 +56,7 @@ def words_for(request: web.Request, lang: str | None = None) -> PageWords:
 
 
 def accepted(field: str) -> str:
-    """The language of ours that an Accept-Language field likes best; English if none."""
+    """Return the available language that an Accept-Language field prefers; English if none."""
     liked: list[tuple[float, int, str]] = []
     for place, part in enumerate(field[:500].split(",")):
         tag, _, parameter = part.partition(";")
@@ -83,7 +83,7 @@ def _read_words(lang: str) -> Mapping[str, str]:
     return words
 
 
-# ── The few files that pages load: from a fixed table, never from a path that somebody sends.
+# ── The files that pages load: from a fixed table, never from a path in a request.
 
 OWN: Final = {"connect.css": "text/css", "connect.js": "text/javascript", "icon.svg": "image/svg+xml"}
 IMAGES: Final = {
@@ -103,7 +103,7 @@ class File:
 
 
 async def asset(request: web.Request) -> web.Response:
-    """GET /connect/assets/{name}. Raises NotFound."""
+    """Serve ``GET /connect/assets/{name}``. Raises NotFound."""
     name = request.match_info["name"]
     logo = generation_of(request).config.branding.logo
     if name in OWN:
@@ -116,7 +116,7 @@ async def asset(request: web.Request) -> web.Response:
 
 
 def file_answer(request: web.Request, file: File, kind: str) -> web.Response:
-    """Kept for a year by its mark (``?v=``), else asked about each time."""
+    """Return the file. Browsers cache it for a year if the address has its hash (``?v=``), else revalidate it each time."""
     headers = {
         "Cache-Control": "public, max-age=31536000, immutable" if request.query.get("v") == file.mark else "no-cache",
         "ETag": f'"{file.mark}"',
@@ -138,7 +138,7 @@ def own(name: str) -> File:
 
 
 def logo_mark(logo: Path | None) -> str | None:
-    """Return a text that changes with the operator's logo; None where there is none."""
+    """Return a hash of the operator's logo; None if there is no logo."""
     try:
         return None if logo is None else _image(logo).mark
     except NotFound:
@@ -169,7 +169,7 @@ LOOPBACK: Final = ("http://localhost:*", "http://127.0.0.1:*", "https://localhos
 
 @dataclass(frozen=True, slots=True)
 class Color:
-    """A brand's colour, and what is read on it: white or black, whichever stands out more."""
+    """A brand's color, and the text color on it: white or black, whichever has more contrast."""
 
     ground: str
     ink: str
@@ -178,7 +178,7 @@ class Color:
 def connect_page(
     request: web.Request, template: str, words: PageWords, status: int = 200, *, framed: bool = False, **context: Any
 ) -> web.Response:
-    """`template` in the frame. `framed`: registered origins may embed it; else nobody may."""
+    """Return `template` in the frame of every page. `framed`: registered origins may embed the page; else nobody may."""
     generation = generation_of(request)
     config, branding = generation.config, generation.config.branding
     public_url = config.server.public_url
@@ -207,7 +207,7 @@ def connect_page(
 
 
 def see_other(address: str) -> web.Response:
-    """303: the page at `address`, got afresh. The address we come from may hold a token, so that it goes along nowhere."""
+    """Return a 303 to `address`. It sends no referrer, because the current address may hold a token."""
     return web.Response(
         status=303,
         headers={hdrs.LOCATION: address, hdrs.CACHE_CONTROL: "no-store", "Referrer-Policy": "no-referrer"},
@@ -215,14 +215,14 @@ def see_other(address: str) -> web.Response:
 
 
 def embedders(generation: Generation) -> tuple[str, ...]:
-    """The origins whose pages may embed ours, of all environments: which one a session is of is checked when it shows."""
+    """Return the origins of all environments that may embed pages. The session's own environment is checked when it opens."""
     named = {origin for one in generation.config.environments.values() for origin in one.connect_origins}
     return (*sorted(named), *(LOOPBACK if trusts_loopback(generation.config) else ()))
 
 
 def openers(request: web.Request, environment: str | None) -> str:
-    """Where the last page of a window posts its result: to the origins registered for `environment` (None: it is not known,
-    so for any) and to our own; to any page where none is registered."""
+    """Return the origins to which a window's last page posts its result: those registered for `environment` (None: for any
+    environment) and the gateway's own; ``*`` if none is registered."""
     config = generation_of(request).config
     known = config.environments.get(environment) if environment is not None else None
     named = config.environments.values() if known is None else [known]

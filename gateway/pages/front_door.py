@@ -1,4 +1,4 @@
-"""The gateway's own address in a browser: where it leads to, the guides, and a page where there is nothing."""
+"""The gateway's own address in a browser: the start page, the guides, and the page for unknown addresses."""
 
 import json
 from typing import Final
@@ -16,7 +16,7 @@ from gateway.runtime import RUNTIME, generation_of
 ROWS: Final = 60
 LONGEST: Final = 100  # characters of a search
 
-# What `/ready` says besides its result ▸ what people read.
+# Members of `/ready` and their values ▸ text for people.
 STATES: Final = {
     ("store", "away"): "Its database is away; it serves from memory.",
     ("store", "damaged"): "Its database is damaged; it serves what can still be read.",
@@ -28,7 +28,7 @@ STATES: Final = {
 
 
 async def start_page(request: web.Request) -> web.Response:
-    """``GET /`` of a browser: whether the gateway serves, and where to go on. Nothing that ``/ready`` does not say."""
+    """Serve ``GET /`` for a browser: the gateway's state and links. The page reveals no more than ``/ready``."""
     generation = generation_of(request)
     status, body = await readiness(request.app[RUNTIME], required=False)
     return page(
@@ -46,7 +46,7 @@ async def start_page(request: web.Request) -> web.Response:
 
 
 def missing(request: web.Request, fault: GatewayError) -> web.Response:
-    """`fault` as a page: nothing is at this address, or not by this method."""
+    """Return `fault` as a page: unknown address, or method not allowed."""
     titles = {404: "There is no such page", 405: "This address takes no such request"}
     answer = page(
         request,
@@ -66,7 +66,7 @@ def missing(request: web.Request, fault: GatewayError) -> web.Response:
 
 
 def guides(request: web.Request) -> web.Response:
-    """``GET /guides``: the catalog for people, each provider with its guide. Open to all, as the guides are."""
+    """Serve ``GET /guides``: the catalog for people, with each provider's guide. It is public, as the guides are."""
     generation = generation_of(request)
     search = " ".join(request.query.get("search", "")[:LONGEST].split())
     category = request.query.get("category", "")[:LONGEST] or None

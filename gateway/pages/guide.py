@@ -1,4 +1,4 @@
-"""``GET /providers/{provider}/guide``: how to set up a provider, made from its entry."""
+"""``GET /providers/{provider}/guide``: how to set up a provider, generated from its entry."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ from gateway.pages.templates import page
 from gateway.runtime import generation_of
 from gateway.text import counted
 
-# ── One proxied call, ready to be pasted: as curl, as Python and as Node, each with nothing but what it comes with.
+# ── One proxied call, ready to paste: as curl, Python and Node, without further dependencies.
 
 SECRET_KEY = "<SECRET_KEY>"  # noqa: S105 - a placeholder for people
 CONNECTION_ID = "<CONNECTION_ID>"
@@ -46,8 +46,8 @@ class SnippetCall:
 
 
 def call_of(provider: Provider, known: ProviderOperations | None = None) -> SnippetCall:
-    """A call that shows that a connection works: the entry's own proof, else one of its operations (`known`) that reads, a
-    starter first, else what its paths look like."""
+    """Return a call that shows that a connection works: the entry's verification request, else a read operation of `known`
+    (starters first), else an example path."""
     proof = provider.proxy.verification
     if proof is not None and proof.base_url_override is None and not isinstance(proof.data, str):
         return SnippetCall(proof.method, _shown(proof.endpoints[0]), proof.data)
@@ -58,7 +58,7 @@ def call_of(provider: Provider, known: ProviderOperations | None = None) -> Snip
 
 
 def _starter(known: ProviderOperations) -> ApiOperation | None:
-    """The one that a reader can paste with the least to fill in."""
+    """Return the read operation with the fewest values to fill in, starters first; None if there is none."""
     reads = [one for one in known.find(risk="read") if one.method == "GET" and not one.origin and not one.deprecated]
     return min(reads, key=lambda one: (not one.starter, one.path.count("{")), default=None)
 
@@ -71,17 +71,17 @@ def _operations_of(catalog: Catalog, name: str) -> ProviderOperations | None:
 
 
 def _shown(path: str) -> str:
-    """Return a path with the placeholders that a connection fills marked for people."""
+    """Return a path with the placeholders for a connection's settings as ``<name>``."""
     return _PLACEHOLDER.sub(r"<\1>", path)
 
 
 def filled_in(call: SnippetCall) -> list[str]:
-    """The settings of a connection that stand in a call as ``<name>``, where the reader has to fill them in."""
+    """Return the ``<name>`` placeholders of a call, which the reader must fill in."""
     return list(dict.fromkeys(re.findall(r"<([\w.-]+)>", call.path)))
 
 
 def headers(key: str) -> dict[str, str]:
-    """The three that every proxied call has; `key` is the integration's."""
+    """Return the three headers of every proxied call. `key`: the integration's key."""
     return {
         "Authorization": f"Bearer {SECRET_KEY}",
         "Provider-Config-Key": key,
@@ -90,7 +90,7 @@ def headers(key: str) -> dict[str, str]:
 
 
 def curl(url: str, key: str, call: SnippetCall) -> str:
-    """A command of several lines."""
+    """Return a curl command of several lines."""
     parts = ["curl" if call.method == "GET" else f"curl -X {call.method}"]
     fields = headers(key) | ({"Content-Type": "application/json"} if call.body is not None else {})
     parts += [f"-H {shlex.quote(f'{name}: {value}')}" for name, value in fields.items()]
@@ -101,7 +101,7 @@ def curl(url: str, key: str, call: SnippetCall) -> str:
 
 
 def python(url: str, key: str, call: SnippetCall) -> str:
-    """A program for Python 3, by our own client."""
+    """Return a program for Python 3 that uses the gateway's client."""
     opened = (
         f"{url!r}", f"{SECRET_KEY!r}", f"provider_config_key={key!r}", f"connection_id={CONNECTION_ID!r}"
     )  # fmt: skip
@@ -114,7 +114,7 @@ def python(url: str, key: str, call: SnippetCall) -> str:
 
 
 def node(url: str, key: str, call: SnippetCall) -> str:
-    """A module for Node 18 or newer."""
+    """Return a module for Node 18 or newer."""
     options: dict[str, Any] = {} if call.method == "GET" else {"method": call.method}
     options["headers"] = headers(key) | ({"Content-Type": "application/json"} if call.body is not None else {})
     text = json.dumps(options, indent=2, ensure_ascii=False)
@@ -126,13 +126,13 @@ def node(url: str, key: str, call: SnippetCall) -> str:
     return f"const answer = await fetch({address}, {text});\nconsole.log(answer.status, await answer.json());"
 
 
-# ── How a provider behaves, as far as its entry knows, in sentences for people.
+# ── A provider's behaviour, from its entry, in sentences for people.
 
 _UNITS: Final = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
 
 def behaviour(provider: Provider, known: ProviderOperations | None = None) -> list[tuple[str, str]]:
-    """A title and a sentence for each thing that is known."""
+    """Return a title and a sentence for each known fact."""
     found = list(_behaviour(provider))
     if known is not None:
         starters = [one.id for one in known.find(starter=True)]
@@ -200,8 +200,8 @@ def _span(seconds: int) -> str:
     return counted(seconds, "second")
 
 
-# ── ``GET /providers/{provider}/guide``: how to set up a provider, made from its entry. Open to all: it holds no
-# secret.
+# ── ``GET /providers/{provider}/guide``: how to set up a provider, generated from its entry. The page is public: it holds
+# no secret.
 
 TRUST = {
     "confirmed": "Two independent sources or the vendor's own document confirm the addresses and where the credential goes.",
@@ -211,7 +211,7 @@ TRUST = {
 
 
 async def guide(request: web.Request) -> web.Response:
-    """The page; 404 as a page for a name that is not in the catalog."""
+    """Return the guide's page, or a 404 page for a name that is not in the catalog."""
     generation = generation_of(request)
     public_url = generation.public_url
     name = request.match_info["provider"]
@@ -223,7 +223,7 @@ async def guide(request: web.Request) -> web.Response:
         return failed(request, missing, 404, title="There is no such provider", message=missing.message)
     shared = generation.catalog.get(provider.family) if provider.family and provider.family != name else None
     if shared is not None and shared.auth_mode != provider.auth_mode:
-        shared = None  # the same vendor, but an app of another kind
+        shared = None  # same vendor, but another kind of app
     known = await asyncio.to_thread(_operations_of, generation.catalog, name)
     call = call_of(provider, known)
     return page(

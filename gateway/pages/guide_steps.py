@@ -25,18 +25,18 @@ PUBLIC: Final = (
 
 @dataclass(frozen=True, slots=True)
 class GuideStep:
-    """A thing to do: what, where, and what to paste."""
+    """One step: what to do, where, and what to paste."""
 
     text: str
     link: str | None = None
     code: str | None = None
     notes: tuple[str, ...] = field(default=())
     items: tuple[str, ...] = field(default=())
-    """What belongs to it, one after the other."""
+    """Sub-steps, in order."""
 
 
 def steps(provider: Provider, public_url: str, family: str | None) -> list[GuideStep]:
-    """All that is to be done, in order, until the first connection is there. `family`: whose app this one shares."""
+    """Return all steps, in order, up to the first connection. `family`: the provider whose app this provider can share."""
     mode = AUTH_MODES.get(provider.auth_mode, ModeFormat(""))
     declared = GuideStep("Declare the integration in gateway.yaml.", code=declaration(provider, mode))
     if not mode.redirects:
@@ -64,7 +64,7 @@ def _where_credentials_are(provider: Provider, mode: ModeFormat) -> Iterator[Gui
 
 
 def _registration(provider: Provider, mode: ModeFormat, public_url: str, family: str | None) -> Iterator[GuideStep]:
-    """The first five steps, for an app at the provider."""
+    """Yield the first five steps, for an app at the provider."""
     kind = _KINDS.get(provider.auth_mode, "an OAuth 2.0 app")
     shared = (f"The app that serves {family} serves this one, too: add what is missing to it.",) if family else ()
     page = provider.setup_guide_url or provider.docs
@@ -110,7 +110,7 @@ def _on_scopes(provider: Provider) -> Iterator[str]:
 
 
 def declaration(provider: Provider, mode: ModeFormat) -> str:
-    """The integration as gateway.yaml declares it, under the provider's own name."""
+    """Return the integration's declaration for gateway.yaml, with the provider's name as key."""
     lines = [f"{provider.name}:", f"  provider: {provider.name}"]
     lines += [
         f'  {key}: "${{{_variable(provider, key)}}}"' for key in mode.integration if not _registers_itself(provider)
@@ -123,8 +123,8 @@ def declaration(provider: Provider, mode: ModeFormat) -> str:
 
 
 def _for_a_start(provider: Provider) -> list[str]:
-    """Scopes to begin with: those that the set-up names, else the entry's own, and where these let a token do nothing but be
-    refreshed, two that let it read."""
+    """Return scopes to start with: those of the set-up, else the entry's default scopes. If these only allow a refresh, add
+    two scopes that allow reading."""
     if provider.setup is not None and provider.setup.scopes:
         return provider.setup.scopes
     asked = provider.default_scopes or []
@@ -137,7 +137,7 @@ def _for_a_start(provider: Provider) -> list[str]:
 
 
 def _example_hosts(provider: Provider) -> list[str]:
-    """A host for each setting that chooses one for the client secret."""
+    """Return an example host for each setting that chooses a host which receives the client secret."""
     chosen = dict.fromkeys(setting for _, setting in open_secret_addresses(provider))
     forms = provider.connection_config
     examples = [(forms[name].example if name in forms else None) or "example.com" for name in chosen]
@@ -157,13 +157,13 @@ def _variable(provider: Provider, key: str) -> str:
 
 
 def session(provider: Provider, public_url: str) -> str:
-    """The request that answers with a connect link."""
+    """Return the curl command that creates a connect link."""
     body = json.dumps({"end_user": {"id": "user-1"}, "allowed_integrations": [provider.name]})
     return _post(f"{public_url}/connect/sessions", body)
 
 
 def imported(provider: Provider, mode: ModeFormat, public_url: str) -> str:
-    """The request that makes a connection from a credential."""
+    """Return the curl command that creates a connection from a credential."""
     forms = provider.credentials or {name: Setting(title=title_from(name)) for name in mode.asks}
     typed = {name: _example(form) for name, form in forms.items() if not form.hidden}
     hidden = {name: form.default_value or "" for name, form in forms.items() if form.hidden}
@@ -191,7 +191,7 @@ def _example(form: Setting) -> str:
 
 
 def asked(forms: Mapping[str, Setting]) -> list[tuple[str, Setting]]:
-    """The settings that somebody types in, in the order of the form."""
+    """Return the settings that a user types in, in the order of the form."""
     found = [(name, form) for name, form in forms.items() if _is_asked(form)]
     return sorted(found, key=lambda pair: 99 if pair[1].order is None else pair[1].order)
 

@@ -1,4 +1,4 @@
-"""The pages' handlers, loaded with the first request for one: most workers never serve any, and they cost each a megabyte."""
+"""The pages' handlers, imported with the first request for a page: most workers serve none, and the import costs 1 MB."""
 
 from aiohttp import hdrs, web
 
@@ -85,7 +85,7 @@ async def guides(request: web.Request) -> web.StreamResponse:
 
 
 async def front_door(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """A page for a browser that asks for ``/``, or for what is not there; for all others, what `handler` says."""
+    """Serve a page to a browser for ``/`` or an unknown address; for all other clients, call `handler`."""
     if "text/html" not in request.headers.get(hdrs.ACCEPT, ""):
         return await handler(request)
     from gateway.pages import front_door as own

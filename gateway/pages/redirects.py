@@ -1,4 +1,4 @@
-"""To the provider's consent page and back: the browser sets out, and returns with what came of it."""
+"""The redirect of the browser to the provider's consent page, and the callback with the result."""
 
 from dataclasses import replace
 from typing import Final
@@ -23,7 +23,7 @@ from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import digest
 from gateway.store.pending_authorizations import in_use
 
-# ── Where the end user's browser sets out for the provider's consent page (docs/compatibility.md#authorization).
+# ── Starts an authorization: sends the browser to the provider's consent page (docs/compatibility.md#authorization).
 
 OVERRIDES: Final = {
     "oauth_client_id_override": "client_id",
@@ -34,11 +34,11 @@ LONGEST_CLIENT_ID: Final = 255
 
 
 async def begin(request: web.Request) -> web.StreamResponse:
-    """A browser is led to the confirmation page (303), which keeps what the address says; its cookie binds the session to it.
-    A program, which holds nobody's cookies, gets the 302 to the provider with the cookie that binds the flow to it.
+    """Start an authorization. A browser gets a 303 to the confirmation page, which keeps the address's options; a cookie binds
+    the session to the browser. A program, which holds nobody's cookies, gets a 302 to the provider, with a cookie that binds
+    the flow to it.
 
-    A refusal is a page for who looks at it in a browser, and JSON for programs; without a valid session always the latter.
-    The window's WebSocket gets it either way.
+    A refusal is a page in a browser, and JSON for programs or without a valid session. The window's WebSocket also gets it.
     """
     runtime = request.app[RUNTIME]
     session = await runtime.sessions.find(request.query.get("connect_session_token", ""))
@@ -62,7 +62,7 @@ async def begin(request: web.Request) -> web.StreamResponse:
         headers={
             hdrs.LOCATION: authorization.url,
             hdrs.CACHE_CONTROL: "no-store",
-            "Referrer-Policy": "no-referrer",  # the address we come from holds the session's token
+            "Referrer-Policy": "no-referrer",  # the current address holds the session's token
         },
     )
     bind(answer, authorization)
@@ -72,7 +72,7 @@ async def begin(request: web.Request) -> web.StreamResponse:
 
 
 def bind(answer: web.Response, authorization: AuthorizationStart) -> None:
-    """The cookie that shows on return that it is the same browser."""
+    """Set the cookie that identifies the same browser at the callback."""
     set_flow_cookie(answer, authorization.cookie_name, authorization.cookie_value.reveal())
 
 
@@ -126,8 +126,8 @@ LONGEST_FORM: Final = 4096
 
 
 async def callback(request: web.Request) -> web.Response:
-    """303 to the page of the result, or to the application; in a browser that does not hold the session, that page itself.
-    200 with sites to choose from; 400 with what went wrong."""
+    """Handle the provider's callback. Returns a 303 to the result page or to the application, or the result page itself if the
+    browser does not hold the session; a 200 with sites to choose from; or a 400 with the error."""
     runtime = request.app[RUNTIME]
     name = runtime.flows.cookie_name(state_in(request.query))
     try:
@@ -137,7 +137,7 @@ async def callback(request: web.Request) -> web.Response:
             return done
         answer = await _failed(request, fault)
         if fault.code == "invalid_state" and not getattr(fault, "spent", False):
-            return answer  # such a one may be another browser's, or still to come
+            return answer  # the state may be another browser's, or its callback may still arrive: keep the cookie
     else:
         answer = await _told(request, came)
     _spend(request, answer, name)
@@ -145,7 +145,7 @@ async def callback(request: web.Request) -> web.Response:
 
 
 async def site(request: web.Request) -> web.Response:
-    """POST /oauth/site: which of several sites a grant is for. The form's token is good for one use, in one browser."""
+    """Handle ``POST /oauth/site``: the choice among several sites of a grant. The form's token is valid once, in one browser."""
     runtime, token = request.app[RUNTIME], ""
     try:
         form = await posted(request, LONGEST_FORM)
@@ -217,7 +217,7 @@ async def _arrived(request: web.Request, came: Arrived, words: PageWords) -> web
 
 
 async def _done_before(request: web.Request, state: str) -> web.Response | None:
-    """Where this browser has come back with this state before and was connected then: the page that says so."""
+    """Return the result page if this browser's earlier callback with this state led to a connection, else None."""
     made = await request.app[RUNTIME].store.flow_results.of_flow(digest(state)) if state else None
     if made is None or not made.succeeded or not holds(request, made.session_digest):
         return None

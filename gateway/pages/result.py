@@ -1,4 +1,4 @@
-"""The last pages of a connect session: what has come of it, at an address that can be loaded again, and the way back to the
+"""The last pages of a connect session: its result, at an address that can be reloaded, and the redirect back to the
 application."""
 
 from typing import Any
@@ -20,7 +20,7 @@ from gateway.store.pending_authorizations import in_use
 
 
 async def result(request: web.Request) -> web.StreamResponse:
-    """Show the result of connecting one integration, also once the session is over."""
+    """Show the result of connecting one integration, even after the session has ended."""
     words, runtime, generation = words_for(request), request.app[RUNTIME], generation_of(request)
     key = request.match_info["integration_id"]
     try:
@@ -36,7 +36,7 @@ async def result(request: web.Request) -> web.StreamResponse:
         page = await result_page(request, session_digest, session, key, words)
         if page is not None:
             return page
-        session = session or await session_of(request)  # nothing has come of it, so it must live
+        session = session or await session_of(request)  # no result yet, so the session must still be alive
         generation.integrations.get(session.environment, key)
     except GatewayError as fault:
         return expired(request, fault, words)
@@ -44,7 +44,7 @@ async def result(request: web.Request) -> web.StreamResponse:
 
 
 async def to_application(request: web.Request) -> web.StreamResponse:
-    """GET …/return: where Done and Cancel lead. 303 to the session's `return_url`; without one, a page that ends here."""
+    """Serve ``GET …/return``, the target of Done and Cancel: a 303 to the session's `return_url`, or a last page without one."""
     words = words_for(request)
     try:
         session = await session_of(request)
@@ -55,7 +55,7 @@ async def to_application(request: web.Request) -> web.StreamResponse:
         return expired(request, fault, words)
     key = request.query.get("i")
     outcomes = await _outcomes(request, session.digest, key)
-    if session.bound and not browser.confirmed:  # what another browser has done is not this one's to bring back
+    if session.bound and not browser.confirmed:  # this browser must not return outcomes of another browser
         outcomes = []
     own = {one.connection_id for one in outcomes if browser.brings_back(one)}
     made = [one for one in outcomes if one.succeeded and one.connection_id in own]
@@ -83,7 +83,7 @@ async def to_application(request: web.Request) -> web.StreamResponse:
 async def application_address(
     request: web.Request, session: ConnectSession, outcome: Outcome | None, key: str | None
 ) -> str:
-    """`return_url` with the signed result; `outcome` None: the end user has cancelled."""
+    """Return `return_url` with the signed result. `outcome` None: the end user has cancelled."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     if outcome is None:
         returned = ReturnResult(outcome="cancelled", provider_config_key=key)
@@ -115,8 +115,8 @@ async def result_page(
 async def connected_page(
     request: web.Request, words: PageWords, made: Outcome, session: ConnectSession | None, *, already: bool = False
 ) -> web.Response:
-    """`made`: what connected it. `session` None: it is over, or this browser does not hold it. `already`: the end user asks
-    to connect what this session has connected."""
+    """Return the page that says that an account is connected. `made`: its outcome. `session` None: the session has ended, or
+    this browser does not hold it. `already`: the end user opened the form of an integration that is already connected."""
     generation = generation_of(request)
     if (
         made.is_pending
@@ -175,7 +175,7 @@ async def connected_page(
 
 
 def way_to_application(request: web.Request, session: ConnectSession | None, words: PageWords, key: str) -> str | None:
-    """Where a last page of this session leads back to the application; None where the session names no address of it."""
+    """Return the link back to the application for a last page; None if the session has no `return_url`, or in a frame."""
     if session is None or session.return_url is None or is_embedded(request):
         return None
     return address_of(request, session.digest, words, "/return", i=key)
@@ -202,7 +202,7 @@ def _failure(request: web.Request, words: PageWords, outcome: Outcome, session: 
 
 
 async def _facts(request: web.Request, made: Outcome, words: PageWords) -> list[tuple[str, str]]:
-    """Return the account and the site, in words that the account's owner knows."""
+    """Return the account and the site, with labels that the account's owner recognizes."""
     if made.connection_id is None:
         return []
     ref = ConnectionRef(made.environment, made.integration_id, made.connection_id)
@@ -220,7 +220,7 @@ async def _outcomes(request: web.Request, session_digest: str, key: str | None) 
 
 
 async def made_by(request: web.Request, session: ConnectSession) -> dict[str, Outcome]:
-    """Return the outcomes of what the session has connected: the last of each integration."""
+    """Return the last successful outcome of each integration that the session has connected."""
     return {one.integration_id: one for one in await _outcomes(request, session.digest, None) if one.succeeded}
 
 

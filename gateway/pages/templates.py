@@ -1,4 +1,4 @@
-"""Jinja under an application key of our own, so that a host which uses aiohttp-jinja2 itself is not disturbed."""
+"""Jinja under the gateway's own application key, so that it does not conflict with a host app that uses aiohttp-jinja2."""
 
 import secrets
 from collections.abc import Sequence
@@ -9,16 +9,16 @@ from aiohttp import web
 
 from gateway import resources
 
-if TYPE_CHECKING:  # loaded with the first page: most workers never serve one, and it costs each 3 MB
+if TYPE_CHECKING:  # lazy import below: most workers never serve a page, and the module costs 3 MB per worker
     import jinja2
 
 
 class Templates:
-    """The template environment for aiohttp-jinja2, made when it is first needed."""
+    """The template environment for aiohttp-jinja2, created when it is first used."""
 
     @cached_property
     def environment(self) -> "jinja2.Environment":
-        """Undefined names raise, so that a page with a hole in it is a failed test and not a page."""
+        """The Jinja environment. Undefined names raise, so that a missing value fails a test instead of leaving a gap."""
         import jinja2
 
         loader = jinja2.FileSystemLoader(resources.folder("templates"))
@@ -44,8 +44,8 @@ def page(
     ancestors: Sequence[str] = (),
     **context: Any,
 ) -> web.Response:
-    """The page with the headers that every page of ours has: nothing may cache or leak it, and nobody but `ancestors` may
-    frame it. `script`: whether our own script runs, which may ask our own origin.
+    """Return the page with the security headers of every page: it is not cached, sends no referrer, and only `ancestors` may
+    frame it. `script`: whether the gateway's script runs; it may send requests to the gateway's origin.
     """
     import aiohttp_jinja2
 
