@@ -49,8 +49,8 @@ class KeyIssuer:
             wish, above = like(wish, old), await self._parent_of(old)
         if any(map(is_reference, wish.limits.rules)):
             wish = replace(wish, limits=frozen(wish.limits, self._catalog()))
-        # Whoever holds the replaced key also holds its replacement, so the replacement ends with the minting key in any
-        # case.
+        # The key that requests a replacement receives its text. So the replacement ends with that key, as if it had
+        # minted it.
         parent = asks if asks is not None and (old is None or old.id != asks.id) else above
         check(wish, now)
         scopes = tuple(wish.scopes) if wish.scopes is not None else usual_scopes(wish)

@@ -34,9 +34,9 @@ def is_reference(rule: str) -> bool:
 class OperationRule:
     """An operation of a rule.
 
-    `text`: the rule. `name`: the operation's id, which agents call. `written`: its path after the base address, with
-    ``*`` for settings and ``{placeholders}``. `below`: the part of that path from the entry's operations file;
-    `before`: the part before it, with ``${settings}`` (path of the base address, and prefix).
+    `text`: the rule. `name`: the operation's id, which agents call. `written`: its path, including the base
+    address's path, with ``*`` for settings and ``{placeholders}``. `below`: the part of it from the entry's operations
+    file; `before`: the part before that, with ``${settings}`` (path of the base address, and prefix).
     """
 
     text: str

@@ -33,7 +33,7 @@ WILDCARDS: Final = frozenset(f"{scope.rpartition(':')[0]}:*" for scope in SCOPES
     EVERYTHING
 }
 
-# Whoever may read the credential may read the rest of the record too.
+# A key that may read the credential may read the rest of the record too.
 _IMPLIED_BY: Final = {
     f"environment:{of}:{what}": f"environment:{of}:{what}_credentials"
     for of in ("integrations", "connections")

@@ -156,7 +156,7 @@ def _page(text: str) -> str:
 
 
 class Override(Strict):
-    """`docs_connect`: the help page that the connect page links to, instead of the entry's."""
+    """Overrides for the connect page. `docs_connect`: the help page that the connect page links to, instead of the entry's."""
 
     docs_connect: Annotated[str, StringConstraints(max_length=2048), AfterValidator(_page)] | None = None
 
@@ -166,7 +166,7 @@ Overrides = Annotated[dict[str, Override], Field(max_length=MOST_NAMED), SmallAs
 
 
 class NewSession(SessionOptions):
-    """`end_user` may be left out if `tags` name the owner of the connection."""
+    """A new connect session. `end_user` may be left out if `tags` name the owner of the connection."""
 
     end_user: EndUserBody | None = None
     organization: OrganizationBody | None = None

@@ -137,7 +137,7 @@ class _Page:
             await clock.give_way()
 
     def answer(self, *, goes_on: bool, cursor: str | None = None) -> web.Response:
-        """`cursor`: where the list continues, if not after the last row."""
+        """Return the page. `cursor`: where the list continues, if not after the last row."""
         if cursor is None and self._last is not None:
             cursor = cursor_after(self._last)
         around: answers.ConnectionList = {"connections": []}

@@ -45,7 +45,7 @@ def _in_utc(when: datetime) -> datetime:
 
 
 class NewKeyBody(Strict):
-    """`environment_id`: sent by published clients; the caller's key decides the environment."""
+    """A new key. `environment_id`: sent by published clients; the caller's key decides the environment."""
 
     display_name: str
     environment_id: int | None = None

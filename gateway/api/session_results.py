@@ -47,8 +47,9 @@ class Telemetry(Strict):
 
 
 class Completion(Strict):
-    """`code_verifier`: the verifier of the session's `code_challenge` (RFC 7636 §4.1). `connection_id`: of the verified
-    result, which names the connection of that browser; without it, at most one connection may be pending."""
+    """The completion of a session. `code_verifier`: the verifier of the session's `code_challenge` (RFC 7636 §4.1).
+    `connection_id`: of the verified result, which names the connection of that browser; without it, at most one
+    connection may be pending."""
 
     code_verifier: Annotated[
         str, AfterValidator(_verifier), Field(json_schema_extra={"pattern": f"^{VERIFIER.pattern}$"}, repr=False)

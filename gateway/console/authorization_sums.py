@@ -21,7 +21,7 @@ RETURNS_WITHIN: Final = timedelta(minutes=5)
 
 
 class AuthorizationSum(NamedTuple):
-    """`not_returned`: authorizations whose browser did not return in time. `newest_succeeded`: whether the newest succeeded."""
+    """An integration's authorizations. `not_returned`: the browser did not return in time. `newest_succeeded`: of them all."""
 
     integration_id: str
     succeeded: int

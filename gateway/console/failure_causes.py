@@ -23,7 +23,8 @@ OVER_STORED: Final = "It is over: the database answers, and takes what is writte
 
 
 class FailureCause(NamedTuple):
-    """`do` and `look` begin with a verb. `look`: what to open in a list; left out on a single item's own page."""
+    """A failure's meaning (`why`) and the next action. `do` and `look` begin with a verb. `look`: what to open in a
+    list; left out on a single item's own page."""
 
     why: str
     do: str

@@ -27,7 +27,7 @@ FIELD_CHARS: Final = 20_000
 
 
 async def keys(request: web.Request, environment: str) -> View:
-    """Show the keys: those of gateway.yaml only by number, minted ones as a tree of which key minted which."""
+    """Show the keys: those of gateway.yaml only as a count, minted ones as a tree of which key minted which."""
     ended = bool(request.query.get("ended"))
     runtime, now = request.app[RUNTIME], clock.now()
     before = asked_number(asked_of(request.query, ("before",)), "before")

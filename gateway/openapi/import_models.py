@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Imported(BaseModel):
-    """`type` may be left out: the integration's provider determines it."""
+    """Imported credentials. `type` may be left out: the integration's provider determines it."""
 
     model_config = ConfigDict(extra="allow")
 

@@ -68,7 +68,7 @@ def run(first: Started, memory: SharedMemory, file: str, *, as_json: bool) -> in
 
 
 class Parent:
-    """`first`: the worker that is already started. `killed_by`: the second signal."""
+    """The parent process. `first`: the worker that is already started. `killed_by`: the second signal."""
 
     def __init__(self, first: Started, memory: SharedMemory, file: str, *, as_json: bool) -> None:
         self.killed_by: signal.Signals | None = None

@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 class Reloads:
-    """`generation` counts accepted configurations; configuration n is in the shared memory number n modulo 2."""
+    """Runs reloads. `generation` counts accepted configurations; configuration n is in the shared memory number n modulo 2."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers

@@ -126,6 +126,7 @@ class Capability:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """`name` is its identity everywhere, the store included (docs/compatibility.md#identifiers: ``[a-z0-9_-]+``)."""
+    """An environment. `name` is its identity everywhere, also in the store (docs/compatibility.md#identifiers:
+    ``[a-z0-9_-]+``)."""
 
     name: str

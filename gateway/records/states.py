@@ -14,7 +14,7 @@ from typing import Final
 
 
 class State(StrEnum):
-    """`active`: refreshes succeed. `degraded`: the last refresh failed temporarily and a token that is still valid is
+    """A connection's state. `active`: refreshes succeed. `degraded`: the last refresh failed temporarily and a token that is still valid is
     used, or the API rejects call after call.
 
     `needs_reauth`: the provider refuses permanently. `incomplete`: a setting is missing that the next refresh needs.
@@ -49,7 +49,7 @@ class Happening(StrEnum):
 TAKEN_BACK_CODES: Final = frozenset({"token_revoked"})
 REJECTED: Final = "rejected_by_api"  # the code of a failure: the API rejects the credential, not the token endpoint
 RESTORED: Final = "restored"  # reason of a history entry without a change of state: a backup was restored
-FAILOVER: Final = "failover"  # likewise: a newer token was written back that the database had lost in a failover
+FAILOVER: Final = "failover"  # the same, after a failover: a newer token was written back that the database had lost
 ENDED: Final = frozenset({State.NEEDS_REAUTH, State.REVOKED})
 _ALWAYS: Final = {
     Happening.AUTHORIZED: State.ACTIVE,

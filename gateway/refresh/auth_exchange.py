@@ -85,7 +85,7 @@ class Dialogues:
     """Sends the calls that a dialogue yields, and passes the replies back to it."""
 
     def __init__(self, current: Current, exchange: TokenExchange) -> None:
-        """`exchange`: sends the calls of refreshes, whose replies are journalled."""
+        """`exchange`: sends the calls of refreshes and journals the replies."""
         self._current = current
         self.exchange = exchange
 

@@ -27,7 +27,7 @@ from gateway.store import Store
 
 URGENT: Final = 64  # for one integration: a slow provider delays only its own refreshes
 BEHIND: Final = 4
-PACE_S: Final = 0.1  # between background refreshes: slow enough to leave other calls' p99 unchanged
+PACE_S: Final = 0.1  # between background refreshes: slow enough to hardly delay other calls
 HURRY_S: Final = 0.024  # when `PACE_S` would not finish the queue in time
 PART: Final = 0.5  # all must be done within this part of the time left to the last token
 
