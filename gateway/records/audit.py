@@ -295,8 +295,8 @@ class UseFilter:
 
 @dataclass(frozen=True, slots=True)
 class UsePage:
-    """A page of uses. `uses`: totals for each connection and key, the most used first. `calls`, `failed`, `connections`: totals,
-    including those that `limit` leaves out."""
+    """A page of uses. `uses`: totals for each connection and key, the most used first. `calls`, `failed`,
+    `connections`: totals, including those that `limit` leaves out."""
 
     uses: list[tuple[UseKey, int, int]]
     calls: int

@@ -27,7 +27,7 @@ class Event(StrEnum):
 
 
 class DeliveryState(StrEnum):
-    """The state of a delivery. `dead`: stopped after a day, or because the receiver says that it is gone; it is stored and can be replayed."""
+    """The state of a delivery. `dead`: stopped after a day, or because the receiver is gone; it can still be replayed."""
 
     PENDING = "pending"
     DELIVERED = "delivered"

@@ -14,8 +14,8 @@ from typing import Final
 
 
 class State(StrEnum):
-    """A connection's state. `active`: refreshes succeed. `degraded`: the last refresh failed temporarily and a token that is still valid is
-    used, or the API rejects call after call.
+    """A connection's state. `active`: refreshes succeed. `degraded`: the last refresh failed temporarily and a token
+    that is still valid is used, or the API rejects call after call.
 
     `needs_reauth`: the provider refuses permanently. `incomplete`: a setting is missing that the next refresh needs.
     `revoked`: the provider says that the grant was revoked.
