@@ -1,7 +1,6 @@
 """The caller of a request and what its key may do: keys, scopes, rules, limits, and the refusals.
 
-A key arrives as text: `known_keys` finds its caller by digest, `key_policy` decides, `refusals` builds the error. In
-order:
+A key arrives as text: `known_keys` finds its caller by digest, `key_policy` decides, `refusals` builds the error. Modules:
 
     scopes         the scopes that exist, and which scope covers which
     key_policy     one key's scopes, limits and rules: the decision that the chain and the fast path share
@@ -12,8 +11,7 @@ order:
     caller         the caller of a request: its environment, its access, its rate and budget
     known_keys     from a key's text to its caller: minted keys cached by digest, dropped when any process changes them
     issue_keys     creates and revokes keys, for the API and the command line
-    client_window  counts requests without a valid key for a minute: throttles invalid keys, limits log lines of
-    refusals
+    client_window  counts requests without a valid key for a minute: throttles invalid keys, limits log lines
 
 Always true: only digests of keys are stored; a key grants at most its own rights; a refusal names the rule and the next
 step.

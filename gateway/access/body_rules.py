@@ -122,8 +122,7 @@ def _compiled(pattern: str) -> str:
     return first + "".join(f"(?>.*?{text})" for text in middle) + ".*" + last
 
 
-# ── Parses the request's body, from the bytes that are sent: a message to an MCP server, or a GraphQL operation. No
-# I/O.
+# ── Parses the request's body from the bytes that are sent: an MCP message or a GraphQL operation. No I/O.
 #
 # Anything that another parser could read differently is refused: other media types and charsets, encoded bodies, JSON
 # with a duplicate member, members that differ only in case, several messages or operations in one body, and names that

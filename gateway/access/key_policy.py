@@ -28,8 +28,7 @@ from gateway.records.access import ANY_INTEGRATION, KeyLimits
 #                                               with a name, ``{issue}`` is a ``*`` with that name
 #
 # The path of a rule is compared with the path that is sent to the provider, base URL included, byte for byte and
-# without its query. `ambiguous` lists paths that are never compared, since another server may read them as another
-# path.
+# without its query. `ambiguous` lists paths that are never compared, since another server may read them differently.
 
 WEBSOCKET: Final = "WEBSOCKET"
 MOST_CHARS: Final = 512  # the length of a rule
