@@ -1,20 +1,20 @@
 """The integration gateway as a plugin: `setup` adds its routes to an aiohttp application, `create_app` makes one of its own.
 
-docs/architecture.md shows how the packages fit together and which may import which. In this folder itself:
+docs/architecture.md shows how the packages fit together and which may import which. Modules in this folder:
 
     errors                                 every error that a caller can get, as one tree of exceptions
-    authority                              host and port as a URL has them
-    secret, clock, timestamps              values that print as asterisks; the time, settable by tests; its spelling
-    text, resources                        text for people; where catalog and templates lie
+    authority                              host and port as in a URL
+    secret, clock, timestamps              values that print as asterisks; the time, settable by tests; its text form
+    text, resources                        text for people; the folders of catalog and templates
     private_keys                           private keys in PEM and JWK, read in a millisecond
-    off_loop, part_by_part                 CPU work outside the event loop; what is dear to read, a part in each turn of it
+    off_loop, part_by_part                 CPU work outside the event loop; bytes that are slow to parse, a part at a time
     background, pauses                     background tasks; growing pauses between attempts
-    generation                             one configuration with all that is made of it; a reload replaces it whole
-    runtime, services                      all that lives as long as the process (ADR 46); the names of before for it
+    generation                             one configuration and everything built from it; a reload replaces it completely
+    runtime, services                      everything that lives as long as the process (ADR 46); its former names
     __main__                               ``python -m gateway``
 
-Always true: nothing is imported here before it is called, since `gateway.app` stands above all that a host imports first; the
-names in `__all__` are the plugin's public interface (docs/plugin.md), and everything else may change.
+Always true: functions here import their modules when called, since `gateway.app` depends on all that a host imports
+first; the names in `__all__` are the plugin's public interface (docs/plugin.md), and everything else may change.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -32,7 +32,7 @@ __all__ = ["create_app", "reload", "runner", "setup", "watch"]
 
 
 def setup(app: "web.Application", config: "Configured") -> None:
-    """Seat the gateway's routes on `app`, whose own routes stay untouched. `config`: a file, its content, or a Config.
+    """Add the gateway's routes to `app`, whose own routes stay untouched. `config`: a file, its content, or a Config.
 
     Raises config.Faults, with every fault of the configuration and the catalog.
     """
@@ -42,7 +42,7 @@ def setup(app: "web.Application", config: "Configured") -> None:
 
 
 def create_app(config: "Configured") -> "web.Application":
-    """An application of the gateway alone, for `runner` or for ``host.add_subapp("/gateway", …)``. Raises config.Faults."""
+    """Return an application with only the gateway, for `runner` or ``host.add_subapp("/gateway", …)``. Raises config.Faults."""
     from gateway.app.compose import create_app as create
 
     return create(config)
@@ -51,7 +51,7 @@ def create_app(config: "Configured") -> "web.Application":
 async def reload(app: "web.Application", config: "Configured | None" = None) -> bool:
     """Reload the gateway on `app` from `config`, or from its file as it is now; return whether that succeeded.
 
-    Where anything is wrong it is logged, and the configuration in use stays. What needs a restart is logged as well.
+    If anything is wrong, it is logged and the configuration in use stays. Settings that need a restart are logged too.
     """
     from gateway.app.reload import reload as again
 
@@ -59,9 +59,9 @@ async def reload(app: "web.Application", config: "Configured | None" = None) -> 
 
 
 async def watch(app: "web.Application") -> "AsyncIterator[None]":
-    """``app.cleanup_ctx.append(gateway.watch)``: changed files of the operator's catalog folders take effect at once.
+    """Watch the operator's catalog folders and apply changed files; use as ``app.cleanup_ctx.append(gateway.watch)``.
 
-    `gateway serve` does so by itself. A faulty file is logged as ``file:line``, and the entry in use stays.
+    `gateway serve` does this by itself. A faulty file is logged as ``file:line``, and the entry in use stays.
     """
     from gateway.app.catalog_watch import watching
 
@@ -72,10 +72,11 @@ async def watch(app: "web.Application") -> "AsyncIterator[None]":
 def runner(
     app: "web.Application", *, drain_s: float = 30, fast_path: bool = True, lane: bool | None = None
 ) -> "web.BaseRunner":
-    """Our runner: exact bytes, strict framing, limits, and a drain of `drain_s` seconds. What a host loses without it: docs.
+    """Return our runner: exact bytes, strict framing, limits, and a drain of `drain_s` seconds. docs/plugin.md says
+    what a host loses without it.
 
-    `fast_path`: plain proxied requests to an application of `create_app` go past its middlewares, which cost more than all
-    they do for them; without it nothing is different but that price (ADR 44). `lane` is its former name.
+    `fast_path`: plain proxied requests to an application of `create_app` bypass its middlewares, which cost more than
+    they do for such requests; without it only the speed differs (ADR 44). `lane` is its former name.
     """
     from gateway.server import runner as run
 

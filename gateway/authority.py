@@ -1,4 +1,4 @@
-"""Host and port as a URL has them (RFC 3986 §3.2), registered domains, and the addresses that listen on every interface."""
+"""Host and port as in a URL (RFC 3986 §3.2), registered domains, and the addresses that listen on every interface."""
 
 from typing import Final
 
@@ -6,27 +6,24 @@ DEFAULT_PORTS: Final = {"https": 443, "http": 80}
 ANY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not listened on
 
 
-# Second levels under which anybody registers a domain of their own: `.co.uk` fixes nothing.
+# Second-level domains under which anyone can register a domain: `.co.uk` has no single owner.
 _SHARED: Final = frozenset({"ac", "co", "com", "edu", "gob", "gov", "gv", "ne", "net", "or", "org"})
 
 
 def is_registered(name: str) -> bool:
-    """Return whether all hosts below `name` have one owner: ``example.com``, ``example.co.uk``, not ``com`` or ``co.uk``.
-
-    ``example.com``, ``example.co.uk``, but neither ``com`` nor ``co.uk``.
-    """
+    """Return whether all hosts below `name` have one owner: ``example.com``, ``example.co.uk``, not ``com`` or ``co.uk``."""
     labels = name.split(".")
     return len(labels) > 2 or (len(labels) == 2 and not (labels[0] in _SHARED and len(labels[1]) == 2))
 
 
 def not_ascii(text: str) -> str | None:
-    """Return the fault of a typed host that is not ASCII, to follow its name; None if it is ASCII.
+    """Return the fault of a typed host that is not ASCII, as words after its name; None if it is ASCII.
 
-    A slash, a dot or a letter of another script may look like ours and lead elsewhere.
+    A slash, a dot or a letter of another script may look like an ASCII one and lead elsewhere.
     """
     if text.isascii():
         return None
-    import unicodedata  # for a fault, not for each start
+    import unicodedata  # imported here: needed only for a fault
 
     wrong = next(char for char in text if not char.isascii())
     named = f"U+{ord(wrong):04X}, {unicodedata.name(wrong, 'a character without a name')}"
@@ -34,15 +31,15 @@ def not_ascii(text: str) -> str | None:
 
 
 def bracketed(host: str) -> str:
-    """The host as a URL has it: IPv6 in brackets (RFC 3986 §3.2.2)."""
+    """Return the host as in a URL: IPv6 in brackets (RFC 3986 §3.2.2)."""
     return f"[{host}]" if ":" in host else host
 
 
 def origin_of(scheme: str, host: str, port: int) -> str:
-    """``https://api.example.com:443``: the port always spelled out, for comparing. `host` is without brackets."""
+    """Return ``https://api.example.com:443``, always with the port, for comparison. `host` is without brackets."""
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def local_url(listens_on: str, port: int) -> str:
-    """The URL by which this machine reaches a server that listens on `listens_on`: loopback for 0.0.0.0 and ::."""
+    """Return the URL at which this machine reaches a server listening on `listens_on`: loopback for 0.0.0.0 and ::."""
     return origin_of("http", ANY_ADDRESS.get(listens_on, listens_on), port)

@@ -1,4 +1,4 @@
-"""Background tasks: one that fails is logged at once, and what started it goes on."""
+"""Background tasks: a failed task is logged immediately, and its creator continues."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterable
@@ -11,14 +11,14 @@ log = structlog.get_logger(__name__)
 
 
 def start_background(work: Coroutine[Any, Any, None], name: str | None = None) -> "asyncio.Task[None]":
-    """A task for `work`; its failure is logged as ``background_task_failed``. The caller keeps it and ends it."""
+    """Start a task for `work`; its failure is logged as ``background_task_failed``. The caller keeps and ends the task."""
     task = asyncio.create_task(work, name=name)
     task.add_done_callback(_log_failure)
     return task
 
 
 async def end_background(tasks: Iterable["asyncio.Task[None]"]) -> None:
-    """Cancel `tasks` and wait for their ends."""
+    """Cancel `tasks` and wait until they have ended."""
     ending = list(tasks)
     for task in ending:
         task.cancel()
@@ -27,7 +27,7 @@ async def end_background(tasks: Iterable["asyncio.Task[None]"]) -> None:
 
 @asynccontextmanager
 async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """`work` beside the block, ended with it. If it fails, the block goes on."""
+    """Run `work` in the background during the block, and end it after the block. If it fails, the block continues."""
     task = start_background(work)
     try:
         yield

@@ -1,8 +1,10 @@
-"""The time, in one place, so that a test can set it. Call as ``clock.now()``, never ``from gateway.clock import now``.
+"""The time, in one place, so that a test can set it. Call it as ``clock.now()``, never ``from gateway.clock import
+now``.
 
-Nodes that share a PostgreSQL database compare times: expiry, schedules, back-off. `now` therefore is the time of that
-database: this machine's clock plus an offset that the node measures at each heartbeat (`offset`). With SQLite, and before the
-first measurement, the offset is 0. Leases do not even depend on that: the database compares them itself (ADR 42).
+Nodes that share a PostgreSQL database compare times: expiry, schedules, back-off. So `now` is the time of that
+database: this machine's clock plus an offset that the node measures at each heartbeat (`offset`). With SQLite, and
+before the first measurement, the offset is 0. Leases do not depend on `now` at all: the database compares their times
+itself (ADR 42).
 """
 
 import asyncio
@@ -14,21 +16,21 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 REPORTED_OFFSET_S: Final = 2.0
-"""An offset beyond this many seconds is logged and shown in `/ready`; and again once it has changed by as much."""
+"""An offset above this many seconds is logged and shown in `/ready`; again after it changes by as much."""
 MOST_OFFSET_S: Final = 600.0
-"""Beyond this many seconds a node claims no lease: whether its clock or the database's is wrong, tokens and certificates
-are judged wrongly as well."""
+"""Above this many seconds a node claims no lease: if its clock or the database's is wrong, it also misjudges tokens and
+certificates."""
 
 monotonic: Callable[[], float] = time.monotonic
-"""Seconds that never go back, for durations and deadlines within this process. Asked several times a request: no wrapper."""
+"""Monotonic seconds for durations and deadlines within this process. Called several times a request, so without a wrapper."""
 
 
 class Offset:
-    """How far the database's clock is ahead of this machine's. One a process, `offset`.
+    """How far the database's clock is ahead of this machine's. One instance per process: `offset`.
 
     A measurement has three times: this machine's before and after a statement, and the database's in between. So the
-    offset lies between `database - received` and `database - sent`, and a long round trip says little. A measurement
-    replaces the one before if its round trip is shorter, or if it proves that one wrong.
+    offset lies between `database - received` and `database - sent`, and a long round trip makes that range wide. A
+    measurement replaces the previous one if its round trip is shorter, or if it proves the previous one wrong.
     """
 
     def __init__(self) -> None:
@@ -46,7 +48,7 @@ class Offset:
 
     @property
     def reported(self) -> bool:
-        """Whether the offset is so large that operators should know."""
+        """Whether the offset is large enough to be reported to operators."""
         return abs(self.seconds) > REPORTED_OFFSET_S
 
     @property
@@ -55,9 +57,9 @@ class Offset:
         return abs(self.seconds) > MOST_OFFSET_S
 
     def measured(self, sent: datetime, received: datetime, database: datetime) -> bool:
-        """Take a measurement. `sent` and `received`: by `machine`, around the statement that read `database`.
+        """Use a measurement. `sent` and `received`: by `machine`, before and after the statement that read `database`.
 
-        Returns whether to log `offset`: it crossed REPORTED_OFFSET_S, or changed by as much beyond that.
+        Returns whether to log `offset`: it crossed REPORTED_OFFSET_S, or changed by as much above that.
         """
         round_trip = received - sent
         if round_trip < timedelta(0):
@@ -74,16 +76,16 @@ class Offset:
 offset: Final = Offset()
 
 HINT_FROM_S: Final = 5.0
-"""A difference from providers' clocks beyond this many seconds is a hint; and again once it has changed by as much."""
+"""A difference from providers' clocks above this many seconds is a hint; again after it changes by as much."""
 AGREEING: Final = 3
 
 
 class ProviderDates:
-    """How far the clocks of token endpoints are ahead of `now`, by the `Date` of their answers. One a process.
+    """How far the clocks of token endpoints are ahead of `now`, from the `Date` of their answers. One per process.
 
-    A hint for operators, above all with SQLite, where `offset` is 0: nothing goes by it, since a provider's clock may be
-    wrong. For the same reason it is a hint only while the last three answers agree. `Date` is in whole seconds (RFC 9110
-    §6.6.1), so an answer says that the difference lies in a range.
+    Only a hint for operators, mainly with SQLite, where `offset` is 0: nothing is corrected, since a provider's clock
+    may be wrong. For the same reason it is a hint only while the last three answers agree. `Date` is in whole seconds
+    (RFC 9110 §6.6.1), so each answer gives a range for the difference.
     """
 
     def __init__(self) -> None:
@@ -92,16 +94,16 @@ class ProviderDates:
 
     @property
     def seconds(self) -> float:
-        """The difference; 0 where it is small or answers do not agree."""
+        """The difference; 0 if it is small or if answers do not agree."""
         if len(self._ranges) < AGREEING:
             return 0.0
         least, most = max(low for low, _ in self._ranges), min(high for _, high in self._ranges)
         return (least + most) / 2 if least <= most and (least > HINT_FROM_S or most < -HINT_FROM_S) else 0.0
 
     def answered(self, sent: datetime, received: datetime, date: str) -> bool:
-        """Take the `Date` of an answer. `sent` and `received`: by `now`, around the call.
+        """Use the `Date` of an answer. `sent` and `received`: by `now`, before and after the call.
 
-        Returns whether to log `seconds`: it became a hint, is none any more, or changed by as much.
+        Returns whether to log `seconds`: it became a hint, stopped being one, or changed by as much.
         """
         try:
             there = parsedate_to_datetime(date[:64])
@@ -118,20 +120,20 @@ provider_dates: Final = ProviderDates()
 
 
 def machine() -> datetime:
-    """This machine's wall clock as an aware UTC time: for what another process of this machine compares, and for `offset`."""
+    """Return this machine's wall clock in UTC: for comparison with other processes of this machine, and for `offset`."""
     return datetime.now(UTC)
 
 
 def now() -> datetime:
-    """The time that all nodes on one database share, as an aware UTC time."""
+    """Return the time that all nodes on one database share, in UTC."""
     return machine() + offset.value
 
 
 async def sleep(seconds: float) -> None:
-    """Let time pass without holding up others."""
+    """Sleep without blocking the event loop."""
     await asyncio.sleep(seconds)
 
 
 async def give_way() -> None:
-    """Let what is ready go first: between the parts of work that would hold up others for a millisecond."""
+    """Let ready tasks run first: call it between parts of work that would block others for a millisecond."""
     await asyncio.sleep(0)

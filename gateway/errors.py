@@ -1,4 +1,4 @@
-"""Errors as the caller gets them.
+"""The errors that callers get.
 
     GatewayError                  status, code, message, payload
     ├── InvalidRequest        400     ├── BodyTooLarge         413
@@ -11,8 +11,8 @@
     ├── UpstreamFailed        502     ├── Unavailable          503
     └── VersionNotSupported   505     └── CredentialUnreadable 500
 
-``code`` is API and does not change; ``message`` says what to do next and may. `gateway.middleware.answer_shape` alone
-renders them.
+``code`` is part of the API and does not change; ``message`` says what to do next and may change. Only
+`gateway.middleware.answer_shape` renders errors.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Literal
 
 MARK: Final = "Gateway-Error"
-"""The header field that names the code; an answer without it is the provider's."""
+"""The header that names the error code; an answer without it is the provider's."""
 
 Code = Literal[
     # the caller's key
@@ -106,7 +106,7 @@ Code = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Issue:
-    """A fault, one of several: which rule, in words, and where.
+    """One of several faults: the rule, the message and the place.
 
     Items of `path` are strings (docs/compatibility.md#errors).
     """
@@ -123,17 +123,17 @@ MOST_ISSUES: Final = 100  # in one answer
 
 
 def joined_issues(issues: Sequence[Issue]) -> str:
-    """Return one message for several faults: the first three, and how many more there are."""
+    """Return one message for several faults: the first three, and the number of further ones."""
     shown = [issue.message.removesuffix(".") for issue in issues[:3]]
     rest = len(issues) - len(shown)
     return "; ".join([*shown, *([f"and {rest} more"] if rest else [])]) + "."
 
 
 class GatewayError(Exception):
-    """A refusal or a failure with the status it leaves with.
+    """A refusal or a failure, with the status of its answer.
 
-    `payload` is JSON for programs, never secret. `retry_after_s` becomes ``Retry-After``. `close` ends the client's
-    connection after the answer, because what is left on it cannot be read safely.
+    `payload`: JSON for programs, never secret. `retry_after_s` becomes ``Retry-After``. `close`: end the client's
+    connection after the answer, because its remaining bytes cannot be read safely.
     """
 
     status: ClassVar[int] = 500
@@ -159,7 +159,7 @@ class GatewayError(Exception):
         self.close = close
 
     def as_json(self) -> dict[str, Any]:
-        """The body's ``error`` member: code, message, and errors and payload where there are any."""
+        """Return the body's ``error`` member: code, message and, if present, errors and payload."""
         shape: dict[str, Any] = {"code": self.code, "message": self.message}
         if self.errors:
             shape["errors"] = [issue.as_json() for issue in self.errors[:MOST_ISSUES]]
@@ -169,7 +169,7 @@ class GatewayError(Exception):
 
 
 class StartRefused(Exception):
-    """The gateway cannot start; the text is one line for the operator that names what to change."""
+    """The gateway cannot start. The text is one line for the operator that names the setting to change."""
 
 
 class InvalidRequest(GatewayError):
@@ -209,7 +209,7 @@ class ExpectationFailed(GatewayError):
 
 
 class ReconnectNeeded(GatewayError):
-    """The provider's final no: only the end user, by authorizing again, can fix this connection."""
+    """The provider refuses permanently: only the end user can fix this connection, by authorizing again."""
 
     status = 424
 
@@ -227,19 +227,19 @@ class NotImplementedHere(GatewayError):
 
 
 class UpstreamFailed(GatewayError):
-    """The provider could not be reached, or what it sent is not HTTP."""
+    """The provider could not be reached, or its answer is not HTTP."""
 
     status = 502
 
 
 class Unavailable(GatewayError):
-    """A passing failure of ours or of the token endpoint: always with `retry_after_s`."""
+    """A temporary failure of the gateway or of the token endpoint; always with `retry_after_s`."""
 
     status = 503
 
 
 class CredentialUnreadable(GatewayError):
-    """The stored credential was changed or moved: trying again does not help, a backup or the end user does."""
+    """The stored credential was changed or moved: a retry does not help, only a backup or the end user does."""
 
     status = 500
 

@@ -1,6 +1,7 @@
-"""A generation: one configuration and all that is made of it. A reload replaces it whole, by one assignment (ADR 46).
+"""A generation: one configuration and everything built from it. A reload replaces it completely, by one assignment (ADR
+46).
 
-What must outlive a configuration (open circuit breakers, counters, tasks under way) is in `gateway.runtime`.
+State that outlives a configuration (open circuit breakers, counters, running tasks) is in `gateway.runtime`.
 """
 
 from collections.abc import Callable
@@ -16,10 +17,10 @@ from gateway.vault import Tokens
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Generation:
-    """Compared by identity: what was decided under another one is decided again.
+    """A generation, compared by identity: a decision made under another generation is made again.
 
-    `egress` is the same object in the next generation unless ``egress`` of gateway.yaml has changed. `page_cursors` seals
-    the cursors of paged calls.
+    `egress` is the same object in the next generation unless ``egress`` of gateway.yaml has changed. `page_cursors`
+    seals the cursors of paged calls.
     """
 
     config: Config
@@ -31,7 +32,7 @@ class Generation:
 
     @property
     def public_url(self) -> str:
-        """How our own addresses begin, without a slash at the end."""
+        """The prefix of our own addresses, without a slash at the end."""
         return self.config.server.public_url
 
 
@@ -39,9 +40,9 @@ Replaced = Callable[[Generation, Generation], None]
 
 
 class Current:
-    """The generation in use. Long-lived objects hold this one, and read `generation` when they need a setting.
+    """The generation in use. Long-lived objects hold this object and read `generation` when they need a setting.
 
-    Code that needs settings which fit each other over several steps reads it once and keeps what it read.
+    Code that needs consistent settings over several steps reads `generation` once and keeps it.
     """
 
     __slots__ = ("_followers", "generation")
@@ -51,7 +52,7 @@ class Current:
         self._followers: list[Replaced] = []
 
     def follow(self, replaced: Replaced) -> None:
-        """Call `replaced` with the former and the new generation after each replacement, before the loop runs again."""
+        """Call `replaced` with the former and the new generation after each replacement, before the event loop continues."""
         self._followers.append(replaced)
 
     def replace(self, generation: Generation) -> None:

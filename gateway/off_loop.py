@@ -1,6 +1,6 @@
-"""CPU work on large inputs runs in a thread, so that the event loop goes on.
+"""Runs CPU work on large inputs in a thread, so that the event loop continues.
 
-One thread, since each further one that computes makes the event loop wait longer for its turn at the interpreter.
+There is one thread: each further busy thread makes the event loop wait longer for the interpreter lock.
 """
 
 import asyncio
@@ -16,17 +16,17 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 INLINE_BYTES: Final = 64 * 1024
-"""Work on an input of up to this size is done at once: handing it over would cost more."""
+"""Work on an input of up to this size runs inline: passing it to the thread would cost more."""
 
 _THREAD: Final = ThreadPoolExecutor(1, thread_name_prefix="off-loop")
 
 
 class FairTurns:
-    """A lock for one holder at a time; waiters take turns by their name, and those of one name in the order they came."""
+    """A lock for one holder at a time; waiters take turns by name, and waiters of one name in order of arrival."""
 
     def __init__(self) -> None:
         self._busy = False
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # in the order in which their names have a turn
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}  # in the order of the names' turns
 
     @asynccontextmanager
     async def turn(self, name: str) -> AsyncIterator[None]:
@@ -44,12 +44,12 @@ class FairTurns:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # called up in the same moment: the next one's then
+            if turn.done() and not turn.cancelled():  # called at the same moment: pass the turn on
                 self._call_next()
             raise
 
     def _call_next(self) -> None:
-        """Keeps the turn busy for the one that is called, so that nobody slips in between."""
+        """Give the turn to the next waiter and keep the lock busy, so that no other caller gets in between."""
         self._busy = False
         while self._waiting:
             name = next(iter(self._waiting))
@@ -67,12 +67,10 @@ _TURNS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, FairTurns]] = WeakKey
 
 
 async def off_loop(share: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run `work` in the thread for slow work, and return its result.
+    """Run `work` in the thread and return its result.
 
-    `share`: the key, environment or sender it is done for; one with much work delays its own. Work of one share is done
-    in the order in which it came; several shares take turns.
-
-    Work of one share is done in the order in which it came; several shares have their turns in rotation.
+    `share`: the key, environment or sender that the work is done for; a share with much work delays only itself. Work
+    of one share runs in order of arrival; several shares take turns.
     """
     loop = asyncio.get_running_loop()
 
@@ -86,7 +84,7 @@ async def off_loop(share: str, work: Callable[P, T], *args: P.args, **kwargs: P.
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """The garbage collector would walk all that is being built, again and again, while all other threads stand still."""
+    """Disable the garbage collector: it would scan the growing result again and again while all other threads wait."""
     was_on = gc.isenabled()
     gc.disable()
     try:

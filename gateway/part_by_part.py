@@ -1,4 +1,4 @@
-"""Bytes that are dear to read are read a part in each turn of the event loop, so that others have their turns too."""
+"""Feeds bytes that are slow to parse one part per turn of the event loop, so that other tasks run in between."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,12 +9,12 @@ MOST_LINES: Final = 2_000
 
 
 def is_dear(data: bytes) -> bool:
-    """Return whether most of `data` may be framing, as where each byte of a body is sent in a chunk of its own."""
+    """Return whether most of `data` may be framing, for example if each byte of a body has its own chunk."""
     return len(data) > PART_BYTES and data.count(b"\r\n") > MOST_LINES
 
 
 class PartByPart:
-    """`feed` gets `data` and what is added to it, then `done` is called; `transport` reads nothing more meanwhile."""
+    """Feeds `data` and later additions to `feed` in parts, then calls `done`; `transport` reads nothing more meanwhile."""
 
     __slots__ = ("_at", "_data", "_done", "_feed", "_loop", "_next", "_transport")
 
@@ -31,17 +31,17 @@ class PartByPart:
         transport.pause_reading()
 
     def add(self, data: bytes) -> None:
-        """Add the bytes that the transport had read already when it was paused."""
+        """Add bytes that the transport had already read when it was paused."""
         self._data = self._data[self._at :] + data
         self._at = 0
 
     def put_back(self, data: bytes) -> None:
-        """Put back bytes that were fed too early: they come again, before the rest."""
+        """Put back bytes that were fed too early: they are fed again, before the rest."""
         self._data = data + self._data[self._at :]
         self._at = 0
 
     def stop(self) -> bytes:
-        """Feed nothing more; what has not been fed is returned."""
+        """Stop feeding; return the bytes that were not fed."""
         if self._next is not None:
             self._next.cancel()
             self._next = None
@@ -56,7 +56,7 @@ class PartByPart:
             self._feed(part)
         except BaseException:
             self.stop()
-            self._transport.abort()  # with a part missing, what follows would be read wrongly
+            self._transport.abort()  # a missing part would corrupt the rest
             raise
         if self._next is not handle:  # stopped
             return

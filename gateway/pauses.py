@@ -1,4 +1,4 @@
-"""Growing pauses between looks for the same thing: a master key that is missing, say."""
+"""Growing pauses between attempts to find something, for example a missing master key."""
 
 from collections.abc import Collection
 from typing import Final
@@ -10,14 +10,14 @@ LONGEST_PAUSE_S: Final = 60.0
 
 
 class Pauses:
-    """Remembers, for each master key by its id, when to look for it again."""
+    """Remembers, for each missing master key by its id, when to look for it again."""
 
     def __init__(self, *, first_s: float = FIRST_PAUSE_S, longest_s: float = LONGEST_PAUSE_S) -> None:
         self._first_s, self._longest_s = first_s, longest_s
-        self._next: dict[str, tuple[float, float]] = {}  # not before (monotonic), seconds after that
+        self._next: dict[str, tuple[float, float]] = {}  # earliest next time (monotonic), pause after that
 
     def due(self, ids: Collection[str]) -> list[str]:
-        """Return those of `ids` that are to be looked for now, sorted; each pauses after that, twice as long as the last time."""
+        """Return those of `ids` that are due now, sorted; the next pause of each is twice as long as its last one."""
         now = clock.monotonic()
         due = sorted(one for one in ids if now >= self._next.get(one, (0.0, 0.0))[0])
         for one in due:

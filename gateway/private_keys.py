@@ -1,8 +1,9 @@
-"""Private keys in PEM and JWK, read in a millisecond, however large: they come from users, and delay no other caller.
+"""Private keys in PEM and JWK, read in a millisecond whatever their size: users provide them, and they must not delay
+others.
 
-OpenSSL's check of an RSA key tests its primes, which takes seconds for a large one, and the interpreter stands still meanwhile.
-Here the numbers are checked against each other instead, and a key has a largest size: what remains unchecked, whether the
-primes are prime, only decides whether its own signatures are good.
+OpenSSL's check of an RSA key tests its primes, which takes seconds for a large key and blocks the interpreter. This
+module checks the numbers against each other instead and limits the key's size. It does not check that the primes are
+prime: that only decides whether the key's own signatures are valid.
 """
 
 import base64
@@ -14,11 +15,12 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPrivateNumbers
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 
-MOST_RSA_BITS: Final = 8192  # signing with a larger one takes longer than others may be kept waiting
+MOST_RSA_BITS: Final = 8192  # signing with a larger key would block others too long
 
 
 def private_key_in(pem: str) -> "PrivateKeyTypes":
-    """The key in `pem`, without a passphrase. Raises ValueError, TypeError or UnsupportedAlgorithm, as cryptography does."""
+    """Return the key in `pem`, without a passphrase. Raises ValueError, TypeError or UnsupportedAlgorithm, as
+    cryptography does."""
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -31,9 +33,9 @@ def private_key_in(pem: str) -> "PrivateKeyTypes":
 
 
 def rsa_key_in(jwk: Mapping[str, Any]) -> "RSAPrivateKey":
-    """The private key in a JWK with its primes (RFC 7518 §6.3.2). Raises ValueError, TypeError or KeyError.
+    """Return the private key in a JWK with its primes (RFC 7518 §6.3.2). Raises ValueError, TypeError or KeyError.
 
-    Finding the primes of one that leaves them out can take minutes.
+    A key without its primes is refused: finding them can take minutes.
     """
     from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -66,7 +68,7 @@ def _number(text: Any) -> int:
 
 
 def _check(numbers: "RSAPrivateNumbers") -> None:
-    """Raises ValueError where its numbers are not those of one key."""
+    """Raise ValueError if the numbers are not those of one key."""
     public, p, q, d = numbers.public_numbers, numbers.p, numbers.q, numbers.d
     _check_parts(public.n, public.e, d, p, q)
     if (numbers.dmp1, numbers.dmq1) != (d % (p - 1), d % (q - 1)) or numbers.iqmp * q % p != 1:
@@ -74,7 +76,7 @@ def _check(numbers: "RSAPrivateNumbers") -> None:
 
 
 def _check_parts(n: int, e: int, d: int, p: int, q: int) -> None:
-    """RFC 8017 §3.2, but for the primes being prime."""
+    """Raise ValueError unless the numbers satisfy RFC 8017 §3.2; primality is not checked."""
     sizes = min(p, q) > 2 and p % 2 == q % 2 == 1 and p != q and 3 <= e < n and 1 < d < n
     if not sizes or p * q != n or e * d % (p - 1) != 1 or e * d % (q - 1) != 1:
         raise ValueError("the parts of this RSA key do not belong together")

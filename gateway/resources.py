@@ -1,4 +1,4 @@
-"""Where the data folders lie: inside an installed package, or at the top of a checkout."""
+"""The location of the data folders: inside an installed package, or at the top of a checkout."""
 
 from pathlib import Path
 
@@ -6,12 +6,12 @@ PACKAGE = Path(__file__).parent
 
 
 def folder(name: str) -> Path:
-    """``catalog`` or ``templates``: the wheel's copy under ``gateway/data`` if there is one, else the checkout's."""
+    """Return the folder ``catalog`` or ``templates``: the wheel's copy in ``gateway/data`` if present, else the checkout's."""
     installed = PACKAGE / "data" / name
     return installed if installed.is_dir() else PACKAGE.parent / name
 
 
 def file(name: str) -> Path:
-    """``gateway.yaml``, the reference configuration, found the same way."""
+    """Return the path of ``gateway.yaml``, the reference configuration, found in the same way."""
     installed = PACKAGE / "data" / name
     return installed if installed.is_file() else PACKAGE.parent / name

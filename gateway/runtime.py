@@ -1,6 +1,7 @@
-"""Runtime: all that lives as long as the process, under one AppKey; and the generation that a request began with.
+"""Runtime: everything that lives as long as the process, under one AppKey; and the generation that a request started
+with.
 
-Built whole by `gateway.app.lifetime` when the application starts, and nowhere else.
+Only `gateway.app.lifetime` builds it, completely, when the application starts.
 """
 
 import asyncio
@@ -43,12 +44,12 @@ from gateway.store import Store
 
 @dataclass(slots=True, kw_only=True)
 class Runtime:
-    """`current` holds the generation in use; everything else stays the same object until the process ends.
+    """The services of the process. `current` holds the generation in use; all other members stay the same objects.
 
-    `managed`: the integrations made through the API, as this process knows them. `exchange`: how refreshes call token
-    endpoints, in this process or through its parent. `retired`: egress of earlier generations, until the last exchange on
-    it ends. `tracing` None: it is off. `serving` is what ``/ready`` says: false before the start is complete and again once a
-    stop has begun. `reloading`: held while the generation is replaced.
+    `managed`: the integrations created through the API, as this process knows them. `exchange`: how refreshes call
+    token endpoints, in this process or through its parent. `retired`: egress of earlier generations, until its last
+    exchange ends. `tracing` None: off. `serving`: reported by ``/ready``; false before the start is complete and after
+    a stop has begun. `reloading`: held while the generation is replaced.
     """
 
     current: Current
@@ -88,12 +89,12 @@ class Runtime:
 
     @property
     def generation(self) -> Generation:
-        """The one in use. Within a request, `generation_of` is the one that the request began with."""
+        """The generation in use. Within a request, use `generation_of`: the generation that the request started with."""
         return self.current.generation
 
     @property
     def journal_writable(self) -> bool:
-        """Whether replies of token endpoints can be journalled: where not, a process that is killed may lose a token."""
+        """Whether replies of token endpoints can be journalled; if not, a process that is killed may lose a token."""
         return self.store.journal.folder is not None and self.exchange.journal_fault is None
 
 
@@ -102,8 +103,8 @@ _GENERATION: Final = web.RequestKey("generation", Generation)
 
 
 def generation_of(request: web.Request) -> Generation:
-    """The generation that the request began with, to its end: the one in use when this is first asked about it, or when the
-    fast path sent it, if it began there."""
+    """Return the generation of the request, the same until its end: the one in use at the first call, or the one that
+    the fast path used, if the request started there."""
     found = request.get(_GENERATION)
     if found is None:
         handed = getattr(request.protocol, "handed", None)

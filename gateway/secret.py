@@ -1,4 +1,4 @@
-"""A value that must not be seen: it prints as asterisks wherever it ends up."""
+"""A secret value: it prints as asterisks wherever it is shown."""
 
 import hashlib
 import hmac
@@ -8,7 +8,7 @@ MASK: Final = "***"
 
 
 class Secret:
-    """Text that only `reveal` gives out; repr, str and format show a mask, and neither JSON nor pickle takes it."""
+    """Text that only `reveal` returns; repr, str and format show a mask, and JSON and pickle refuse it."""
 
     __slots__ = ("_text",)
 
@@ -16,7 +16,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The text itself. Every call is a place to look at when asking where secrets go."""
+        """Return the text itself. Every call is a place to review when tracing where secrets go."""
         return self._text
 
     def __repr__(self) -> str:
@@ -46,5 +46,5 @@ class Secret:
 
 
 def digest(text: str) -> str:
-    """Hex SHA-256, under which keys and tokens of ours are kept: they have 256 random bits, so a slow hash adds nothing."""
+    """Return the hex SHA-256 of our keys and tokens, for storage: they have 256 random bits, so a slow hash adds nothing."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

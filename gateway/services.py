@@ -1,4 +1,4 @@
-"""The names of before for `gateway.runtime`, for host applications that use them."""
+"""The former names of `gateway.runtime`, for host applications that use them."""
 
 from gateway.runtime import RUNTIME as SERVICES
 from gateway.runtime import Runtime as Services

@@ -1,4 +1,4 @@
-"""Points in time as credentials spell them: ISO 8601 with a final Z, to the millisecond (docs/compatibility.md#connections)."""
+"""Times as in credentials: ISO 8601 with a final Z, to the millisecond (docs/compatibility.md#connections)."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -9,12 +9,12 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 def iso(when: datetime) -> str:
-    """``2026-01-02T03:04:05.678Z``."""
+    """Return the time as ``2026-01-02T03:04:05.678Z``."""
     return when.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def moment(text: object) -> datetime | None:
-    """The aware time that `iso` wrote, or any ISO 8601 text; without an offset it is UTC. None for all else."""
+    """Parse a time from `iso`, or any ISO 8601 text; without an offset it is UTC. Return None for anything else."""
     if not isinstance(text, str):
         return None
     try:
@@ -28,13 +28,13 @@ def moment(text: object) -> datetime | None:
 
 
 def span(text: str) -> timedelta | None:
-    """``90s``, ``15m``, ``12h`` or ``30d``; None for all else."""
+    """Parse ``90s``, ``15m``, ``12h`` or ``30d``; return None for anything else."""
     found = _SPAN.fullmatch(text)
     return None if found is None else timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 def ago(text: str, now: datetime) -> datetime | None:
-    """The time that ``30s``, ``10m``, ``2h`` or ``3d`` before `now` was, or an ISO 8601 text; None for all else."""
+    """Return the time ``30s``, ``10m``, ``2h`` or ``3d`` before `now`, or parse an ISO 8601 text; None for anything else."""
     if (back := span(text)) is not None:
         return now - back
     return moment(text)

@@ -1,11 +1,11 @@
-"""Rules that look into the body: ``POST /mcp with tools search_*``, ``POST /graphql with query issues`` (ADR 62).
+"""Rules that read the request's body: ``POST /mcp with tools search_*``, ``POST /graphql with query issues`` (ADR 62).
 
-    with   = "tools " names       tools of an MCP server, by `tools/call`; and what a client needs to find and list them
-           | "query " names       a GraphQL query all of whose root fields are among them
+    with   = "tools " names       tools of an MCP server, called by `tools/call`; and what a client needs to list them
+           | "query " names       a GraphQL query whose root fields are all among the names
            | "mutation " names    likewise
-    names  = name *("," name)     in which * is any run of characters, twice at most
+    names  = name *("," name)     a name may contain * for any run of characters, at most twice
 
-What a body says is read by `read_body`, from the bytes that leave.
+`read_body` parses the body from the bytes that are sent.
 """
 
 import base64
@@ -41,7 +41,7 @@ HANDSHAKE: Final = frozenset(
         TOOLS_LIST,
     }
 )
-"""What a client sends besides calls of tools; it does nothing by itself."""
+"""MCP methods that a client sends besides tool calls; they change nothing by themselves."""
 ALWAYS_FIELDS: Final = frozenset({"__typename"})
 _TOOL_PATTERN: Final = re.compile(r"[A-Za-z0-9_./*-]{1,128}")
 _FIELD_PATTERN: Final = re.compile(r"[A-Za-z0-9_*]{1,128}")
@@ -49,7 +49,7 @@ _FIELD_PATTERN: Final = re.compile(r"[A-Za-z0-9_*]{1,128}")
 
 @dataclass(frozen=True, slots=True)
 class McpMessage:
-    """A message to an MCP server. `tool`: of ``tools/call``, else empty."""
+    """A message to an MCP server. `tool`: name of the tool in ``tools/call``, else empty."""
 
     method: str
     tool: str = ""
@@ -57,7 +57,7 @@ class McpMessage:
 
 @dataclass(frozen=True, slots=True)
 class SentBody:
-    """The body's meaning in each language; a text says why the body is not plainly one."""
+    """The body's meaning in each language, or a text that says why the body is ambiguous."""
 
     mcp: McpMessage | str
     graphql: GraphqlOperation | str
@@ -65,14 +65,14 @@ class SentBody:
 
 @dataclass(frozen=True, slots=True)
 class BodyRule:
-    """The part of a rule after ``with``, `text`."""
+    """The part of a rule after ``with``; `text` is that part."""
 
     text: str
     kind: Kind
     names: re.Pattern[str]
 
     def refusal(self, body: SentBody) -> str | None:
-        """Why it does not allow this body, in words that follow "it"; None: it does."""
+        """Return why the rule does not allow this body, as words that follow "it"; None if it allows the body."""
         if self.kind == "tools":
             return self._of_tools(body.mcp)
         return self._of_fields(body.graphql)
@@ -97,7 +97,7 @@ class BodyRule:
 
 
 def parse_body_rule(text: str) -> BodyRule:
-    """Read the part of a rule after ``with``. Raises ValueError, in words that follow the rule's name."""
+    """Parse the part of a rule after ``with``. Raises ValueError with words that follow the rule's name."""
     word, _, names = text.partition(" ")
     kind = KINDS.get(word)
     if kind is None:
@@ -113,8 +113,8 @@ def parse_body_rule(text: str) -> BodyRule:
 
 
 def _compiled(pattern: str) -> str:
-    """Return the pattern as a regular expression that takes linear time: a run ends at the first place where the text goes on,
-    since ending later could never help, and only the last one is tried further."""
+    """Return the pattern as a regular expression that takes linear time: each run ends at the first match of the next
+    text, since a later match could never help, and only the last run is tried further."""
     first, *rest = map(re.escape, pattern.split("*"))
     if not rest:
         return first
@@ -122,11 +122,11 @@ def _compiled(pattern: str) -> str:
     return first + "".join(f"(?>.*?{text})" for text in middle) + ".*" + last
 
 
-# ── What a request's body says, from the bytes that leave: a message to an MCP server, or a GraphQL operation. No I/O.
+# ── Parses the request's body from the bytes that are sent: an MCP message or a GraphQL operation. No I/O.
 #
-# Whatever another reader could take for something else is refused: other media types and charsets, coded bodies, JSON with a
-# member twice, members that differ only in case, several messages or operations in one body, and names that headers or the URL
-# contradict. A refusal is a text in words that follow "it".
+# Anything that another parser could read differently is refused: other media types and charsets, encoded bodies, JSON
+# with a duplicate member, members that differ only in case, several messages or operations in one body, and names that
+# headers or the URL contradict. A refusal is a text with words that follow "it".
 
 MOST_BYTES: Final = 1 << 20
 DEEPEST: Final = 128
@@ -142,7 +142,7 @@ _ENCODED: Final = re.compile(r"=\?base64\?([A-Za-z0-9+/=]*)\?=")
 
 
 def read_body(fields: Iterable[tuple[str, str]], query: str, raw: bytes) -> SentBody:
-    """`fields`: of the head as it leaves, but for those that carry the credential."""
+    """Parse the body. `fields`: the header fields as sent, without those that carry the credential."""
     head = _by_name(fields)
     fault = _unplain_message(head, raw)
     value: Any = None
@@ -162,7 +162,7 @@ def read_body(fields: Iterable[tuple[str, str]], query: str, raw: bytes) -> Sent
 
 
 def _by_name(fields: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """The values of each field, by its name as a reader that follows CGI spells it."""
+    """Return the values of each field, by its name as a CGI-style reader spells it."""
     found: dict[str, list[str]] = {}
     for name, value in fields:
         found.setdefault(plain(name), []).append(value)
@@ -184,7 +184,7 @@ def _unplain_message(head: Mapping[str, Sequence[str]], raw: bytes) -> str | Non
 
 
 def _folded(name: str) -> str:
-    """`name` as a JSON reader that ignores case, such as Go's, compares it."""
+    """Return `name` as a JSON parser that ignores case, such as Go's, compares it."""
     return unicodedata.normalize("NFKC", name).casefold().partition("\0")[0].strip().replace("-", "_")
 
 
@@ -221,7 +221,7 @@ def _unplain_members(params: Mapping[str, Any]) -> str | None:
 
 
 def _contradicted(header: str, said: str | None, head: Mapping[str, Sequence[str]]) -> str | None:
-    """Return how a header of MCP revision 2026-07-28 contradicts the body. `said`: the body's value, or None."""
+    """Return how a header of MCP revision 2026-07-28 contradicts the body; None if it does not. `said`: the body's value."""
     values = head.get(header, ())
     if not values:
         return None

@@ -1,8 +1,8 @@
-"""The caller of a request, what it may do, and how often its key may be used: calls per minute (rate), and calls in all (budget).
+"""The caller of a request, its rights, and the use of its key: calls per minute (rate) and calls in total (budget).
 
-Each worker counts the rate for itself. The calls of a budget are set aside in the store, a twentieth of what is left at a
-time and 1,000 at most, before any of them is made: all workers and nodes together never exceed it. Of a large budget the next
-part is set aside while half of the last one is still there, so that no call waits for the store.
+Each worker counts the rate for itself. Calls of a budget are set aside in the store before any of them is made, a
+twentieth of the rest at a time and 1,000 at most: all workers and nodes together never exceed the budget. For a large
+budget the next part is set aside when half of the last part is used, so that no call waits for the store.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ from gateway.timestamps import iso
 WINDOW_S: Final = 60.0
 MOST_AT_ONCE: Final = 1000
 AHEAD_FROM: Final = 100
-"""Calls in the last part from which on the next one is set aside ahead: towards its end a budget is taken as it is needed."""
+"""Parts of at least this many calls are refilled ahead: near its end a budget is taken only as it is needed."""
 
 SetAside = Callable[[int], Awaitable[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPace:
-    """The rate as a caller sees it (docs/compatibility.md#rate-limits). `reset_at`: seconds since 1970."""
+    """The rate limit as a caller sees it (docs/compatibility.md#rate-limits). `reset_at`: seconds since 1970."""
 
     limit: int
     remaining: int
@@ -49,7 +49,8 @@ class KeyPace:
 
 
 class Meter:
-    """`set_aside(most)` takes up to so many calls of the budget in the store; negative: gives so many back.
+    """Counts the calls of a key. `set_aside(most)` takes up to `most` calls of the budget in the store; negative:
+    returns them.
 
     `rate`, `budget` None: without that limit.
     """
@@ -61,7 +62,7 @@ class Meter:
         self._begun_at = -math.inf
         self._taken = 0
         self._held = 0
-        self._low = -1  # at so many held calls the next part is set aside
+        self._low = -1  # when this many calls are left, the next part is set aside
         self._spent_at = 0.0
         self._turn = asyncio.Lock()
         self._refilling: asyncio.Task[None] | None = None
@@ -92,7 +93,7 @@ class Meter:
         return KeyPace(self.rate, self.rate - self._taken, reset_at)
 
     async def spend(self) -> None:
-        """Spend one call of the budget. Raises Forbidden where none is left."""
+        """Spend one call of the budget. Raises Forbidden if none is left."""
         if self.budget is None:
             return
         if not self._held:
@@ -140,7 +141,7 @@ class Meter:
         self._low = taken // 2 if taken >= AHEAD_FROM else -1
 
     async def give_back(self, idle_s: float = 0.0) -> None:
-        """Return what was set aside and is not spent, unless it was in use within the last `idle_s`."""
+        """Return unspent calls to the store, unless the meter was used within the last `idle_s`."""
         if self._refilling is not None:
             await asyncio.wait([self._refilling])
         if self._held and clock.monotonic() - self._spent_at >= idle_s:
@@ -148,15 +149,15 @@ class Meter:
             await self._set_aside(-held)
 
 
-# ── Who calls: an environment, and for a minted key what it may do there.
+# ── The caller: an environment and, for a minted key, its rights there.
 
 UNBOUNDED: Final = Policy((EVERYTHING,), ())
 
 
 @dataclass(slots=True)
 class Access:
-    """A minted key at work. `ends_at`: seconds since 1970. `used`: since its last use was written down. `parents`: the ids of
-    the keys above it, the nearest first."""
+    """A minted key in use. `ends_at`: seconds since 1970. `used`: whether it was used since the last use was stored.
+    `parents`: the ids of its ancestors, the nearest first."""
 
     key: MintedKey
     policy: Policy
@@ -181,7 +182,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """`access` None: a key of gateway.yaml, which may do everything in its environment."""
+    """The caller of a request. `access` None: a key of gateway.yaml, which may do everything in its environment."""
 
     environment: Environment
     access: Access | None = None
@@ -196,13 +197,12 @@ class Caller:
 
     @property
     def share(self) -> str:
-        """Return the name under which it takes its share of common resources: the minted key, or the environment for its other
-        keys."""
+        """The name under which the caller shares common resources: the minted key, or the environment for its other keys."""
         return self.environment.name if self.access is None else str(self.access.key.id)
 
     @property
     def key_id(self) -> str:
-        """Return the id under which the key's connect sessions are counted; empty for all keys of gateway.yaml together."""
+        """The id under which the key's connect sessions are counted; empty for all keys of gateway.yaml together."""
         return "" if self.access is None else str(self.access.key.id)
 
     def actor(self, address: str) -> AuditActor:

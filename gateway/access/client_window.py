@@ -13,13 +13,13 @@ from gateway.errors import GatewayError, TooManyRequests, Unauthorized
 
 WINDOW_S: Final = 60.0
 MOST_CLIENTS: Final = 10_000
-OTHERS: Final = "others"  # clients beyond that count together
+OTHERS: Final = "others"  # further clients are counted together
 
 
 def client_network(address: str | None) -> str:
-    """``192.0.2.1``, ``2001:db8:1:2::/64``; empty for a client without an address, as on a Unix socket.
+    """Return ``192.0.2.1`` or ``2001:db8:1:2::/64``; empty for a client without an address, as on a Unix socket.
 
-    Who has one IPv6 address has all of its /64, so these count together.
+    A client with one IPv6 address usually owns its /64, so the /64 is counted as one client.
     """
     if not address:
         return ""
@@ -35,16 +35,16 @@ def client_network(address: str | None) -> str:
 
 
 class ClientWindow:
-    """All counts begin again when `WINDOW_S` have passed since the first. At most `MOST_CLIENTS` have one of their own."""
+    """Counts per client. All counts restart `WINDOW_S` after the first. At most `MOST_CLIENTS` have a count of their own."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str, ...], int] = {}
         self._began_at = -math.inf
 
     def count(self, client: str, of: tuple[str, ...] = (), beyond: tuple[str, ...] = ()) -> tuple[int, str, int]:
-        """How many there have been, for whom they were counted, and for how many seconds the window lasts.
+        """Count one request; return the count, the client it was counted for, and the seconds until the window ends.
 
-        `of`: what is counted apart for each client; `beyond`: the same for the clients that count together.
+        `of`: what is counted separately for each client; `beyond`: the same for the clients that are counted together.
         """
         now = clock.monotonic()
         if now - self._began_at >= WINDOW_S:
@@ -58,10 +58,10 @@ class ClientWindow:
         return seen, client, max(1, math.ceil(self._began_at + WINDOW_S - now))
 
 
-# ── How often one client may send an invalid key.
+# ── Limits how often one client may send an invalid key.
 #
-# Valid keys are looked up first and never come here, so those who share an address with a guesser (behind a load balancer
-# everybody does) are not affected.
+# Valid keys are looked up first and are never counted, so clients that share an address with an attacker (behind a load
+# balancer all clients do) are not affected.
 
 MOST_INVALID_KEYS: Final = 50
 
@@ -69,7 +69,7 @@ log = structlog.get_logger(__name__)
 
 
 class InvalidKeys:
-    """Counts by client, for a minute, in this process. `count` is called for each."""
+    """Counts invalid keys by client, for a minute, in this process. `count` is called for each invalid key."""
 
     def __init__(self, count: Callable[[], None]) -> None:
         self._count = count
@@ -92,20 +92,20 @@ class InvalidKeys:
         )
 
 
-# ── Log lines of refusals that anybody can cause without a key: a few a minute for each client, then one that says so.
+# ── Log lines of refusals that need no key to cause: a few a minute for each client, then one line that says so.
 
 MOST_LINES: Final = 10
-"""Of one event, from one client and about one subject, within a minute."""
+"""Maximum lines of one event, from one client and about one subject, within a minute."""
 
 
 class RefusalLog:
-    """Counts by event, client and subject, in this process."""
+    """Limits log lines by event, client and subject, in this process."""
 
     def __init__(self) -> None:
         self._window = ClientWindow()
 
     def info(self, event: str, client: str | None, subject: str = "", /, **fields: Any) -> None:
-        """Log `event`. `client`: its address. `subject`: what it was about, one of a bounded number; in no line."""
+        """Log `event`. `client`: its address. `subject`: counted separately, one of a bounded number, and not logged."""
         if self._counted(event, client, subject):
             log.info(event, **fields)
 

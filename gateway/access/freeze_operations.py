@@ -1,8 +1,8 @@
-"""From a rule such as ``operations jira read`` to the snapshot of what it stands for, when a key is made (ADR 54).
+"""Turns a rule such as ``operations jira read`` into a snapshot of its operations when a key is created (ADR 54).
 
-rule  = "operations " provider " " term *("," term)       operations that one of the terms fits
-term  = word *("+" word)                                  each word must fit
-word  = read / write / delete / admin / starter / id      a risk, those an assistant needs most, one operation
+rule  = "operations " provider " " term *("," term)       operations that match one of the terms
+term  = word *("+" word)                                  each word must match
+word  = read / write / delete / admin / starter / id      a risk, the operations an assistant needs most, one operation
 """
 
 import re
@@ -30,7 +30,7 @@ _FORM: Final = f"write '{PREFIX}PROVIDER WHAT': a risk ({', '.join(RISKS)}), {ST
 
 
 def frozen(limits: KeyLimits, catalog: Catalog) -> KeyLimits:
-    """`limits` with a snapshot of each rule that names operations. Raises InvalidRequest with every fault."""
+    """Return `limits` with a snapshot of each rule that names operations. Raises InvalidRequest with every fault."""
     snapshots: dict[str, str] = {}
     issues: list[Issue] = []
     for number, text in enumerate(limits.rules):
@@ -47,7 +47,7 @@ def frozen(limits: KeyLimits, catalog: Catalog) -> KeyLimits:
 def snapshot(text: str, catalog: Catalog) -> str:
     """Return the snapshot of the operations that the rule `text` stands for in `catalog`.
 
-    Raises ValueError, in words that follow the rule.
+    Raises ValueError with words that follow the rule.
     """
     words = text.removeprefix(PREFIX).split(" ")
     if len(text) > MOST_CHARS:
@@ -74,7 +74,7 @@ def snapshot(text: str, catalog: Catalog) -> str:
 
 
 def _chosen(what: str, known: ProviderOperations) -> list[ApiOperation]:
-    """Return the operations that `what` selects and that live at the base address; starters first. Raises ValueError."""
+    """Return the operations at the base address that `what` selects; starters first. Raises ValueError."""
     by_id = {one.id: one for one in known.operations}
     terms = [term.split("+") for term in what.split(",")]
     for word in (word for term in terms for word in term):
@@ -106,7 +106,7 @@ def _packed(provider: Provider, known: ProviderOperations, chosen: Sequence[ApiO
     lines = [f"{_letter(one)} {one.method} {rule_path(one.path)} {one.id}" for one in chosen]
     for line in lines:
         _, method, path, _ = line.split(" ")
-        parse(f"{method} {whole}{path} as x")  # each stands for a rule that could be written out; raises ValueError
+        parse(f"{method} {whole}{path} as x")  # each line must be a valid rule of its own; raises ValueError
     others = [f"{one.method} {whole}{_PLACE.sub('*', one.path)}" for one in _left_out(known, chosen)]
     return packed(provider.name, host, base, before, lines, list(dict.fromkeys(others)))
 
@@ -128,8 +128,8 @@ def _letter(one: ApiOperation) -> str:
 
 
 def known_details(rules: Sequence[OperationRule], known: ProviderOperations) -> dict[str, ApiOperation]:
-    """Summaries, parameters and the like of the operations of a snapshot, by id, where today's catalog has the same request
-    under that id."""
+    """Return the catalog's data (summaries, parameters and more) for the operations of a snapshot, by id, if today's
+    catalog has the same request under that id."""
     now = {one.id: one for one in known.operations}
     return {
         rule.name: one
@@ -139,7 +139,7 @@ def known_details(rules: Sequence[OperationRule], known: ProviderOperations) -> 
 
 
 def rule_path(path: str) -> str:
-    """`path` with places named as rules name them: ``{issueIdOrKey}`` is ``{issue_id_or_key}``."""
+    """Return `path` with placeholders named as in rules: ``{issueIdOrKey}`` becomes ``{issue_id_or_key}``."""
     taken: set[str] = set(PLACES_TAKEN)
 
     def name(found: re.Match[str]) -> str:
@@ -155,7 +155,7 @@ def rule_path(path: str) -> str:
 
 
 def _left_out(known: ProviderOperations, chosen: Sequence[ApiOperation]) -> Iterator[ApiOperation]:
-    """Operations that were not chosen though a request of theirs may fit the path of one that was."""
+    """Yield operations that were not chosen but whose requests may match the path of a chosen one."""
     ids = {one.id for one in chosen}
     shapes: dict[tuple[str, int], list[list[str]]] = {}
     for one in chosen:
@@ -171,7 +171,7 @@ def _left_out(known: ProviderOperations, chosen: Sequence[ApiOperation]) -> Iter
 
 
 def may_meet(one: str, other: str) -> bool:
-    """Return whether some text may be both segments; where that is not plain, True."""
+    """Return whether some text may match both segments; True if that is not certain."""
     if "*" not in one:
         return one == other or ("*" in other and fits_shape(other.split("*"), one))
     if "*" not in other:

@@ -1,4 +1,4 @@
-"""Makes and ends keys, for the API and for the command line alike. Nobody gives away more than is theirs."""
+"""Creates and revokes keys, for the API and the command line. A key can grant at most its own rights."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 
 class KeyIssuer:
-    """`catalog`: the one in use, for rules that name operations."""
+    """Creates and revokes keys. `catalog` returns the one in use, for rules that name operations."""
 
     def __init__(self, store: Store, minted: Minted, catalog: Callable[[], Catalog]) -> None:
         self._store = store
@@ -34,7 +34,8 @@ class KeyIssuer:
     async def create(
         self, wish: RequestedKey, environment: str, by: str, caller: Caller | None = None
     ) -> tuple[Secret, MintedKey]:
-        """The key, which is returned only once, and its record. `by`: who asks, in words. `caller` None: the operator.
+        """Create a key; return its text, which is shown only once, and its record. `by`: the creator, in words.
+        `caller` None: the operator.
 
         Raises InvalidRequest, Forbidden, Conflict, NotFound.
         """
@@ -48,7 +49,8 @@ class KeyIssuer:
             wish, above = like(wish, old), await self._parent_of(old)
         if any(map(is_reference, wish.limits.rules)):
             wish = replace(wish, limits=frozen(wish.limits, self._catalog()))
-        # Anyone who has a key replaced holds what replaces it, so that ends with them as if they had just minted it.
+        # The key that requests a replacement receives its text. So the replacement ends with that key, as if it had
+        # minted it.
         parent = asks if asks is not None and (old is None or old.id != asks.id) else above
         check(wish, now)
         scopes = tuple(wish.scopes) if wish.scopes is not None else usual_scopes(wish)
@@ -91,7 +93,8 @@ class KeyIssuer:
         return text, key
 
     async def revoke(self, environment: str, key_id: int, by: str, caller: Caller | None = None) -> int:
-        """End it, and every key that it minted; how many. Effective here at once. Raises NotFound."""
+        """Revoke the key and every key that it minted; return how many. Effective in this process immediately. Raises
+        NotFound."""
         key = await self.find(environment, key_id, caller)
         ended = await self._store.keys.revoke(environment, key.id, now=clock.now())
         for one in ended:
@@ -100,14 +103,14 @@ class KeyIssuer:
         return len(ended)
 
     async def find(self, environment: str, key_id: int, caller: Caller | None = None) -> MintedKey:
-        """Raises NotFound, also for one that this caller did not mint, if it is a minted key itself that is limited."""
+        """Return the key. Raises NotFound, also for a key that a limited `caller` did not mint."""
         found = await self._store.keys.find(environment, key_id)
         if found is None or not sees(caller, found):
             raise NotFound("not_found", f"There is no key {key_id}. GET /environment/api-keys lists those there are.")
         return found
 
     async def _check_not_above(self, old: MintedKey, asks: MintedKey) -> None:
-        """Raises Forbidden where `asks` comes from `old`: it would belong to its own replacement, and outlive a revocation."""
+        """Raise Forbidden if `asks` descends from `old`: it would belong to its own replacement, and survive a revocation."""
         seen: set[int] = set()
         above = await self._parent_of(asks)
         while above is not None and above.id not in seen:
@@ -127,13 +130,13 @@ class KeyIssuer:
 
 
 def sees(caller: Caller | None, key: MintedKey) -> bool:
-    """A key with limits sees what it minted itself; any other sees all keys of its environment."""
+    """Return whether the caller may see the key: a limited key sees only keys that it minted, any other sees all."""
     above = None if caller is None else caller.key
     return above is None or not above.limits or key.parent_id == above.id
 
 
 def check_within(scopes: Sequence[str], caller: Caller) -> None:
-    """Raises Forbidden where the caller would give away more than it has."""
+    """Raise Forbidden if the new key would have scopes that the caller lacks."""
     above = caller.key
     if above is None:
         return

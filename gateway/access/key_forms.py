@@ -15,7 +15,7 @@ from gateway.errors import InvalidRequest, Issue, joined_issues
 from gateway.records.access import ANY_INTEGRATION, KeyLimits, Kind, MintedKey
 from gateway.secret import Secret
 
-# ── The form of what we mint: secret keys, and capabilities that stand in an address.
+# ── The form of minted texts: secret keys, and capabilities that are part of an address.
 
 PREFIX: Final = "gw_sk_"
 CAPABILITY_PREFIX: Final = "gw_cap_"
@@ -27,15 +27,15 @@ _URL_SAFE: Final = frozenset(string.ascii_letters + string.digits + "-_")
 
 
 def mint(kind: Kind = "key") -> Secret:
-    """A new one: a prefix by which secret scanners know it, 43 url-safe characters, and a checksum of six, by which a
-    scanner knows a real key from a text that looks like one without asking us.
+    """Return a new key: a prefix that secret scanners recognize, 43 url-safe characters, and a checksum of six
+    characters, by which a scanner can tell a real key from a similar text without calling us.
     """
     body = secrets.token_urlsafe(32)
     return Secret(f"{PREFIXES[kind]}{body}{checksum(body)}")
 
 
 def kind_of(text: str) -> Kind | None:
-    """Return the kind of key that `text` has the form of, checksum included; None: it was never minted here."""
+    """Return the kind of key whose form `text` has, checksum included; None: the gateway never minted it."""
     for kind, prefix in PREFIXES.items():
         if text.startswith(prefix):
             body, check = text[len(prefix) : -CHECKSUM_CHARS], text[-CHECKSUM_CHARS:]
@@ -45,7 +45,7 @@ def kind_of(text: str) -> Kind | None:
 
 
 def checksum(body: str) -> str:
-    """The CRC-32 of `body`, as six digits of base 62."""
+    """Return the CRC-32 of `body`, as six digits of base 62."""
     number, digits = zlib.crc32(body.encode("ascii")), ""
     for _ in range(CHECKSUM_CHARS):
         number, digit = divmod(number, len(DIGITS))
@@ -54,7 +54,7 @@ def checksum(body: str) -> str:
 
 
 OVERLAP: Final = timedelta(days=1)
-MOST: Final = 50  # the most of each kind of limit in one key, except rules
+MOST: Final = 50  # maximum number of each kind of limit in one key, except rules
 MOST_RULES: Final = 200
 LONGEST: Final = 511  # ``INTEGRATION/CONNECTION``
 OF_CAPABILITY: Final = ("environment:proxy", "environment:connect_sessions:write")
@@ -62,9 +62,10 @@ OF_CAPABILITY: Final = ("environment:proxy", "environment:connect_sessions:write
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedKey:
-    """A request for a new key. `scopes` None: everything; with limits, only the proxy; with `replaces`, those of that key.
+    """A request for a new key. `scopes` None: everything; with limits, only the proxy; with `replaces`, those of that
+    key.
 
-    `replaces`: the id of a key that goes on for `overlap`, so that both work while its users move over.
+    `replaces`: the id of a key that stays valid for `overlap`, so that clients can switch to the new key.
     """
 
     name: str
@@ -79,7 +80,7 @@ class RequestedKey:
 
 
 def like(wish: RequestedKey, old: MintedKey) -> RequestedKey:
-    """Return the wish for a replacement, completed from the old key."""
+    """Return the request for a replacement, completed from the old key."""
     return replace(
         wish,
         kind=old.kind,
@@ -90,7 +91,7 @@ def like(wish: RequestedKey, old: MintedKey) -> RequestedKey:
 
 
 def check(wish: RequestedKey, now: datetime) -> None:
-    """Raises InvalidRequest with every fault at once."""
+    """Raise InvalidRequest with all faults of the request."""
     issues = [*_scope_issues(wish), *_limit_issues(wish)]
     if not wish.name.strip() or len(wish.name) > 255 or not wish.name.isprintable():
         issues.append(Issue("custom", "display_name must have 1 to 255 printable characters.", ("display_name",)))

@@ -1,7 +1,7 @@
 """Decides whether a key's scopes, limits and rules allow a request, for the chain and the fast path alike.
 
-It is made on the request as it will leave: its method, the host and the raw path after the join with the base URL, and
-the names of its header fields.
+The decision uses the request as it will be sent: its method, the host and the raw path after the join with the base
+URL, and the names of its header fields.
 """
 
 import re
@@ -17,18 +17,18 @@ from gateway.access.scopes import CONFIGURE, PROXY, covers
 from gateway.http.url import has_dot_segment
 from gateway.records.access import ANY_INTEGRATION, KeyLimits
 
-# ── Rules such as ``GET /ex/*/rest/api/3/search*``: which methods, on which paths.
+# ── Rules such as ``GET /ex/*/rest/api/3/search*``: the allowed methods and paths.
 #
 #     rule     = methods SP path [" with " what] [" as " name]
 #     methods  = "*" / method *("," method)      a method is compared as it is sent; ``WEBSOCKET`` stands for an upgrade
 #     path     = "/" ...                         ``*`` is any run of characters but "/", ``**`` any run at all, once a rule
 #
-#     what     = which bodies (`body_rules`); only behind the method POST
-#     name     = a lower-case word              what the request is called where agents list it (`gateway.mcp`); only a rule
-#                                               with a name has ``{issue}`` for a ``*`` that is called so
+#     what     = the allowed bodies (`body_rules`); only after the method POST
+#     name     = a lower-case word              the name under which agents see the request (`gateway.mcp`); only in a rule
+#                                               with a name, ``{issue}`` is a ``*`` with that name
 #
-# The path of a rule is matched with the path that the provider gets, base URL included, byte for byte and without its
-# query. `ambiguous` says which paths are not compared at all, since another reader may take them for another path.
+# The path of a rule is compared with the path that is sent to the provider, base URL included, byte for byte and
+# without its query. `ambiguous` lists paths that are never compared, since another server may read them differently.
 
 WEBSOCKET: Final = "WEBSOCKET"
 MOST_CHARS: Final = 512  # the length of a rule
@@ -52,8 +52,8 @@ _PUNCTUATION: Final = frozenset("/\\?#%;.")
 
 @dataclass(frozen=True, slots=True)
 class KeyRule:
-    """`text` as it was written; `methods` None: any. `name`: what agents call it, empty where nobody gave one; `written`: its
-    path, with the names of places. `body`: which bodies it allows, None for any."""
+    """A rule. `text` as it was written; `methods` None: any. `name`: the name for agents, empty if it has none;
+    `written`: its path, with placeholder names. `body`: the allowed bodies, None for any."""
 
     text: str
     methods: frozenset[str] | None
@@ -67,7 +67,7 @@ class KeyRule:
 
 
 def parse(text: str) -> KeyRule:
-    """Raises ValueError, in words that follow the rule's name: ``'GET' has no path …``."""
+    """Parse a rule. Raises ValueError with words that follow the rule's name: ``'GET' has no path …``."""
     methods, space, rest = text.partition(" ")
     before, named_as, name = rest.partition(_AS)
     written, with_body, what = before.partition(WITH)
@@ -100,7 +100,7 @@ def _body_rule(what: str, methods: frozenset[str] | None, name: str) -> BodyRule
 
 
 def _unnamed(written: str, name: str) -> str:
-    """The path of a rule that is called `name`, its named places as ``*``. Raises ValueError."""
+    """Return the path of a rule named `name`, with ``*`` for its placeholders. Raises ValueError."""
     if not _NAME.fullmatch(name) or name in RESERVED_NAMES:
         raise ValueError(
             f"has a name that cannot be one: after 'as' comes a lower-case word of at most 63 letters, digits and '_', and none "
@@ -122,8 +122,8 @@ def _unnamed(written: str, name: str) -> str:
 def _compiled(path: str) -> re.Pattern[str]:
     """Return the path as a regular expression that takes linear time, except for its one ``**``.
 
-    A run within a segment that another one follows ends at the first place where its text goes on: ending later could
-    never help, so the group is atomic.
+    A run within a segment that is followed by another run ends at the first match of the text after it: a later match
+    could never help, so the group is atomic.
     """
     pieces: list[str] = _PIECES.findall(path)
     out: list[str] = []
@@ -142,9 +142,10 @@ def _compiled(path: str) -> re.Pattern[str]:
 
 
 def ambiguous(path: str) -> str | None:
-    """Why two readers may take `path` for different paths; words that follow "a path that". None: it is plain.
+    """Return why two readers may take `path` for different paths, as words that follow "a path that". None:
+    unambiguous.
 
-    `path` is visible ASCII without ``\\`` and ``#``, as `http.url.rest_of` leaves it.
+    `path` is visible ASCII without ``\\`` and ``#``, as `http.url.rest_of` returns it.
     """
     if len(path) > LONGEST_PATH:
         return f"has more than {LONGEST_PATH} characters"
@@ -184,7 +185,7 @@ def _ambiguous_escapes(path: str) -> str | None:
 
 Broken = Literal["rules", "hosts", "method_override", "ambiguous_path", "ambiguous_query", "body", "unread_body"]
 
-# What frameworks and gateways take for another method or another path than the request line has.
+# Headers that make frameworks and gateways use another method or another path than the request line has.
 OVERRIDES: Final = frozenset(
     {
         "x-http-method-override",
@@ -202,19 +203,19 @@ OVERRIDES: Final = frozenset(
         "x-override-url",
     }
 )
-# Windows writes these as a slash or a backslash where its code page lacks them ("best fit").
+# Windows turns these into a slash or a backslash if its code page lacks them ("best fit").
 _LOOKALIKES: Final = frozenset("\u2044\u2215\u29f8\u2216\u29f5\u00a5\u20a9")
 QUERY_OVERRIDES: Final = frozenset(
     {"_method", "_httpmethod", "$httpmethod", "httpmethod", "$method", "x-http-method-override", "x-http-method"}
 )
-_METHOD_PARAMETER: Final = "method"  # also an ordinary name: only with a method as its value
+_METHOD_PARAMETER: Final = "method"  # also an ordinary name: an override only if its value is a method
 _METHODS: Final = frozenset({"get", "head", "post", "put", "patch", "delete", "options"})
 _MAY_OVERRIDE: Final = re.compile(r"method|%", re.IGNORECASE)
 
 
 class SentRequest(NamedTuple):
-    """A request on its way out. `names`: of its header fields, in lower case with ``-``. `path` has no query. `body`: what its
-    body says, None where nobody has read it."""
+    """A request as it will be sent. `names`: names of its header fields, in lower case with ``-``. `path` has no query.
+    `body`: the parsed body, None if it was not read."""
 
     method: str
     host: str
@@ -226,7 +227,8 @@ class SentRequest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """The limit that a request breaks, and why. ``unread_body``: a rule by body may allow it; the body is not read yet."""
+    """The limit that a request breaks, and why. ``unread_body``: a body rule may allow the request; the body is not
+    read yet."""
 
     broken: Broken
     why: str
@@ -234,10 +236,11 @@ class Breach:
 
 
 class Policy:
-    """The policy of a key: its scopes, and its limits with those of the keys that it descends from.
+    """The policy of a key: its scopes, its limits and those of its ancestors.
 
-    `of_resources`: some limit names integrations, connections or tags. `of_connections`: some names connections or tags.
-    `of_tags`: some names tags. `of_requests`: some limits what may be sent. `may_proxy`: it has the scope of the proxy.
+    `of_resources`: some limit names integrations, connections or tags. `of_connections`: some limit names connections
+    or tags. `of_tags`: some limit names tags. `of_requests`: some limit restricts what may be sent. `may_proxy`: the
+    key has the proxy's scope.
     """
 
     def __init__(self, scopes: Sequence[str], limits: Sequence[KeyLimits]) -> None:
@@ -253,15 +256,15 @@ class Policy:
 
     @property
     def rules(self) -> Sequence[Sequence[KeyRule | OperationRule]]:
-        """The rules of each key in the line of descent that has any, the key's own last: one of each list must
-        fit. A rule that names operations is here each of them."""
+        """The rules of the key and of each ancestor that has rules, the key's own last: one of each list must match. A
+        rule that names operations is listed as its operations."""
         return [
             [*one.written, *(rule for found in one.sets for rule in found.rules)] for one in reversed(self._rules)
-        ]  # `MintedKey.limits` begin with its own
+        ]  # `MintedKey.limits` start with the key's own
 
     @property
     def operation_sets(self) -> Mapping[str, OperationSet]:
-        """The operations that each rule by operation stands for, by the rule's text."""
+        """The operations of each rule that names operations, by the rule's text."""
         return {text: found for one in self._rules for text, found in zip(one.references, one.sets, strict=True)}
 
     def allows(self, scope: str) -> bool:
@@ -273,7 +276,7 @@ class Policy:
 
     @property
     def pins(self) -> bool:
-        """Whether connections that are there keep their settings, and with them their hosts, in what it begins."""
+        """Whether existing connections keep their settings, and so their hosts, in flows that this key starts."""
         return self.of_connections or not self.allows(CONFIGURE)
 
     def reaches_integration(self, integration_id: str) -> bool:
@@ -286,7 +289,7 @@ class Policy:
 
     @property
     def tags(self) -> dict[str, str] | None:
-        """The tags that a connection must carry; None where nothing can satisfy two limits at once."""
+        """Return the tags that a connection must have; None if two limits contradict each other."""
         wanted: dict[str, str] = {}
         for one in self.limits:
             for name, value in one.tags.items():
@@ -299,10 +302,11 @@ class Policy:
         return all(tags.get(name.lower()) == value for one in self.limits for name, value in one.tags.items())
 
     def decision(self, sent: SentRequest) -> Breach | str:
-        """Why this request may not leave, or the rule that lets it, empty where the key has no rules: its text, and of a
-        rule that names operations the id behind it, ``operations jira read: get_issue``.
+        """Return the Breach if this request may not be sent, else the text of the rule that allows it, empty if there
+        are none.
 
-        Of rules that several keys in a line of descent have, the one of the last.
+        For a rule that names operations, the operation's id follows: ``operations jira read: get_issue``. If several
+        ancestors have rules, the last one's rule is returned.
         """
         if not self.of_requests:
             return ""
@@ -330,7 +334,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class ToolFilter:
-    """A filter for an MCP server's tools: shows those that the caller may call in place of `sent`, which lists them."""
+    """A filter for an MCP server's tool list: shows only tools that the caller may call. `sent`: the request for the list."""
 
     policy: Policy
     sent: SentRequest
@@ -341,7 +345,7 @@ class ToolFilter:
 
 
 class _Rules:
-    """The rules of one key: those with methods and a path, those that look into the body too, those that name operations."""
+    """The rules of one key: those with methods and a path, those that also read the body, those that name operations."""
 
     __slots__ = ("of_bodies", "plain", "references", "sets", "texts", "written")
 
@@ -354,7 +358,8 @@ class _Rules:
         self.sets = [operation_set(text, limits.operations.get(text, "")) for text in self.references]
 
     def fitting(self, sent: SentRequest) -> str:
-        """The text of the first rule that allows it, of a rule that names operations with the operation's id; empty: none."""
+        """Return the text of the first rule that allows the request, with the operation's id if it names operations;
+        else ""."""
         for rule in self.plain:
             if rule.fits(sent.method, sent.path):
                 return rule.text
@@ -364,7 +369,7 @@ class _Rules:
         return ""
 
     def fitting_body(self, sent: SentRequest) -> str | Breach:
-        """Likewise by what the body says, or why none of them allows it."""
+        """Return the same for rules that read the body, or the Breach if none of them allows it."""
         fitting = [(rule, body) for rule, body in self.of_bodies if rule.fits(sent.method, sent.path)]
         if not fitting:
             return Breach("rules", f"no rule of it allows {sent.method} for this path", self.texts)
@@ -396,13 +401,13 @@ def _reaches(limits: KeyLimits, integration_id: str, connection_id: str) -> bool
 
 
 def _is_host(pattern: str, host: str) -> bool:
-    """Exactly, or a name below ``*.example.com``."""
+    """Return whether `host` equals `pattern`, or is a name below ``*.example.com``."""
     pattern, host = pattern.lower(), host.lower()
     return host.endswith(pattern[1:]) if pattern.startswith("*.") else host == pattern
 
 
 def _override_in(query: str) -> str | None:
-    """The parameter by which some provider or framework would change the method."""
+    """Return the parameter by which some provider or framework would change the method; None if there is none."""
     for pair in re.split("[&;?]", query):
         name, _, value = pair.partition("=")
         name, value = unquote_plus(name).strip().lower(), unquote_plus(value).strip().lower()
@@ -413,5 +418,5 @@ def _override_in(query: str) -> str | None:
 
 
 def _as_php(name: str) -> str:
-    """The variable that PHP makes of a parameter: ``.method``, ``_method[]`` and ``_method%00x`` are ``_method``."""
+    """Return PHP's variable name for a parameter: ``.method``, ``_method[]`` and ``_method%00x`` become ``_method``."""
     return name.partition("\0")[0].partition("[")[0].lstrip(" ").replace(".", "_").replace(" ", "_")

@@ -1,7 +1,8 @@
-"""From a bearer to its caller: minted keys in memory, forgotten when any process changes them. Only digests are kept.
+"""From a bearer token to its caller: minted keys in memory, dropped when any process changes them. Only digests are
+kept.
 
-What changed is learned from the same log as changes of connections (`ChangeFeed.follow`): normally within 0.1 s, and within
-`live.trust_s` at the latest. While the store cannot be read, a key that is known serves on until `live.ttl_s`.
+Changes arrive through the same log as changes of connections (`ChangeFeed.follow`): normally within 0.1 s, and within
+`live.trust_s` at the latest. While the store cannot be read, a known key stays valid until `live.ttl_s`.
 """
 
 import asyncio
@@ -24,15 +25,15 @@ from gateway.store import Store
 
 MOST_KEPT: Final = 10_000
 WRITE_EVERY_S: Final = 30.0
-IDLE_S: Final = 30.0  # calls of a budget that were set aside and are not used go back after this
+IDLE_S: Final = 30.0  # unused calls of a budget are returned to the store after this
 LOOKS_AT_ONCE: Final = 8
-READ_AGAIN_S: Final = 5.0  # when the store cannot be asked whether a key has ended
+READ_AGAIN_S: Final = 5.0  # after the store could not be read
 
 log = structlog.get_logger(__name__)
 
 
 class Minted:
-    """Outlives a configuration."""
+    """The cache of minted keys. It outlives a configuration."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -42,14 +43,14 @@ class Minted:
         self._loading: dict[str, asyncio.Task[Caller | None]] = {}
         self._looks = asyncio.Semaphore(LOOKS_AT_ONCE)
         self._generation = 0
-        self._ended: dict[str, None] = {}  # keys that were in use here when they ended
+        self._ended: dict[str, None] = {}  # keys that ended while this process used them
         self._reading: set[asyncio.Task[None]] = set()
-        self._first_used: set[str] = set()  # keys whose first use was recorded here, though they were read before
-        self._looking_for: set[str] = set()  # keys of which it is being learned whether they have ended
-        self._used: set[str] = set()  # keys whose use is not written down yet, beside those that are marked
+        self._first_used: set[str] = set()  # keys whose first use was recorded here; their cached rows do not show it
+        self._looking_for: set[str] = set()  # keys that are being read to learn whether they have ended
+        self._used: set[str] = set()  # keys whose use is not stored yet, besides those marked `used`
 
     def peek(self, key_digest: str) -> Caller | None:
-        """The caller whose key has this digest, if it is known and alive: no I/O."""
+        """Return the caller with this key digest if it is cached and alive, without I/O; else None."""
         caller = self._kept.get(key_digest)
         if caller is None or caller.access is None or not caller.access.alive:
             return None
@@ -57,7 +58,7 @@ class Minted:
         return caller
 
     async def caller(self, key_digest: str) -> Caller | None:
-        """The same, from the store if need be. Raises Unavailable."""
+        """Return the caller with this key digest, from the store if needed. Raises Unavailable."""
         found = self.peek(key_digest) or await self._caller(key_digest)
         if found is not None:
             self._used.add(key_digest)
@@ -108,15 +109,15 @@ class Minted:
             self._read_again(key_digest)
 
     def over(self, access: Access) -> bool:
-        """Return whether an exchange with this key must end, because the key has ended.
+        """Return whether an exchange with this key must stop because the key has ended.
 
-        `access` is as it was let in; an earlier end may have been set since.
+        `access`: the state when the exchange started; the key may have got an earlier end since.
         """
         key_digest = access.key.digest
         if key_digest in self._ended or not access.alive:
             return True
         now = self._kept.get(key_digest)
-        if now is None or now.access is None:  # forgotten meanwhile, so its end may have passed unseen
+        if now is None or now.access is None:  # dropped meanwhile, so its end may have been missed
             if key_digest not in self._looking_for:
                 self._looking_for.add(key_digest)
                 self._read_again(key_digest)
@@ -137,7 +138,7 @@ class Minted:
         self._loading.clear()
 
     def _read_again(self, key_digest: str) -> None:
-        """Learn whether a key that was in use here is at its end."""
+        """Read a key again that was in use here, to learn whether it has ended."""
 
         async def read() -> None:
             try:
@@ -156,7 +157,7 @@ class Minted:
         task.add_done_callback(self._reading.discard)
 
     def _record_use(self, caller: Caller | None) -> None:
-        """Record that a key which may be evicted was used, so that its use is still stored."""
+        """Record the use of a key that may be evicted, so that its use is still stored."""
         if caller is not None and caller.access is not None and caller.access.used:
             caller.access.used = False
             self._used.add(caller.access.key.digest)
@@ -176,14 +177,14 @@ class Minted:
     def _keep(
         self, place: dict[str, Caller] | dict[str, None], key_digest: str, what: Caller | None, then: int
     ) -> None:
-        """Unless something changed meanwhile: which came first is not known, so it is good for this request only."""
+        """Store the result unless a change arrived meanwhile: the order is unknown, so it is valid for this request only."""
         if then == self._generation:
             while len(place) >= MOST_KEPT:
                 self._record_use(place.pop(next(iter(place))))
             place[key_digest] = what  # type: ignore[assignment]
 
     def _meter(self, key: MintedKey) -> Meter | None:
-        """The meter outlives what is known of its key, since a minute that was begun goes on."""
+        """Return the key's meter. It outlives the cached key, since a minute that has started continues."""
         if key.rate is None and key.budget is None:
             return None
         meter = self._meters.get(key.digest)
@@ -198,7 +199,7 @@ class Minted:
         return meter
 
     async def write(self) -> None:
-        """Write down for as long as the gateway runs which keys were used; give idle parts of budgets back."""
+        """Store key use and return idle parts of budgets, while the gateway runs."""
         while True:
             await asyncio.sleep(WRITE_EVERY_S)
             try:
@@ -223,19 +224,19 @@ class Minted:
             try:
                 await self._store.keys.touch(sorted(used), now=clock.now())
             except GatewayError:
-                self._used |= used  # with the next
+                self._used |= used  # stored with the next write
                 raise
         for meter in list(self._meters.values()):
             await meter.give_back(idle_s)
 
 
-# ── The way from the bearer of a request to its caller. Only digests are kept in memory.
+# ── From the bearer token of a request to its caller. Only digests are kept in memory.
 
 INVALID: Final = {"WWW-Authenticate": 'Bearer realm="gateway", error="invalid_token"'}  # RFC 6750 §3.1
 
 
 class Keys:
-    """The keys that gateway.yaml declares, and behind them those that were minted.
+    """The keys that gateway.yaml declares, then the minted ones.
 
     A look-up by digest reveals nothing about the key through its timing.
     """
@@ -258,12 +259,12 @@ class Keys:
         )
 
     def known(self, key_digest: str) -> Caller | None:
-        """The caller whose key has this digest (`secret.digest`), if that is known without asking the store."""
+        """Return the caller with this key digest (`secret.digest`), if it is known without reading the store."""
         declared = self._by_digest.get(key_digest)
         return declared if declared is not None else self._of_ours(self._minted.peek(key_digest))
 
     async def caller(self, text: str, kind: Kind = "key") -> Caller:
-        """The caller that holds `text`. Raises Unauthorized, and Unavailable where the store cannot be asked."""
+        """Return the caller that holds `text`. Raises Unauthorized, and Unavailable if the store cannot be read."""
         key_digest = digest(text)
         found = self.known(key_digest)
         if found is None and kind_of(text) == kind:
@@ -273,12 +274,12 @@ class Keys:
         return found
 
     def _of_ours(self, caller: Caller | None) -> Caller | None:
-        """Unless its environment is declared no more."""
+        """Return the caller, unless its environment is no longer declared."""
         return caller if caller is not None and caller.environment.name in self._environments else None
 
 
 def mistaken(text: str, kind: Kind) -> Unauthorized | None:
-    """Return the error for a text in the form of the other kind, with the place where it belongs; not whether it is known."""
+    """Return the error for a text in the form of the other kind, naming its proper place; not whether the key exists."""
     if kind == "key" and CAPABILITY_PREFIX in text:
         message = "This is a capability address, not a secret key."
         fix = "Use it as the base URL, <gateway>/c/<capability>, where no key is needed; or send a secret key."
@@ -291,7 +292,7 @@ def mistaken(text: str, kind: Kind) -> Unauthorized | None:
 
 
 def unknown(kind: Kind) -> Unauthorized:
-    """Return one error for a key that was never minted, was revoked or has expired."""
+    """Return the same error for a key that was never minted, was revoked or has expired."""
     if kind == "capability":
         message = "Invalid capability address: unknown, expired or revoked."
         fix = f"Ask the person who gave it to you for a new one: {CREATE}."

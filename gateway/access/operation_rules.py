@@ -1,8 +1,8 @@
-"""Rules that name operations of the catalog, ``operations jira read``, as they are matched with a request (ADR 54).
+"""Rules that name operations of the catalog, ``operations jira read``, and how requests are matched with them (ADR 54).
 
-When a key is made, `freeze_operations` turns such a rule into a snapshot: the methods and paths that it stands for then. The
-snapshot is stored with the key; the catalog is not looked at again, so no later catalog widens a key. A request fits where
-one of the operations has its host, method and path, and no operation that was left out fits as exactly.
+When a key is created, `freeze_operations` turns such a rule into a snapshot of the methods and paths that it then
+stands for. The snapshot is stored with the key and the catalog is not read again, so no later catalog widens a key. A
+request matches if one of the operations has its host, method and path, and no left-out operation matches it as exactly.
 """
 
 import base64
@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 PREFIX: Final = "operations "
-MOST_BYTES: Final = 1 << 20  # the size of a snapshot, unpacked
+MOST_BYTES: Final = 1 << 20  # maximum size of an unpacked snapshot
 RISK_LETTERS: Final = {"read": "r", "write": "w", "delete": "d", "admin": "a"}
 _RISKS: Final = {letter: risk for risk, letter in RISK_LETTERS.items()}
 _OPEN: Final = re.compile(r"\{[^{}/]*\}|\*")
@@ -34,9 +34,9 @@ def is_reference(rule: str) -> bool:
 class OperationRule:
     """An operation of a rule.
 
-    `text`: the rule; `name`: the operation's id, which agents call; `written`: its path with the base address before
-    it, ``*`` where a setting stands and ``{places}``. `below`: the part of it that the entry's operations file has, and
-    `before` the part before that, with ``${settings}`` (`path` of the base address and prefix).
+    `text`: the rule. `name`: the operation's id, which agents call. `written`: its path, including the base
+    address's path, with ``*`` for settings and ``{placeholders}``. `below`: the part of it from the entry's operations
+    file; `before`: the part before that, with ``${settings}`` (path of the base address, and prefix).
     """
 
     text: str
@@ -59,7 +59,7 @@ log = structlog.get_logger(__name__)
 
 
 class _Node:
-    """A segment's continuations, by how exactly they say it: a text, a text with places, a whole place."""
+    """A node of the path tree: the next segments by exactness: a literal text, a text with placeholders, a placeholder."""
 
     __slots__ = ("ends", "mixed", "texts", "whole")
 
@@ -67,17 +67,17 @@ class _Node:
         self.texts: dict[str, _Node] = {}
         self.mixed: dict[str, tuple[list[str], _Node]] = {}
         self.whole: _Node | None = None
-        self.ends: dict[str, OperationRule | None] = {}  # by method; None in the tree of those that were left out
+        self.ends: dict[str, OperationRule | None] = {}  # by method; None in the tree of left-out operations
 
 
 class OperationSet:
-    """The operations of one rule, frozen. Equal snapshots share one object, which is not changed."""
+    """The frozen operations of one rule. Equal snapshots share one immutable object."""
 
     def __init__(
         self, provider: str, host: str, base: str, rules: Iterable[OperationRule], others: Iterable[str]
     ) -> None:
-        """`host`: of the base address, ``*`` for a setting; `base`: its path. `others`: ``METHOD /path`` of operations that
-        the rule leaves out though some request of theirs fits one of `rules`."""
+        """`host`: of the base address, ``*`` for a setting; `base`: its path. `others`: ``METHOD /path`` of operations
+        that the rule leaves out although some of their requests match one of `rules`."""
         self.provider = provider
         self.host = host
         self.base = base
@@ -90,13 +90,13 @@ class OperationSet:
         taken = {(rule.method, _OPEN.sub("*", rule.written).lower()) for rule in self.rules}
         for other in others:
             method, _, path = other.partition(" ")
-            shape = _OPEN.sub("*", path).lower()  # providers that take ``/Users/ME`` for ``/users/me`` are many
+            shape = _OPEN.sub("*", path).lower()  # many providers treat ``/Users/ME`` as ``/users/me``
             self._left_out = self._left_out or _Node()
             if (method, shape) not in taken:
                 _add(self._left_out, method, shape, None)
 
     def fitting(self, method: str, host: str, path: str) -> OperationRule | None:
-        """The operation that this request is, base address included; None: it is none of them."""
+        """Return the operation that this request calls, base address included; None if it calls none of them."""
         host = host.lower()
         if host != self.host if self._host is None else not fits_shape(self._host, host):
             return None
@@ -133,9 +133,9 @@ def _exactness(segment: str) -> int:
 
 
 def fits_shape(shape: Sequence[str], text: str) -> bool:
-    """Return whether `text` is the parts of `shape` in order, with one or more characters between each two.
+    """Return whether `text` consists of the parts of `shape` in order, with one or more characters between each two.
 
-    Linear: each part in the middle is taken at the first place where it stands, since a later one could never help.
+    Linear time: each middle part is matched at its first occurrence, since a later one could never help.
     """
     first, *middle, last = shape
     at, end = len(first), len(text) - len(last)
@@ -150,7 +150,7 @@ def fits_shape(shape: Sequence[str], text: str) -> bool:
 
 
 def _first(node: _Node, segments: Sequence[str], at: int, method: str) -> OperationRule | None:
-    """The operation whose path `segments` are, of several the one that says the first differing segment most exactly."""
+    """Return the operation with the path `segments`; of several, the one most exact in the first differing segment."""
     while at < len(segments):
         segment = segments[at]
         at += 1
@@ -171,7 +171,7 @@ def _first(node: _Node, segments: Sequence[str], at: int, method: str) -> Operat
 
 
 def _ends(node: _Node, segments: Sequence[str], at: int, method: str, so_far: tuple[int, ...]) -> Iterator[_Found]:
-    """Each operation whose path `segments` are, with how exactly it says each segment."""
+    """Yield each operation with the path `segments`, and its exactness for each segment."""
     if at == len(segments):
         if method in node.ends:
             yield so_far, node.ends[method]
@@ -193,10 +193,10 @@ def _is_more_exact(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
     return one != other and all(mine <= theirs for mine, theirs in zip(one, other, strict=True))
 
 
-# ── The snapshot: ``COUNT:`` and the text below, compressed, as base64. Its first line is JSON: provider, host, base (the path of
-# the base address) and before (base, and the prefix of the operations file). Each line after it is an operation,
-# ``RISK METHOD PATH ID``, the risk as one letter, in capitals for a starter; or ``- METHOD PATH`` for one that was left out,
-# PATH whole there.
+# ── The snapshot: ``COUNT:`` and the text below, compressed, as base64. Its first line is JSON: provider, host, base
+# (the path of the base address) and before (base, and the prefix of the operations file). Each further line is an
+# operation, ``RISK METHOD PATH ID``, the risk as one letter, upper case for a starter; or ``- METHOD PATH`` for a
+# left-out operation, with its whole PATH.
 
 
 def packed(provider: str, host: str, base: str, before: str, operations: Sequence[str], others: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Refusals that help: each names the rule, who can change it, and the one next step that works."""
+"""Errors of the key's limits: each names the rule, who can change it, and the next step that works."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,12 +12,12 @@ MINTERS: Final = "anyone who may create keys in this environment"
 
 
 def rule_and_fix(rule: str, fix: str, changed_by: str = MINTERS) -> dict[str, Any]:
-    """The members of an error's payload that say what blocked a request, and how to change that."""
+    """Return the payload members that name the rule that blocked a request, and how to change it."""
     return {"rule": rule, "changed_by": changed_by, "fix": fix}
 
 
 def lacking(*scopes: str) -> Forbidden:
-    """The error for a key that has none of `scopes`, of which any one is enough."""
+    """Return the error for a key that has none of `scopes`; any one of them is enough."""
     return Forbidden(
         "forbidden",
         f"Insufficient scope. Required: {scopes[0]}",
@@ -30,7 +30,7 @@ def lacking(*scopes: str) -> Forbidden:
 
 
 def lacking_for(scope: str, field: str) -> Forbidden:
-    """The error for a request that is allowed but for `field` in its body."""
+    """Return the error for a request that would be allowed without `field` in its body."""
     return Forbidden(
         "forbidden",
         f"This key may not set {field}. Leave it out, or use a key with the scope {scope}.",
@@ -42,7 +42,7 @@ def lacking_for(scope: str, field: str) -> Forbidden:
 
 
 def beyond_limits(what: str) -> Forbidden:
-    """`what` is not for keys that are limited to some integrations or connections."""
+    """Return the error for `what`, which keys limited to some integrations or connections may not do."""
     return Forbidden(
         "forbidden",
         f"This key is limited to some integrations or connections, and {what}.",
@@ -51,8 +51,8 @@ def beyond_limits(what: str) -> Forbidden:
 
 
 def breached(breach: Breach, method: str, path: str, *, below_base: bool = False) -> Forbidden:
-    """`path`: what the caller wrote behind the mount; `below_base`: the provider's base address has a path before it, which
-    may be secret and is not reported."""
+    """Return the error for a breach. `path`: the caller's path after the mount; `below_base`: the provider's base
+    address has a path before it, which may be secret and is not reported."""
     rule, fix = "rules", f"Send one of the requests that it allows, or ask them for a key that allows {method} {path}."
     if below_base:
         fix = (
@@ -80,7 +80,7 @@ def breached(breach: Breach, method: str, path: str, *, below_base: bool = False
 
 
 def unread_body(why: str = "This kind of call has no body that could be read") -> Forbidden:
-    """A rule looks into the body, and here there is none to look into."""
+    """Return the error for a rule that reads the body, if the request's body cannot be read."""
     return Forbidden(
         "forbidden",
         f"A rule of this key looks into the body of the request. {why}, so it is refused.",
@@ -89,7 +89,7 @@ def unread_body(why: str = "This kind of call has no body that could be read") -
 
 
 def no_integration(environment: str, integration_id: str) -> NotFound:
-    """Return the error for a limited key whose integration does not exist or is out of its reach; it does not say which."""
+    """Return the limited key's error for an integration that does not exist or that it may not use; it does not say which."""
     return NotFound(
         "unknown_provider_config",
         f"Environment '{environment}' has no integration '{integration_id}' that this key may use.",
@@ -103,7 +103,7 @@ def no_integration(environment: str, integration_id: str) -> NotFound:
 
 
 def no_connection(integration_id: str, connection_id: str) -> NotFound:
-    """Likewise of a connection."""
+    """Return the limited key's error for a connection that does not exist or that it may not use."""
     return NotFound(
         "unknown_connection",
         f"Integration '{integration_id}' has no connection '{connection_id}' that this key may use.",
@@ -118,7 +118,7 @@ def no_connection(integration_id: str, connection_id: str) -> NotFound:
 
 
 def with_payload(fault: GatewayError, payload: Mapping[str, Any], message: str | None = None) -> GatewayError:
-    """A copy of `fault` with more in its payload, and `message` for its own: the fault itself may be shared by callers."""
+    """Return a copy of `fault` with more payload and another `message`; callers may share the fault itself."""
     return type(fault)(
         fault.code,
         fault.message if message is None else message,
@@ -133,13 +133,13 @@ def with_payload(fault: GatewayError, payload: Mapping[str, Any], message: str |
 # ── The next step for a connection that is missing or must be authorized again: one sentence for API errors, events
 # and the CLI.
 #
-# A message says how to create a link; `with_link` puts the link itself in its place, since SDKs show the message
-# alone.
+# A message says how to create a link; `with_link` replaces that with the link itself, since SDKs show only the
+# message.
 
 RECONNECT: Final = "create a link with POST /connect/sessions/reconnect and let the end user authorize again"
 """For a connection that exists: it keeps its id, its end user and its settings."""
 CONNECT: Final = "create a link with POST /connect/sessions and let the end user connect"
-"""For an id that does not exist. What is connected under such a link gets an id of its own."""
+"""For an id that does not exist. A connection made with such a link gets its own id."""
 
 
 def sentence(step: str) -> str:
@@ -147,12 +147,12 @@ def sentence(step: str) -> str:
 
 
 def with_link(message: str, url: str) -> str:
-    """`message`, telling its reader to open `url`."""
+    """Return `message` with the instruction to open `url`."""
     return _instead(_instead(message, RECONNECT, f"open {url} to authorize again"), CONNECT, f"open {url} to connect")
 
 
 def bound(message: str) -> str:
-    """`message` where a link must be bound to the application's own user."""
+    """Return `message` for a link that must be bound to the application's own user."""
     return _instead(_instead(message, RECONNECT, with_challenge(RECONNECT)), CONNECT, with_challenge(CONNECT))
 
 
@@ -162,7 +162,7 @@ def with_challenge(step: str) -> str:
 
 
 def without_scope(message: str) -> str:
-    """`message` for a key that may not create that link."""
+    """Return `message` for a key that may not create that link."""
     return _instead(_instead(message, RECONNECT, with_scope(RECONNECT)), CONNECT, with_scope(CONNECT))
 
 

@@ -1,4 +1,4 @@
-"""The scopes there are, and whether those that a key holds cover one that is requested (docs/compatibility.md#scopes)."""
+"""The existing scopes, and whether the scopes of a key cover a requested one (docs/compatibility.md#scopes)."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -27,13 +27,13 @@ SCOPES: Final = frozenset(
         "environment:api_keys:delete",
     }
 )
-"""Every single permission. ``<part>:*`` stands for all that begin with that part."""
+"""Every single permission. ``<part>:*`` stands for all scopes that begin with that part."""
 
 WILDCARDS: Final = frozenset(f"{scope.rpartition(':')[0]}:*" for scope in SCOPES if scope.count(":") == 2) | {
     EVERYTHING
 }
 
-# Anyone who may have the credential may have the rest of the record too.
+# A key that may read the credential may read the rest of the record too.
 _IMPLIED_BY: Final = {
     f"environment:{of}:{what}": f"environment:{of}:{what}_credentials"
     for of in ("integrations", "connections")
@@ -44,7 +44,7 @@ _IMPLIED_BY: Final = {
 def covers(held: Iterable[str], wanted: str) -> bool:
     """Return whether one of the scopes `held` is `wanted`, a wildcard above it, or one that implies it.
 
-    `wanted` may be a wildcard itself, which only the same one or a wider one covers.
+    `wanted` may be a wildcard itself; only the same wildcard or a wider one covers it.
     """
     stronger = _IMPLIED_BY.get(wanted)
     return any(_covers(scope, wanted) or (stronger is not None and _covers(scope, stronger)) for scope in held)

@@ -1,4 +1,4 @@
-"""Finds the integration or connection that an address names, by the rules of docs/compatibility.md#identifiers."""
+"""Finds the integration or connection that a path names, by the rules of docs/compatibility.md#identifiers."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -22,9 +22,9 @@ LONGEST: Final = 255
 async def ref_of(
     request: web.Request, runtime: Runtime, generation: Generation, query: Mapping[str, str]
 ) -> ConnectionRef:
-    """The connection in the path, of the integration in the query. Raises InvalidRequest, and NotFound for the latter.
+    """Return the connection in the path, of the integration in the query. Raises InvalidRequest and NotFound.
 
-    NotFound too for what the caller's key does not reach.
+    NotFound if the integration does not exist, or if the caller's key may not use it or the connection.
     """
     connection_id = in_path(request, "connection_id", CONNECTION_ID, "connectionId")
     key = query.get("provider_config_key")
@@ -36,7 +36,7 @@ async def ref_of(
 
 
 async def known_ref(runtime: Runtime, generation: Generation, caller: Caller, ref: ConnectionRef) -> ConnectionRef:
-    """`ref`, whose integration there is, and which `caller` reaches. Raises InvalidRequest, NotFound."""
+    """Return `ref` if its integration exists and `caller` may use the connection. Raises InvalidRequest, NotFound."""
     key = ref.integration_id
     if len(key) > LONGEST or misfit(key, PROVIDER_CONFIG_KEY):
         raise wrong_query(
@@ -45,14 +45,14 @@ async def known_ref(runtime: Runtime, generation: Generation, caller: Caller, re
         )
     check_reach(caller, ref)
     if caller.policy.of_resources and not generation.integrations.has(ref.environment, key):
-        raise no_integration(ref.environment, key)  # without the nearest name there is
+        raise no_integration(ref.environment, key)  # does not suggest the closest existing name
     generation.integrations.get(ref.environment, key)
     await check_tags(runtime, caller, ref)
     return ref
 
 
 def unique_key(request: web.Request) -> str:
-    """The integration's key in the path. Raises InvalidRequest."""
+    """Return the integration's key in the path. Raises InvalidRequest."""
     return in_path(request, "unique_key", PROVIDER_CONFIG_KEY, "uniqueKey")
 
 
@@ -61,8 +61,8 @@ def too_long() -> str:
 
 
 def in_path(request: web.Request, name: str, form: str, example: str) -> str:
-    """A part of the path: of that `form`. Raises InvalidRequest ``invalid_uri_params``, which calls it
-    `example`."""
+    """Return a part of the path, which must have that `form`. Raises InvalidRequest ``invalid_uri_params``, which names
+    the part as `example`."""
     text = request.match_info[name]
     wrong = too_long() if len(text) > LONGEST else misfit(text, form)
     if wrong is not None:

@@ -1,4 +1,4 @@
-"""Agent sessions with Nango's shapes: a minted key for one tenant's connections, behind an MCP address of its own (ADR 60)."""
+"""Agent sessions in Nango's shapes: a minted key for one tenant's connections, with its own MCP address (ADR 60)."""
 
 import secrets
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -34,12 +34,12 @@ from gateway.store import ListFilter
 from gateway.text import whole_number
 from gateway.timestamps import iso, span
 
-MADE_BY: Final = "an agent session of "  # how `MintedKey.created_by` begins; no caller chooses that text
+MADE_BY: Final = "an agent session of "  # prefix of `MintedKey.created_by`; callers cannot choose that text
 USUAL_END: Final = timedelta(hours=1)
 LONGEST: Final = timedelta(days=30)
 MOST_SELECTORS: Final = 10
-MOST_FITTING: Final = 1000  # connections that one selector may fit
-MOST_LISTED: Final = 12  # tools: more are searched (docs/agents.md#tools)
+MOST_FITTING: Final = 1000  # maximum number of connections that match one selector
+MOST_LISTED: Final = 12  # tools; above this they are searched instead (docs/agents.md#tools)
 META_TOOLS: Final = ("nango_tool_search", "nango_execute", "nango_proxy")
 ALL: Final = ",".join(RISK_LETTERS)
 
@@ -72,7 +72,7 @@ class TenantBody(Strict):
 
 
 class NewAgentSession(Strict):
-    """`toolset`: of each integration the ids of operations; see docs/agents.md#sessions."""
+    """A new agent session. `toolset`: operation ids, for each integration; see docs/agents.md#sessions."""
 
     tenant: TenantBody
     toolset: Literal["*"] | dict[str, PolicyBody | Literal["*"]] = "*"
@@ -83,7 +83,7 @@ class NewAgentSession(Strict):
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The operations of one integration that a session may call, by id. `whole`: all that the catalog has."""
+    """The operations of one integration that a session may call, by id. `whole`: all operations of the catalog."""
 
     integration: Integration
     host: str
@@ -91,7 +91,7 @@ class Tools:
     whole: bool
 
     def rules(self) -> Iterator[str]:
-        """Rules of a key for these, none longer than a rule may be."""
+        """Yield the rules of a key for these operations, each within the maximum length of a rule."""
         begin = f"{PREFIX}{self.integration.provider} "
         if self.whole:
             yield begin + ALL
@@ -108,7 +108,7 @@ class Tools:
 
 @needs(AGENT_SESSIONS, limits=True)
 async def create_agent_session(request: web.Request) -> web.Response:
-    """200 with the session's token, this once. Raises InvalidRequest, Forbidden, NotFound, NotImplementedHere."""
+    """Answer 200 with the session's token, shown only here. Raises InvalidRequest, Forbidden, NotFound, NotImplementedHere."""
     query_of(request, ())
     body = await read_json(request, NewAgentSession)
     runtime, generation, caller = request.app[RUNTIME], generation_of(request), request[CALLER]
@@ -155,7 +155,7 @@ async def create_agent_session(request: web.Request) -> web.Response:
 
 @needs(AGENT_SESSIONS, limits=True)
 async def end_agent_session(request: web.Request) -> web.Response:
-    """200 with when and why it ended, also where it had ended before. Raises NotFound."""
+    """Answer 200 with time and reason of the end, also if the session had already ended. Raises NotFound."""
     query_of(request, ())
     session_id, caller, issuer = request.match_info["session_id"], request[CALLER], request.app[RUNTIME].issuer
     environment, now = request[ENVIRONMENT].name, clock.now()
@@ -206,7 +206,7 @@ def _lasts(expires_in: str | None) -> timedelta:
     return lasts
 
 
-# ── Tools: of each integration the operations of its provider.
+# ── Tools: the provider's operations, for each integration.
 
 
 def _tools(body: NewAgentSession, there: Mapping[str, Integration], catalog: Catalog) -> dict[str, Tools]:
@@ -251,7 +251,7 @@ def _tools(body: NewAgentSession, there: Mapping[str, Integration], catalog: Cat
 
 
 def _operations(integration: Integration, catalog: Catalog) -> tuple[str, tuple[str, ...]]:
-    """The host of the provider's base address, and the ids of the operations there; none where the catalog has none."""
+    """Return the host of the provider's base address, and the ids of the operations there; none if the catalog has none."""
     provider = catalog.get(integration.provider)
     if provider is None:
         return "", ()
@@ -302,7 +302,7 @@ def _check_meta_tools(asked: Mapping[str, bool]) -> None:
 
 
 def _check_apart(connected: Sequence[Tools]) -> None:
-    """Raises NotImplementedHere where one integration's tools would hold for another's connection too: rules are of the host."""
+    """Raise NotImplementedHere if one integration's tools would also apply to another's connection: rules match by host."""
     for one, other in combinations(connected, 2):
         same = one.integration.provider == other.integration.provider and one.ids == other.ids
         if same or (one.whole and other.whole) or not one.ids or not other.ids:
@@ -327,7 +327,7 @@ def _summary(tools: Tools, connected: bool, count: int) -> answers.AgentSessionT
 async def _connections(
     request: web.Request, wanted: TenantConnectionsBody, tools: Mapping[str, Tools]
 ) -> dict[str, str]:
-    """The connection's id of each integration that has one. Raises InvalidRequest, NotFound."""
+    """Return the connection's id for each integration that has one. Raises InvalidRequest, NotFound."""
     if not wanted.any and not wanted.pinned:
         issue = Issue("custom", "Name the tenant by tags (any) or by connections (pinned).", ("tenant", "connections"))
         raise InvalidRequest("invalid_body", issue.message, errors=[issue])
@@ -362,7 +362,7 @@ async def _connections(
 async def _fitting(
     request: web.Request, selectors: Sequence[SelectorBody], tools: Collection[str]
 ) -> dict[str, list[str]]:
-    """The ids of the connections that one of `selectors` fits, by integration."""
+    """Return the ids of the connections that match one of `selectors`, by integration."""
     found: dict[str, list[str]] = {}
     for n, selector in enumerate(selectors):
         wanted = ListFilter(tags=selector.tags, within=request[CALLER].policy.limits, limit=MOST_FITTING + 1)
@@ -381,7 +381,7 @@ async def _fitting(
 async def _check_pinned(
     request: web.Request, wanted: TenantConnectionsBody, tools: Collection[str], fitting: Mapping[str, Sequence[str]]
 ) -> None:
-    """Raises InvalidRequest for pinned connections that are not there for this key, or not among those that the tags fit."""
+    """Raise InvalidRequest for pinned connections that the key cannot find, or that the tags do not match."""
     environment, policy = request[ENVIRONMENT].name, request[CALLER].policy
     unknown, unmatched = [], []
     for one in wanted.pinned:

@@ -1,4 +1,4 @@
-"""The shapes of our API's answers: what a handler returns, mypy checks and the OpenAPI document states.
+"""The shapes of our API's answers: handlers return them, mypy checks them, and the OpenAPI document publishes them.
 
 A member that is `NotRequired` is left out rather than null.
 """
@@ -22,7 +22,7 @@ Moment = Annotated[
 ]
 
 
-# ── What answers of several areas have in common.
+# ── Members that answers of several areas share.
 
 
 class Success(TypedDict):
@@ -34,14 +34,14 @@ class Result(TypedDict):
 
 
 class Readiness(TypedDict):
-    """A node that lacks nothing says its result alone."""
+    """The readiness of a node. A node without problems reports only `result`."""
 
     result: Literal["ok", "not ready"]
     store: NotRequired[Literal["away", "damaged", "full"]]
     clock: NotRequired[Literal["off", "refused"]]
-    """How it differs from the database's: by seconds, or by so much that no token is refreshed."""
+    """How much the clock differs from the database's: by seconds, or by so much that no token is refreshed."""
     clock_offset_seconds: NotRequired[float]
-    """How far the database's is ahead."""
+    """How many seconds the database's clock is ahead."""
     journal: NotRequired[Literal["unwritable"]]
     """Replies of token endpoints cannot be journalled."""
     failover: NotRequired[Literal["reconciling"]]
@@ -57,7 +57,7 @@ class Organization(TypedDict):
 
 
 class EndUserJson(TypedDict):
-    """Whose connection it is, in the customer's own words."""
+    """The end user of a connection, as the customer describes them."""
 
     id: str
     display_name: str | None
@@ -70,40 +70,40 @@ class EndUserJson(TypedDict):
 
 
 class IssueJson(TypedDict):
-    """A fault, one of several."""
+    """One of several faults."""
 
     code: str
-    """Which rule: unrecognized_keys, invalid_type, too_small, too_big, invalid_format, custom."""
+    """The rule: unrecognized_keys, invalid_type, too_small, too_big, invalid_format, custom."""
     message: str
     path: list[str]
-    """Where: the names that lead there."""
+    """The names that lead to the faulty member."""
 
 
 class ErrorDetail(TypedDict):
     code: str
-    """API: it does not change."""
+    """Part of the API: it does not change."""
     message: str
-    """What to do next; it may change."""
+    """What to do next; the text may change."""
     errors: NotRequired[list[IssueJson]]
     payload: NotRequired[dict[str, Any]]
-    """For programs; what it holds depends on the code."""
+    """For programs; the members depend on the code."""
     trace_id: NotRequired[str]
-    """32 hex digits: of the request's `traceparent`, or of the trace that the gateway has begun for it."""
+    """32 hex digits: from the request's `traceparent`, or of the trace that the gateway started for it."""
 
 
 class Error(TypedDict):
-    """Every answer of ours that is an error, with the code in the header Gateway-Error too."""
+    """The body of every error of the gateway; the header Gateway-Error has the code too."""
 
     error: ErrorDetail
 
 
 class ErrorText(TypedDict):
-    """The answer to a provider whose webhook is not signed well."""
+    """The answer to a provider's webhook with an invalid signature."""
 
     error: str
 
 
-# ── How a connection came to be as it is, and what helps.
+# ── The history of a connection, and the action that helps.
 
 
 class ChangeJson(TypedDict):
@@ -129,11 +129,11 @@ class HappeningJson(TypedDict):
     what: str
     detail: str | None
     ahead: bool
-    """Still to come."""
+    """Whether it is still to come."""
 
 
 class Diagnosis(TypedDict):
-    """Why it is as it is, and the one action that helps."""
+    """Why the connection is in its state, and the one action that helps."""
 
     state: str
     since: Moment
@@ -154,13 +154,13 @@ class Trouble(TypedDict):
 
 
 class AccountJson(TypedDict):
-    """The account that authorized, as far as the provider reports it."""
+    """The account that authorized, if the provider reports it."""
 
     id: str | None
     label: str | None
 
 
-class AnyConnection(TypedDict):  # pydantic finds docstrings of members in the class itself, not in what extends it
+class AnyConnection(TypedDict):  # pydantic reads docstrings of members in the class itself, not in base classes
     id: int
     connection_id: str
     provider_config_key: Annotated[str, Field(description="The integration's key.")]
@@ -176,7 +176,7 @@ class AnyConnection(TypedDict):  # pydantic finds docstrings of members in the c
 
 
 class ConnectionState(TypedDict):
-    """How a connection is, and nothing else of it: for keys that may make connect sessions and read no connections."""
+    """The state of a connection and nothing else: for keys that may create connect sessions but not read connections."""
 
     connection_id: str
     provider_config_key: str
@@ -194,11 +194,11 @@ class ListedConnection(AnyConnection):
 class ConnectionList(TypedDict):
     connections: list[ListedConnection]
     next_cursor: NotRequired[str]
-    """Stands for the place where the list goes on; absent at its end."""
+    """Where the list continues; absent at its end."""
 
 
 class ScopesRefused(TypedDict):
-    """The scopes that the provider's API asked for with 403 since the last authorization, and the path of the last such call."""
+    """Scopes that the provider's API required with 403 since the last authorization, and the path of the last such call."""
 
     scopes: list[str]
     at: Moment
@@ -206,8 +206,8 @@ class ScopesRefused(TypedDict):
 
 
 class Scopes(TypedDict):
-    """Granted against needed scopes: null where the provider did not say what it granted. `missing`: those that the integration
-    asks for, and those that the provider's API asked for with 403."""
+    """Granted and needed scopes; `granted` is null if the provider did not report it. `missing`: scopes that the
+    integration requests, and scopes that the provider's API required with 403."""
 
     granted: list[str] | None
     needed: list[str]
@@ -239,14 +239,14 @@ class ConnectionJson(AnyConnection):
     scopes: NotRequired[Scopes]
     """With include=history."""
     warnings: NotRequired[list[IssueJson]]
-    """What is odd about an import, and was taken all the same."""
+    """Unusual members of an import, which were accepted."""
 
 
 Metadata = TypeAliasType("Metadata", Annotated[dict[str, Any], Field(description="Any JSON object.")])
 
 
 class MetadataOf(TypedDict):
-    """The metadata as it was sent, and the connections it was sent for."""
+    """The metadata as sent, and the connections it was sent for."""
 
     connection_id: str | list[str]
     provider_config_key: str
@@ -266,7 +266,7 @@ class Revocation(TypedDict):
 
 class DeletedConnection(Success):
     at_provider: bool
-    """Whether its tokens were ended at the provider; if not, they live on there until they expire or are revoked."""
+    """Whether its tokens were revoked at the provider; if not, they stay valid there until they expire or are revoked."""
     revocation: NotRequired[list[Revocation]]
     """Absent if the provider offers no revocation, or `revoke=false` was sent."""
 
@@ -274,21 +274,21 @@ class DeletedConnection(Success):
 class DeletedConnections(TypedDict):
     deleted: int
     revocation: dict[str, int]
-    """How many tokens had which outcome."""
+    """The number of tokens with each outcome."""
 
 
 class DeletedIntegration(Success):
     connections: NotRequired[DeletedConnections]
-    """Those that went along; absent where there were none."""
+    """The connections deleted with it; absent if there were none."""
 
 
-# ── An environment's own: what signs its events, and its variables.
+# ── An environment's signing key for events, and its variables.
 
 
 class SigningKey(TypedDict):
     webhook_signing_key: str
     previous_key_retires_at: Moment
-    """Until then the former key signs too."""
+    """Until then the former key also signs."""
 
 
 class SigningKeyAnswer(TypedDict):
@@ -314,17 +314,17 @@ class IntegrationJson(TypedDict):
     logo: str
     forward_webhooks: bool
     allowed_hosts: NotRequired[list[str]]
-    """Hosts that end users may name and that its client secret may go to; absent where it names none."""
+    """Hosts that end users may name and to which the client secret may be sent; absent if there are none."""
     allow_unsigned_webhooks: bool
-    """Whether webhooks that no secret can check are accepted, from anybody who knows the address."""
+    """Whether webhooks are accepted without a secret to check them, from anyone who knows the address."""
     created_at: Moment
     updated_at: Moment
     webhook_url: NotRequired[str | None]
-    """With include=webhook: where the provider is to send its webhooks; null where they are not routed."""
+    """With include=webhook: the address for the provider's webhooks; null if they are not routed."""
     credentials: NotRequired[dict[str, str | None] | None]
-    """With include=credentials: the fields of its type; null where it has none."""
+    """With include=credentials: the fields of its type; null if it has none."""
     custom: NotRequired[dict[str, str]]
-    """With include=credentials, where there are any."""
+    """With include=credentials, if there are any."""
 
 
 class IntegrationAnswer(TypedDict):
@@ -381,7 +381,7 @@ class KeyList(TypedDict):
 
 class RevokedKeys(Success):
     revoked: int
-    """How many: those that it minted end with it."""
+    """The number of keys: those that the key minted end with it."""
 
 
 # ── Agent sessions.
@@ -390,9 +390,9 @@ class RevokedKeys(Success):
 class AgentSessionTools(TypedDict):
     connected: bool
     tools_pinned: int
-    """How many of its tools are in the list."""
+    """The number of its tools in the tool list."""
     tools_searchable: int
-    """How many are found by `find_tools`."""
+    """The number of its tools that `find_tools` finds."""
 
 
 class AgentSessionMetaTools(TypedDict):
@@ -431,27 +431,27 @@ class LoggedOperation(TypedDict):
     """A call, a refresh, an authorization, a delivery of an event, or a provider's webhook."""
 
     id: int
-    """Rises with the order in which operations were stored."""
+    """Increases in the order in which operations were stored."""
     kind: Annotated[str, Field(json_schema_extra={"enum": list(KINDS)})]
     at: Moment
     request_id: str
     trace_id: str | None
-    """Of the caller's `traceparent`."""
+    """From the caller's `traceparent`."""
     key_id: int | None
-    """Of a minted key."""
+    """The id of the minted key."""
     provider_config_key: str | None
     connection_id: str | None
     method: str | None
     host: str | None
     path: str | None
-    """Without its query."""
+    """The path without its query."""
     status: int | None
     error: str | None
-    """A code of ours, or `client_left`, `cut`, `stopped`."""
+    """An error code of the gateway, or `client_left`, `cut`, `stopped`."""
     rule: str | None
-    """Of the key's rules the one that allowed the call, or the word for what refused it."""
+    """The rule of the key that allowed the call, or the word for the refusal."""
     tool: str | None
-    """By which an agent made the call: at the agent door, or of the provider's own MCP server."""
+    """The name of the MCP tool that made the call: of the gateway's MCP endpoint, or of the provider's own MCP server."""
     duration_ms: float
     gateway_ms: float | None
     token_ms: float | None
@@ -461,7 +461,7 @@ class LoggedOperation(TypedDict):
     bytes_out: int
     detail: dict[str, Any] | None
     operations: NotRequired[list[dict[str, Any]]]
-    """With include=operations: the others under the same request."""
+    """With include=operations: the other operations of the same request."""
 
 
 class Logs(TypedDict):
@@ -469,7 +469,7 @@ class Logs(TypedDict):
     """Newest first."""
     next_cursor: NotRequired[str]
     searched_to: NotRequired[Moment]
-    """Where the time for a search ran out: how far back it looked; `next_cursor` goes on."""
+    """If the time for a search ran out: how far back it searched; `next_cursor` continues."""
 
 
 # ── The audit trail.
@@ -479,21 +479,21 @@ class AuditRecord(TypedDict):
     """A record of the audit trail: the actor, the action, and the record's place in the chain of hashes."""
 
     sequence: int
-    """Its place: 1, 2, 3 … without a gap."""
+    """Its place in the chain: 1, 2, 3 … without a gap."""
     hash: str
-    """Over the hash of the record before, the sequence number and the record (docs/audit.md)."""
+    """Hash over the previous record's hash, the sequence number and the record (docs/audit.md)."""
     at: Moment
     action: Annotated[str, Field(json_schema_extra={"enum": list(AuditAction)})]
     outcome: Annotated[str, Field(json_schema_extra={"enum": ["ok", "failed"]})]
     actor: dict[str, Any]
-    """`kind`, and by kind `key_id`, `name`, `parents`, `session`, `command`."""
+    """`kind`, and depending on it `key_id`, `name`, `parents`, `session`, `command`."""
     address: str | None
     """The client's network address."""
     environment: str | None
     provider_config_key: str | None
     connection_id: str | None
     key_id: int | None
-    """Of the key that it is about; who acted is in `actor`."""
+    """The key that the action concerns; the key that acted is in `actor`."""
     end_user: str | None
     """A keyed digest."""
     request_id: str | None
@@ -508,20 +508,20 @@ class AuditPage(TypedDict):
 
 class CredentialUse(TypedDict):
     key_id: int | None
-    """Of a minted key; null: the keys of gateway.yaml."""
+    """The id of the minted key; null: the keys of gateway.yaml."""
     provider_config_key: str
     connection_id: str
     calls: int
     failed: int
-    """Of these, with an error or a status from 400."""
+    """The number of these calls with an error or a status from 400."""
 
 
 CredentialUses = TypedDict(
     "CredentialUses",
     {"from": Moment, "to": Moment, "calls": int, "failed": int, "uses_in_all": int, "data": list[CredentialUse]},
 )
-"""`from` and `to`: the hours that were added up. `calls` and `failed` count all, also what `limit` leaves out; `uses_in_all`
-is how many connections and keys those are."""
+"""`from` and `to`: the hours that were added up. `calls` and `failed` are totals, including uses that `limit` leaves
+out; `uses_in_all`: the total number of connection and key pairs."""
 
 
 # ── The catalog's entries.
@@ -529,7 +529,7 @@ is how many connections and keys those are."""
 
 @with_config(ConfigDict(extra="allow"))
 class ProviderJson(TypedDict):
-    """An entry of the catalog: these fields, and whatever else its file says."""
+    """An entry of the catalog: these fields, and all others of its file."""
 
     name: str
     display_name: str
@@ -549,27 +549,27 @@ class ProviderList(TypedDict):
 
 
 class ApiOperationJson(TypedDict):
-    """A request that the provider's API takes."""
+    """An operation of the provider's API."""
 
     id: str
-    """For rules and tools: unique in the provider."""
+    """The name for rules and tools, unique in the provider."""
     method: str
     path: str
-    """Below the entry's base URL, as `/proxy` takes it. `{places}` are to be filled in; `${connectionConfig.x}` is a setting of
-    the connection."""
+    """The path below the entry's base URL, as `/proxy` takes it. Fill in `{placeholders}`; `${connectionConfig.x}` is a
+    setting of the connection."""
     risk: Literal["read", "write", "delete", "admin"]
-    """By a rule on method and name: a guard, no proof."""
+    """Derived from method and name: a safeguard, no guarantee."""
     summary: NotRequired[str]
     scopes: NotRequired[list[str]]
-    """As the source states them."""
+    """The scopes that the source states."""
     query: NotRequired[list[str]]
-    """Names of URL parameters; not all of them."""
+    """Names of some URL parameters."""
     body: bool
     starter: NotRequired[bool]
-    """One of those that an assistant needs most."""
+    """Whether it is one of the operations that an assistant needs most."""
     deprecated: NotRequired[bool]
     origin: NotRequired[str]
-    """It lives at this origin instead of the base URL."""
+    """Its origin, if not that of the base URL."""
     graphql: NotRequired[str]
     """`query` or `mutation`."""
     field: NotRequired[str]
@@ -581,35 +581,35 @@ class OperationScopes(TypedDict):
 
     all_of: list[str]
     any_of: list[list[str]]
-    """One of each."""
+    """One scope of each list is needed."""
     unstated: int
-    """Operations whose scopes the source does not state."""
+    """The number of operations whose scopes the source does not state."""
     missing: NotRequired[list[list[str]]]
-    """With `granted`: one of each is to be added."""
+    """With `granted`: one scope of each list must be added."""
     unneeded: NotRequired[list[str]]
-    """With `granted`: those that no operation found names."""
+    """With `granted`: scopes that no found operation names."""
 
 
 class ApiOperationList(TypedDict):
     data: list[ApiOperationJson]
     source: dict[str, str]
-    """Where they come from: source, version, date, licence, cautions."""
+    """Their origin: source, version, date, licence, cautions."""
     scopes: OperationScopes
     next_cursor: NotRequired[str]
 
 
-# ── Connecting an end user: sessions, and what comes of them.
+# ── Connecting an end user: sessions and their results.
 
 
 class ConnectSessionJson(TypedDict):
     session_id: str
-    """By which the application completes it, and which the result of a return names; no secret."""
+    """The id for completing the session, also in the result of a return; not secret."""
     token: str
     connect_link: str
     """The page to open for the end user."""
     expires_at: Moment
     poll_url: str
-    """The address at which the key reads the session's result."""
+    """The address for reading the session's result with the key."""
 
 
 class ConnectSessionAnswer(TypedDict):
@@ -624,7 +624,7 @@ class SessionConnection(TypedDict):
 
 class SessionError(TypedDict):
     type: str
-    """As the browser's library names it."""
+    """The type in the browser library's terms."""
     code: str
     message: str
     provider_config_key: str
@@ -634,7 +634,7 @@ class SessionOutcome(TypedDict):
     status: Literal["pending", "connected", "expired"]
     connections: list[SessionConnection]
     error: NotRequired[SessionError]
-    """Of the last attempt, if that failed; the end user may try again while the session lives."""
+    """The error of the last attempt, if it failed; the end user may try again while the session is valid."""
     expires_at: NotRequired[Moment]
 
 
@@ -668,15 +668,15 @@ class SessionAnswer(TypedDict):
 
 
 class Connected(TypedDict):
-    connectionId: str  # as the browser's library reads it
+    connectionId: str  # the name that the browser's library reads
     providerConfigKey: str
     isPending: NotRequired[Literal[True]]
-    """The application has yet to complete it."""
+    """Whether the application must still complete it."""
 
 
 @with_config(ConfigDict(extra="allow"))
 class ClientMetadata(TypedDict):
-    """RFC 7591 §2."""
+    """A client metadata document (RFC 7591 §2)."""
 
     client_id: str
     redirect_uris: list[str]

@@ -1,4 +1,4 @@
-"""``GET /audit`` and ``GET /audit/uses``: who did what, and which key used which connection how often (docs/audit.md)."""
+"""``GET /audit`` and ``GET /audit/uses``: who did what; which key used which connection, and how often (docs/audit.md)."""
 
 from datetime import UTC, timedelta
 from typing import Any, Final
@@ -37,7 +37,7 @@ NUMBERS: Final = {"limit": (1, MOST), "keyId": (0, 10**11), "cursor": (1, 2**62)
 
 @needs(SCOPE)
 async def list_records(request: web.Request) -> web.Response:
-    """Newest first. Only what has its place in the chain, which a record gets about a second after it was written."""
+    """List records, the newest first. A record appears once it is in the chain, about a second after it was written."""
     empty_body(request)
     query = query_of(request, FILTERS, numbers=NUMBERS)
     limit, now = number(query, "limit") or USUAL, clock.now()
@@ -66,7 +66,7 @@ async def list_records(request: web.Request) -> web.Response:
 
 @needs(SCOPE)
 async def list_uses(request: web.Request) -> web.Response:
-    """Sums over whole hours, the most used first. Without ``from``: the last day."""
+    """List totals over whole hours, the most used first. Without ``from``: the last day."""
     empty_body(request)
     query = query_of(request, USE_FILTERS, numbers={name: NUMBERS[name] for name in ("limit", "keyId")})
     now = clock.now()
@@ -108,7 +108,7 @@ def uses_shown(wanted: UseFilter, page: UsePage) -> answers.CredentialUses:
 
 
 def audit_record_json(one: SealedRecord) -> answers.AuditRecord:
-    """Return the record as the API and the command line show it: the record's own members, with its place in the chain."""
+    """Return the record as the API and the command line show it: its own members, and its place in the chain."""
     members: dict[str, Any] = one.as_json()
     what = members.get("object", {})
     found: answers.AuditRecord = {

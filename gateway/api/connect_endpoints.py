@@ -1,4 +1,4 @@
-"""Connect sessions, made by the customer's back end: whom they are for, and what may be connected in them."""
+"""Connect sessions, created by the customer's back end: their end user, and the integrations that may be connected."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ from gateway.runtime import RUNTIME, Runtime, generation_of
 from gateway.text import nearest
 from gateway.timestamps import iso
 
-# ── What a connect session may be limited and bound to, as its back end says it.
+# ── The limits and bindings of a connect session, as its back end sets them.
 
 S256: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 S256_SCHEMA: Final = {"pattern": f"^{S256.pattern}$"}
@@ -72,12 +72,12 @@ def _return_url(text: str) -> str:
 
 
 class SessionOptions(Strict):
-    """How long a session lives, what it may make, and what it is bound to; the same for new connections and reconnects.
+    """Lifetime, limits and bindings of a session; the same for new connections and reconnects.
 
-    `expires_in`: in seconds. `max_connections`: how many connections it may make. `single_use`: it serves the first browser
-    in which its end user continues, and no other. `code_challenge`: S256 (RFC 7636 §4.2); connections stay pending until
-    ``POST /connect/sessions/{id}/complete`` with the verifier. `return_url`: the page of the application to which the end
-    user returns, with `state`.
+    `expires_in`: in seconds. `max_connections`: how many connections the session may make. `single_use`: the session
+    serves only the first browser in which its end user continues. `code_challenge`: S256 (RFC 7636 §4.2); connections
+    stay pending until ``POST /connect/sessions/{id}/complete`` with the verifier. `return_url`: the page of the
+    application to which the end user returns, with `state`.
     """
 
     expires_in: int = Field(
@@ -100,8 +100,8 @@ class SessionOptions(Strict):
 
 
 def fields_of(config: Config, environment: str, body: SessionOptions) -> dict[str, Any]:
-    """`lifetime`, and fields of ConnectSession. Raises InvalidRequest for a session that must be bound and is not, and for a
-    `return_url` of a page that is not the application's.
+    """Return `lifetime` and fields of ConnectSession. Raises InvalidRequest if a required binding is missing, or if
+    `return_url` is not a page of the application.
     """
     if body.code_challenge is None and config.environments[environment].requires_binding:
         message = (
@@ -127,14 +127,14 @@ def fields_of(config: Config, environment: str, body: SessionOptions) -> dict[st
     }
 
 
-# ── Connect sessions: the customer's back end says who may connect what (docs/compatibility.md#connect-sessions).
+# ── Connect sessions: the customer's back end decides who may connect what (docs/compatibility.md#connect-sessions).
 
 READ: Final = "environment:connections:read"
-SCOPES: Final = "oauth_scopes_override"  # among the settings, but none
+SCOPES: Final = "oauth_scopes_override"  # sent among the settings, but not a setting
 
 
 class FixedSettings(Strict):
-    """Any settings; a webhook address among them is the session's."""
+    """Any settings; a webhook address among them applies to the session."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -156,7 +156,7 @@ def _page(text: str) -> str:
 
 
 class Override(Strict):
-    """`docs_connect`: the help page that the connect page links to, in place of the entry's."""
+    """Overrides for the connect page. `docs_connect`: the help page that the connect page links to, instead of the entry's."""
 
     docs_connect: Annotated[str, StringConstraints(max_length=2048), AfterValidator(_page)] | None = None
 
@@ -166,7 +166,7 @@ Overrides = Annotated[dict[str, Override], Field(max_length=MOST_NAMED), SmallAs
 
 
 class NewSession(SessionOptions):
-    """`end_user` may be left out where `tags` name the owner of the connection."""
+    """A new connect session. `end_user` may be left out if `tags` name the owner of the connection."""
 
     end_user: EndUserBody | None = None
     organization: OrganizationBody | None = None
@@ -184,7 +184,7 @@ class NewSession(SessionOptions):
 
 
 class Reconnect(SessionOptions):
-    """A session for one connection that is there: its end user authorizes again, and its id stays."""
+    """A session for one existing connection: its end user authorizes again, and its id stays."""
 
     connection_id: ConnectionId
     integration_id: ProviderConfigKey
@@ -198,7 +198,7 @@ class Reconnect(SessionOptions):
 
 @needs("environment:connect_sessions:write", limits=True)
 async def create_session(request: web.Request) -> web.Response:
-    """201 with the token, the link to hand to the end user, and when both end."""
+    """Answer 201 with the token, the link for the end user, and when both expire."""
     query_of(request, ())
     runtime, generation = request.app[RUNTIME], generation_of(request)
     made = await new_session(runtime, generation, request[CALLER], await read_json(request, NewSession))
@@ -207,8 +207,8 @@ async def create_session(request: web.Request) -> web.Response:
 
 @needs("environment:connect_sessions:write", limits=True)
 async def create_reconnect_session(request: web.Request) -> web.Response:
-    """201 of the same shape, for a connection that is there; an unknown one is 400. What it knows of its end user stays,
-    unless another is given."""
+    """Answer 201 with the same shape, for an existing connection; an unknown one is 400. The connection keeps its end
+    user unless another one is given."""
     query_of(request, ())
     runtime, generation = request.app[RUNTIME], generation_of(request)
     made = await reconnect_session(runtime, generation, request[CALLER], await read_json(request, Reconnect))
@@ -218,7 +218,7 @@ async def create_reconnect_session(request: web.Request) -> web.Response:
 async def new_session(
     runtime: Runtime, generation: Generation, caller: Caller, body: NewSession
 ) -> tuple[str, ConnectSession]:
-    """The token, and the session behind it. Raises InvalidRequest, NotFound, Forbidden, TooManyRequests."""
+    """Create a session; return its token and the session. Raises InvalidRequest, NotFound, Forbidden, TooManyRequests."""
     environment = caller.environment.name
     _check_integrations(generation, caller, body, body.allowed_integrations)
     offered = offered_to(generation, caller, environment, body.allowed_integrations)
@@ -242,7 +242,7 @@ async def new_session(
 async def reconnect_session(
     runtime: Runtime, generation: Generation, caller: Caller, body: Reconnect
 ) -> tuple[str, ConnectSession]:
-    """Make a connect session to authorize an existing connection again."""
+    """Create a session that authorizes an existing connection again; return its token and the session."""
     ref = ConnectionRef(caller.environment.name, body.integration_id, body.connection_id)
     check_reach(caller, ref)
     await check_tags_of(runtime, caller, ref)
@@ -264,7 +264,7 @@ async def reconnect_session(
     fixed = _fixed(body)
     check_fixed(generation, caller, fixed, reconnects=True)
     _check_settings(generation, ref.environment, fixed["defaults"])
-    # A session shows its end user to every holder of its token. Without one, the connection keeps the one that it has.
+    # A session shows its end user to every holder of its token. Without an end user, the connection keeps its own.
     known_user = row.end_user if caller.policy.allows(READ) else None
     return await runtime.sessions.open(
         ref.environment,
@@ -281,9 +281,9 @@ async def reconnect_session(
 
 
 def _fixed(body: NewSession | Reconnect) -> dict[str, Any]:
-    """Return the members of the session that the back end fixes for the connections to come.
+    """Return the session members that the back end fixes for future connections.
 
-    A webhook address among the settings is the session's.
+    A webhook address among the settings applies to the session.
     """
     defaults = {key: one.model_dump(exclude_none=True) for key, one in body.integrations_config_defaults.items()}
     lifted = [
@@ -298,7 +298,7 @@ def _fixed(body: NewSession | Reconnect) -> dict[str, Any]:
 
 
 def connect_session_json(generation: Generation, token: str, session: ConnectSession) -> answers.ConnectSessionJson:
-    """Return the answer to the caller that made a session."""
+    """Return the answer for the caller that created a session."""
     public_url = generation.public_url
     return {
         "session_id": session.digest,
@@ -310,10 +310,10 @@ def connect_session_json(generation: Generation, token: str, session: ConnectSes
 
 
 def offered_to(generation: Generation, caller: Caller, environment: str, asked: Sequence[str]) -> tuple[str, ...]:
-    """Return the integrations that a session made with this key may offer; empty stands for all.
+    """Return the integrations that a session created with this key may offer; empty means all.
 
-    Raises NotFound for an integration out of its reach, Forbidden for a key that is limited to connections, since a session
-    makes others.
+    Raises NotFound for an integration that the key may not use, Forbidden for a key limited to connections, since a
+    session creates new ones.
     """
     policy = caller.policy
     if not policy.of_resources:
@@ -331,7 +331,7 @@ def offered_to(generation: Generation, caller: Caller, environment: str, asked: 
 
 
 def check_tags(caller: Caller, tags: Mapping[str, str]) -> None:
-    """Raises Forbidden where what is made would not carry the tags that the key is limited to."""
+    """Raise Forbidden if the new connections would lack the tags that the key is limited to."""
     if not caller.policy.fits(tags):
         wanted = ", ".join(f"{name}={value}" for name, value in (caller.policy.tags or {}).items())
         raise beyond_limits(f"what it makes must carry the tags {wanted}")
@@ -340,7 +340,7 @@ def check_tags(caller: Caller, tags: Mapping[str, str]) -> None:
 def _check_integrations(
     generation: Generation, caller: Caller, body: NewSession | Reconnect, allowed: Sequence[str]
 ) -> None:
-    """Raises InvalidRequest for integrations that are not there, the first with the nearest that the key reaches."""
+    """Raise InvalidRequest for unknown integrations; the first one gets the closest name that the key may use."""
     environment = caller.environment.name
     named = [
         *((("allowed_integrations", str(n)), key) for n, key in enumerate(allowed)),
@@ -360,7 +360,7 @@ def _check_integrations(
 
 
 def _check_settings(generation: Generation, environment: str, defaults: Mapping[str, Any]) -> None:
-    """Raises InvalidRequest for settings with which nobody could connect."""
+    """Raise InvalidRequest for settings with which no connection is possible."""
     for key, one in defaults.items():
         integration = generation.integrations.get(environment, key)
         provider = generation.catalog.get(integration.provider)

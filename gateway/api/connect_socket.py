@@ -1,6 +1,6 @@
-"""The WebSocket on which the browser that opened a window learns the outcome.
+"""The WebSocket that reports the outcome to the browser that opened a connect window.
 
-It gets an id, names it in the window's address, and gets one message. Nothing that it sends is read.
+The browser receives an id, adds it to the window's address, and receives one message. Its own messages are ignored.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ from gateway.errors import Unavailable
 from gateway.records.connecting import Outcome
 from gateway.runtime import RUNTIME, generation_of
 
-# ── An address for WebSockets alone: any other request there belongs to others, a host's own page for
-# example.
+# ── A path for WebSockets only: other requests to it belong to other handlers, for example a host's own
+# page.
 
 
 class WebsocketResource(web.PlainResource):
-    """A resource that is not there for requests without ``Upgrade: websocket`` (RFC 6455 §4.1)."""
+    """A resource that does not match requests without ``Upgrade: websocket`` (RFC 6455 §4.1)."""
 
     async def resolve(self, request: web.Request) -> "tuple[web.UrlMappingMatchInfo | None, set[str]]":
         if request.headers.get(hdrs.UPGRADE, "").strip().lower() != "websocket":
@@ -28,18 +28,18 @@ class WebsocketResource(web.PlainResource):
         return await super().resolve(request)
 
     def raw_match(self, _path: str) -> bool:
-        """Never: a route that is added for the same path afterwards gets a resource of its own."""
+        """Never match, so that a route added later for the same path gets its own resource."""
         return False
 
 
 HEARTBEAT_S: Final = 25.0
-LONGEST_S: Final = 3600.0  # six authorizations long: a window that is not finished by then was left open
+LONGEST_S: Final = 3600.0  # six times the length of an authorization: an older window was abandoned
 CLOSE_S: Final = 2.0
 LIMIT_BYTES: Final = 4096
 
 
 async def socket(request: web.Request) -> web.StreamResponse:
-    """``connection_ack`` with `ws_client_id`, then ``success`` or ``error``; the client closes."""
+    """Send ``connection_ack`` with `ws_client_id`, then ``success`` or ``error``; the client closes."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     outcomes, limits = runtime.outcomes, generation.config.connect
     if outcomes.crowded(limits.result_sockets):

@@ -1,4 +1,4 @@
-"""Credentials that the customer already has become connections (docs/compatibility.md#connections)."""
+"""Imports the customer's existing credentials as connections (docs/compatibility.md#connections)."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -37,7 +37,7 @@ from gateway.records.connection import Connection, ConnectionRef
 from gateway.records.integration import Integration
 from gateway.runtime import RUNTIME, Runtime, generation_of
 
-# Of the flat form, member of the credential ▸ the name that the old clients have for it.
+# Names of the flat form: member of the credential ▸ its name in old clients.
 FLAT: Final[Mapping[str, str]] = {"apiKey": "api_key"}
 READ_CREDENTIALS: Final = "environment:connections:read_credentials"
 NOT_FLAT: Final = frozenset({"provider_config_key", "connection_id", "metadata", "connection_config"})
@@ -46,7 +46,7 @@ log = structlog.get_logger(__name__)
 
 
 class Import(Strict):
-    """`credentials` are checked by the provider's auth mode."""
+    """The provider's auth mode checks `credentials`."""
 
     provider_config_key: ProviderConfigKey
     credentials: dict[str, Any]
@@ -60,7 +60,7 @@ class Import(Strict):
 
 @needs("environment:connections:create", limits=True)
 async def import_connection(request: web.Request) -> web.Response:
-    """201 with the whole connection; the same id again replaces what it held."""
+    """Answer 201 with the whole connection; importing the same id again replaces its credential."""
     query_of(request, ())
     runtime, generation, caller = request.app[RUNTIME], generation_of(request), request[CALLER]
     connection, warnings = await imported(runtime, generation, caller, await parsed(request))
@@ -73,7 +73,7 @@ async def import_connection(request: web.Request) -> web.Response:
 
 @needs("environment:connections:create", limits=True)
 async def import_flat(request: web.Request) -> web.Response:
-    """The same in the form of before, credentials beside the rest: 201 with what was sent, and the connection's id."""
+    """Import in the former flat form: answer 201 with the body that was sent, and the connection's id."""
     query_of(request, ())
     sent = await parsed(request)
     connection, _ = await imported(request.app[RUNTIME], generation_of(request), request[CALLER], _folded(sent))
@@ -83,8 +83,8 @@ async def import_flat(request: web.Request) -> web.Response:
 async def imported(
     runtime: Runtime, generation: Generation, caller: Caller, given: Any
 ) -> tuple[Connection, list[Issue]]:
-    """The stored connection, and what is odd about it. Raises InvalidRequest with every fault, the credential's too, and
-    NotFound for what the caller's key does not reach.
+    """Store the connection; return it, and warnings. Raises InvalidRequest with every fault, including the
+    credential's, and NotFound if the caller's key may not use it.
     """
     environment = caller.environment.name
     body, held = _checked(runtime, generation, caller, given)
@@ -114,7 +114,7 @@ async def imported(
 async def _pinned_config(
     runtime: Runtime, caller: Caller, integration: Integration, body: Import
 ) -> Mapping[str, Any] | None:
-    """The settings to import with. With a key that may not change those of a connection that is there, what it has stays.
+    """Return the settings for the import. If the key may not change an existing connection's settings, those stay.
 
     Raises InvalidRequest.
     """
@@ -134,8 +134,8 @@ async def _pinned_config(
 async def _check_tags(
     runtime: Runtime, caller: Caller, integration: Integration, connection_id: str | None, tags: dict[str, str] | None
 ) -> None:
-    """Check the tags for a key that is limited to tags: what is stored must carry them, and what is imported too. Raises
-    NotFound, Forbidden."""
+    """Check the tags for a key that is limited to tags: the stored connection and the imported one must have them.
+    Raises NotFound, Forbidden."""
     if not caller.policy.of_tags:
         return
     there = None
@@ -148,7 +148,7 @@ async def _check_tags(
 
 
 def _checked(runtime: Runtime, generation: Generation, caller: Caller, given: Any) -> tuple[Import, dict[str, Any]]:
-    """Check the form and the credential; faults of both are reported together."""
+    """Check the form and the credential, and report the faults of both together."""
     environment = caller.environment.name
     faults: list[Issue] = []
     body: Import | None = None
@@ -169,7 +169,8 @@ def _checked(runtime: Runtime, generation: Generation, caller: Caller, given: An
         except InvalidRequest as fault:
             faults += fault.errors
     elif body is not None:
-        generation.integrations.get(environment, body.provider_config_key)  # says which there are
+        # Raises an error that names the existing ones.
+        generation.integrations.get(environment, body.provider_config_key)
     if body is None or faults:
         raise InvalidRequest("invalid_body", joined_issues(faults), errors=faults)
     return body, held
@@ -189,8 +190,8 @@ def _credential(runtime: Runtime, integration: Integration, credentials: dict[st
 
 
 def _unknown_settings(provider: Provider, config: Mapping[str, Any]) -> list[Issue]:
-    """Return an issue for each unknown setting. It is kept: templates of callers and later versions of the entry may want it. But
-    a name that nobody reads is more often a mistake, so the answer says so."""
+    """Return an issue for each unknown setting. Unknown settings are stored, since callers' templates and later
+    versions of the entry may use them. But an unknown name is usually a mistake, so the answer reports it."""
     known = {name.casefold() for name in (*provider.connection_config, *(provider.connection_configuration or ()))}
     known.add("oauth_scopes_override")
     return [
@@ -205,7 +206,7 @@ def _unknown_settings(provider: Provider, config: Mapping[str, Any]) -> list[Iss
 
 
 def _folded(sent: Any) -> Any:
-    """The flat form as the other one; what belongs to neither is reported by the checks of that."""
+    """Return the flat form as the current one; the checks of the current form report members that belong to neither."""
     if not isinstance(sent, dict):
         return sent
     rest = {name: value for name, value in sent.items() if name not in NOT_FLAT}

@@ -1,4 +1,4 @@
-"""A connection and its diagnosis as our API and the command line show them."""
+"""A connection and its diagnosis, as our API and the command line show them."""
 
 import re
 from collections.abc import Mapping
@@ -47,10 +47,10 @@ def whole(
     with_refresh_token: bool = False,
     zulu: bool = False,
 ) -> answers.ConnectionJson:
-    """The connection with its settings and, unless `credentials` is false, with its credential.
+    """Return the connection with its settings and, unless `credentials` is false, with its credential.
 
-    Without `with_refresh_token` every member that is one, in any spelling and at any depth, is left out. `zulu`: times
-    end in Z, as in the answer to an import.
+    Without `with_refresh_token`, refresh tokens are left out, in any spelling and at any depth. `zulu`: times end in Z,
+    as in the answer to an import.
     """
     config: Any = dict(connection.config)
     if credentials and connection.secret_config is not None:
@@ -91,7 +91,7 @@ def _common(connection: Connection) -> answers.AnyConnection:
 
 
 def stamp(when: datetime) -> str:
-    """``2026-01-02T03:04:05.678+00:00``."""
+    """Return the time as ``2026-01-02T03:04:05.678+00:00``."""
     return when.isoformat(timespec="milliseconds")
 
 
@@ -123,7 +123,7 @@ def _without_refresh_tokens(value: Any) -> Any:
     return value
 
 
-# ── The story of a connection as our API and the command line show it.
+# ── The history and diagnosis of a connection, as our API and the command line show them.
 
 
 async def add_history(shown: answers.ConnectionJson, runtime: Runtime, generation: Generation, row: Connection) -> None:
@@ -135,9 +135,10 @@ async def add_history(shown: answers.ConnectionJson, runtime: Runtime, generatio
 async def state_and_story(
     runtime: Runtime, generation: Generation, row: Connection, *, serves: bool = True
 ) -> answers.History:
-    """``history``: each change of state, oldest first. ``diagnosis``: time line, causes in order, and what helps.
+    """Return ``history``: each change of state, oldest first; ``diagnosis``: time line, causes in order, and the
+    action; ``scopes``: granted, needed and missing.
 
-    ``scopes``: granted, needed and missing. `serves`: whether this process serves calls; a command does not.
+    `serves`: whether this process serves calls; a command does not.
     """
     changes = await runtime.store.history.of(row.id)
     provider, now = generation.catalog.get(row.provider), clock.now()
@@ -175,13 +176,13 @@ async def state_and_story(
 
 
 def _opened(runtime: Runtime, row: Connection) -> tuple[Mapping[str, Any] | None, bool]:
-    """Return the connection's credential, and whether what is stored for it opens, as far as this node has its keys."""
+    """Return the connection's credential, and whether its stored values can be opened; a missing key counts as readable."""
     try:
         held = runtime.store.open(row.credential)
         runtime.store.open(row.secret_config)
     except CredentialUnreadable:
         return None, False
-    except Unavailable:  # a key is missing, which is no matter of this connection
+    except Unavailable:  # a key is missing, which is no fault of this connection
         return None, True
     return held, True
 

@@ -62,8 +62,8 @@ MOST: Final = 2000
 WITHOUT_LIMIT: Final = 10_000
 ROWS_AT_ONCE: Final = 500  # read from the store
 PAGE_BYTES: Final = 16 * 1024 * 1024
-"""A list ends behind the row that reaches it, and goes on at `next_cursor`: rows of today's limits have far less."""
-NOT_REFRESHED: Final = "Gateway-Refresh-Failed"  # the answer is 200 all the same: the token in it is still valid
+"""A list ends with the row that reaches this size, and continues at `next_cursor`; usual rows stay far below."""
+NOT_REFRESHED: Final = "Gateway-Refresh-Failed"  # the answer is still 200: its token is still valid
 
 
 @needs("environment:connections:list", limits=True)
@@ -111,7 +111,7 @@ async def list_connections(request: web.Request) -> web.Response:
 
 
 class _Page:
-    """Rows as JSON: at most `most`, and none behind the one with which they have `PAGE_BYTES`."""
+    """A page of rows as JSON: at most `most` rows, and none after the one that reaches `PAGE_BYTES`."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -131,13 +131,13 @@ class _Page:
         self._last = row
 
     async def give_way(self) -> None:
-        """Let others have the event loop's turn, if this one has written enough in its own."""
+        """Let other tasks run, if this one has written enough in its turn of the event loop."""
         if self._in_this_turn >= INLINE_BYTES:
             self._in_this_turn = 0
             await clock.give_way()
 
     def answer(self, *, goes_on: bool, cursor: str | None = None) -> web.Response:
-        """`cursor`: where it goes on, if not behind the last row."""
+        """Return the page. `cursor`: where the list continues, if not after the last row."""
         if cursor is None and self._last is not None:
             cursor = cursor_after(self._last)
         around: answers.ConnectionList = {"connections": []}
@@ -150,7 +150,7 @@ class _Page:
 
 @needs("environment:connections:read", CONNECT, limits=True)
 async def get_connection(request: web.Request) -> web.Response:
-    """Answer with one connection and its credentials, refreshed where needed (docs/connections.md#refresh)."""
+    """Answer with one connection and its credential, refreshed if needed (docs/connections.md#refresh)."""
     empty_body(request)
     query = query_of(request, ("provider_config_key", "include", *TRUTHS), truths=TRUTHS)
     with_history = _includes_history(query)
@@ -172,7 +172,7 @@ async def get_connection(request: web.Request) -> web.Response:
         if row is None:
             raise
         remedied = await runtime.links.with_remedy(fault, policy, ref, key_id=key_id)
-        # A copy: the fault itself may be raised for others who waited for the same refresh.
+        # A copy: other callers that waited for the same refresh may get the fault itself.
         shown = whole(runtime.store, row, credentials=False)
         if with_history:
             await add_history(shown, runtime, generation, row)
@@ -180,7 +180,7 @@ async def get_connection(request: web.Request) -> web.Response:
     headers = {NOT_REFRESHED: not_refreshed.code} if not_refreshed else {}
     if not readable:  # a key that may only create sessions sees their results
         return web.json_response(state_of(connection), headers=headers)
-    if revealed:  # before it leaves: a credential that cannot be recorded is not returned
+    if revealed:  # recorded first: a credential whose read cannot be recorded is not returned
         what = {"refresh_token": True} if with_refresh_token else {}
         await runtime.store.connections.record_read([connection], AuditAction.CREDENTIAL_READ, now=clock.now(), **what)
     shown = whole(runtime.store, connection, credentials=revealed, with_refresh_token=with_refresh_token)
@@ -191,7 +191,7 @@ async def get_connection(request: web.Request) -> web.Response:
 
 @needs("environment:connections:delete", limits=True)
 async def delete_connection(request: web.Request) -> web.Response:
-    """Delete the connection at once, and end its tokens at the provider; the answer reports the result of each."""
+    """Delete the connection immediately and revoke its tokens at the provider; the answer reports the result of each."""
     empty_body(request)
     query = query_of(request, ("provider_config_key", "revoke"), truths=("revoke",))
     runtime, generation = request.app[RUNTIME], generation_of(request)
@@ -218,9 +218,9 @@ def _revocation(one: RevocationOutcome) -> answers.Revocation:
 
 
 def tags_in(request: web.Request) -> dict[str, str]:
-    """Return the tags in ``tags[<key>]=<value>``, keys in lower case.
+    """Return the tags in ``tags[<key>]=<value>``, with keys in lower case.
 
-    Raises InvalidRequest for what no tag could be.
+    Raises InvalidRequest for invalid tags.
     """
     tags: dict[str, str] = {}
     issues: list[Issue] = []
@@ -252,7 +252,7 @@ def _includes_history(query: dict[str, str]) -> bool:
 class ConnectionChanges(Strict):
     """The members of a connection to change; members left out stay.
 
-    `tags` and `end_user` replace all tags; an empty `webhook_url_override` takes it away.
+    `tags` and `end_user` replace all tags; an empty `webhook_url_override` removes it.
     """
 
     end_user: EndUserBody | None = None
@@ -261,7 +261,7 @@ class ConnectionChanges(Strict):
 
 
 class NewMetadata(Strict):
-    """Metadata for one connection or for several: all of them are changed, or none."""
+    """Metadata for one or several connections: all of them are changed, or none."""
 
     connection_id: ConnectionId | Annotated[list[ConnectionId], Field(min_length=1, max_length=MOST_NAMED)]
     provider_config_key: ProviderConfigKey
@@ -289,19 +289,19 @@ async def patch_connection(request: web.Request) -> web.Response:
 
 @needs("environment:connections:update", limits=True)
 async def set_metadata(request: web.Request) -> web.Response:
-    """201 with what was sent; it replaces what there was."""
+    """Replace the metadata; answer 201 with the body that was sent."""
     return await _metadata(request, merge=False)
 
 
 @needs("environment:connections:update", limits=True)
 async def merge_metadata(request: web.Request) -> web.Response:
-    """200 with what was sent; top-level members that it does not name stay."""
+    """Merge into the metadata; answer 200 with the body that was sent. Top-level members that it does not name stay."""
     return await _metadata(request, merge=True)
 
 
 @needs("environment:connections:update", limits=True)
 async def set_metadata_of_one(request: web.Request) -> web.Response:
-    """The same in the form of before: the connection in the path, the integration in a header, the body bare."""
+    """Replace the metadata, in the former form: connection in the path, integration in a header, metadata as the body."""
     return await _bare_metadata(request, merge=False)
 
 

@@ -1,4 +1,4 @@
-"""An environment's own: the key that signs its events, its variables."""
+"""An environment's signing key for events, and its variables."""
 
 from aiohttp import web
 
@@ -16,7 +16,7 @@ from gateway.timestamps import iso
 
 @needs("environment:webhook_signing_key:rotate")
 async def rotate_signing_key(request: web.Request) -> web.Response:
-    """200 with the new key; the former one signs beside it until `previous_key_retires_at`."""
+    """Answer 200 with the new key; the former key also signs until `previous_key_retires_at`."""
     query_of(request, ())
     if await request.read() not in {b"", b"{}"}:
         raise InvalidRequest("invalid_body", "This address takes no body.")
@@ -27,12 +27,13 @@ async def rotate_signing_key(request: web.Request) -> web.Response:
     return web.json_response(answers.SigningKeyAnswer(data=body), headers={"Cache-Control": "no-store"})
 
 
-# ── ``GET /environment-variables``: ``environments.<name>.variables`` of gateway.yaml (docs/compatibility.md#environment).
+# ── ``GET /environment-variables``: ``environments.<name>.variables`` of gateway.yaml
+# (docs/compatibility.md#environment).
 
 
 @needs("environment:variables:read")
 async def list_variables(request: web.Request) -> web.Response:
-    """A bare array, in the order of the file; as the configuration in use has it, so a reload changes it."""
+    """Answer with a bare array, in the file's order, from the configuration in use, so a reload changes it."""
     query_of(request, ())
     empty_body(request)
     declared = generation_of(request).config.environments[request[ENVIRONMENT].name].variables

@@ -1,4 +1,4 @@
-"""Health and readiness of the process: for load balancers, without a key."""
+"""Health and readiness of the process, for load balancers; no key is needed."""
 
 from typing import Final, Literal
 
@@ -16,24 +16,24 @@ INSTANCE: Final = "Gateway-Instance"
 
 
 async def health(request: web.Request) -> web.Response:
-    """200 for as long as the process can answer at all; the header says which gateway it is, once it serves."""
+    """Answer 200 while the process can answer at all; the header names the gateway instance, once it serves."""
     runtime = request.app[RUNTIME]
     headers = {INSTANCE: runtime.store.instance} if runtime.serving else {}
     return web.json_response(answers.Result(result="ok"), headers=headers)
 
 
 async def ready(request: web.Request) -> web.Response:
-    """200 while this node serves, 503 before that and from the moment a stop begins.
+    """Answer 200 while this node serves, 503 before that and from the moment a stop begins.
 
-    A database that all nodes share and that is away costs none of them its 200 while they serve from memory; it is reported
-    as ``"store": "away"``, and with the query ``store=required`` it is a 503 too (ADR 0023). One that is damaged is shown
-    as ``"store": "damaged"`` in the same way: what can still be read is served. So is one whose disk is full, as
-    ``"store": "full"``: calls are served, but no token is refreshed. A clock that differs from the database's
-    by seconds is shown as ``"clock": "off"``, and by so much that this node refreshes no token as ``"clock": "refused"``,
-    which with ``store=required`` is a 503 too; ``clock_offset_seconds`` is how far the database's is ahead.
-    ``"journal": "unwritable"`` where token endpoints' replies cannot be journalled, and ``"failover": "reconciling"`` while
-    no token is refreshed after a failover of the database (ADR 64); the status stays. The body is that of
-    docs/compatibility.md#requests; ``Gateway-Error`` distinguishes this 503 from one of a proxy before the gateway.
+    If a shared database is away, nodes that serve from memory stay at 200; the body reports ``"store": "away"``, and
+    with the query ``store=required`` the status is 503 (ADR 0023). A damaged database is reported as ``"store":
+    "damaged"`` in the same way: readable data is served. A full disk is ``"store": "full"``: calls are served, but no
+    token is refreshed. A clock that differs from the database's by seconds is ``"clock": "off"``; by so much that this
+    node refreshes no token, ``"clock": "refused"``, which with ``store=required`` is also 503; ``clock_offset_seconds``
+    is how far the database's clock is ahead. ``"journal": "unwritable"``: token endpoints' replies cannot be
+    journalled. ``"failover": "reconciling"``: no token is refreshed after a failover of the database (ADR 64). These
+    two do not change the status. The body is that of docs/compatibility.md#requests; ``Gateway-Error`` distinguishes
+    this 503 from one of a proxy before the gateway.
     """
     status, body = await readiness(request.app[RUNTIME], required=request.query.get("store") == "required")
     if status == 200 and len(body) == 1:
@@ -43,7 +43,7 @@ async def ready(request: web.Request) -> web.Response:
 
 
 async def readiness(runtime: Runtime, *, required: bool) -> tuple[int, answers.Readiness]:
-    """Status and body of ``/ready``. `required`: not without the database."""
+    """Return status and body of ``/ready``. `required`: the database must be usable."""
     away = runtime.serving and await store_away(runtime)
     store = _store_fault(runtime, away=away)
     offset = clock.offset
@@ -72,12 +72,12 @@ def _store_fault(runtime: Runtime, *, away: bool) -> Literal["away", "damaged", 
 
 
 def shared(runtime: Runtime) -> bool:
-    """Return whether other nodes may use the store too; then its absence says nothing about this node."""
+    """Return whether other nodes may use the store too; its absence then says nothing about this node."""
     return runtime.generation.config.store.url.startswith(POSTGRES)
 
 
 async def store_away(runtime: Runtime) -> bool:
-    """A shared store is read every second in any case, so that many probes ask it nothing; a file is read now."""
+    """Return whether the store is away. A shared store is polled every second, so probes only read that; a file is read now."""
     if shared(runtime):
         return runtime.live.feed.away_s is not None
     try:

@@ -1,4 +1,4 @@
-"""The bodies that make or change an integration, and the JSON that shows one."""
+"""The bodies that create or change an integration, and its JSON."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Final, Literal, get_args
@@ -26,11 +26,11 @@ REQUIRED: Final = frozenset(name for name, mode in AUTH_MODES.items() if mode.ne
 
 
 def _pem(text: str) -> str:
-    """A private key that can be read; what it signs with is tried here and not with the first end user."""
+    """Check that the private key is readable now, rather than at the first end user; return it unfolded."""
     try:
         unfolded = key_values.private_key(text).reveal()
         private_key_in(unfolded)
-    except Exception:  # noqa: BLE001 (the library raises half a dozen kinds, and none of them says more)
+    except Exception:  # noqa: BLE001 (the library raises several kinds, and none is more specific)
         raise ValueError("must be a private key in PEM, without a passphrase") from None
     return unfolded
 
@@ -50,7 +50,7 @@ AllowedHosts = Annotated[list[AllowedHost], Field(max_length=100)]
 
 
 class ClientCredentials(Strict):
-    """The OAuth app at the provider. `scopes`: comma list, requested exactly; empty means the entry's default scopes."""
+    """The OAuth app at the provider. `scopes`: comma-separated, requested exactly; empty means the entry's default scopes."""
 
     type: Literal["OAUTH1", "OAUTH2", "TBA", "INSTALL_PLUGIN"]
     client_id: ClientId
@@ -60,7 +60,7 @@ class ClientCredentials(Strict):
 
 
 class RegisteredClient(Strict):
-    """A client that was registered by hand where the provider would register one by itself."""
+    """A client registered by hand at a provider that could also register one automatically."""
 
     type: Literal["MCP_OAUTH2", "MCP_OAUTH2_GENERIC"]
     client_id: ClientId | None = None
@@ -79,7 +79,7 @@ class AppCredentials(Strict):
 
 
 class CustomCredentials(Strict):
-    """An app that is an OAuth client too."""
+    """An app that is also an OAuth client."""
 
     type: Literal["CUSTOM"]
     client_id: ClientId
@@ -109,7 +109,7 @@ class NewIntegration(Strict):
 class IntegrationChanges(Strict):
     """The members of an integration to change; members left out stay.
 
-    `credentials` replace those there are, but for `scopes` and `webhook_secret` left out.
+    `credentials` replace the existing ones, except that `scopes` and `webhook_secret` stay if left out.
     """
 
     unique_key: ProviderConfigKey | None = None
@@ -123,7 +123,7 @@ class IntegrationChanges(Strict):
 
 
 def issues(provider: Provider, body: NewIntegration | IntegrationChanges) -> Iterator[Issue]:
-    """Check `body` against the provider's entry."""
+    """Yield the issues of `body` against the provider's entry."""
     given, mode = body.credentials, provider.auth_mode
     if given is None and isinstance(body, NewIntegration) and mode in REQUIRED:
         yield Issue("invalid_type", f"credentials are missing: '{provider.name}' is {mode}.", ("credentials",))
@@ -140,7 +140,7 @@ def issues(provider: Provider, body: NewIntegration | IntegrationChanges) -> Ite
 
 
 def fields_of(given: Any) -> Mapping[str, Any]:
-    """The members of an Integration that these credentials set; those left out are not among them."""
+    """Return the members of an Integration that these credentials set; members left out are not included."""
     if given is None:
         return {}
     fields: dict[str, Any] = {"client_id": None, "client_secret": None, "app_id": None, "app_link": None}
@@ -153,7 +153,7 @@ def fields_of(given: Any) -> Mapping[str, Any]:
     return fields
 
 
-# ── An integration as our API shows it (docs/compatibility.md#integrations).
+# ── The JSON of an integration (docs/compatibility.md#integrations).
 
 CLIENT: Final = ("client_id", "client_secret", "scopes", "webhook_secret")
 APP: Final = ("app_id", "app_link", "private_key")
@@ -169,12 +169,12 @@ _MODELS: Final = (ClientCredentials, RegisteredClient, AppCredentials, CustomCre
 SHOWN: Final = {
     name: _shown(AUTH_MODES[name]) for model in _MODELS for name in get_args(model.model_fields["type"].annotation)
 }
-"""The auth modes whose integration takes credentials here, and their fields."""
+"""The auth modes whose integrations take credentials here, with their fields."""
 
 
 def integration_json(runtime: Runtime, generation: Generation, integration: Integration) -> answers.IntegrationJson:
-    """Return the integration without its secrets. If the catalog has lost its provider, the provider's name replaces what else
-    the entry stated."""
+    """Return the integration without its secrets. If its provider is no longer in the catalog, the provider's name
+    replaces the entry's data."""
     provider = generation.catalog.get(integration.provider)
     public_url = generation.public_url
     made = integration.made
@@ -196,7 +196,7 @@ def integration_json(runtime: Runtime, generation: Generation, integration: Inte
 
 
 def credentials(generation: Generation, integration: Integration) -> dict[str, Any] | None:
-    """Return what ``include=credentials`` adds: the fields of the integration's auth mode, null where not set."""
+    """Return the value for ``include=credentials``: the fields of the integration's auth mode, null if not set."""
     provider = generation.catalog.get(integration.provider)
     names = SHOWN.get(provider.auth_mode) if provider else None
     if provider is None or names is None:
@@ -205,7 +205,7 @@ def credentials(generation: Generation, integration: Integration) -> dict[str, A
 
 
 def webhook_url(generation: Generation, integration: Integration) -> str | None:
-    """Return what ``include=webhook`` adds: the address for the provider's webhooks; None if nothing would route them."""
+    """Return the value for ``include=webhook``: the address for the provider's webhooks; None if they are not routed."""
     provider = generation.catalog.get(integration.provider)
     if provider is None or not provider.webhook_routing_script:
         return None

@@ -1,4 +1,4 @@
-"""Integrations: list, read, create, change, delete (docs/compatibility.md#integrations); those of gateway.yaml: read."""
+"""Integrations: list, read, create, change, delete (docs/compatibility.md#integrations); those of gateway.yaml: read only."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -65,7 +65,8 @@ async def get_integration(request: web.Request) -> web.Response:
         body["webhook_url"] = webhook_url(generation, found)
     policy = request[CALLER].policy
     if "credentials" in wanted and policy.allows(READ_CREDENTIALS) and not policy.of_connections:
-        await request.app[RUNTIME].store.integrations.record_read(found, now=clock.now())  # before they leave
+        # Recorded before they are returned.
+        await request.app[RUNTIME].store.integrations.record_read(found, now=clock.now())
         body["credentials"] = credentials(generation, found)
         if found.custom:
             body["custom"] = dict(found.custom)
@@ -74,7 +75,7 @@ async def get_integration(request: web.Request) -> web.Response:
 
 @needs("environment:integrations:create", limits=True)
 async def create_integration(request: web.Request) -> web.Response:
-    """200 with the integration. Raises InvalidRequest with every fault, those of its kind of provider too."""
+    """Answer 200 with the new integration. Raises InvalidRequest with all faults, including those of the provider's entry."""
     query_of(request, ())
     body = await read_json(request, NewIntegration)
     runtime, generation, environment = request.app[RUNTIME], generation_of(request), request[ENVIRONMENT].name
@@ -106,7 +107,7 @@ async def create_integration(request: web.Request) -> web.Response:
 
 @needs("environment:integrations:update", limits=True)
 async def patch_integration(request: web.Request) -> web.Response:
-    """200 with the integration as it is now; it takes effect here at once, and on other nodes within `live.trust_s`."""
+    """Answer 200 with the changed integration; effective here immediately, and on other nodes within `live.trust_s`."""
     query_of(request, ())
     body = await read_json(request, IntegrationChanges)
     runtime, generation = request.app[RUNTIME], generation_of(request)
@@ -143,7 +144,7 @@ async def patch_integration(request: web.Request) -> web.Response:
 
 @needs("environment:integrations:delete", limits=True)
 async def delete_integration(request: web.Request) -> web.Response:
-    """Its connections go with it, and their tokens at the provider; the answer comes when all are gone, and counts them."""
+    """Delete the integration with its connections, and revoke their tokens; the answer comes at the end and counts them."""
     query_of(request, ())
     empty_body(request)
     runtime, generation, environment = request.app[RUNTIME], generation_of(request), request[ENVIRONMENT].name
@@ -156,7 +157,7 @@ async def delete_integration(request: web.Request) -> web.Response:
     if ended is None:
         _unknown(key)
     body: answers.DeletedIntegration = {"success": True}
-    if ended.connections:  # published clients know the bare answer
+    if ended.connections:  # published clients expect the bare answer
         outcomes = {name: count for name, count in sorted(ended.revocation.items()) if name != "not_offered"}
         body["connections"] = {"deleted": ended.connections, "revocation": outcomes}
     return web.json_response(body)
@@ -169,9 +170,9 @@ def _found(request: web.Request, generation: Generation) -> Integration:
 
 
 def _check_reach(policy: Policy, key: str) -> None:
-    """Check that the key may make, change or delete this integration.
+    """Check that the key may create, change or delete this integration.
 
-    Raises NotFound, and Forbidden for one that is limited to some of its connections, since the others would feel it
+    Raises NotFound, and Forbidden for a key limited to some of its connections, since a change would affect the others
     too.
     """
     if policy.of_connections:
@@ -181,7 +182,7 @@ def _check_reach(policy: Policy, key: str) -> None:
 
 
 def _check_hosts(policy: Policy, found: Integration, body: IntegrationChanges) -> None:
-    """Raises Forbidden where a key that may not read the client secret would name further hosts that it is sent to."""
+    """Raise Forbidden if a key that may not read the client secret would add hosts to which it is sent."""
     more = set(body.allowed_hosts or ()) - set(found.allowed_hosts)
     kept = found.client_secret or found.private_key
     if more and kept is not None and body.credentials is None and not policy.allows(READ_CREDENTIALS):
@@ -193,7 +194,7 @@ def _unknown(key: str) -> NoReturn:
 
 
 def _changeable(generation: Generation, found: Integration) -> Integration:
-    """Raises Conflict with the place where a declared one is to be changed."""
+    """Return `found`. Raises Conflict for a declared integration, naming the place where it can be changed."""
     if found.made is None:
         where = _declared_at(generation, found.environment, found.integration_id)
         raise Conflict(
@@ -206,7 +207,7 @@ def _changeable(generation: Generation, found: Integration) -> Integration:
 
 
 def _declared_at(generation: Generation, environment: str, key: str) -> str:
-    """Return the integration's place, ``gateway.yaml:17``; the folder is left out, since callers need not know it."""
+    """Return the integration's place, ``gateway.yaml:17``, without the folder, which callers need not know."""
     where = generation.config.where("environments", environment, "integrations", key)
     return PurePath(where).name
 

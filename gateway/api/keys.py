@@ -26,7 +26,7 @@ MOST_S: Final = 10 * 365 * 86400
 
 
 class LimitsBody(Strict):
-    """All that are given must hold; see docs/keys.md."""
+    """All given limits must hold; see docs/keys.md."""
 
     integrations: list[str] = Field(default_factory=list, max_length=MOST_NAMED)
     connections: list[str] = Field(default_factory=list, max_length=MOST_NAMED)
@@ -45,7 +45,7 @@ def _in_utc(when: datetime) -> datetime:
 
 
 class NewKeyBody(Strict):
-    """`environment_id` is what published clients send; the key that asks says which environment it is."""
+    """A new key. `environment_id`: sent by published clients; the caller's key decides the environment."""
 
     display_name: str
     environment_id: int | None = None
@@ -65,7 +65,7 @@ class GoneKeyBody(Strict):
 
 @needs("environment:api_keys:create", limits=True)
 async def create_key(request: web.Request) -> web.Response:
-    """200 with the key itself, this once."""
+    """Answer 200 with the key itself, shown only here."""
     query_of(request, ())
     body = await read_json(request, NewKeyBody)
     caller = request[CALLER]
@@ -77,7 +77,7 @@ async def create_key(request: web.Request) -> web.Response:
 
 @needs("environment:api_keys:list", limits=True)
 async def list_keys(request: web.Request) -> web.Response:
-    """Newest first; those that are revoked or expired only with ``include=ended``."""
+    """List keys, the newest first; revoked and expired ones only with ``include=ended``."""
     query = query_of(request, ("limit", "cursor", "include"), numbers={"limit": (1, MOST), "cursor": (1, 2**62)})
     if query.get("include", "ended") != "ended":
         raise wrong_query("include", "It may be 'ended'.")
@@ -98,7 +98,7 @@ async def list_keys(request: web.Request) -> web.Response:
 
 @needs("environment:api_keys:delete", limits=True)
 async def revoke_key(request: web.Request) -> web.Response:
-    """Revoke the key that the body names, as published clients send it, or the address."""
+    """Revoke the key that the path names, or the body, as published clients send it."""
     query_of(request, ())
     named = request.match_info.get("key_id")
     key_id = (await read_json(request, GoneKeyBody)).key_id if named is None else _id(named)
@@ -108,7 +108,7 @@ async def revoke_key(request: web.Request) -> web.Response:
 
 
 def as_json(key: MintedKey) -> answers.Key:
-    """A key as the API and the command line show it: never the key itself, of which there are four characters."""
+    """Return the key as the API and the command line show it: only its last four characters, never the key itself."""
     shown: answers.Key = {
         "id": key.id,
         "display_name": key.name,
@@ -134,7 +134,7 @@ def as_json(key: MintedKey) -> answers.Key:
 
 
 def secret_part(text: Secret, key: MintedKey, public_url: str) -> answers.KeyItself:
-    """Return the part that is shown once: the key, and for a capability its address."""
+    """Return the part that is shown only once: the key and, for a capability, its address."""
     shown: answers.KeyItself = {"secret": text.reveal()}
     if key.kind == "capability":
         shown["base_url"] = f"{public_url}/c/{text.reveal()}"
@@ -142,7 +142,7 @@ def secret_part(text: Secret, key: MintedKey, public_url: str) -> answers.KeyIts
 
 
 def wish_of(body: NewKeyBody) -> RequestedKey:
-    """Raises InvalidRequest."""
+    """Return the requested key. Raises InvalidRequest."""
     if body.expires_at is not None and body.expires_in_s is not None:
         issue = Issue("custom", "Give either expires_at or expires_in_s.", ("expires_in_s",))
         raise InvalidRequest("invalid_body", issue.message, errors=[issue])

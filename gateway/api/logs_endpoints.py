@@ -1,4 +1,4 @@
-"""``GET /logs``: what happened, from the call log (docs/call-log.md)."""
+"""``GET /logs``: searches the call log (docs/call-log.md)."""
 
 import re
 from dataclasses import replace
@@ -38,12 +38,12 @@ MOST: Final = 1000
 MOST_WITH_OTHERS: Final = 20
 USUAL: Final = 100
 NUMBERED: Final = re.compile(r"[1-9][0-9]{0,17}")
-ANY_TIME_APART: Final = timedelta(hours=1)  # operations of one request
+ANY_TIME_APART: Final = timedelta(hours=1)  # maximum time between operations of one request
 
 
 @needs("environment:logs:read", limits=True)
 async def list_operations(request: web.Request) -> web.Response:
-    """Newest first. ``searched_to`` where time ran out before enough was found: ``next_cursor`` goes on from there."""
+    """List operations, the newest first. ``searched_to``: time ran out; ``next_cursor`` continues from there."""
     empty_body(request)
     query = query_of(request, FILTERS, nested=("tags",), numbers={"limit": (1, MOST), "keyId": (1, 10**11)})
     wanted = _wanted(query, request[ENVIRONMENT].name)
@@ -75,7 +75,7 @@ async def list_operations(request: web.Request) -> web.Response:
 
 
 def _wanted(query: dict[str, str], environment: str) -> OperationFilter:
-    """Raises InvalidRequest."""
+    """Return the filter of the query. Raises InvalidRequest."""
     now = clock.now()
     kind = next((one for one in KINDS if one == query.get("kind")), None)
     if "kind" in query and kind is None:
@@ -120,7 +120,7 @@ def _id(query: dict[str, str], name: str) -> int | None:
 
 
 def _others(one: StoredOperation, wanted: OperationFilter) -> OperationFilter:
-    """The operations under the same request, as far as the key may see them."""
+    """Return the filter for the operations of the same request that the key may see."""
     at = one.operation.at
     return OperationFilter(
         wanted.environment,

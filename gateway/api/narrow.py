@@ -1,9 +1,10 @@
-"""The limits of minted keys on what they may fix for a connection, since it would divert what is another's.
+"""Limits what minted keys may fix for a connection, since these members could redirect other people's data.
 
-These are settings, and with them hosts; scopes beyond the integration's; where events go; links on the connect page.
+These are settings, and with them hosts; scopes beyond the integration's; the address for events; links on the connect
+page.
 
-A key with `environment:connections:configure` may. A key that is limited to connections or tags changes no settings of a
-connection that is there, whatever its scopes.
+A key with `environment:connections:configure` may set them. A key that is limited to connections or tags changes no
+settings of an existing connection, whatever its scopes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +25,8 @@ from gateway.records.integration import Integration
 
 
 def check_fixed(generation: Generation, caller: Caller, fixed: Mapping[str, Any], *, reconnects: bool = False) -> None:
-    """`fixed`: `defaults`, `overrides` and `webhook_url_override` of a connect session. Raises Forbidden, InvalidRequest."""
+    """Check `fixed`: a connect session's `defaults`, `overrides` and `webhook_url_override`. Raises Forbidden,
+    InvalidRequest."""
     policy, environment = caller.policy, caller.environment
     for key, one in fixed["overrides"].items():
         if url := one.get("docs_connect"):
@@ -44,7 +46,7 @@ def check_fixed(generation: Generation, caller: Caller, fixed: Mapping[str, Any]
 
 
 def check_webhook(policy: Policy, url: str | None) -> None:
-    """Raises Forbidden where the key may not say where events and webhooks go."""
+    """Raise Forbidden if the key may not set the address for events and webhooks."""
     if url is not None:
         _need(policy, "webhook_url_override")
 
@@ -55,7 +57,7 @@ def _need(policy: Policy, field: str) -> None:
 
 
 def _beyond(generation: Generation, integration: Integration | None, defaults: Mapping[str, Any]) -> Iterator[str]:
-    """Return the names of the settings that these defaults fix; not scopes that the integration requests anyway."""
+    """Yield the names of the settings that these defaults fix; not scopes that the integration requests anyway."""
     if defaults.get("authorization_params"):
         yield "authorization_params"
     provider = generation.catalog.get(integration.provider) if integration is not None else None
@@ -71,7 +73,7 @@ def _beyond(generation: Generation, integration: Integration | None, defaults: M
 
 
 def _check_page(generation: Generation, caller: Caller, integration: Integration, url: str) -> None:
-    """Raises InvalidRequest for a page of somebody else: it is shown as a help page where people enter credentials."""
+    """Raise InvalidRequest for a foreign page: the help page is linked where people enter credentials."""
     provider = generation.catalog.get(integration.provider)
     host = (urlsplit(url).hostname or "").lower()
     declared = generation.config.environments.get(caller.environment.name)

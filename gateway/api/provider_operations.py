@@ -1,4 +1,4 @@
-"""`GET /providers/{provider}/operations`: the API operations that the catalog has of a provider (docs/catalog.md)."""
+"""`GET /providers/{provider}/operations`: the catalog's operations of a provider's API (docs/catalog.md)."""
 
 import asyncio
 import hashlib
@@ -24,7 +24,7 @@ USUAL: Final = 100
 
 @needs(limits=True)
 async def list_operations(request: web.Request) -> web.Response:
-    """Return the operations in the order of their file. Raises NotFound, InvalidRequest."""
+    """List the operations in the order of their file. Raises NotFound, InvalidRequest."""
     allowed = ("search", "risk", "scope", "starter", "granted", "limit", "cursor")
     query = query_of(request, allowed, numbers={"limit": (1, MOST)})
     name = request.match_info["provider"]

@@ -18,16 +18,16 @@ from gateway.middleware.key_limits import needs
 from gateway.runtime import generation_of
 from gateway.text import close_matches
 
-# ── A logo: a brand's icon in white on its colour where we have one, else initials. Nothing is fetched.
+# ── A logo: a brand's icon on the brand's colour if known, else initials. No image is fetched.
 
-LEAST_CONTRAST: Final = 4.5  # contrast of white letters on the colour, as WCAG 2.2 §1.4.3 asks
-LEAST_OF_ICONS: Final = 2.2  # contrast of a drawing; a logo need not reach more (§1.4.11), below that it is dark
+LEAST_CONTRAST: Final = 4.5  # contrast of white letters on the colour, required by WCAG 2.2 §1.4.3
+LEAST_OF_ICONS: Final = 2.2  # contrast of a white icon; logos are exempt (§1.4.11). Below this value the icon is dark
 DARK: Final = "#1a1a1a"
 
 
 @lru_cache(maxsize=2048)
 def svg(name: str, display_name: str) -> str:
-    """An SVG of 64 by 64 with the initials of `display_name`; its colour depends on `name` alone."""
+    """Return an SVG of 64 by 64 with the initials of `display_name`; its colour depends only on `name`."""
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64" width="64" height="64" role="img">'
         f"<title>{escape(display_name)}</title>"
@@ -39,7 +39,7 @@ def svg(name: str, display_name: str) -> str:
 
 
 def brand_svg(icon: BrandIcon, display_name: str) -> str:
-    """Return a logo: the brand's icon on its colour."""
+    """Return a logo with the brand's icon on its colour."""
     rgb = tuple(int(icon.colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
     ink = "#ffffff" if contrast_with_white((rgb[0], rgb[1], rgb[2])) >= LEAST_OF_ICONS else DARK
     return (
@@ -64,7 +64,7 @@ def initials(display_name: str) -> str:
 
 
 def colour(name: str) -> str:
-    """``#rrggbb``, the same for the same name, dark enough for white letters."""
+    """Return ``#rrggbb``, always the same for a name, and dark enough for white letters."""
     digest = hashlib.sha256(name.encode()).digest()
     hue, saturation = digest[0] / 256, 0.45 + digest[1] / 256 * 0.25
     lightness = 0.5
@@ -74,14 +74,14 @@ def colour(name: str) -> str:
 
 
 def contrast_with_white(rgb: tuple[float, float, float]) -> float:
-    """The contrast ratio of WCAG 2.2 between white and `rgb`, parts from 0 to 1."""
+    """Return the contrast ratio of WCAG 2.2 between white and `rgb`, whose parts are 0 to 1."""
     red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in rgb)
     return 1.05 / (0.2126 * red + 0.7152 * green + 0.0722 * blue + 0.05)
 
 
-# ── ``GET /images/template-logos/{name}.svg``: a logo for each provider. Open to all, since pages embed it.
+# ── ``GET /images/template-logos/{name}.svg``: a logo for each provider. Public, since pages embed it.
 
-# An SVG opened by itself is a document: it gets neither scripts nor anything to load.
+# An SVG opened directly is a document: it may run no scripts and load nothing.
 HEADERS: Final = {
     "Cache-Control": "public, max-age=86400",
     "Content-Security-Policy": "default-src 'none'; sandbox",
@@ -91,7 +91,7 @@ HEADERS: Final = {
 
 
 async def logo(request: web.Request) -> web.Response:
-    """The image of a provider: the operator's own, else its brand's icon or that of its base or family, else its initials.
+    """Answer with a provider's logo: the operator's own, else the icon of its brand, base or family, else its initials.
 
     Raises NotFound for a name that is not in the catalog.
     """
@@ -119,7 +119,7 @@ _POSITIVE = re.compile(r"0*[1-9][0-9]{0,8}")
 
 @needs(limits=True)
 async def list_providers(request: web.Request) -> web.Response:
-    """Providers in the order of their names.
+    """List providers in the order of their names.
 
     ``?search=`` finds words in name, display name and categories; ``category=``, ``auth_mode=``; ``limit=`` from 1,
     with ``cursor=`` from the last answer's ``next_cursor``. Raises InvalidRequest.
@@ -139,7 +139,7 @@ async def get_provider(request: web.Request) -> web.Response:
 
 
 def named_provider(request: web.Request) -> ListingBody:
-    """The provider that the address names. Raises NotFound, InvalidRequest."""
+    """Return the provider that the path names. Raises NotFound, InvalidRequest."""
     name = request.match_info["provider"]
     if not _NAME.fullmatch(name):
         issue = Issue("invalid_format", "A provider's name has letters, digits, '_' and '-' only.", ("provider",))
@@ -151,13 +151,13 @@ def named_provider(request: web.Request) -> ListingBody:
 
 
 def listing(request: web.Request) -> Listing:
-    """The listing of the catalog in use."""
+    """Return the listing of the catalog in use."""
     generation = generation_of(request)
     return listing_of(generation.catalog, generation.public_url)
 
 
 def read_query(given: MultiMapping[str]) -> Query:
-    """The query parameters of the list. Raises InvalidRequest naming every bad one."""
+    """Return the query parameters of the list. Raises InvalidRequest naming every bad one."""
     issues = list(_issues(given))
     if issues:
         raise _invalid(issues)
@@ -172,7 +172,7 @@ def read_query(given: MultiMapping[str]) -> Query:
 
 
 def _check_known(there: Listing, query: Query) -> None:
-    """A filter that nothing can pass is a mistake, and an empty list would hide it."""
+    """Raise InvalidRequest for an unknown auth mode or category: an empty list would hide the mistake."""
     issues = []
     if query.auth_mode is not None and query.auth_mode.upper() not in there.auth_modes:
         known = ", ".join(sorted(there.auth_modes))
@@ -214,7 +214,7 @@ def _invalid(issues: list[Issue]) -> InvalidRequest:
 
 
 def answer(request: web.Request, body: ListingBody) -> web.Response:
-    """`body` with its entity tag, or 304 if the caller has it already (RFC 9110 §13.1.2)."""
+    """Return `body` with its entity tag, or 304 if the caller has it already (RFC 9110 §13.1.2)."""
     headers = {"ETag": f'"{body.etag}"', "Cache-Control": "private, no-cache"}
     held = request.if_none_match or ()
     if any(tag.value in {body.etag, "*"} for tag in held):

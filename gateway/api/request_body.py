@@ -1,4 +1,4 @@
-"""Reads what callers send to our API: JSON bodies and queries, every fault named at once."""
+"""Reads JSON bodies and queries of API requests, and reports all faults together."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -18,9 +18,9 @@ from gateway.off_loop import INLINE_BYTES, off_loop
 from gateway.text import counted, whole_number
 from gateway.timestamps import ago
 
-# ── What pydantic finds in a body, in our words.
+# ── Pydantic's errors, in our words.
 
-# pydantic's word for a fault ▸ the word published clients know.
+# Pydantic's error type ▸ the code that published clients know.
 CODES: Final = {
     "extra_forbidden": "unrecognized_keys",
     "missing": "invalid_type",
@@ -36,7 +36,7 @@ CODES: Final = {
 
 
 def issue(error: ErrorDetails, value: Any = None) -> Issue:
-    """Where in `value` and what, without what stands there, which may be a secret; of an id the character that does not fit."""
+    """Return the place and the fault, without the value, which may be a secret; for an id, the character that does not fit."""
     path = tuple(str(step) for step in _within(value, error["loc"]))
     if error["type"].startswith("union_tag_"):
         path = (*path, "type")
@@ -44,7 +44,7 @@ def issue(error: ErrorDetails, value: Any = None) -> Issue:
 
 
 def _within(value: Any, steps: Sequence[Any]) -> Iterator[Any]:
-    """The steps that `value` itself has: pydantic adds which of several shapes it has tried."""
+    """Yield the steps that exist in `value`: pydantic also adds the tried variants of a union."""
     for step in steps:
         if isinstance(value, Mapping):
             if step not in value and value.get("type") == step:
@@ -83,14 +83,14 @@ NO_NUMBERS: Final[Mapping[str, tuple[int, int]]] = MappingProxyType({})
 
 
 class Strict(BaseModel):
-    """A request body: unknown members are refused, and a number is not taken for a text."""
+    """A request body: unknown members are refused, and a number is not accepted as a text."""
 
-    # Built with the first body of its kind: a worker that is never asked to connect anybody holds half a megabyte less.
+    # Built at the first body of its kind: a worker that never gets a connect request uses half a megabyte less.
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
 
 
 async def read_json(request: web.Request, model: type[Model]) -> Model:
-    """The body as `model`. Raises InvalidRequest ``invalid_json`` or ``invalid_body``."""
+    """Return the body as `model`. Raises InvalidRequest ``invalid_json`` or ``invalid_body``."""
     raw = await request.read()
     if len(raw) <= INLINE_BYTES:
         return checked(parse(raw), model, "invalid_body")
@@ -98,20 +98,20 @@ async def read_json(request: web.Request, model: type[Model]) -> Model:
 
 
 async def parsed(request: web.Request) -> Any:
-    """The body's JSON. Raises InvalidRequest ``invalid_json``."""
+    """Return the body's JSON. Raises InvalidRequest ``invalid_json``."""
     raw = await request.read()
     return parse(raw) if len(raw) <= INLINE_BYTES else await off_loop(share_of(request), parse, raw)
 
 
 def share_of(request: web.Request) -> str:
-    """Return the party that the work on a body is counted for: the key's caller, the connect session, or the address."""
+    """Return the share (`off_loop`) of the work on a body: the caller's key, the connect session, or the address."""
     if CALLER in request:
         return request[CALLER].share
     return request[CONNECT_SESSION].digest if CONNECT_SESSION in request else request.remote or ""
 
 
 def checked(value: Any, model: type[Model], code: Code) -> Model:
-    """`value` as `model`. Raises InvalidRequest with one issue a fault."""
+    """Return `value` as `model`. Raises InvalidRequest with one issue for each fault."""
     try:
         return model.model_validate(value)
     except ValidationError as fault:
@@ -121,7 +121,7 @@ def checked(value: Any, model: type[Model], code: Code) -> Model:
 
 
 def check_count(fault: ValidationError, code: Code) -> None:
-    """Raises InvalidRequest where there are too many faults to name each: that alone would take seconds."""
+    """Raise InvalidRequest if there are too many faults to name each: that would take seconds."""
     if fault.error_count() > MOST_FAULTS:
         message = f"The body has {counted(fault.error_count(), 'fault')}. Check its form against the API reference."
         raise InvalidRequest(code, message, errors=[Issue("custom", message)]) from None
@@ -136,10 +136,11 @@ def query_of(
     numbers: Mapping[str, tuple[int, int]] = NO_NUMBERS,
     many: Mapping[str, Collection[str]] = NO_CHOICES,
 ) -> dict[str, str]:
-    """The query, each name once; `truth` and `number` read those of `truths` and `numbers` (least, most) in it.
+    """Return the query, each name once; read the values of `truths` and `numbers` (least, most) with `truth` and
+    `number`.
 
-    `many`: names that may be repeated, with the words they may hold; given back joined by commas, each word once.
-    Raises InvalidRequest for names that are neither `allowed` nor ``nested[…]``, and for wrong values, all at once.
+    `many`: names that may be repeated, with their allowed words; returned joined by commas, each word once. Raises
+    InvalidRequest, with all faults, for names that are neither `allowed` nor ``nested[…]``, and for wrong values.
     """
     issues: list[Issue] = []
     query: dict[str, str] = {}
@@ -168,7 +169,7 @@ def query_of(
 
 
 def empty_body(request: web.Request) -> None:
-    """Raises InvalidRequest where a call that takes no body brings one (docs/compatibility.md#errors)."""
+    """Raise InvalidRequest if the request has a body (docs/compatibility.md#errors)."""
     if request.body_exists and (request._read_bytes or b"").strip() not in (b"", b"{}"):  # `json_only` has read it
         message = "This call takes no body; send none."
         raise InvalidRequest("invalid_body", message, errors=[Issue("unrecognized_keys", message)])
@@ -179,7 +180,7 @@ def _either(words: Collection[str]) -> str:
 
 
 def truth(query: Mapping[str, str], name: str) -> bool:
-    """``true``, ``1``, ``yes``, ``on`` or their opposites; false where absent."""
+    """Return whether the value is ``true``, ``1``, ``yes`` or ``on``; false if absent."""
     return query.get(name, "").lower() in TRUE
 
 
@@ -198,7 +199,7 @@ def wrong_query(name: str, message: str) -> InvalidRequest:
 
 
 def moment(query: Mapping[str, str], name: str, now: datetime) -> datetime | None:
-    """The time that the parameter `name` says; None where it is not given. Raises InvalidRequest."""
+    """Return the time in the parameter `name`; None if it is absent. Raises InvalidRequest."""
     if name not in query:
         return None
     found = ago(query[name].replace(" ", "+"), now)

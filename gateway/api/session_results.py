@@ -1,4 +1,4 @@
-"""The results of a connect session: for the page that its end user has open, and for the back end that made it."""
+"""The results of a connect session: for the end user's open page, and for the back end that created the session."""
 
 import asyncio
 import re
@@ -47,8 +47,8 @@ class Telemetry(Strict):
 
 
 class Completion(Strict):
-    """`code_verifier`: the text of which the session's `code_challenge` is the S256 challenge (RFC 7636 §4.1).
-    `connection_id`: of the verified result, which names what that browser has connected; without it, no more than one
+    """The completion of a session. `code_verifier`: the verifier of the session's `code_challenge` (RFC 7636 §4.1).
+    `connection_id`: of the verified result, which names the connection of that browser; without it, at most one
     connection may be pending."""
 
     code_verifier: Annotated[
@@ -58,7 +58,7 @@ class Completion(Strict):
 
 
 async def show(request: web.Request) -> web.Response:
-    """GET /connect/session (docs/compatibility.md#connect-sessions)."""
+    """Answer ``GET /connect/session`` (docs/compatibility.md#connect-sessions)."""
     query_of(request, ())
     session, generation = request[CONNECT_SESSION], generation_of(request)
     body: answers.Session = {
@@ -80,16 +80,17 @@ async def show(request: web.Request) -> web.Response:
 
 
 async def end(request: web.Request) -> web.Response:
-    """DELETE /connect/session: 204, and from then on its token opens nothing."""
+    """Answer ``DELETE /connect/session`` with 204; from then on the session's token is invalid."""
     query_of(request, ())
     await request.app[RUNTIME].sessions.end(request[CONNECT_SESSION])
     return web.Response(status=204)
 
 
 async def result(request: web.Request) -> web.Response:
-    """GET /connect/session/result: what has come of it so far, for a page without a WebSocket.
+    """Answer ``GET /connect/session/result`` with the results so far, for a page without a WebSocket.
 
-    ``client``: only of the window that named it as `ws_client_id`. ``wait_s``: for so long, until there is anything.
+    ``client``: only results of the window with this `ws_client_id`. ``wait_s``: wait up to this long for a first
+    result.
     """
     query = query_of(request, ("client", "wait_s"), numbers={"wait_s": (0, LONGEST_WAIT_S)})
     session = request[CONNECT_SESSION]
@@ -100,7 +101,7 @@ async def result(request: web.Request) -> web.Response:
 
 @needs("environment:connect_sessions:write", limits=True)
 async def poll(request: web.Request) -> web.Response:
-    """GET /connect/sessions/{id}: the same for the back end, with its key; `poll_url` names it. Raises NotFound."""
+    """Answer ``GET /connect/sessions/{id}`` with the same for the back end's key; `poll_url` names it. Raises NotFound."""
     query = query_of(request, ("wait_s",), numbers={"wait_s": (0, LONGEST_WAIT_S)})
     runtime, name = request.app[RUNTIME], request.match_info["session_id"]
     session = await runtime.sessions.known(name)
@@ -117,9 +118,11 @@ async def poll(request: web.Request) -> web.Response:
 
 @needs("environment:connect_sessions:write", limits=True)
 async def complete(request: web.Request) -> web.Response:
-    """POST /connect/sessions/{id}/complete: 200 with the connections, which are stored and can be used from then on.
+    """Answer ``POST /connect/sessions/{id}/complete`` with 200 and the connections, which are stored and usable from
+    then on.
 
-    The same call again gets the same answer. Raises NotFound as `poll` does, and what `SessionConnections.complete` raises.
+    Repeating the call returns the same answer. Raises NotFound as `poll` does, and the errors of
+    `SessionConnections.complete`.
     """
     query_of(request, ())
     body = await read_json(request, Completion)
@@ -155,7 +158,7 @@ def _reached(request: web.Request, outcome: Outcome) -> bool:
 
 
 async def telemetry(request: web.Request) -> web.Response:
-    """POST /connect/telemetry: 204. Raises Unauthorized where its token is none."""
+    """Answer ``POST /connect/telemetry`` with 204. Raises Unauthorized for an invalid token."""
     body = await read_json(request, Telemetry)
     if len(body.event) > 255:
         raise InvalidRequest("invalid_body", "'event' may have at most 255 characters.")
@@ -164,7 +167,7 @@ async def telemetry(request: web.Request) -> web.Response:
 
 
 async def _awaited(request: web.Request, session_digest: str, client: str | None, wait_s: int) -> Sequence[Outcome]:
-    """All that is known; where that is nothing, what comes within `wait_s`."""
+    """Return the known outcomes; if there are none, wait up to `wait_s` for the first."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     with runtime.outcomes.waiting(client or session_digest) as waiting:
         found = await _found(runtime, session_digest, client)
@@ -181,7 +184,7 @@ async def _found(runtime: Runtime, session_digest: str, client: str | None) -> S
 
 
 def _result_json(outcomes: Sequence[Outcome], expires_at: datetime | None) -> answers.SessionOutcome:
-    """`expires_at` None: the session has ended. A failure is not the end: the user may try again while it lives."""
+    """Return the result. `expires_at` None: the session has ended. After a failure the user may try again until then."""
     made = _made(outcomes)
     connected = any(not one.is_pending for one in made)
     body: answers.SessionOutcome = {
@@ -208,7 +211,7 @@ def _connection_of(integration_id: str, connection_id: str, *, is_pending: bool)
 
 
 def _made(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Return the connections that were made; a pending one counts by what became of it."""
+    """Return the connections that were made; a pending one counts by its final outcome."""
     made: list[Outcome | None] = []
     waiting: dict[tuple[str, str | None], int] = {}
     for one in outcomes:
@@ -232,12 +235,12 @@ def _made(outcomes: Sequence[Outcome]) -> list[Outcome]:
 def _for_browser(
     generation: Generation, session: ConnectSession, key: str, defaults: Mapping[str, Any]
 ) -> dict[str, Mapping[str, Any]]:
-    """Return what is fixed for one integration; of settings that its entry calls secret, only that they are fixed."""
+    """Return the fixed values of one integration; settings that its entry calls secret are masked."""
     public = {name: defaults[name] for name in ("connection_config", "authorization_params") if name in defaults}
     integration = generation.integrations.find(session.environment, key)
     provider = generation.catalog.get(integration.provider) if integration else None
     if provider is None:
-        public.pop("connection_config", None)  # nobody can say any more what of it is secret
+        public.pop("connection_config", None)  # without the entry, nothing says which settings are secret
     elif "connection_config" in public:
         secret = {name.casefold() for name, setting in provider.connection_config.items() if setting.secret}
         fixed = public["connection_config"].items()

@@ -1,4 +1,4 @@
-"""The members that several bodies of our API share (docs/compatibility.md#identifiers)."""
+"""Members that several request bodies of our API share (docs/compatibility.md#identifiers)."""
 
 import json
 import re
@@ -19,7 +19,7 @@ MAX_TAGS: Final = 10
 MOST_NAMED: Final = 1000  # integrations, connections or hosts in one list of a body
 MOST_USER_TAGS: Final = 64
 FREE_BYTES: Final = 65_536
-"""The most that members of the caller's own making may have, as JSON: lists, events and pages carry them along."""
+"""Maximum size of the caller's own members, as JSON: lists, events and pages include them."""
 
 
 def _addressable(text: str) -> str:
@@ -31,12 +31,12 @@ def _addressable(text: str) -> str:
 
 
 def _called(text: str) -> str:
-    if text:  # an empty one takes an address away
+    if text:  # an empty one removes the address
         values.webhook_url(text)
     return text
 
 
-# Whether the address may be dialled at all, egress decides each time.
+# Egress decides for each request whether the address may be called.
 WebhookUrl = Annotated[str, StringConstraints(max_length=2048), AfterValidator(_called)]
 ConnectionId = Annotated[
     str,
@@ -49,7 +49,7 @@ Id = Annotated[str, StringConstraints(min_length=1, max_length=255)]
 
 
 def _tags(tags: dict[str, str]) -> dict[str, str]:
-    """Keys lower-cased; at most ten; two keys that become one are a fault."""
+    """Return the tags with keys in lower case. Raises ValueError for more than ten, or if two keys become equal."""
     lowered: dict[str, str] = {}
     for key, value in tags.items():
         if not TAG_KEY.fullmatch(key):
@@ -77,7 +77,7 @@ def _email(text: str) -> str:
 
 
 def json_bytes(value: Any) -> int:
-    """The size of `value` as compact JSON in UTF-8."""
+    """Return the size of `value` as compact JSON in UTF-8."""
     return len(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
 
@@ -92,7 +92,7 @@ FreeMembers = Annotated[dict[str, Any], AfterValidator(_small)]
 
 
 class EndUserBody(Strict):
-    """Whose connection it will be, in the customer's own words."""
+    """The end user who will own the connection, as the customer describes them."""
 
     id: Id
     email: Annotated[str, StringConstraints(min_length=5, max_length=255), AfterValidator(_email)] | None = None
@@ -119,7 +119,7 @@ def end_user(body: EndUserBody | None, organization: OrganizationBody | None = N
 
 
 def derived_tags(user: EndUser | None, given: dict[str, str] | None) -> dict[str, str]:
-    """The tags that describe the end user, with `given` ones winning; the user's own are dropped past ten in all."""
+    """Return the tags that describe the end user. `given` tags win; the user's own are dropped if there are more than ten."""
     if user is None:
         return given or {}
     derived: dict[str, Any] = {
@@ -135,5 +135,5 @@ def derived_tags(user: EndUser | None, given: dict[str, str] | None) -> dict[str
 
 
 def tags_asked(user: EndUser | None, given: dict[str, str] | None) -> dict[str, str] | None:
-    """The same; None where nothing is said of either, and what is there stays."""
+    """Return the same tags; None if neither is given, so that existing tags stay."""
     return None if user is None and given is None else derived_tags(user, given)

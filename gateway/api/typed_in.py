@@ -1,4 +1,4 @@
-"""Connecting by a form that the end user's browser posts, under a connect session (docs/compatibility.md#without-a-redirect)."""
+"""Connecting by a form that the end user's browser posts in a connect session (docs/compatibility.md#without-a-redirect)."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -29,13 +29,13 @@ OVERRIDE: Final = {"oauth_client_id_override": "client_id", "oauth_client_secret
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form that may be posted for one auth mode."""
+    """The form of one auth mode; `names`: its fields, None for those of the entry."""
 
     mode: str
     names: frozenset[str] | None
 
     async def __call__(self, request: web.Request) -> web.Response:
-        """200 with the connection's id. Raises what making a connection raises, paths of issues being those of the body."""
+        """Answer 200 with the connection's id. Raises the errors of making a connection, with issue paths of the body."""
         runtime, generation = request.app[RUNTIME], generation_of(request)
         session = await runtime.sessions.find(request.query.get("connect_session_token", ""))
         _check_browser(session)
@@ -80,7 +80,7 @@ class Form:
 
 
 def _check_browser(session: ConnectSession) -> None:
-    """Raises Forbidden where a browser keeps the session: its own page is the way in then."""
+    """Raise Forbidden if the session belongs to a browser: only its own page may continue it."""
     if session.for_one_browser and session.browser_digest is not None:
         raise in_use()
 
@@ -125,8 +125,8 @@ FORMS: Final[Mapping[str, Form]] = {
 
 
 async def outbound(request: web.Request) -> web.Response:
-    """Refuse the request of a published client for an app that is installed from the provider's own side. Raises InvalidRequest:
-    no entry says that its provider reports such an installation, so nothing would ever come of waiting for one."""
+    """Refuse a published client's request for an app that is installed from the provider's side. Raises InvalidRequest:
+    no entry says that its provider reports such an installation, so waiting for one would never end."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     session = await runtime.sessions.find(request.query.get("connect_session_token", ""))
     integration = _integration(generation, session, request.match_info["integration_id"])

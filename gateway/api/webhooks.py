@@ -1,4 +1,4 @@
-"""Where providers send their webhooks."""
+"""The endpoint for providers' webhooks."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def webhook_address(public_url: str, environment: str, integration_id: str) -> str:
-    """The address to paste at the provider."""
+    """Return the address to enter at the provider."""
     return f"{public_url}/webhook/{quote(environment, safe='')}/{quote(integration_id, safe='')}"
 
 
@@ -31,10 +31,11 @@ NO_CHALLENGE: Final = "Webhooks are sent here by POST; no challenge is answered 
 
 
 async def receive_webhook(request: web.Request) -> web.Response:
-    """200 once it is on the disk; 204 where nobody listens to this provider's; 401 in the contract's own shape.
+    """Answer 200 once the webhook is on the disk, 204 if webhooks of this provider are not handled, 401 in Nango's
+    shape.
 
-    An unknown environment or integration is answered as a wrong signature is, and only when the body is there, so that a
-    stranger learns no names. The query is part of the address, which nobody signs, and is dropped.
+    An unknown environment or integration gets the same answer as a wrong signature, and only after the body has
+    arrived, so that strangers learn no names. The query is part of the address, which nobody signs, and is dropped.
     """
     from gateway.events.receive import handling_of, receive
     from gateway.scripts.script_context import IncomingWebhook, SignatureRefused
@@ -78,9 +79,9 @@ async def receive_webhook(request: web.Request) -> web.Response:
 
 
 async def confirm_webhook(request: web.Request) -> web.Response:
-    """200 with the challenge of a provider that asks, before it sends anything, whether the address is ours.
+    """Answer 200 with the challenge of a provider that checks the address before it sends anything.
 
-    Where its question holds a token of our choice, that is the integration's `webhook_secret`.
+    If its request contains a token that the operator chose, that is the integration's `webhook_secret`.
     """
     runtime, generation = request.app[RUNTIME], generation_of(request)
     integration = generation.integrations.find(request.match_info["environment"], request.match_info["unique_key"])
@@ -97,7 +98,7 @@ async def confirm_webhook(request: web.Request) -> web.Response:
 
 
 def _validation(request: web.Request, how: "WebhookSignature | None") -> web.Response | None:
-    """Answer a provider that validates the address by an empty POST, with the text that it wants back in the query."""
+    """Answer a provider that validates the address by an empty POST, with the text from the query that it expects."""
     asks = how is not None and "?validationToken=" in (how.challenge or "") and not request.body_exists
     token = request.query.get("validationToken", "") if asks else ""
     return _echo(token) if token else None
@@ -125,8 +126,8 @@ def _operation(request: web.Request, status: int, code: "Code | None", what: str
 
 
 def _refused(request: web.Request, why: str, *, known: bool = True) -> web.Response:
-    """Answer alike whatever is wrong: a stranger who tries signatures or names learns nothing. The log says why, a few times a
-    minute for each client and integration; all unknown ones count as one."""
+    """Give the same answer whatever is wrong, so that strangers who try signatures or names learn nothing. The log
+    shows the reason, a few times a minute for each client and integration; all unknown ones count as one."""
     names = {"environment": "environment", "integration": "unique_key"}
     whose = {label: request.match_info[name][:64] for label, name in names.items()}
     subject = "/".join(whose.values()) if known else ""

@@ -2,14 +2,14 @@
 
 This is the composition root: the only package that knows every service. Read in this order:
 
-    compose         the gateway seated on an application
-    generations     from a configuration to a generation, and that in place of the one in use
-    lifetime        builds the runtime whole: store, cache, refresher, deliverer, background tasks, and their end
+    compose         adds the gateway to an application
+    generations     from a configuration to a generation, and its replacement
+    lifetime        builds and closes the runtime: store, cache, refresher, deliverer, background tasks
     routes          the one table of routes: method, path, and the chain in front of each handler
-    reload          another configuration for a gateway that serves: all of it, or none where anything is wrong
-    catalog_watch   changed catalog files take effect by themselves, each alone
-    gauges          metrics that are read from the runtime when somebody asks
+    reload          replaces the configuration of a running gateway: completely, or not at all if anything is wrong
+    catalog_watch   applies changed catalog files without a reload, each file separately
+    gauges          metrics that are read from the runtime when they are requested
 
-Always true: what lives as long as the process is made, opened and closed here; a request sees one configuration from its
-beginning to its end (ADR 46); a reload that fails changes nothing.
+Always true: objects that live as long as the process are created, opened and closed here; a request sees one
+configuration from start to end (ADR 46); a reload that fails changes nothing.
 """

@@ -1,7 +1,8 @@
-"""Catalog files that change while the gateway serves: each takes effect by itself, without a signal and without a restart.
+"""Applies catalog files that change while the gateway runs: each file separately, without a signal or a restart.
 
-Where SIGHUP takes all or nothing (`app.reload`), here a faulty file costs nobody else: its old entry stays, and so does one
-that a declared integration could not do without. Only the operator's folders are watched, since what ships does not change.
+SIGHUP applies all files or none (`app.reload`); here a faulty file affects only itself: its old entry stays, and so
+does an entry whose change would break a declared integration. Only the operator's folders are watched; shipped files do
+not change.
 """
 
 import asyncio
@@ -26,11 +27,11 @@ from gateway.integrations.declared import catalog_of, integrations
 from gateway.observe.metrics import CATALOG_RELOADS, Metrics
 from gateway.runtime import RUNTIME
 
-QUIET_MS: Final = 200  # a file that is still being written goes on within this; also how often the thread looks up
-POLL_MS: Final = 300  # where the system reports no changes, and WATCHFILES_FORCE_POLLING says so
-LONGEST_MS: Final = 2000  # files that never rest are read all the same
+QUIET_MS: Final = 200  # a file still being written changes again within this; also the thread's polling interval
+POLL_MS: Final = 300  # if the system reports no changes and WATCHFILES_FORCE_POLLING is set
+LONGEST_MS: Final = 2000  # files that change all the time are read after this
 WAIT_MS: Final = 1000
-LOOK_AGAIN_S: Final = 10.0  # what no event reports: network file systems, a folder that was taken away and put back
+LOOK_AGAIN_S: Final = 10.0  # for changes without events: network file systems, a folder removed and recreated
 STAYS: Final = "the entry in use stays"
 
 log = structlog.get_logger(__name__)
@@ -38,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Reread:
-    """The catalog as its files are now, what is wrong with them, and whose entries therefore stay as they were."""
+    """The catalog as read from its files now, their faults, and the names whose old entries therefore stay."""
 
     catalog: Catalog
     faults: tuple[Fault, ...] = ()
@@ -47,7 +48,7 @@ class Reread:
 
 @dataclass(slots=True)
 class CatalogWatch:
-    """`logs`: False in all workers but one, so that a change is logged and counted once."""
+    """Watches the catalog folders. `logs`: False in all workers but one, so that a change is logged and counted once."""
 
     app: web.Application
     logs: bool = True
@@ -56,7 +57,7 @@ class CatalogWatch:
     faulty: frozenset[str] = field(default_factory=frozenset)
 
     async def run(self) -> None:
-        """Keep the catalog of `app` as its folders have it, until cancelled. What changed since it was read counts too."""
+        """Keep the catalog of `app` equal to its folders until cancelled, including changes since it was read."""
         while True:
             folders = self._folders()
             try:
@@ -65,12 +66,12 @@ class CatalogWatch:
                         if self._folders() != folders:
                             break
                         await self.look()
-            except Exception as fault:  # noqa: BLE001 (the next look may fare better, and this task must not end)
+            except Exception as fault:  # noqa: BLE001 (the next attempt may succeed, and this task must not end)
                 log.warning("catalog_not_watched", detail=str(fault), again_in_s=LOOK_AGAIN_S)
                 await asyncio.sleep(LOOK_AGAIN_S)
 
     async def look(self) -> None:
-        """Take over what has changed."""
+        """Apply the changes since the last look."""
         runtime = self.app[RUNTIME]
         async with runtime.reloading:
             running = runtime.generation
@@ -90,7 +91,7 @@ class CatalogWatch:
         return self.app[RUNTIME].generation.config.catalog
 
     def _report(self, metrics: Metrics, found: Reread, differences: dict[str, list[str]]) -> None:
-        """Each fault once, for as long as it stays."""
+        """Log each fault once, until it is fixed."""
         new = [str(fault) for fault in found.faults if str(fault) not in self.logged]
         self.logged = frozenset(map(str, found.faults))
         faulty = frozenset(_file_of(fault) for fault in found.faults)
@@ -110,18 +111,18 @@ class CatalogWatch:
 
 
 def _file_of(fault: Fault) -> str:
-    """The file that ``file:line`` names, or the folder."""
+    """Return the file in ``file:line``, or the folder."""
     file, _, line = fault.where.rpartition(":")
     return file if line.isdigit() else fault.where
 
 
 def reread(config: Config, running: Catalog) -> Reread:
-    """The catalog of `config` read again, with entries of `running` where the file's own cannot be used."""
+    """Read the catalog of `config` again, keeping entries of `running` whose new versions cannot be used."""
     try:
         fresh, faults = catalog_of(config), list[Fault]()
     except CatalogFaults as wrong:
         fresh, faults = wrong.catalog, list(wrong.faults)
-        if any(fault.line == 0 for fault in wrong.faults):  # a folder cannot be read: nobody has deleted its entries
+        if any(fault.line == 0 for fault in wrong.faults):  # a folder cannot be read, which does not delete its entries
             return Reread(running, tuple(faults), running.of_folders(config.catalog))
     kept = {name for name in fresh.faulty if name in running.providers}
     fresh = fresh.keeping(kept, running)
@@ -132,7 +133,7 @@ def reread(config: Config, running: Catalog) -> Reread:
 
 
 def _unfit(config: Config, fresh: Catalog, running: Catalog) -> Iterator[tuple[str, Sequence[Fault]]]:
-    """Entries that are fine by themselves, or gone, but with which a declared integration could not work."""
+    """Yield entries that are valid by themselves, or deleted, but would break a declared integration."""
     declared = {
         one.provider for environment in config.environments.values() for one in environment.integrations.values()
     }
@@ -154,14 +155,14 @@ def _differences(before: dict[str, bytes], after: dict[str, bytes]) -> dict[str,
 
 
 async def _stirred(folders: Sequence[Path]) -> AsyncGenerator[None]:
-    """Yield at once, whenever something in `folders` has changed, and every `LOOK_AGAIN_S` in any case."""
+    """Yield immediately, after each change in `folders`, and every `LOOK_AGAIN_S` in any case."""
     yield
     there = [folder for folder in folders if folder.exists()]
     if not there:
         await asyncio.sleep(LOOK_AGAIN_S)
         return
     async with aclosing(_waits(there)) as waits:
-        look_at = 0.0  # what changed before the watch began is read after the first wait
+        look_at = 0.0  # changes from before the watch are read after the first wait
         async for changed in waits:
             if changed or clock.monotonic() >= look_at:
                 look_at = clock.monotonic() + LOOK_AGAIN_S
@@ -171,11 +172,11 @@ async def _stirred(folders: Sequence[Path]) -> AsyncGenerator[None]:
 
 
 async def _waits(folders: Sequence[Path]) -> AsyncGenerator[bool]:
-    """Yield whether something has changed, each time that it has and after every `WAIT_MS` without.
+    """Yield True after each change, and False after every `WAIT_MS` without one.
 
-    Cancelled, it ends when its thread has: the watch cannot be closed before. That takes `QUIET_MS`.
+    On cancellation it ends only after its thread, since the watch cannot be closed earlier. That takes `QUIET_MS`.
     """
-    from watchfiles import watch  # here: a gateway without folders does without
+    from watchfiles import watch  # imported here: a gateway without folders does not need it
 
     ended, loop = Event(), asyncio.get_running_loop()
     changes = watch(
@@ -203,7 +204,7 @@ async def _waits(folders: Sequence[Path]) -> AsyncGenerator[bool]:
 
 
 async def watching(app: web.Application) -> AsyncIterator[None]:
-    """Watch the folders for as long as `app` runs; for ``app.cleanup_ctx``."""
+    """Watch the folders while `app` runs; for ``app.cleanup_ctx``."""
     task = asyncio.create_task(CatalogWatch(app).run(), name="watch_catalog")
     yield
     task.cancel()

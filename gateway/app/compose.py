@@ -1,4 +1,4 @@
-"""The composition root: seats the gateway on an application. `lifetime` builds the runtime when that starts, and closes it."""
+"""The composition root: adds the gateway to an application. `lifetime` builds and closes the runtime."""
 
 from collections.abc import AsyncIterator
 from typing import Final
@@ -20,32 +20,32 @@ from gateway.refresh.through_parent import ParentLink
 from gateway.runtime import RUNTIME
 
 BODY_LIMIT_BYTES: Final = 1 << 20
-# So that an unknown path is noted, and answered in the same shape, or with a page.
+# They log unknown paths and answer them in the usual error shape, or with a page.
 OWN_MIDDLEWARES: Final = (request_id, unrouted(lazy_pages.front_door), error_shape)
 
 SEATED: Final = web.AppKey("seated", Checked)
-"""What an application starts with: checked when it was seated, before anything is opened."""
-# In a worker of `gateway serve`, set before the start:
+"""The checked configuration that an application starts with; checked before anything is opened."""
+# Set in a worker of `gateway serve` before the start:
 PARENT: Final = web.AppKey("parent", ParentLink)
-"""The link to the parent, which does its token exchanges."""
+"""The link to the parent, which sends the worker's token exchanges."""
 METRICS_PAGE: Final = web.AppKey("metrics_page", MetricsPage)
-"""Shared memory for its counters, which the parent reads."""
+"""Shared memory for the worker's counters, which the parent reads."""
 
 
 def create_app(config: Configured) -> web.Application:
-    """The gateway as an application of its own. Raises config.Faults with every fault at once."""
+    """Create an application with only the gateway. Raises config.Faults with every fault."""
     return create(config)
 
 
 def create(config: Configured, found: Examined | None = None) -> web.Application:
-    """Create an application with the gateway on it. `found`: the check of `config` against its catalog, if there is one."""
+    """Create an application with the gateway. `found`: the check of `config` against its catalog, if already done."""
     app = web.Application(middlewares=OWN_MIDDLEWARES, client_max_size=BODY_LIMIT_BYTES)
     setup(app, config, found)
     return app
 
 
 def setup(app: web.Application, config: Configured, found: Examined | None = None) -> None:
-    """Seat the gateway on `app`: its routes, with their own chains, and from the start on its runtime. Raises config.Faults."""
+    """Add the gateway to `app`: its routes with their chains, and its runtime at startup. Raises config.Faults."""
     logs.for_host()
     seated = app[SEATED] = checked(read(config), found)
     setup_templates(app)
@@ -55,7 +55,7 @@ def setup(app: web.Application, config: Configured, found: Examined | None = Non
 
 
 async def _running(app: web.Application) -> AsyncIterator[None]:
-    """Keep open what has a connection, a file or a task behind it, for as long as the application runs."""
+    """Keep connections, files and tasks open while the application runs."""
     parent, page = app.get(PARENT), app.get(METRICS_PAGE)
     async with opened(app[SEATED], parent=parent, page=page, background=True) as runtime:
         app[RUNTIME] = runtime

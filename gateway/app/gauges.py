@@ -1,7 +1,7 @@
 """Reads the gauges from the runtime whenever metrics are requested.
 
-Connections to providers are counted by provider, since an origin serves all integrations of a provider; never by origin,
-and a name may identify an end user.
+Connections to providers are counted by provider, since one origin serves all integrations of a provider. They are never
+counted by origin, since a host name may identify an end user.
 """
 
 from collections import defaultdict
@@ -14,7 +14,7 @@ from gateway.store import Store
 
 
 def gauges(runtime: Runtime) -> Iterator[Sample]:
-    """Several samples of one key are to be added up."""
+    """Yield all gauge samples. Samples with the same key are added up."""
     yield ("gateway_live_connections",), runtime.live.kept
     yield ("gateway_clock_offset_seconds",), clock.offset.seconds
     yield ("gateway_request_log_dropped_total",), runtime.call_queue.dropped

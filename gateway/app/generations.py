@@ -1,4 +1,4 @@
-"""From a configuration to a generation: read, checked against its catalog, and put in place of the one in use."""
+"""From a configuration to a generation: read, checked against its catalog, and put in use."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -26,7 +26,7 @@ Configured = Config | Mapping[str, Any] | str | PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A configuration that was read and checked with its catalog, and can be put in place. `integrations`: it declares them."""
+    """A configuration that was read and checked with its catalog, ready for use. `integrations`: those that it declares."""
 
     config: Config
     catalog: Catalog
@@ -34,8 +34,7 @@ class Checked:
 
 
 def read(config: Configured) -> Config:
-    """Return the configuration as it is, or read it from a mapping or a file. Raises Faults, including the faults hidden by the
-    first ones."""
+    """Return `config` itself, or read it from a mapping or a file. Raises Faults, including faults hidden by the first ones."""
     if isinstance(config, Config):
         return config
     try:
@@ -47,7 +46,7 @@ def read(config: Configured) -> Config:
 
 
 def checked(config: Config, found: Examined | None = None) -> Checked:
-    """`config` with its catalog. `found`: what examining it has shown, if that is done. Raises config.Faults."""
+    """Return `config` with its catalog. `found`: the result of `examined`, if already known. Raises config.Faults."""
     found = found or examined(config)
     if found.faults:
         raise Faults(found.faults)
@@ -61,7 +60,7 @@ def generation(
     egress: Egress | None = None,
     former: Integrations | None = None,
 ) -> Generation:
-    """`egress` None: one of its own. `former`: the integrations of the generation that it replaces."""
+    """Build the generation. `egress` None: create a new one. `former`: the integrations of the replaced generation."""
     return Generation(
         config=given.config,
         catalog=given.catalog,
@@ -73,7 +72,7 @@ def generation(
 
 
 def replace(runtime: Runtime, given: Checked) -> None:
-    """Put `given` in place, in one step. What has begun under the former generation keeps that."""
+    """Replace the generation with `given`, in one step. Work that started under the former generation keeps that one."""
     before = runtime.generation
     same = given.config.egress == before.config.egress
     egress = before.egress if same else None

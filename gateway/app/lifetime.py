@@ -1,4 +1,4 @@
-"""Opens and closes what lives as long as the application: the store, all that stands on it, and background tasks."""
+"""Opens and closes everything that lives as long as the application: the store, the services on it, background tasks."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
@@ -56,7 +56,7 @@ from gateway.vault import Keyring
 PRUNE_EVERY_S: Final = 600.0
 PRUNE_CALL_LOG_EVERY_S: Final = 20.0
 HOUSEKEEPING_AFTER_S: Final = 1.0
-"""So long after the start, what has time begins: first requests and interrupted refreshes do not queue behind it."""
+"""Housekeeping tasks start this long after the start, so that they do not delay first requests and interrupted refreshes."""
 
 log = structlog.get_logger(__name__)
 
@@ -69,10 +69,10 @@ def assembled(
     page: MetricsPage | None = None,
     tracing: Tracing | None = None,
 ) -> Runtime:
-    """The runtime on an open store, whole. Nothing in it has begun to work by itself.
+    """Build the runtime on an open store. Nothing in it runs by itself yet.
 
-    What the hot path reads at every request (limits, whether calls are stored) is set at each replacement; everything else
-    asks `current`.
+    Values that the hot path reads at every request (limits, whether calls are stored) are set at each replacement of
+    the generation; everything else reads `current`.
     """
     minted = Minted(store)
     current = Current(generation(given, minted, managed))
@@ -140,7 +140,7 @@ def _set_by_each_generation(
     egress_limits: EgressLimits,
     retired: RetiredEgress,
 ) -> None:
-    """Set what the hot path reads at every request: now, and at each replacement."""
+    """Set the values that the hot path reads at every request: now, and at each replacement."""
 
     def set_(config: Config) -> None:
         _log_calls(config.call_log, calls, store)
@@ -172,9 +172,9 @@ def _route(egress: EgressConfig) -> EgressRoute:
 async def opened(
     given: Checked, *, parent: ParentLink | None = None, page: MetricsPage | None = None, background: bool = False
 ) -> AsyncIterator[Runtime]:
-    """The runtime on its store; with `background` also what goes on by itself while a gateway serves.
+    """Open the store and yield the runtime; with `background` also run the tasks of a serving gateway.
 
-    `parent` does the token exchanges, if there is one. `page`: where to count, if not in memory of this process alone.
+    `parent` sends the token exchanges, if given. `page`: memory for the counters, if not that of this process.
     """
     config = given.config
     store = await open_store(
@@ -184,7 +184,7 @@ async def opened(
         pool=config.store.pool,
     )
     try:
-        since = await store.changes.end()  # before they are read, so that none that comes meanwhile is missed
+        since = await store.changes.end()  # read before the integrations, so that no change is missed
         managed = ManagedIntegrations(await store.integrations.all())
     except BaseException:
         await store.close()
@@ -205,7 +205,7 @@ async def opened(
 
 
 async def record_configuration(store: Store, config: Config, how: str) -> None:
-    """Record that a changed file took effect. Of all processes and nodes that load it, one records it."""
+    """Record that a changed file took effect. If several processes and nodes load the file, only one records it."""
     if not config.document.digest:
         return
     detail = {"sha256": config.document.digest, "how": how, "environments": sorted(config.environments)}
@@ -244,7 +244,7 @@ async def _later(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 async def _closed(runtime: Runtime, tasks: Sequence["asyncio.Task[None]"]) -> None:
-    async with AsyncExitStack() as end:  # from the bottom up, each whatever became of the one before
+    async with AsyncExitStack() as end:  # in reverse order; each runs even if an earlier one fails
         end.push_async_callback(runtime.store.close)
         end.push_async_callback(runtime.store.failover.leave)
         end.push_async_callback(runtime.retired.close)
@@ -265,7 +265,7 @@ async def _closed(runtime: Runtime, tasks: Sequence["asyncio.Task[None]"]) -> No
 
 
 async def _prune(store: Store) -> None:
-    """Sessions and flows live minutes, and what is older is only weight."""
+    """Remove old sessions and flows from the store; they live for minutes."""
     while True:
         try:
             await store.prune(now := clock.now())
@@ -277,14 +277,14 @@ async def _prune(store: Store) -> None:
 
 
 async def _prune_call_log(store: Store) -> None:
-    """Often, since it is bounded by its size, and a busy gateway writes thousands of rows a second."""
+    """Prune often: the log is bounded by its size, and a busy gateway writes thousands of rows a second."""
     while True:
         now = clock.now()
         try:
             await store.call_log.prune(now)
             await store.former_log.prune(store.call_log.bounds.oldest(now))
             store.pruned_at["call_log"] = now
-        except Exception as fault:  # noqa: BLE001 (whatever it was, the next time may do better)
+        except Exception as fault:  # noqa: BLE001 (the next run may succeed)
             _prune_failed(fault, "call log")
         await asyncio.sleep(PRUNE_CALL_LOG_EVERY_S)
 

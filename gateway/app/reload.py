@@ -1,7 +1,7 @@
-"""Another configuration for a gateway that serves: all of it or, where anything is wrong with it, none of it.
+"""Replaces the configuration of a running gateway: completely or, if anything in it is wrong, not at all.
 
-A reload reads and checks everything first, as a start does. Then it replaces the generation, by one assignment
-(`generations.replace`). The runtime is not touched: its parts read the generation when they need a setting.
+A reload first reads and checks everything, as a start does. Then it replaces the generation, by one assignment
+(`generations.replace`). The runtime does not change: its parts read the generation when they need a setting.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 
 def read_again(running: Config, given: Configured | None = None) -> Config:
-    """The file of `running`, or what is `given`, read again; what needs a restart is logged and stays. Raises Faults."""
+    """Read the file of `running` again, or `given`; settings that need a restart are logged and kept. Raises Faults."""
     new = read(_file_of(running) if given is None else given)
     config, ignored = with_fixed(new, running)
     for place in ignored:
@@ -39,12 +39,10 @@ def read_again(running: Config, given: Configured | None = None) -> Config:
 async def reload(
     app: web.Application, given: Configured | None = None, *, accept: Callable[[Checked], None] | None = None
 ) -> bool:
-    """Reload `app` from its file as it is now, or from what is `given`; return whether that succeeded.
+    """Reload `app` from its file as it is now, or from `given`; return whether that succeeded.
 
-    All faults are logged, by ``file:line``. `accept` is called in a thread with what is put in place next; what it
-    raises is a refusal.
-
-    `accept` is called in a thread with what is put in place next; what it raises is a refusal.
+    All faults are logged, by ``file:line``. `accept` is called in a thread with the checked configuration before it is
+    put in use; an exception from it refuses the reload.
     """
 
     def read_and_checked() -> Checked:
@@ -66,13 +64,14 @@ async def take_over(app: web.Application, accepted: Callable[[], tuple[Config, C
 async def _reloaded(
     app: web.Application, read: Callable[[], Checked], accept: Callable[[Checked], None] | None
 ) -> bool:
-    """Reading happens in a thread, since a catalog is large and streams go on meanwhile."""
+    """Apply the result of `read`, which runs in a thread, since a catalog is large and streams continue meanwhile."""
     runtime = app[RUNTIME]
     async with runtime.reloading:
         try:
             ready = await asyncio.to_thread(read)
             config = ready.config
-            # The store's key ring comes first: only the database can say whether the new one opens what is stored.
+            # The store's keyring is replaced first: only the database can show whether the new one opens the stored
+            # values.
             if config.store.encryption_keys != runtime.generation.config.store.encryption_keys:
                 await runtime.store.turn_to(
                     Keyring(config.store.encryption_keys), environments=set(config.environments)
@@ -81,7 +80,7 @@ async def _reloaded(
                 await runtime.store.ensure_environments(set(config.environments))
             if accept is not None:
                 await asyncio.to_thread(accept, ready)
-        except Exception as refusal:  # noqa: BLE001 (whatever it was, the configuration in use stays)
+        except Exception as refusal:  # noqa: BLE001 (after any error the configuration in use stays)
             log_refusal(refusal, runtime.metrics)
             return False
         replace(runtime, ready)
@@ -92,7 +91,7 @@ async def _reloaded(
 
 
 def log_refusal(refusal: Exception, metrics: Metrics | None) -> None:
-    """Log each fault in a line, and then that the configuration stays as it is."""
+    """Log each fault in its own line, then that the configuration stays."""
     if isinstance(refusal, Faults | GatewayError | StartRefused):
         for fault in str(refusal).splitlines():
             log.error("fault", detail=fault)
@@ -104,7 +103,7 @@ def log_refusal(refusal: Exception, metrics: Metrics | None) -> None:
 
 
 def _file_of(running: Config) -> Path:
-    """The file, by the name that the operator gave it, for messages about faults."""
+    """Return the file, by the name that the operator gave it, for messages about faults."""
     if running.path is None:
         raise Faults([Fault("configuration", "was given in Python: hand a new one to `gateway.reload`")])
     named = Path(running.document.name or running.path)

@@ -1,4 +1,4 @@
-"""The one table of routes: each line says who may enter, and where the request ends."""
+"""The one table of routes: each line names the chain that guards a path, and its handler."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -48,16 +48,16 @@ from gateway.proxy import forward
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-# Ids of connections may hold slashes, and published clients do not encode them.
+# Connection ids may contain slashes, and published clients do not encode them.
 ID: Final = r"{connection_id:.+}"
-# Encoded line ends are bytes like any other, and the router matches what it has decoded.
+# An encoded line end is an ordinary byte, and the router matches the decoded path.
 REST: Final = r"{path:(?s:.*)}"
 
 
 async def options(request: web.Request) -> web.Response:
-    """``OPTIONS`` on our own API: 204 with Allow (RFC 9110 §9.3.7). A browser's preflight is answered before this.
+    """Answer ``OPTIONS`` on our own API: 204 with Allow (RFC 9110 §9.3.7). Browser preflights are answered before this.
 
-    No key is needed, since it shows nothing that docs/http-api.md does not.
+    No key is needed, since the answer shows nothing that docs/http-api.md does not.
     """
     resource = request.match_info.route.resource
     methods = [] if resource is None else sorted({route.method for route in resource})
@@ -143,7 +143,7 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("POST", "/webhook/{environment}/{unique_key}", OPEN(webhooks.receive_webhook)),
     ("POST", "/environment/webhook-signing-key/rotate", API(environment.rotate_signing_key)),
     ("OPTIONS", "/environment/webhook-signing-key/rotate", CALLED(options)),
-    # As they were called before; published clients of some age still say so.
+    # Former paths; older published clients still use them.
     ("GET", "/connection", API(connections.list_connections)),
     ("POST", "/connection", API(connection_import.import_flat)),
     ("OPTIONS", "/connection", CALLED(options)),
@@ -185,12 +185,12 @@ ROUTES: Final[tuple[tuple[str, str, Handler], ...]] = (
 )
 
 
-# A GET that does something: a link scanner's HEAD would use up an authorization, and nobody would see its result.
+# A GET with effects: a link scanner's HEAD would use up an authorization, and nobody would see its result.
 WITHOUT_HEAD: Final = frozenset({"/oauth/callback", "/app-auth/connect", "/console/callback"})
 
 
 def add_routes(app: web.Application, websocket_path: str = "/") -> None:
-    """Seat every route on `app`, HEAD wherever there is a GET (RFC 9110 §9.1).
+    """Add every route to `app`, with HEAD for each GET (RFC 9110 §9.1).
 
     A key is checked before ``100 Continue`` invites a body.
     """

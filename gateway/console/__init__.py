@@ -1,23 +1,23 @@
 """The console: what operators look at and press, at ``/console`` (docs/console.md). Every page has its data at ``….json``.
 
-    lazy_console                  the handlers, loaded with the first request for a page; the console's own port
-    view_table                    which address shows which view, and which form does what
-    oidc                          the operators' identity provider: where to, and what its ID token proves
-    sign_in                       a link or an ID token becomes a session; who is signed in; forms that only they send
+    lazy_console                  the handlers, loaded at the first request for a page; the console's own port
+    view_table                    the address of each view, and the action of each form
+    oidc                          the operators' identity provider: the redirect to it, and the check of its ID token
+    sign_in                       turns a link or an ID token into a session; finds who is signed in; protects forms
     console_page                  the frame of every page; its data as JSON
-    now_view, alarms              what needs a person, and the calls of a day in figures; what is wrong with the gateway
-    failure_causes                what a failure means and what helps, by its reason
+    now_view, alarms              what needs a person, and the calls of a day in numbers; faults of the gateway itself
+    failure_causes                the meaning of each failure and the action that helps, by its reason
     provider_views                calls and failures of each provider, and open circuit breakers
-    connection_views              connections and one of them: its story, refresh, reconnect link, delete
-    call_views, dry_run_act       the call log, one request with all that happened under it, and a call again as a dry run
-    key_views, event_views        keys and what they may do, revoke; deliveries and sending again
-    incident_views, incident_report   what an integration or a key did within a time span; revokes and deletes
-    asked_query                   the parameters of a page's address
-    audit_view                    who did what, and which key used which connection how often
-    integration_views             integrations: their settings, what looks wrong, a link to test one
-    charts, authorization_sums    figures as inline SVG; authorizations of the last hour, by what came of them
+    connection_views              the list of connections, and one of them: history, refresh, reconnect link, delete
+    call_views, dry_run_act       the call log, one request with all its operations, and a call repeated as a dry run
+    key_views, event_views        keys and their limits, revoke; deliveries and replay
+    incident_views, incident_report   the actions of an integration or a key within a time span; revokes and deletes
+    asked_query                   the query parameters of a page
+    audit_view                    who did what; which key used which connection, and how often
+    integration_views             integrations: their settings, findings, a link to test one
+    charts, authorization_sums    charts as inline SVG; authorizations of the last hour, by outcome
 
-A view makes one dictionary of plain values; the page is made of that dictionary and of nothing else, so that page and JSON
-cannot differ. Always true: no page shows a credential; a form that acts is refused unless an operator sent it from here; an
-idle gateway loads none of this; every page works without JavaScript.
+A view builds one dictionary of plain values, and the page is rendered from that dictionary only, so page and JSON
+cannot differ. Always true: no page shows a credential; a form that acts is accepted only from an operator's own page;
+an idle gateway loads none of these modules; every page works without JavaScript.
 """

@@ -1,4 +1,4 @@
-"""Says what is wrong with the gateway itself, each with what helps: the first page shows it whole, every other one in short."""
+"""Faults of the gateway itself, each with an action: the first page shows them in full, all other pages in short."""
 
 import shutil
 from typing import Final
@@ -12,12 +12,12 @@ CLOCK_OFF_S: Final = 5.0
 
 
 def store_healthy(runtime: Runtime) -> bool:
-    """Return whether the database answers, and takes what is written, as far as this process knows."""
+    """Return whether the database can be read and written, as far as this process knows."""
     return runtime.live.feed.away_s is None and not runtime.store.full
 
 
 def alarms(runtime: Runtime) -> list[dict[str, str]]:
-    """Return what is wrong with this process or its database, each with what helps."""
+    """Return the faults of this process and its database, each with the action that helps."""
     found: list[dict[str, str]] = []
 
     def alarm(what: str, do: str) -> None:

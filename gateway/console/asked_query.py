@@ -1,4 +1,4 @@
-"""The parameters of a page's address: each once, cut to its maximum length, empty where it is absent."""
+"""The query parameters of a page: each once, cut to its maximum length, empty if absent."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -13,7 +13,7 @@ LONGEST: Final = 255  # characters
 
 
 def asked_of(given: Mapping[str, str], names: Sequence[str], longest: int = LONGEST) -> dict[str, str]:
-    """`names` from a query or a form: each value stripped and cut to `longest` characters, empty where absent."""
+    """Return `names` from a query or a form: each value stripped and cut to `longest` characters, empty if absent."""
     return {name: given.get(name, "").strip()[:longest] for name in names}
 
 
@@ -22,12 +22,12 @@ def asked(request: web.Request, names: Sequence[str], longest: int = LONGEST) ->
 
 
 def asked_moment(query: Mapping[str, str], name: str, now: datetime) -> datetime | None:
-    """Return the moment of that name, or None if the text is empty. Raises InvalidRequest."""
+    """Return the time in the parameter `name`, or None if it is empty. Raises InvalidRequest."""
     return moment(query, name, now) if query[name] else None
 
 
 def asked_number(query: Mapping[str, str], name: str) -> int | None:
-    """Return the number of that name, or None if the text is empty. Raises InvalidRequest."""
+    """Return the number in the parameter `name`, or None if it is empty. Raises InvalidRequest."""
     text = query[name]
     if not text:
         return None

@@ -1,4 +1,4 @@
-"""The audit trail at the console: who did what, and which key used which connection how often."""
+"""The audit trail at the console: who did what; which key used which connection, and how often."""
 
 from datetime import timedelta
 from typing import Final

@@ -1,4 +1,4 @@
-"""Counts the authorizations of the last hour by integration: a wrong callback address is shown by the provider alone."""
+"""Counts the last hour's authorizations by integration: only the provider shows an error for a wrong callback address."""
 
 import asyncio
 from datetime import timedelta
@@ -13,15 +13,15 @@ from gateway.text import counted
 
 SUMMED_WITHIN: Final = timedelta(hours=1)
 FEWEST: Final = 3
-"""Begun authorizations of which too few may have succeeded: end users change their minds, too."""
+"""Minimum number of started authorizations before few successes are reported: end users change their minds, too."""
 
 
 RETURNS_WITHIN: Final = timedelta(minutes=5)
-"""An end user may be at the provider's pages for so long; until then an authorization is not counted."""
+"""How long an end user may stay at the provider's pages; younger authorizations are not counted."""
 
 
 class AuthorizationSum(NamedTuple):
-    """`not_returned`: those whose browser has not come back in time. `newest_succeeded`: the newest of all succeeded."""
+    """An integration's authorizations. `not_returned`: the browser did not return in time. `newest_succeeded`: of them all."""
 
     integration_id: str
     succeeded: int
@@ -35,7 +35,7 @@ class AuthorizationSum(NamedTuple):
 
     @property
     def too_few(self) -> bool:
-        """Return whether fewer than half succeeded, of enough, and the newest is none of these."""
+        """Whether fewer than half of a sufficient number succeeded, and the newest did not."""
         return self.begun >= FEWEST and 2 * self.succeeded < self.begun and not self.newest_succeeded
 
     def sentence(self) -> str:
@@ -46,7 +46,7 @@ class AuthorizationSum(NamedTuple):
 
 
 async def authorization_sums(runtime: Runtime, environment: str) -> dict[str, AuthorizationSum]:
-    """Return sums by integration, for those with an authorization in the last hour."""
+    """Return the counts by integration, for those with an authorization in the last hour."""
     now = clock.now()
     began_after = now - SUMMED_WITHIN
     not_returned, returned = await asyncio.gather(
@@ -65,7 +65,7 @@ async def authorization_sums(runtime: Runtime, environment: str) -> dict[str, Au
 
 
 def what_helps(generation: Generation, hour: AuthorizationSum, environment: str) -> str:
-    """Return what to look at: browsers that do not return point to the callback address, and failed ones say why."""
+    """Return what to check: the callback address if browsers do not return, else a failed authorization's message."""
     one = generation.integrations.find(environment, hour.integration_id)
     provider = generation.catalog.get(one.provider) if one is not None else None
     name = provider.display_name if provider is not None else hour.integration_id

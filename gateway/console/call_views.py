@@ -1,4 +1,4 @@
-"""The call log at the console: a search, and one request with all that happened under it."""
+"""The call log at the console: a search, and one request with all its operations."""
 
 import shlex
 from collections.abc import Sequence
@@ -58,7 +58,7 @@ async def calls(request: web.Request, environment: str) -> View:
 
 
 async def rows(store: Store, environment: str, operations: Sequence[StoredOperation]) -> list[dict[str, Any]]:
-    """Operations as the API shows them, with what a list needs besides, such as the names of their keys."""
+    """Return operations as the API shows them, plus the names of their keys and other fields of the list."""
     ids = {one.operation.key_id for one in operations if one.operation.key_id is not None}
     names = await store.keys.names(environment, ids) if ids else {}
     return [_row(one) | {"key_name": names.get(one.operation.key_id or 0)} for one in operations]
@@ -73,7 +73,7 @@ def _row(one: StoredOperation) -> dict[str, Any]:
 
 
 async def _wanted(request: web.Request, environment: str, asked: dict[str, str]) -> OperationFilter:
-    """Raises InvalidRequest."""
+    """Return the filter of the query. Raises InvalidRequest."""
     now = clock.now()
     status = status_range(asked["status"]) if asked["status"] else None
     for name, wrong, form in (
@@ -111,7 +111,7 @@ async def _wanted(request: web.Request, environment: str, asked: dict[str, str])
 
 
 async def operation_of(request: web.Request, environment: str, text: str) -> StoredOperation:
-    """The operation with this id. Raises NotFound."""
+    """Return the operation with this id. Raises NotFound."""
     id_ = whole_number(text)
     if id_ is None:
         raise NotFound("not_found", "An operation's id is a whole number.")
@@ -123,7 +123,7 @@ async def operation_of(request: web.Request, environment: str, text: str) -> Sto
 
 
 async def call(request: web.Request, environment: str) -> View:
-    """Show one operation, by its id, and the others of its request."""
+    """Show one operation, by its id, and the other operations of its request."""
     one = await operation_of(request, environment, request.query.get("id", ""))
     store = request.app[RUNTIME].store
     at = one.operation.at
@@ -144,7 +144,7 @@ async def call(request: web.Request, environment: str) -> View:
 
 
 async def _cause(store: Store, one: StoredOperation) -> dict[str, str] | None:
-    """Return what the operation's failure means and what helps; None where it went well."""
+    """Return the meaning of the operation's failure and the action that helps; None if it succeeded."""
     it = one.operation
     reason = it.error_code or (str(it.status) if it.status >= 400 else "")
     if not reason:
@@ -166,7 +166,7 @@ def _parts(one: StoredOperation) -> list[Part]:
 
 
 def _curl(request: web.Request, one: StoredOperation) -> str | None:
-    """The call again, as a dry run that sends nothing: without its query and its body, which are not kept."""
+    """Return the call as a dry run that sends nothing, without query and body, which are not stored."""
     it = one.operation
     if it.kind != "call" or not it.connection_id:
         return None

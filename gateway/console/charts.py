@@ -1,5 +1,5 @@
-"""Figures as inline SVG: bars over time, areas over time, the parts of one duration. No script, no style attribute, a text for
-readers."""
+"""Charts as inline SVG: bars over time, areas over time, the parts of one duration. No script, no style attribute, a
+text for screen readers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -9,7 +9,7 @@ HEIGHT: Final = 96
 
 
 class Bar(NamedTuple):
-    """Calls in one span of time; `failed` are among `total`."""
+    """Calls in one span of time; `total` includes `failed`."""
 
     label: str
     total: int
@@ -17,7 +17,7 @@ class Bar(NamedTuple):
 
 
 def bars(given: Sequence[Bar]) -> dict[str, object]:
-    """Rectangles of a bar chart, in units of `WIDTH` by `HEIGHT`; failed ones lie at the bottom of each bar."""
+    """Return the rectangles of a bar chart, in units of `WIDTH` by `HEIGHT`; failed calls are at the bottom of each bar."""
     most = max((bar.total for bar in given), default=0)
     step = WIDTH / max(len(given), 1)
     shapes = []
@@ -33,7 +33,7 @@ def _text(bar: Bar) -> str:
 
 
 def areas(named: Mapping[str, Sequence[float]]) -> dict[str, object]:
-    """Areas upon each other, the first at the bottom, as SVG paths. Each has one value for each step of time."""
+    """Return stacked areas, the first at the bottom, as SVG paths. Each area has one value for each step of time."""
     steps = max((len(values) for values in named.values()), default=0)
     below = [0.0] * steps
     whole = [sum(values[n] for values in named.values()) for n in range(steps)]
@@ -59,7 +59,7 @@ class Part(NamedTuple):
 
 
 def parts(given: Sequence[Part]) -> dict[str, object]:
-    """Where a duration went: each part behind the one before, in units of `WIDTH`."""
+    """Return the parts of a duration, each after the one before, in units of `WIDTH`."""
     whole = sum(part.ms for part in given) or 1.0
     shapes, x = [], 0.0
     for part in given:

@@ -1,4 +1,4 @@
-"""Connections at the console: find one, see why it is as it is, refresh it, hand out a link, delete it."""
+"""Connections at the console: find one, see the reason for its state, refresh it, create a reconnect link, delete it."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -62,7 +62,7 @@ async def connections(request: web.Request, environment: str) -> View:
 
 
 def summary(one: Connection) -> dict[str, Any]:
-    """A row of a list: never a credential, never a setting."""
+    """Return a row of a list: never a credential, never a setting."""
     return {
         **listed(one),
         "reason": one.state_reason,
@@ -107,14 +107,14 @@ async def connection(request: web.Request, environment: str) -> View:
 
 
 def _blocked(runtime: Runtime, one: Connection) -> str | None:
-    """Return what keeps its calls from going out, beside what the connection itself says."""
+    """Return why the connection's calls are refused for a reason outside the connection; None if they are not."""
     if runtime.store.full and one.expires_at is not None and one.expires_at <= clock.now():
         return "Its token has expired, and is not refreshed while the database's disk is full: its calls are refused."
     return None
 
 
 async def _found(request: web.Request, environment: str, named: Any) -> Connection:
-    """Raises NotFound."""
+    """Return the connection. Raises NotFound."""
     ref = ConnectionRef(environment, named.get("integration", ""), named.get("id", ""))
     one = await request.app[RUNTIME].store.connections.get(ref)
     if one is None:
@@ -131,7 +131,7 @@ def _page_of(request: web.Request, ref: ConnectionRef) -> str:
 
 
 async def refresh(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View | str:
-    """Renew its token now. What the provider says is shown."""
+    """Refresh the connection's token now. The provider's error is shown."""
     one = await _found(request, environment, fields)
     try:
         await request.app[RUNTIME].live.current(one.ref, force=True)
@@ -147,7 +147,7 @@ async def refresh(request: web.Request, _who: SignedIn, environment: str, fields
 
 
 async def link(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
-    """A link by which the end user connects again; shown once, to be sent to that user alone."""
+    """Create a link with which the end user connects again; it is shown once and must be sent only to that user."""
     one = await _found(request, environment, fields)
     runtime, generation = request.app[RUNTIME], generation_of(request)
     wish = checked(
@@ -171,20 +171,20 @@ async def link(request: web.Request, _who: SignedIn, environment: str, fields: d
 async def record_link(
     runtime: Runtime, environment: str, session: ConnectSession, integration_id: str, connection_id: str = ""
 ) -> None:
-    """Record the link before it is shown; without the record it is not shown. Raises Unavailable."""
+    """Record the link before it is shown; without a record it is not shown. Raises Unavailable."""
     entry = AuditEntry.of(
         AuditAction.CONNECT_LINK_CREATED,
         environment,
         integration_id=integration_id,
         connection_id=connection_id,
-        detail={"session": session.digest[:16]},  # the same form as in the record of the connection made by it
+        detail={"session": session.digest[:16]},  # the same form as in the audit record of the new connection
     )
     await runtime.store.trail.write(entry)
 
 
 async def delete(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
-    """Delete the connection at once, and end its tokens at the provider; the id must be typed again. The result of each is
-    shown."""
+    """Delete the connection immediately, and revoke its tokens at the provider; the id must be typed again. The result
+    of each is shown."""
     one = await _found(request, environment, fields)
     if fields.get("typed", "") != one.ref.connection_id:
         raise InvalidRequest("invalid_body", f"Nothing was deleted: type the connection's id, {one.ref.connection_id}.")

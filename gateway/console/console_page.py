@@ -1,4 +1,4 @@
-"""The frame of the console's pages: who looks, where they are, and the same data as JSON."""
+"""The frame of the console's pages: the signed-in person, the current place, and the same data as JSON."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from gateway.runtime import RUNTIME, generation_of
 from gateway.secret import Secret
 
 WITHIN: Final = timedelta(hours=24)
-"""The time that the sums on pages cover."""
+"""The time span of the totals on pages."""
 SECTIONS: Final = {
     "": "Now",
     "connections": "Connections",
@@ -33,13 +33,13 @@ SECTIONS: Final = {
     "audit": "Audit",
     "incident": "Incident",
 }
-"""The first of each address below an environment, and its name in the menu."""
+"""The first path segment below an environment, and its name in the menu."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """Somebody at the console. `form`: what a form of theirs holds (`gateway.console.sign_in`). `fresh`: a token that the
-    browser does not hold yet."""
+    """A person at the console. `form`: the value that this person's forms contain (`gateway.console.sign_in`). `fresh`:
+    a token that the browser does not have yet."""
 
     session: ConsoleSession
     form: str
@@ -56,7 +56,7 @@ class SignedIn:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The content of a page. `data` holds plain values only, and is the page's JSON. `live`: a part that changes by itself."""
+    """The content of a page. `data` holds plain values only, and is the page's JSON. `live`: a part that updates itself."""
 
     template: str
     data: Mapping[str, Any]
@@ -66,8 +66,9 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """`template` is loaded again every `every_s` seconds, from `address`, and replaces itself. `whole`: without JavaScript the
-    page is loaded again instead. `silent_s`: after so long without an answer the page says that it is old."""
+    """A part of a page that reloads `template` from `address` every `every_s` seconds and replaces itself. `whole`:
+    without JavaScript the whole page reloads instead. `silent_s`: after this long without an answer the page says that
+    it is old."""
 
     template: str
     address: str
@@ -81,13 +82,13 @@ def console_url(request: web.Request) -> str:
 
 
 def console_path(request: web.Request, /, *below: str, **query: str) -> str:
-    """The address of a page of the console."""
+    """Return the URL of a page of the console."""
     path = "/".join((f"{console_url(request)}/console", *below))
     return f"{path}?{urlencode(query)}" if query else path
 
 
 def check_enabled(request: web.Request) -> None:
-    """Raises NotFound where there is no console, and for a request by `server.port` where the console has a port of its own."""
+    """Raise NotFound if there is no console, or if the console has its own port and the request came by `server.port`."""
     config = generation_of(request).config.console
     if not config.enabled or (config.port is not None and OWN_PORT not in request):
         raise NotFound("not_found", "No such endpoint. See GET /docs.")
@@ -101,7 +102,7 @@ def render(
     environment: str | None = None,
     status: int = 200,
 ) -> web.Response:
-    """The page or, for htmx, its live part alone."""
+    """Return the page or, for htmx, only its live part."""
     generation, runtime = generation_of(request), request.app[RUNTIME]
     live = view.live
     part = live is not None and request.headers.get("HX-Request") == "true"
@@ -136,7 +137,7 @@ def as_json(data: Mapping[str, Any]) -> web.Response:
 
 
 def since(moment: str | None) -> str:
-    """How long ago, or ahead, in one unit: ``3 min ago``."""
+    """Return how long ago, or ahead, in one unit: ``3 min ago``."""
     if not moment:
         return "never"
     seconds = (clock.now() - datetime.fromisoformat(moment)).total_seconds()
@@ -147,7 +148,7 @@ def since(moment: str | None) -> str:
     return "now"
 
 
-# ── The files that pages load: from a fixed table, never from a path that somebody sends.
+# ── The files that pages load: from a fixed table, never from a path in a request.
 
 ASSETS: Final = {
     "console.css": ("console", "text/css"),
@@ -163,7 +164,7 @@ def _read_asset(name: str) -> File:
 
 
 def asset(request: web.Request) -> web.Response:
-    """GET /console/assets/{name}. Raises NotFound."""
+    """Answer ``GET /console/assets/{name}``. Raises NotFound."""
     check_enabled(request)
     name = request.match_info["name"]
     if name not in ASSETS:
@@ -172,6 +173,6 @@ def asset(request: web.Request) -> web.Response:
 
 
 async def logo(request: web.Request) -> web.Response:
-    """GET /console/logos/{name}.svg: of a provider, from the console's own origin, which may differ. Raises NotFound."""
+    """Answer ``GET /console/logos/{name}.svg``: a provider's logo from the console's own origin. Raises NotFound."""
     check_enabled(request)
     return await providers.logo(request)

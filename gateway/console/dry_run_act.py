@@ -1,4 +1,4 @@
-"""A call of the log once more, as a dry run: what would be sent now, its credential masked, and whether its key allows it."""
+"""Repeats a logged call as a dry run: the request that would be sent now, its credential masked, and its key's verdict."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 
 
 async def dry_run(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
-    """Nothing is sent to the provider's API; a token that has expired is refreshed, as for a call."""
+    """Show the dry run. Nothing is sent to the provider's API, but an expired token is refreshed, as for a call."""
     it = (await operation_of(request, environment, fields.get("id", ""))).operation
     if it.kind != "call" or not it.connection_id:
         raise InvalidRequest("invalid_body", "Only a proxied call with a connection can be shown as a dry run.")

@@ -1,4 +1,4 @@
-"""Events at the console: what was delivered, what waits, what was given up; sending again."""
+"""Events at the console: delivered, pending and dead deliveries; replay."""
 
 from typing import Final
 
@@ -58,7 +58,7 @@ def delivery(one: Delivery) -> dict[str, object]:
 
 
 async def replay(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
-    """Send again one event by its id, or all that were given up."""
+    """Replay one event by its id, or all dead ones."""
     message_id, all_dead = fields.get("message_id", ""), bool(fields.get("all_dead"))
     if bool(message_id) == all_dead:
         raise InvalidRequest("invalid_body", "Name one event, or all that were given up.")

@@ -1,4 +1,4 @@
-"""The meaning of each failure and what helps, by kind and reason: one sentence each, for operators."""
+"""The meaning of each failure and the action that helps, by kind and reason: one sentence each, for operators."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -9,11 +9,11 @@ from gateway.oauth.error_codes import CLIENT_REFUSED, GRANT_GONE
 from gateway.records.traffic import PlaceTotal
 
 GOES_ON: Final = (timedelta(minutes=10), timedelta(hours=1))
-"""A failure whose newest is younger stands above the others, however many these are."""
+"""Failures whose newest occurrence is younger than this come before others, whatever their number."""
 
 
 BY_REFUSED_CLIENT: Final = frozenset({"reconnect_needed", "token_request_failed"})
-"""What calls and authorizations meet while the provider refuses the app itself."""
+"""The errors that calls and authorizations get while the provider refuses the app itself."""
 STORE_SETTLED: Final = timedelta(seconds=30)
 OVER_ACCEPTED: Final = (
     "It is over: the provider has accepted the app since. Connections recover with their next refresh."
@@ -23,7 +23,8 @@ OVER_STORED: Final = "It is over: the database answers, and takes what is writte
 
 
 class FailureCause(NamedTuple):
-    """`do` and `look` begin with a verb. `look`: at one of a list, where the page of one would repeat itself."""
+    """A failure's meaning (`why`) and the next action. `do` and `look` begin with a verb. `look`: what to open in a
+    list; left out on a single item's own page."""
 
     why: str
     do: str
@@ -146,7 +147,7 @@ _OTHER: Final = FailureCause("", "", "Open one of this list.")
 
 
 def cause_of(kind: str, reason: str) -> FailureCause:
-    """`reason`: an error code, a provider's code for a refused refresh, or a status."""
+    """Return the cause. `reason`: an error code, a provider's code for a refused refresh, or a status."""
     if reason in GRANT_GONE:
         return _GONE
     if reason in _BY_REASON:
@@ -163,7 +164,7 @@ def cause_of(kind: str, reason: str) -> FailureCause:
 
 
 def failures(places: Iterable[PlaceTotal], now: datetime, *, store_healthy: bool = False) -> list[dict[str, Any]]:
-    """Groups of failures with what they mean and what helps: those that go on first, of these the most frequent.
+    """Return groups of failures with their meaning and the action that helps: ongoing ones first, then by number.
 
     `store_healthy`: the database can be read and written now.
     """
@@ -188,20 +189,20 @@ def failures(places: Iterable[PlaceTotal], now: datetime, *, store_healthy: bool
 
 
 def client_refusal(places: Iterable[PlaceTotal], now: datetime) -> FailureCause | None:
-    """The provider has refused the app itself within the last hour, at a refresh, and has not accepted it since."""
+    """Return the cause if the provider refused the app itself at a refresh in the last hour and has not accepted it since."""
     refusals = _ClientRefusals(list(places))
     since = [at for key, at in refusals.refused_at.items() if not refusals.over(key, at)]
     return _REFUSED_CLIENT if any(now - at <= GOES_ON[1] for at in since) else None
 
 
 def cause_at(places: Iterable[PlaceTotal], kind: str, reason: str, integration_id: str, at: datetime) -> FailureCause:
-    """The cause of one failure, among what else failed in its time."""
+    """Return the cause of one failure, given the other failures of its time."""
     return _ClientRefusals(list(places)).cause(kind, reason, integration_id, at)
 
 
 class _ClientRefusals:
-    """When providers refused the app of an integration at a refresh last, and when they accepted it last: in a refresh or in
-    the exchange of a code."""
+    """The times at which providers last refused an integration's app at a refresh, and last accepted it: at a refresh
+    or at the exchange of a code."""
 
     def __init__(self, places: Iterable[PlaceTotal]) -> None:
         self.refused_at: dict[str, datetime] = {}
@@ -216,12 +217,12 @@ class _ClientRefusals:
             newest[one.integration_id] = max(newest.get(one.integration_id, one.last_at), one.last_at)
 
     def over(self, integration_id: str, at: datetime) -> bool:
-        """Return whether the app has been accepted since then."""
+        """Return whether the app was accepted after `at`."""
         accepted = self.accepted_at.get(integration_id)
         return accepted is not None and accepted > at
 
     def cause(self, kind: str, reason: str, integration_id: str, at: datetime) -> FailureCause:
-        """What calls and authorizations meet while the app is refused has that for its cause, and nothing that came later."""
+        """Return the cause: the refused app for errors of calls and authorizations during the refusal, else by reason."""
         refused = self.refused_at.get(integration_id)
         if refused is None or reason not in BY_REFUSED_CLIENT:
             return cause_of(kind, reason)

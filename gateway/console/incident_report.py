@@ -1,6 +1,7 @@
-"""Reports what an integration or a key did within a time span: for operators who suspect a leak, and for the record.
+"""Reports the actions of an integration or a key within a time span: for operators who suspect a leak, and for the
+record.
 
-For the console's page and for ``gateway incident`` alike.
+Used by the console's page and by ``gateway incident``.
 """
 
 from collections.abc import Mapping
@@ -24,15 +25,15 @@ USUAL_SPAN: Final = timedelta(hours=24)
 LONGEST_SPAN: Final = timedelta(days=31)
 MOST_CONNECTIONS: Final = 100
 CALLS: Final = 25
-MOST_REFUSED: Final = 1000  # of which those that are alike are one row
+MOST_REFUSED: Final = 1000  # similar ones are combined in one row
 RECORDS: Final = 25
 KINDS_REFUSED: Final = 100
-KEYS: Final = 50  # shown, of those that a report is about
+KEYS: Final = 50  # maximum number of the report's keys that are shown
 MOST_KEYS: Final = 10_000
 REFUSALS: Final = frozenset({"forbidden", "too_many_request", "unknown_connection"})
-"""By a key's scope, rules, rate and budget, and for a connection that it may not use or that is not there."""
+"""Refusals by a key's scope, rules, rate and budget, and for a connection that is unknown or not allowed for the key."""
 ALIKE: Final = ("key_id", "error", "rule", "provider_config_key", "connection_id", "method", "path")
-AUDITED: Final = (  # actions in the audit trail that the holder of a stolen key takes, besides calls
+AUDITED: Final = (  # audited actions, besides calls, that the holder of a stolen key may take
     AuditAction.CREDENTIAL_READ,
     AuditAction.CLIENT_SECRET_READ,
     AuditAction.KEY_CREATED,
@@ -44,7 +45,7 @@ AUDITED: Final = (  # actions in the audit trail that the holder of a stolen key
 
 @dataclass(frozen=True, slots=True)
 class IncidentWish:
-    """The subject of a report: an integration, a key with all that it minted, or the key's calls to that integration."""
+    """The subject of a report: an integration, a key with all that it minted, or that key's calls to the integration."""
 
     environment: str
     since: datetime
@@ -56,7 +57,7 @@ class IncidentWish:
 def wish(
     environment: str, *, integration_id: str | None, key_id: int | None, since: datetime | None, until: datetime | None
 ) -> IncidentWish:
-    """The last 24 hours, if no time is given. Raises InvalidRequest."""
+    """Return the subject; without a time, of the last 24 hours. Raises InvalidRequest."""
     if integration_id is None and key_id is None:
         raise InvalidRequest("invalid_query_params", "Name an integration or a key.")
     until = until or clock.now()
@@ -71,8 +72,8 @@ def wish(
 async def report(
     runtime: Runtime, asked: IncidentWish, *, most: int = MOST_CONNECTIONS, most_keys: int = KEYS
 ) -> dict[str, Any]:
-    """The report as JSON values. `connections` has the `most` that were used most, `keys` the oldest `most_keys`. Raises
-    NotFound for an unknown key."""
+    """Return the report as JSON values. `connections` has the `most` most used ones, `keys` the `most_keys` oldest.
+    Raises NotFound for an unknown key."""
     keys = await _keys(runtime, asked)
     more_keys, keys = len(keys) > MOST_KEYS, keys[:MOST_KEYS]
     ids = frozenset(one.id for one in keys)
@@ -111,7 +112,7 @@ async def report(
 
 
 async def _records(runtime: Runtime, asked: IncidentWish, key_ids: frozenset[int]) -> list[SealedRecord]:
-    """What the audit trail has of the keys, or of the integration: the newest first."""
+    """Return the audit records of the keys or of the integration, the newest first."""
     found = []
     for action in AUDITED:
         found += await runtime.store.audit.find(
@@ -150,13 +151,13 @@ def _call_filter(
 
 
 async def _calls(runtime: Runtime, wanted: OperationFilter) -> tuple[list[dict[str, Any]], bool]:
-    """The newest calls that fit, and whether there are more."""
+    """Return the newest matching calls, and whether there are more."""
     page = await runtime.store.call_log.find(wanted)
     return await rows(runtime.store, wanted.environment, page.operations), page.more
 
 
 def _folded(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Calls that are alike as one, the newest of them, with the number of `times`."""
+    """Combine similar calls into the newest of them, with their number in `times`."""
     alike: dict[tuple[Any, ...], dict[str, Any]] = {}
     for one in found:
         first = alike.setdefault(tuple(one[name] for name in ALIKE), {**one, "times": 0})
@@ -165,7 +166,7 @@ def _folded(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 async def _keys(runtime: Runtime, asked: IncidentWish) -> list[MintedKey]:
-    """The key, and all keys below it, however many levels deep."""
+    """Return the key and all its descendants."""
     if asked.key_id is None:
         return []
     found = await runtime.store.keys.family(asked.environment, asked.key_id, limit=MOST_KEYS + 1)
@@ -204,8 +205,8 @@ def _key(one: MintedKey) -> dict[str, Any]:
 async def revoke_all(
     runtime: Runtime, asked: IncidentWish, found: Mapping[str, Any], by: str, *, keys: bool = True, connections: bool
 ) -> list[str]:
-    """If `keys`, revoke the key of a report with all below it; if `connections`, delete its connections here and at their
-    providers. Returns one line for the keys and one for each connection, with what became of it."""
+    """If `keys`, revoke the report's key and its descendants; if `connections`, delete its connections here and at
+    their providers. Return one line with the result for the keys and one for each connection."""
     done = []
     if (
         keys

@@ -1,4 +1,4 @@
-"""An incident at the console: what an integration or a key did, and a form that revokes the key and deletes the connections."""
+"""An incident at the console: the report on an integration or a key, and a form to revoke the key and delete connections."""
 
 from typing import Any, Final
 
@@ -13,11 +13,11 @@ from gateway.runtime import RUNTIME, generation_of
 from gateway.text import counted
 
 FIELDS: Final = ("integration", "key", "since", "until")
-AT_ONCE: Final = 25  # connections that one form deletes: each asks its provider
+AT_ONCE: Final = 25  # connections that one form deletes: each needs calls to its provider
 
 
 def _wish(environment: str, given: dict[str, str]) -> IncidentWish:
-    """Raises InvalidRequest."""
+    """Return the subject of the report. Raises InvalidRequest."""
     now = clock.now()
     return wish(
         environment,
@@ -29,7 +29,7 @@ def _wish(environment: str, given: dict[str, str]) -> IncidentWish:
 
 
 async def incident(request: web.Request, environment: str) -> View:
-    """A form and, once it names something, the report."""
+    """Show the form and, once it names a subject, the report."""
     given = asked(request, FIELDS)
     found: dict[str, Any] | None = None
     if given["integration"] or given["key"]:
@@ -45,7 +45,7 @@ async def incident(request: web.Request, environment: str) -> View:
 
 
 async def revoke(request: web.Request, who: SignedIn, environment: str, fields: dict[str, str]) -> View:
-    """End the key, its children and, if that is ticked, the connections that were used: at most `AT_ONCE` by one form."""
+    """Revoke the key and its descendants and, if ticked, delete the used connections: at most `AT_ONCE` in one form."""
     given = asked_of(fields, FIELDS)
     target = given["key"] or given["integration"]
     if fields.get("typed", "") != target or not target:

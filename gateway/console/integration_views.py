@@ -1,4 +1,4 @@
-"""Integrations at the console: how each is set up, how its calls went, and where to read on."""
+"""Integrations at the console: the settings of each, the results of its calls, and links to details."""
 
 import asyncio
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ async def integrations(request: web.Request, environment: str) -> View:
 
 
 def _shown(generation: Generation, one: Integration) -> dict[str, Any]:
-    """Return what is set up and what is missing; of secrets only whether they are there."""
+    """Return the settings and what is missing; for secrets only whether they are set."""
     provider = generation.catalog.get(one.provider)
     shown: dict[str, Any] = {
         "key": one.integration_id,
@@ -82,7 +82,7 @@ def _shown(generation: Generation, one: Integration) -> dict[str, Any]:
 
 
 async def integration(request: web.Request, environment: str) -> View:
-    """Show one integration: how it is set up, what looks wrong, how its calls went, its connections."""
+    """Show one integration: its settings, findings, the results of its calls, its connections."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     one = _found(generation, environment, request.query.get("key", ""))
     key = one.integration_id
@@ -112,7 +112,7 @@ async def integration(request: web.Request, environment: str) -> View:
 
 
 def _found(generation: Generation, environment: str, key: str) -> Integration:
-    """Raises NotFound."""
+    """Return the integration. Raises NotFound."""
     one = generation.integrations.find(environment, key)
     if one is None:
         raise NotFound("not_found", f"Environment '{environment}' has no integration '{key[:255]}'.")
@@ -120,9 +120,9 @@ def _found(generation: Generation, environment: str, key: str) -> Integration:
 
 
 def _findings(generation: Generation, one: Integration, refused: FailureCause | None) -> Iterator[dict[str, Any]]:
-    """Return the findings of ``gateway doctor`` that need no network: whether each is well, and what to do if not.
+    """Yield those findings of ``gateway doctor`` that need no network: whether each is fine, and what to do if not.
 
-    `refused`: the provider refuses the client.
+    `refused`: the cause if the provider refuses the client.
     """
     provider = generation.catalog.get(one.provider)
     if provider is None:
@@ -150,7 +150,7 @@ def _findings(generation: Generation, one: Integration, refused: FailureCause | 
 def _authorizations(
     generation: Generation, one: Integration, hour: AuthorizationSum | None
 ) -> Iterator[dict[str, Any]]:
-    """Return what came of the authorizations of the last hour."""
+    """Yield a finding on the authorizations of the last hour."""
     if hour is not None:
         ok = hour.succeeded > 0 and not hour.too_few
         do = "" if ok else what_helps(generation, hour, one.environment)
@@ -158,7 +158,7 @@ def _authorizations(
 
 
 async def connect(request: web.Request, _who: SignedIn, environment: str, fields: dict[str, str]) -> View:
-    """A link by which an operator connects an account of their own, to try the integration."""
+    """Create a link with which an operator connects an account of their own, to test the integration."""
     generation = generation_of(request)
     one = _found(generation, environment, fields.get("key", ""))
     wish = checked(

@@ -1,4 +1,4 @@
-"""Keys at the console: who made which, what each may do and has done, whether it would allow a call; mint, revoke."""
+"""Keys at the console: the tree of keys, the rights and calls of each, a check of one request; mint, revoke."""
 
 import math
 from typing import Any, Final
@@ -27,7 +27,7 @@ FIELD_CHARS: Final = 20_000
 
 
 async def keys(request: web.Request, environment: str) -> View:
-    """Return the view of keys: those of gateway.yaml by name alone, minted ones as a tree of which key minted which."""
+    """Show the keys: those of gateway.yaml only as a count, minted ones as a tree of which key minted which."""
     ended = bool(request.query.get("ended"))
     runtime, now = request.app[RUNTIME], clock.now()
     before = asked_number(asked_of(request.query, ("before",)), "before")
@@ -49,7 +49,7 @@ async def keys(request: web.Request, environment: str) -> View:
 
 
 def tree(found: list[MintedKey]) -> list[tuple[MintedKey, int]]:
-    """Each behind the one that minted it, and how deep it stands; one whose maker is not among them stands at the top."""
+    """Return each key after the key that minted it, with its depth; a key without its minter in the list is at the top."""
     there = {key.id for key in found}
     below: dict[int | None, list[MintedKey]] = {}
     for key in found:
@@ -87,13 +87,13 @@ async def key(request: web.Request, environment: str) -> View:
 
 
 def _asked_verdict(one: MintedKey, asked: dict[str, str]) -> dict[str, Any]:
-    """`path` is what the provider gets, base address included."""
+    """Return the verdict. `path` is the path sent to the provider, base address included."""
     path, _, query = asked["path"].partition("?")
     return verdict(one, SentRequest(asked["method"].upper() or "GET", asked["host"], path, query, ()))
 
 
 def verdict(one: MintedKey, sent: SentRequest) -> dict[str, Any]:
-    """Return whether the key's scopes and rules would let this request leave now."""
+    """Return whether the key's scopes and rules would allow this request now."""
     policy = Policy(one.scopes, one.limits)
     if not policy.may_proxy:
         return {"passes": False, "why": "it has no scope for proxied calls", "rule": None}
@@ -107,7 +107,7 @@ def verdict(one: MintedKey, sent: SentRequest) -> dict[str, Any]:
 
 
 async def _found(request: web.Request, environment: str, text: str) -> MintedKey:
-    """Raises NotFound."""
+    """Return the key. Raises NotFound."""
     key_id = whole_number(text)
     if key_id is None:
         raise NotFound("not_found", "A key's id is a whole number.")
@@ -118,7 +118,7 @@ async def _found(request: web.Request, environment: str, text: str) -> MintedKey
 
 
 async def mint(request: web.Request, who: SignedIn, environment: str, fields: dict[str, str]) -> View:
-    """A key that is shown on this one page; under a parent it gets the parent's limits besides its own."""
+    """Mint a key, shown only on this page; under a parent it also gets the parent's limits."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     body = checked(_wished(fields), NewKeyBody, "invalid_body")
     caller = None
@@ -142,7 +142,7 @@ async def mint(request: web.Request, who: SignedIn, environment: str, fields: di
 
 
 def _wished(fields: dict[str, str]) -> dict[str, Any]:
-    """The form as the API's body. Raises InvalidRequest."""
+    """Return the form as the API's body. Raises InvalidRequest."""
     given = asked_of(fields, MINTED, FIELD_CHARS)
     limits: dict[str, Any] = {
         name: lines
@@ -160,7 +160,7 @@ def _wished(fields: dict[str, str]) -> dict[str, Any]:
 
 
 async def revoke(request: web.Request, who: SignedIn, environment: str, fields: dict[str, str]) -> View | str:
-    """End it and every key that it minted."""
+    """Revoke the key and every key that it minted."""
     one = await _found(request, environment, fields.get("id", ""))
     ended = await request.app[RUNTIME].issuer.revoke(environment, one.id, f"{who.name} at the console")
     data = {

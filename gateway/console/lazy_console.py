@@ -1,4 +1,4 @@
-"""The console's handlers, loaded with the first request for a page, since most workers never serve one; and its own port."""
+"""The console's handlers, loaded at the first request for a page, since most workers never serve one; and its own port."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -11,12 +11,12 @@ from gateway.middleware.facts import REQUEST_ID
 
 Answering = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
-OWN_PORT: Final = web.RequestKey("own_port", bool)  # console_alone; absent: the request came by server.port
+OWN_PORT: Final = web.RequestKey("own_port", bool)  # set by console_alone; absent: the request came by server.port
 ROOT: Final = "/console"
 
 
 def console_alone(handler: Answering) -> Answering:
-    """`handler` for requests by `console.port`: whatever is not an address of the console is not there."""
+    """Return `handler` for requests by `console.port`: all paths outside the console are 404."""
 
     async def handled(request: web.BaseRequest) -> web.StreamResponse:
         request[OWN_PORT] = True

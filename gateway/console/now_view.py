@@ -1,4 +1,4 @@
-"""Shows what needs a person now, the most urgent first, and the calls of 24 hours in figures."""
+"""Shows what needs a person now, the most urgent first, and the calls of 24 hours in numbers."""
 
 import asyncio
 from collections.abc import Sequence
@@ -73,7 +73,7 @@ async def now(request: web.Request, environment: str) -> View:
 
 
 async def _day(runtime: Runtime, environment: str, at: datetime, wrong: list[dict[str, str]]) -> Traffic:
-    """The sums of 24 hours; none, and an alarm more, where the call log cannot be read."""
+    """Return the totals of 24 hours; if the call log cannot be read, empty ones, and add an alarm to `wrong`."""
     try:
         return await runtime.store.call_log.totals(environment, at - WITHIN)
     except Unavailable as fault:
@@ -82,7 +82,7 @@ async def _day(runtime: Runtime, environment: str, at: datetime, wrong: list[dic
 
 
 def traffic(found: Traffic, at: datetime) -> dict[str, Any] | None:
-    """Calls of the last 24 hours: how many, how many failed, where their time went. None where there are none."""
+    """Return numbers of the last 24 hours' calls: total, failed, where their time went. None if there were no calls."""
     if not found.slots:
         return None
     calls, failed, timed = (sum(getattr(one, name) for one in found.slots) for name in ("calls", "failed", "timed"))
@@ -114,7 +114,7 @@ def traffic(found: Traffic, at: datetime) -> dict[str, Any] | None:
 
 
 def _steps(found: Traffic, at: datetime) -> list[list[SlotTotal]]:
-    """The slots of each bar, the oldest first; a bar is a whole number of slots, and the last one is that of `at`."""
+    """Return the slots of each bar, the oldest first; a bar is a whole number of slots, and the last one contains `at`."""
     last = int(at.timestamp()) // SLOT_S
     steps: list[list[SlotTotal]] = [[] for _ in range(BARS)]
     for one in found.slots:
@@ -125,7 +125,7 @@ def _steps(found: Traffic, at: datetime) -> list[list[SlotTotal]]:
 
 
 def _clock(at: datetime, place: int) -> str:
-    """When a bar begins, by UTC."""
+    """Return when a bar begins, in UTC."""
     first = (int(at.timestamp()) // SLOT_S + 1 - (BARS - place) * SLOTS_A_BAR) * SLOT_S
     return datetime.fromtimestamp(first, UTC).strftime("%H:%M")
 

@@ -1,7 +1,8 @@
-"""Signing in by the operators' identity provider: authorization code with PKCE, and an ID token that proves who came back.
+"""Sign-in with the operators' identity provider: authorization code with PKCE, and an ID token that proves who signed
+in.
 
-All that ties the way back to the browser that began it is derived from one random cookie: `state`, `nonce` and the verifier. So
-nothing is stored before somebody has signed in, and a link from elsewhere leads nowhere.
+`state`, `nonce` and the PKCE verifier are derived from one random cookie, which ties the callback to the browser that
+started the sign-in. So nothing is stored before somebody has signed in, and a callback link from elsewhere is refused.
 """
 
 import base64
@@ -28,18 +29,18 @@ if TYPE_CHECKING:
 
 METADATA_PATH: Final = "/.well-known/openid-configuration"
 CACHE_LIFE: Final = timedelta(minutes=10)
-RELOAD_AFTER: Final = timedelta(seconds=30)  # where a token names an unknown key
+RELOAD_AFTER: Final = timedelta(seconds=30)  # when a token names an unknown key
 LEEWAY_S: Final = 30
 SIGN_IN_S: Final = 600
 ANSWER_BYTES: Final = 256 << 10
-# Asymmetric only: a key set is public, so nothing signed by a shared secret proves anything.
+# Asymmetric only: a key set is public, so a signature by a shared secret proves nothing.
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 LONGEST_NAME: Final = 64
 
 
 class SignInRefused(Forbidden):
-    """The answer of the identity provider does not prove who signed in. `reason`: for the log, with `found`, what was wrong;
-    empty where the browser alone is at fault."""
+    """The identity provider's answer does not prove who signed in. `reason`: for the log, with the details in `found`;
+    empty if only the browser is at fault."""
 
     def __init__(self, message: str, reason: str = "", **found: object) -> None:
         super().__init__("forbidden", message)
@@ -49,7 +50,8 @@ class SignInRefused(Forbidden):
 
 @dataclass(frozen=True, slots=True)
 class OidcIssuer:
-    """An identity provider's metadata and keys. `basic`: it takes client credentials by HTTP Basic. `at`: when it was read."""
+    """An identity provider's metadata and keys. `basic`: it accepts HTTP Basic client authentication. `at`: when it was
+    read."""
 
     issuer: str
     authorization_endpoint: str
@@ -62,7 +64,7 @@ class OidcIssuer:
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A sign-in that has not come back yet. `cookie`: 43 random characters, a dot, and the Unix second in which it began."""
+    """A started sign-in. `cookie`: 43 random characters, a dot, and the Unix second of the start."""
 
     cookie: Secret
 
@@ -71,7 +73,7 @@ class Begun:
         return cls(Secret(f"{secrets.token_urlsafe(32)}.{int(clock.now().timestamp())}"))
 
     def part(self, what: str) -> str:
-        """43 characters that only the cookie yields: ``state``, ``nonce`` or ``verifier``."""
+        """Return 43 characters derived from the cookie: ``state``, ``nonce`` or ``verifier``."""
         made = hmac.digest(self.cookie.reveal().encode(), f"console {what}".encode(), "sha256")
         return base64.urlsafe_b64encode(made).rstrip(b"=").decode()
 
@@ -90,7 +92,7 @@ _known: dict[str, OidcIssuer] = {}
 
 
 async def issuer_of(egress: Egress, config: ConsoleOidcConfig, *, newer: bool = False) -> OidcIssuer:
-    """The metadata and keys of the configured issuer (OpenID Connect Discovery 1.0 §4), cached for ten minutes;
+    """Return the configured issuer's metadata and keys (OpenID Connect Discovery 1.0 §4), cached for ten minutes;
     `newer`: for 30 s, since a token names an unknown key. Raises Unavailable."""
     assert config.issuer is not None
     known, now = _known.get(config.issuer), clock.now()
@@ -127,7 +129,7 @@ async def issuer_of(egress: Egress, config: ConsoleOidcConfig, *, newer: bool = 
 
 
 def _address(given: object, issuer: str) -> str:
-    """Raises ValueError: an endpoint without https, where the issuer has it, would send the code in the clear."""
+    """Return the endpoint. Raises ValueError: without https, if the issuer has it, the code would be sent in clear text."""
     if not isinstance(given, str) or not given.startswith(("https://", "http://")):
         raise ValueError("no address")
     if issuer.startswith("https://") and not given.startswith("https://"):
@@ -157,7 +159,7 @@ def _broken(why: str) -> GatewayError:
 
 
 async def address_to(egress: Egress, config: ConsoleOidcConfig, begun: Begun, redirect_uri: str) -> str:
-    """Where the browser goes to sign in. Raises Unavailable."""
+    """Return the URL for the browser's sign-in. Raises Unavailable."""
     issuer = await issuer_of(egress, config)
     query = {
         "response_type": "code",
@@ -175,7 +177,7 @@ async def address_to(egress: Egress, config: ConsoleOidcConfig, begun: Begun, re
 async def claims_of(
     egress: Egress, config: ConsoleOidcConfig, begun: Begun, query: Mapping[str, str], redirect_uri: str
 ) -> Mapping[str, Any]:
-    """Exchange the code that came back; return the claims of its ID token. Raises SignInRefused, Unavailable."""
+    """Exchange the code of the callback; return the claims of its ID token. Raises SignInRefused, Unavailable."""
     if not begun.alive or not hmac.compare_digest(query.get("state", "").encode(), begun.part("state").encode()):
         raise SignInRefused("This sign-in was not begun in this browser, or is older than 10 minutes. Begin again.")
     issuer = await issuer_of(egress, config)
@@ -224,13 +226,13 @@ async def _id_token(
 
 
 async def _validated(egress: Egress, config: ConsoleOidcConfig, token: str, nonce: str) -> Mapping[str, Any]:
-    """The claims of an ID token (OpenID Connect Core §3.1.3.7). Raises SignInRefused."""
+    """Return the claims of a valid ID token (OpenID Connect Core §3.1.3.7). Raises SignInRefused."""
     from joserfc import jwt
     from joserfc.errors import JoseError
     from joserfc.jwt import JWTClaimsRegistry
 
     claims: Mapping[str, Any] | None = None
-    for newer in (False, True):  # a key that came since
+    for newer in (False, True):  # again with newer keys
         issuer = await issuer_of(egress, config, newer=newer)
         try:
             claims = jwt.decode(token, issuer.keys, algorithms=list(ALGORITHMS)).claims
@@ -266,7 +268,7 @@ def _refused(why: str) -> SignInRefused:
 
 
 def name_in(claims: Mapping[str, Any]) -> str:
-    """The person's name for logs and the audit trail; ``unknown`` where no claim has one."""
+    """Return the person's name for logs and the audit trail; ``unknown`` if no claim has one."""
     for claim in ("preferred_username", "email", "sub"):
         if isinstance(found := claims.get(claim), str) and (name := printable_name(found)):
             return name
@@ -274,12 +276,12 @@ def name_in(claims: Mapping[str, Any]) -> str:
 
 
 def printable_name(text: str) -> str:
-    """`text` without control characters, at most `LONGEST_NAME` characters; maybe empty."""
+    """Return `text` without control characters, at most `LONGEST_NAME` characters; may be empty."""
     return "".join(char for char in text if char.isprintable()).strip()[:LONGEST_NAME]
 
 
 def role_of(config: ConsoleConfig, groups: object) -> ConsoleRole | None:
-    """The role of a member of `groups`, a list or a single one; None: none of them may sign in."""
+    """Return the role for `groups`, a list or a single group; None if none of them may sign in."""
     listed = [groups] if isinstance(groups, str) else groups if isinstance(groups, list) else []
     there = {one for one in listed if isinstance(one, str)}
     if there & set(config.operators):

@@ -33,7 +33,7 @@ _UNREACHABLE: Final = frozenset(
 
 
 async def providers(request: web.Request, environment: str) -> View:
-    """Return the view of the providers that the environment's integrations use, the most troubled first."""
+    """Show the providers that the environment's integrations use, those with problems first."""
     runtime, generation = request.app[RUNTIME], generation_of(request)
     found = await runtime.store.call_log.totals(environment, clock.now() - WITHIN)
     places: dict[str, list[PlaceTotal]] = {}
@@ -64,7 +64,7 @@ async def providers(request: web.Request, environment: str) -> View:
 
 
 def _left_alone(runtime: Runtime) -> set[str]:
-    """Every origin whose circuit breaker is open."""
+    """Return all origins whose circuit breaker is open."""
     return {gate.name for gate in runtime.egress_limits if not gate.breaker.closed}
 
 
@@ -113,7 +113,8 @@ def class_of(kind: str, reason: str) -> str:
 
 
 def origins_of(provider: Provider) -> set[str]:
-    """Origins that its entry names, as `authority.origin_of` writes them; one that a connection fills in is not known here."""
+    """Return the origins in the entry, as `authority.origin_of` writes them, without those that a connection's setting
+    fills in."""
     addresses = (provider.proxy.base_url, provider.token_url, provider.refresh_url)
     bases = ("/".join(text.split("/")[:3]) for text in addresses if isinstance(text, str))
     named = (URL(base) for base in bases if "${" not in base)

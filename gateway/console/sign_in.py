@@ -1,9 +1,10 @@
-"""Signing in: by a link of `gateway console`, by the operators' identity provider, or by a proxy that says who asks.
+"""Sign-in: by a link of `gateway console`, by the operators' identity provider, or by the headers of a trusted proxy.
 
-A link, and an ID token, become a session, whose random token only one browser holds; what a proxy says holds for its request.
+A link or an ID token becomes a session with a random token that one browser holds; a proxy's headers apply to one
+request.
 
-The token lies in a cookie that no script reads and no other site's page sends; the database has its digest. A form holds a
-value that only the token yields, so that another site's page, which never sees the token, cannot send one.
+The token is in a cookie that no script can read and no other site's page can send; the database has its digest. A form
+contains a value derived from the token, so that another site's page, which never sees the token, cannot submit one.
 """
 
 import hmac
@@ -48,8 +49,8 @@ log = structlog.get_logger(__name__)
 
 
 async def signed_in(request: web.Request) -> SignedIn:
-    """Return the person who is signed in. Raises NotFound if there is no console, Unauthorized if nobody has signed in, Forbidden
-    for a person whom a trusted proxy names but who is in none of the allowed groups."""
+    """Return the signed-in person. Raises NotFound if there is no console, Unauthorized if nobody is signed in,
+    Forbidden if a trusted proxy names a person who is in none of the allowed groups."""
     check_enabled(request)
     token = _token(request)
     if (session := _by_headers(request)) is not None:
@@ -65,7 +66,7 @@ async def signed_in(request: web.Request) -> SignedIn:
 
 
 def _by_headers(request: web.Request) -> ConsoleSession | None:
-    """Return the person whom a trusted proxy names; None without one. Raises Forbidden."""
+    """Return the person named by a trusted proxy; None if there is none. Raises Forbidden."""
     config = generation_of(request).config.console
     asked = config.identity_headers
     if not asked.trusted_proxies or not _is_trusted(request.remote, config):
@@ -86,7 +87,7 @@ def _by_headers(request: web.Request) -> ConsoleSession | None:
 
 
 def _is_trusted(remote: str | None, config: ConsoleConfig) -> bool:
-    """Return whether the proxy is trusted, by the address of the connection itself, never by a header field."""
+    """Return whether the proxy is trusted, by the address of the connection itself, never by a header."""
     try:
         address = ip_address((remote or "").partition("%")[0])
     except ValueError:
@@ -99,7 +100,7 @@ def _is_trusted(remote: str | None, config: ConsoleConfig) -> bool:
 
 
 async def _with_headers(request: web.Request, session: ConsoleSession, token: Secret) -> SignedIn:
-    """The cookie proves nothing then, but that a form is of this browser. A sign-in is recorded once in `session_hours`."""
+    """Return the person. Here the cookie only ties forms to this browser. A sign-in is recorded once in `session_hours`."""
     by = "identity_headers"
     if await request.app[RUNTIME].store.console_sessions.seen(session, by=by, now=clock.now()):
         log.info("console_signed_in", name=session.name, role=session.role, address=request.remote, by=by)
@@ -110,7 +111,7 @@ async def _with_headers(request: web.Request, session: ConsoleSession, token: Se
 
 
 async def posted_by_operator(request: web.Request) -> tuple[SignedIn, dict[str, str]]:
-    """Return the person who sends this form, and its fields. Raises Forbidden for a viewer, and for a form that is not ours."""
+    """Return the person who sent this form, and its fields. Raises Forbidden for a viewer, and for a foreign form."""
     who = await signed_in(request)
     check_own_form(request, console_url(request))
     if not who.may_act:
@@ -122,7 +123,7 @@ async def posted_by_operator(request: web.Request) -> tuple[SignedIn, dict[str, 
 
 
 async def page_or_session(request: web.Request) -> web.StreamResponse:
-    """GET: a page with one button, so that a scanner of links in mails signs nobody in. POST: the session."""
+    """GET: show a page with one button, so that a mail scanner that opens links signs nobody in. POST: start the session."""
     check_enabled(request)
     if request.method == hdrs.METH_POST:
         check_own_form(request, console_url(request))
@@ -151,7 +152,7 @@ async def _sign_in_by_link(request: web.Request, link: Secret) -> web.StreamResp
 
 
 async def to_identity_provider(request: web.Request) -> web.StreamResponse:
-    """GET /console/sign-in/oidc: on to the identity provider; this browser holds what the way back must fit."""
+    """Answer ``GET /console/sign-in/oidc``: redirect to the identity provider, with a cookie that the callback must match."""
     check_enabled(request)
     generation = generation_of(request)
     config = generation.config.console.oidc
@@ -168,7 +169,7 @@ async def to_identity_provider(request: web.Request) -> web.StreamResponse:
 
 
 async def from_identity_provider(request: web.Request) -> web.StreamResponse:
-    """GET /console/callback: who came back, signed in; once, in the browser that began it."""
+    """Answer ``GET /console/callback``: sign the person in; works once, in the browser that started the sign-in."""
     check_enabled(request)
     generation = generation_of(request)
     config = generation.config.console
@@ -221,7 +222,7 @@ def _set_flow_cookie(request: web.Request, answer: web.StreamResponse, cookie: S
 
 
 async def sign_out(request: web.Request) -> web.StreamResponse:
-    """POST: the session is over here and in the database."""
+    """Answer the POST: end the session here and in the database."""
     check_enabled(request)
     check_own_form(request, console_url(request))
     if token := _token(request):
@@ -232,11 +233,11 @@ async def sign_out(request: web.Request) -> web.StreamResponse:
 
 
 def refused(request: web.Request, fault: GatewayError, *, again: bool = False) -> web.Response:
-    """A page for somebody who is not signed in, may not do this, or asks for what is not there. `again`: where the database is
-    away, the browser loads the address again by itself."""
+    """Return the page for a person who is not signed in, lacks the right, or requests an unknown page. `again`: if the
+    database is away, the browser reloads automatically."""
     if isinstance(fault, Unauthorized):
         answer = render(request, None, _sign_in_view(request), status=401)
-        answer.headers["HX-Refresh"] = "true"  # a page that loads a part of itself shows the sign-in instead
+        answer.headers["HX-Refresh"] = "true"  # a page with a live part reloads and shows the sign-in
         return answer
     titles = {404: "There is no such page", 503: "The console cannot answer now"}
     data: dict[str, Any] = {
@@ -256,7 +257,7 @@ def _sign_in_view(request: web.Request, link: str = "", fault: str | None = None
 
 
 def set_session_cookie(request: web.Request, answer: web.StreamResponse, token: Secret, life: timedelta) -> None:
-    """Let this browser hold the token for so long; an empty one is forgotten."""
+    """Set the session cookie for `life`; an empty token removes it."""
     name = cookie_name(request)
     answer.set_cookie(
         name,

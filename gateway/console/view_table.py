@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 ViewOf = Callable[[web.Request, str], Awaitable[View]]
 Act = Callable[[web.Request, SignedIn, str, dict[str, str]], Awaitable[View | str]]
-"""Gives the page to go to, or one that is shown once, such as a link."""
+"""Returns the URL of the next page, or a page that is shown once, for example with a link."""
 
 VIEWS: Final[dict[str, ViewOf]] = {
     "": now_view.now,
@@ -64,7 +64,7 @@ JSON: Final = ".json"
 
 
 async def view(request: web.Request) -> web.StreamResponse:
-    """GET /console, /console/{environment} and below it; with ``.json`` at the end the data that the page is made of."""
+    """Answer ``GET /console``, ``/console/{environment}`` and below; with ``.json`` at the end, with the page's data."""
     tail = request.match_info.get("tail", "")
     wants_json = tail.endswith(JSON)
     try:
@@ -88,7 +88,7 @@ def _with_session(request: web.Request, who: SignedIn, answer: web.StreamRespons
 
 
 async def act(request: web.Request) -> web.StreamResponse:
-    """POST /console/{environment}/…: one act, then 303 to where its result is seen."""
+    """Answer ``POST /console/{environment}/…``: do one action, then redirect (303) to the page that shows its result."""
     try:
         who, fields = await posted_by_operator(request)
         environment, _, what = request.match_info["tail"].partition("/")
@@ -106,7 +106,7 @@ async def act(request: web.Request) -> web.StreamResponse:
 
 
 async def _by(who: SignedIn, request: web.Request, work: Awaitable[View | str]) -> View | str:
-    """`work`, which the audit trail records as done by `who`."""
+    """Await `work`, which the audit trail records as done by `who`."""
     token = acting_now.set(AuditActor("operator", name=who.name, command=CONSOLE, address=request.remote or ""))
     try:
         return await work
@@ -115,7 +115,7 @@ async def _by(who: SignedIn, request: web.Request, work: Awaitable[View | str]) 
 
 
 def _place(request: web.Request, tail: str) -> tuple[str, str]:
-    """Environment and section. Raises NotFound."""
+    """Return environment and section. Raises NotFound."""
     environment, _, section = tail.partition("/")
     _check_environment(request, environment)
     if section not in VIEWS:

@@ -1,4 +1,4 @@
-"""A small locked file of each process that claims leases: others on this machine see by it whether that process lives."""
+"""A small locked file of each process that claims leases: it shows other processes of this machine that it is alive."""
 
 import asyncio
 import contextlib
@@ -14,23 +14,23 @@ from gateway.journal.place import EFFECT, slot_files_of
 from gateway.journal.segment import create_locked, is_dead
 
 SUFFIX: Final = ".process"
-AGAIN_S: Final = 10.0  # where it could not be made
+AGAIN_S: Final = 10.0  # after it could not be created
 
 log = structlog.get_logger(__name__)
 
 
 class ProcessMarker:
-    """This process's marker in the journal's `folder`; made on first need, and again if somebody removed it."""
+    """This process's marker in the journal's `folder`; created on first need, and again if somebody removed it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._fd: int | None = None
         self._name = ""
-        self._making = asyncio.Lock()  # attempts that begin together have one
+        self._making = asyncio.Lock()  # attempts that start together share one
         self._not_before = 0.0
 
     async def name(self) -> str:
-        """The file's name without its suffix; empty where none can be made, which is logged."""
+        """Return the file's name without its suffix; empty if it cannot be created, which is logged."""
         async with self._making:
             if self._fd is not None and os.fstat(self._fd).st_nlink == 0:
                 self.release()
@@ -44,14 +44,14 @@ class ProcessMarker:
             return self._name
 
     def close(self) -> None:
-        """Remove it: this process holds no lease any more."""
+        """Remove the marker: this process no longer holds a lease."""
         if self._fd is not None:
             with contextlib.suppress(OSError):
                 marker_path(self._folder, self._name).unlink()
             self.release()
 
     def release(self) -> None:
-        """Release the lock and leave the file, as the system does for a process that is killed."""
+        """Release the lock and leave the file, as the system does for a killed process."""
         if self._fd is not None:
             os.close(self._fd)
         self._fd, self._name = None, ""

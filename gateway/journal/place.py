@@ -1,4 +1,4 @@
-"""Where the journal lies: beside a database's file, or in a folder of this machine for nodes on a shared database."""
+"""Where the journal is: beside a database's file, or in a folder of this machine for nodes on a shared database."""
 
 import hashlib
 import os
@@ -6,9 +6,9 @@ import stat
 from pathlib import Path
 from typing import Final
 
-NAME: Final = "-refresh-journal"  # behind the database's; SQLite itself uses "-journal"
-STATE: Final = "STATE_DIRECTORY"  # systemd's, where the unit has one: it outlives the service
-TEMPORARY: Final = ("TMPDIR", "/tmp")  # noqa: S108 (what lies there is checked to be ours)
+NAME: Final = "-refresh-journal"  # appended to the database's name; SQLite itself uses "-journal"
+STATE: Final = "STATE_DIRECTORY"  # set by systemd if the unit has one: it outlives the service
+TEMPORARY: Final = ("TMPDIR", "/tmp")  # noqa: S108 (the folder's owner is checked)
 NO_FOLDER: Final = (
     "there is no folder for the refresh journal: set STATE_DIRECTORY (systemd: StateDirectory=) or TMPDIR to a folder "
     "that the gateway's user may write to"
@@ -17,14 +17,14 @@ EFFECT: Final = "a process that is killed during a refresh may lose that token"
 
 
 def journal_beside(database: Path) -> Path:
-    """The journal's folder for a SQLite file."""
+    """Return the journal's folder for a SQLite file."""
     return database.with_name(f"{database.name}{NAME}")
 
 
 def journal_of_node(database: str) -> Path | None:
-    """The journal's folder for `database`, the same for all nodes on this machine; None: no folder can be used.
+    """Return the journal's folder for `database`, the same for all nodes on this machine; None: no folder can be used.
 
-    In a folder that all may write to, another user may have made one of that name; then it is not used.
+    In a world-writable folder another user may have created one of that name; such a folder is not used.
     """
     found = os.environ.get(STATE, "").partition(":")[0] or os.environ.get(TEMPORARY[0]) or TEMPORARY[1]
     folder = Path(found) / f"integration-gateway-{os.geteuid()}"
@@ -39,5 +39,5 @@ def journal_of_node(database: str) -> Path | None:
 
 
 def slot_files_of(folder: Path) -> Path:
-    """Return the beginning of the names of files that releases before the journal left for the same database."""
+    """Return the prefix of the files that releases before the journal left for the same database."""
     return folder.with_name(f"{folder.name.removesuffix(NAME)}-pairs")

@@ -1,4 +1,4 @@
-"""The journal's one reader: which calls of which attempts are recorded and not released."""
+"""The journal's one reader: finds calls that are recorded and not released."""
 
 import contextlib
 import json
@@ -12,12 +12,12 @@ from gateway.journal.place import slot_files_of
 from gateway.journal.segment import BEGUN, RELEASED, REPLY, SUFFIX, UNFINISHED, is_dead, records
 
 HEAD_KEYS: Final = {"ref", "row", "version", "attempt", "key", "step"}
-UNFINISHED_S: Final = 600.0  # making a file takes milliseconds
+UNFINISHED_S: Final = 600.0  # creating a file takes milliseconds
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A record that is not released. `living`: its writer lives. `sealed` is empty while there is no reply."""
+    """A record that is not released. `living`: its writer is alive. `sealed` is empty while there is no reply."""
 
     living: bool
     about: dict[str, Any]
@@ -28,13 +28,13 @@ def open_records(folder: Path) -> list[Open]:
     """Return the open records of all files, including files of the previous format. Blocks."""
     found = []
     for path in all_files(folder):
-        living = not is_dead(path)  # before it is read: what its writer appends last is then not missed
+        living = not is_dead(path)  # checked before reading, so that the writer's last record is not missed
         found += [Open(living, about, sealed) for about, sealed in read(path)]
     return found
 
 
 def read(path: Path) -> list[tuple[dict[str, Any], bytes]]:
-    """Head and sealed reply of what is not released in one file; nothing where it was removed meanwhile."""
+    """Return head and sealed reply of each open record in one file; nothing if the file was removed meanwhile."""
     if path.suffix != SUFFIX:
         return slot_files.read(path)
     calls: dict[tuple[str, int], tuple[dict[str, Any], bytes]] = {}
@@ -55,7 +55,7 @@ def read(path: Path) -> list[tuple[dict[str, Any], bytes]]:
 
 
 def all_files(folder: Path) -> list[Path]:
-    """Segments, and slot files of earlier releases."""
+    """Return the segments, and the slot files of earlier releases."""
     return [*sorted(folder.glob(f"*{SUFFIX}")), *slot_files.all_files(slot_files_of(folder))]
 
 
@@ -64,7 +64,7 @@ def markers(folder: Path) -> list[Path]:
 
 
 def unfinished_files(folder: Path, now: float) -> Iterator[Path]:
-    """Yield the files that processes left which were killed while they made them. `now` in seconds since 1970."""
+    """Yield files left by processes that were killed while creating them. `now` in seconds since 1970."""
     for path in (*folder.glob(f"*{UNFINISHED}"), *slot_files.unfinished_files(slot_files_of(folder))):
         with contextlib.suppress(FileNotFoundError):  # finished meanwhile
             if now - path.stat().st_mtime > UNFINISHED_S:

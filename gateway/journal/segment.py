@@ -1,11 +1,12 @@
-"""A file of the journal: records appended to preallocated room, so that a full disk loses no reply.
+"""A file of the journal: records appended to preallocated space, so that a full disk loses no reply.
 
     record = magic, kind (1 byte), length (4), CRC-32 of kind and payload (4), payload; integers big-endian
 
-Kinds: BEGUN and REPLY have a head (JSON) as payload, REPLY also the sealed reply behind a line feed; RELEASED has JSON with
-the attempt and, if only one call of it is meant, its step. A file is read up to the first record that is not whole.
+Kinds: the payload of BEGUN and REPLY starts with a head (JSON); REPLY has the sealed reply after a line feed. RELEASED
+has JSON with the attempt and, if only one of its calls is meant, the step. Reading stops at the first incomplete
+record.
 
-Its writer holds a lock (flock) on it: a file without one belongs to a process that is gone.
+The writer holds a lock (flock) on its file: a file without a lock belongs to a process that is gone.
 """
 
 import base64
@@ -34,11 +35,11 @@ UNFINISHED: Final = ".new"
 MAGIC: Final = b"gwj1"
 HEAD: Final = struct.Struct(">4sBII")
 BEGUN, REPLY, RELEASED = 1, 2, 3
-SYNC: Final = getattr(os, "fdatasync", os.fsync)  # macOS has the latter only
+SYNC: Final = getattr(os, "fdatasync", os.fsync)  # macOS has only fsync
 
 
 class Segment:
-    """A file of this process, `{folder}/{name}.journal`. `at` is where the next record goes. Raises OSError."""
+    """A file of this process, `{folder}/{name}.journal`. `at`: the offset of the next record. Raises OSError."""
 
     def __init__(self, folder: Path, name: str, size: int = SEGMENT_BYTES) -> None:
         folder.mkdir(mode=0o700, parents=False, exist_ok=True)
@@ -46,7 +47,7 @@ class Segment:
         self.size = size
         self.at = 0
         self.reserved = 0
-        self.open: set[tuple[str, int]] = set()  # attempt and step of what is recorded here and not released
+        self.open: set[tuple[str, int]] = set()  # attempt and step of each record here that is not released
         self._fd = create_locked(self.path, self._prepare)
         try:
             sync_folder(folder)
@@ -61,7 +62,7 @@ class Segment:
 
     @property
     def removed(self) -> bool:
-        """Whether the file was removed, so that nobody would read what is written there."""
+        """Whether the file was removed, so that no reader would find new records."""
         return os.fstat(self._fd).st_nlink == 0
 
     def fits(self, size: int) -> bool:
@@ -69,8 +70,8 @@ class Segment:
         return self.at + HEAD.size + size <= self.size - self.reserved
 
     def append(self, kind: int, payload: bytes) -> None:
-        """Append a record. It is in the file when this returns, and outlives this process, but not the machine: see `sync`.
-        Raises OSError."""
+        """Append a record. After the return the record is in the file and survives this process, but not a crash of the
+        machine: see `sync`. Raises OSError."""
         record = frame(kind, payload)
         if self.at + len(record) > self.size:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
@@ -79,7 +80,7 @@ class Segment:
         self.at += len(record)
 
     def sync(self) -> None:
-        """Wait until what was appended before is on the disk. Blocks. Raises OSError."""
+        """Wait until all appended records are on the disk. Blocks. Raises OSError."""
         SYNC(self._fd)
 
     def close(self, *, remove: bool) -> None:
@@ -93,7 +94,7 @@ def frame(kind: int, payload: bytes) -> bytes:
 
 
 def records(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Kind and payload of each record, up to the first that is not whole. Raises OSError."""
+    """Yield kind and payload of each record, up to the first incomplete one. Raises OSError."""
     with path.open("rb") as file:
         while len(head := file.read(HEAD.size)) == HEAD.size:
             magic, kind, length, checksum = HEAD.unpack(head)
@@ -106,10 +107,10 @@ def records(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def create_locked(path: Path, prepare: Callable[[int], None] = lambda _fd: None) -> int:
-    """Make the file `path`, which this process holds locked until it ends or closes the descriptor returned.
+    """Create the file `path`; this process holds its lock until it ends or closes the returned descriptor.
 
-    `prepare` gets the descriptor before the file has its name: under that nobody ever sees it unlocked or half made.
-    Raises OSError, with nothing left behind.
+    `prepare` gets the descriptor before the file has its name, so that no process sees the file unlocked or half
+    written. Raises OSError and leaves nothing behind.
     """
     unfinished = path.with_suffix(UNFINISHED)
     fd = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -125,13 +126,13 @@ def create_locked(path: Path, prepare: Callable[[int], None] = lambda _fd: None)
 
 
 def is_dead(path: Path) -> bool:
-    """Return whether the process that holds the file's lock is gone. False also where there is no such file."""
+    """Return whether the process that held the file's lock is gone. False also if the file does not exist."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: others may look at the same time
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)  # shared: other processes may check at the same time
     except OSError:
         return False
     else:
@@ -156,10 +157,11 @@ def _allocate(fd: int, size: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-# ── What a record of the journal holds.
+# ── The content of a journal record.
 #
-# The process that exchanges tokens has no key of the store. It seals each reply under a key of this one attempt; that key
-# lies in the record's head, itself sealed like a value of the database, so only a process with the store's keys reads it.
+# The process that exchanges tokens has no key of the store. It seals each reply under a key of this one attempt. That
+# key is in the record's head, itself sealed like a value of the database, so only a process with the store's keys can
+# read it.
 
 KEY_BITS: Final = 256
 NONCE_BYTES: Final = 12
@@ -167,9 +169,10 @@ NONCE_BYTES: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where and how the replies of one attempt to refresh a credential are recorded.
+    """Where and how the replies of one refresh attempt are recorded.
 
-    `folder`: of the journal. `about`: whose they are, as JSON (ref, row, version, attempt, and the sealed `key`).
+    `folder`: the journal's. `about`: the credential's owner, as JSON (ref, row, version, attempt, and the sealed
+    `key`).
     """
 
     folder: Path
@@ -178,11 +181,11 @@ class Entry:
     key: bytes = field(repr=False)
 
     def head(self, step: int) -> bytes:
-        """The head of the record of the attempt's call number `step`, counted from 0."""
+        """Return the head of the record for the attempt's call number `step`, counted from 0."""
         return json.dumps({**json.loads(self.about), "step": step}).encode()
 
     def sealed(self, step: int, call: ProviderCall, reply: Reply) -> bytes:
-        """`reply` to `call`, bound to the record's head."""
+        """Return the sealed `reply` to `call`, bound to the record's head."""
         nonce = os.urandom(NONCE_BYTES)
         plain = {
             "call": call_name(call),
@@ -196,7 +199,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A reply that was read from the journal. `call` names the request, as `call_name` does."""
+    """A reply that was read from the journal. `call` names the request, see `call_name`."""
 
     attempt: str
     step: int
@@ -217,7 +220,7 @@ def call_name(call: ProviderCall) -> str:
 
 
 def opened(key: bytes, about: Mapping[str, Any], sealed: bytes) -> Recorded | None:
-    """The reply that `Entry.sealed` has sealed; None if it was not written whole, or changed."""
+    """Return the reply that `Entry.sealed` has sealed; None if it is incomplete or was changed."""
     head = json.dumps(about).encode() + b"\n"
     try:
         value = json.loads(AESGCM(key).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], head))

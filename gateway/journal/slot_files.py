@@ -1,7 +1,7 @@
 """Reads the files that releases before the journal left beside a database, and writes none.
 
-`{place}-{name}`: slots of 16 KiB, each with a record or zeros. A record is a line of JSON and what was sealed: a reply, as in
-the journal, or without ``attempt`` in the line a whole credential, sealed like a value of the database.
+`{place}-{name}`: slots of 16 KiB, each with a record or zeros. A record is a line of JSON and a sealed part: a reply,
+as in the journal, or, if the line has no ``attempt``, a whole credential, sealed like a value of the database.
 """
 
 import glob
@@ -20,12 +20,12 @@ KEYS: Final = (CREDENTIAL_KEYS, CREDENTIAL_KEYS | {"attempt", "key", "step"})
 
 
 def all_files(place: Path) -> list[Path]:
-    """`place`: what their names begin with."""
+    """Return the slot files. `place`: the prefix of their names."""
     return sorted(place.parent.glob(f"{glob.escape(place.name)}-*"))
 
 
 def process_of(path: Path) -> str:
-    """The name of the process that wrote it, as in the owner of a lease."""
+    """Return the name of the process that wrote it, as in a lease's owner."""
     return path.name.rpartition("-")[2]
 
 
@@ -34,7 +34,7 @@ def unfinished_files(place: Path) -> list[Path]:
 
 
 def read(path: Path) -> list[tuple[dict[str, Any], bytes]]:
-    """Head and sealed part of each record; nothing where the file was removed meanwhile."""
+    """Return head and sealed part of each record; nothing if the file was removed meanwhile."""
     found = []
     try:
         for record in _records(path):

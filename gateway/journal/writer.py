@@ -1,4 +1,4 @@
-"""The journal's one writer in a process that exchanges tokens: an attempt's call has begun, was answered, is released."""
+"""The journal's one writer in a process that exchanges tokens: records that a call began, was answered, is released."""
 
 import asyncio
 import json
@@ -17,15 +17,15 @@ from gateway.records.provider_call import ProviderCall, Reply
 
 RESERVED_BYTES: Final = (
     16 << 10
-)  # room for a reply, made before the call; a longer one takes what is free, or a new file
+)  # space for a reply, reserved before the call; a longer reply takes free space, or a new file
 SYNC_AFTER_S: Final = 0.05
-AGAIN_S: Final = 10.0  # where no file could be made
+AGAIN_S: Final = 10.0  # after no file could be created
 
 log = structlog.get_logger(__name__)
 
 
 class Writer:
-    """Writes in `folder`. `fault`: why nothing can be recorded just now, None while all is well."""
+    """Writes records to `folder`. `fault`: why nothing can be recorded now, None if all is well."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -34,13 +34,14 @@ class Writer:
         self._number = 0
         self._active: Segment | None = None
         self._full = set[Segment]()
-        self._places: dict[str, list[tuple[Segment, int]]] = defaultdict(list)  # attempt ▸ where its calls are recorded
+        # Attempt ▸ the segments and steps of its calls.
+        self._places: dict[str, list[tuple[Segment, int]]] = defaultdict(list)
         self._making = asyncio.Lock()
         self._not_before = 0.0
         self._syncs = set[asyncio.Future[None]]()
 
     async def ready(self) -> bool:
-        """Make sure that there is a file to write to; return whether there is."""
+        """Ensure that a writable file exists; return whether it does."""
         return await self._room(0) is not None
 
     async def begin(self, entry: Entry, step: int) -> Segment | None:
@@ -61,7 +62,7 @@ class Writer:
     async def reply(self, entry: Entry, step: int, begun: Segment, call: ProviderCall, reply: Reply) -> bool:
         """Write `reply` to the journal; return whether that succeeded.
 
-        It goes to the disk a moment later, unless it is released by then.
+        The record is synced to the disk a moment later, unless it is released before.
         """
         payload = entry.head(step) + b"\n" + entry.sealed(step, call, reply)
         begun.reserved -= RESERVED_BYTES
@@ -81,7 +82,7 @@ class Writer:
         return True
 
     def drop(self, entry: Entry, step: int, begun: Segment) -> None:
-        """There is nothing to record of this call: it was refused, or not sent."""
+        """Release a call that leaves nothing to record: it was refused, or not sent."""
         begun.reserved -= RESERVED_BYTES
         places = self._places[entry.attempt]
         places.remove((begun, step))
@@ -90,7 +91,7 @@ class Writer:
         self._released(begun, entry.attempt, step, {"attempt": entry.attempt, "step": step})
 
     def released(self, attempt: str) -> None:
-        """Release that attempt's records: what they hold is in the database, or of no use.
+        """Release the records of `attempt`: the database has their content, or nobody needs it.
 
         An unknown attempt is ignored.
         """
@@ -98,7 +99,7 @@ class Writer:
             self._released(segment, attempt, step, {"attempt": attempt})
 
     async def close(self) -> None:
-        """Files without open records are removed; the others stay for the next process that takes those refreshes up."""
+        """Close and remove files without open records; the others stay for the next process, which finishes those refreshes."""
         if self._syncs:
             await asyncio.gather(*self._syncs, return_exceptions=True)
         for segment in (*self._full, *filter(None, [self._active])):
@@ -108,7 +109,7 @@ class Writer:
         self._active, self._full = None, set()
 
     async def _room(self, size: int) -> Segment | None:
-        """A file with room for `size` bytes; a new one where the current one is full or was removed."""
+        """Return a file with space for `size` bytes; a new one if the current one is full or was removed."""
         if self._fits(size):
             return self._active
         async with self._making:
@@ -158,10 +159,10 @@ class Writer:
         try:
             segment.append(RELEASED, json.dumps(what).encode())
         except OSError:
-            return  # a reader finds that the database has a newer credential
+            return  # a reader will see that the database has a newer credential
 
     def _failed(self, fault: OSError, segment: Segment | None = None) -> None:
-        """`segment`: the file that could not be written; the next call gets a new one."""
+        """Record the fault. `segment`: the file that could not be written; the next call gets a new file."""
         self.fault = f"{self.folder}: {fault.strerror or fault}"
         log.error("refresh_journal_unwritable", detail=self.fault, effect=EFFECT)
         if segment is not None and segment is self._active:
@@ -169,7 +170,7 @@ class Writer:
             self._put_away(segment)
 
     def _sync_if_open(self, segment: Segment, attempt: str, step: int) -> None:
-        """Sync the segment if the record is still open; as a rule the database has it on its disk by now."""
+        """Sync the segment if the record is still open; usually the database has stored the credential by now."""
         if (attempt, step) not in segment.open:
             return
         syncing = asyncio.get_running_loop().run_in_executor(None, segment.sync)

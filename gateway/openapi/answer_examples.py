@@ -1,4 +1,4 @@
-"""An example of every answer, made from its schema: no second description that could differ from the first."""
+"""An example of every answer, built from its schema, so that no second description can differ from the first."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -7,7 +7,7 @@ REF: Final = "#/components/schemas/"
 MOMENT: Final = "2026-01-02T03:04:05.678+00:00"
 DEEPEST: Final = 8
 
-# What a member of this name holds, whichever object it is of, if its schema allows that.
+# Example values by member name, in any object whose schema allows them.
 NAMED: Final[Mapping[str, Any]] = {
     "connection_id": "user-1",
     "connectionId": "user-1",
@@ -46,7 +46,7 @@ NAMED: Final[Mapping[str, Any]] = {
 
 
 def example(name: str, definitions: Mapping[str, Any]) -> Any:
-    """An answer of the shape `name`; `definitions`: every schema by its name."""
+    """Return an example answer of the shape `name`. `definitions`: all schemas by name."""
     return _of(definitions[name], "", definitions, 0)
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from gateway.errors import Code
 
-# As the contract has it for providers: ``{"error": "Invalid webhook signature"}``.
+# In Nango's shape for webhooks: ``{"error": "Invalid webhook signature"}``.
 WEBHOOK_SIGNATURE: Final[tuple[Code, ...]] = ("invalid_webhook_signature",)
 
 SESSION_REFUSED: Final[tuple[Code, ...]] = (

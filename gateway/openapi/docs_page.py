@@ -1,4 +1,4 @@
-"""The operations as the page ``/docs`` shows them, with calls to paste."""
+"""The operations as the page ``/docs`` shows them, with calls to copy."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from gateway.openapi.openapi_document import IN_PATH, NAMED, component_name, com
 from gateway.openapi.operations import OPERATIONS, Endpoint, Param
 from gateway.text import counted
 
-# ── A call of our API, ready to be pasted: as curl, as Python and as Node, each with nothing but what it comes with.
+# ── A call of our API to copy: as curl, Python and Node, each with standard tools only.
 
 SHOWN = {
     "{provider}": "jira",
@@ -30,7 +30,7 @@ SHOWN = {
 
 
 def samples(operation: Endpoint, public_url: str) -> list[tuple[str, str]]:
-    """Title and text of each."""
+    """Return title and text of each sample."""
     method = "GET" if operation.method == "*" else operation.method
     address = public_url + operation.path
     for name, text in SHOWN.items():
@@ -100,7 +100,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """`of`: the kind of what is not an object with members."""
+    """A schema on the page. `of`: its kind, if it is not an object with members."""
 
     name: str
     says: str
@@ -110,8 +110,8 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """`errors`: those that are this operation's own; the rest is listed once for all. `sent` and `answered`: examples, as
-    JSON."""
+    """An operation on the page. `errors`: only its own; common ones are listed once for all. `sent` and `answered`:
+    examples, as JSON."""
 
     operation: Endpoint
     who: str
@@ -128,7 +128,7 @@ class Shown:
 
 @lru_cache(maxsize=4)
 def groups(public_url: str) -> list[tuple[str, list[Shown]]]:
-    """Operations under their headings, in the order of the table; those that no program calls are left out."""
+    """Return the operations by heading, in the order of the table, without internal ones."""
     found: dict[str, list[Shown]] = {}
     definitions = components()
     for one in OPERATIONS:
@@ -139,7 +139,7 @@ def groups(public_url: str) -> list[tuple[str, list[Shown]]]:
 
 @lru_cache(maxsize=1)
 def schemas() -> list[Schema]:
-    """All that requests and answers refer to."""
+    """Return all schemas that requests and answers refer to."""
     return [_schema(name, schema) for name, schema in components().items()]
 
 
@@ -161,7 +161,7 @@ def _shown(operation: Endpoint, public_url: str, definitions: Mapping[str, Any])
 
 
 def _answered(operation: Endpoint, definitions: Mapping[str, Any]) -> Any:
-    """Return an example of the operation's answer: its own where its schema is any object."""
+    """Return an example of the operation's answer: its own if its schema is any object."""
     assert operation.answer is not None
     if operation.answer.__name__ in ("AnyJson", "Metadata"):
         return operation.answer_example if operation.answer_example is not None else operation.example or {}
@@ -186,7 +186,7 @@ def _schema(name: str, definition: dict[str, Any]) -> Schema:
 
 
 def _kind(schema: dict[str, Any]) -> tuple[str, str | None]:
-    """Return the kind of a schema in a word or two, and the schema to look at."""
+    """Return the kind of a schema in a word or two, and the schema with the details."""
     found = _REF.search(str(schema))
     link = found.group(1) if found else None
     either = schema.get("anyOf") or schema.get("oneOf")

@@ -1,4 +1,4 @@
-"""The credentials that an import takes, by auth mode: for people to read. The modes themselves check them (`gateway.auth`)."""
+"""The credentials that an import takes, by auth mode, as documentation. The modes themselves check them (`gateway.auth`)."""
 
 from typing import Any, Final, Literal
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Imported(BaseModel):
-    """`type` may be left out: the integration's provider says it."""
+    """Imported credentials. `type` may be left out: the integration's provider determines it."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -17,7 +17,7 @@ class ClientOverride(Imported):
 
 
 class ImportedOAuth2(Imported):
-    """A grant. `expires_at` is ISO 8601 or epoch; `config_override` names a client of the end user's own."""
+    """A grant. `expires_at` is ISO 8601 or epoch seconds; `config_override` names the end user's own client."""
 
     type: Literal["OAUTH2", "MCP_OAUTH2", "MCP_OAUTH2_GENERIC"]
     access_token: str
@@ -28,7 +28,7 @@ class ImportedOAuth2(Imported):
 
 
 class ImportedClient(Imported):
-    """A client that gets tokens for itself; the certificate and its key, in PEM, are for mutual TLS."""
+    """A client that gets tokens for itself; certificate and key, in PEM, are for mutual TLS."""
 
     type: Literal["OAUTH2_CC"]
     client_id: str
@@ -46,7 +46,8 @@ class ImportedOAuth1(Imported):
 
 
 class ImportedKey(Imported):
-    """Besides, what the provider's entry asks for in `credentials`, such as a secret that signs. So in every mode."""
+    """Also the members that the provider's entry lists in `credentials`, for example a signing secret. This holds for
+    all modes."""
 
     type: Literal["API_KEY"]
     apiKey: str  # noqa: N815 (as published clients write it)
@@ -61,7 +62,7 @@ class ImportedPassword(Imported):
 
 
 class ImportedToken(Imported):
-    """Besides, `connection_config.accountId`."""
+    """Also needs `connection_config.accountId`."""
 
     type: Literal["TBA"]
     token_id: str
@@ -70,7 +71,7 @@ class ImportedToken(Imported):
 
 
 class ImportedAsAsked(Imported):
-    """Whatever the provider's entry asks for in `credentials`."""
+    """The members that the provider's entry lists in `credentials`."""
 
     type: Literal["JWT", "TWO_STEP"]
 
@@ -90,7 +91,7 @@ class ImportedBill(Imported):
 
 
 class ImportedAws(Imported):
-    """The two of an access key, or `role_arn`."""
+    """Either both parts of an access key, or `role_arn`."""
 
     type: Literal["AWS_SIGV4"]
     access_key_id: str | None = None
@@ -103,7 +104,7 @@ class ImportedAws(Imported):
 
 
 class ImportedInstallation(Imported):
-    """Where an end user has installed the app."""
+    """The installation of the app at an end user."""
 
     type: Literal["APP", "CUSTOM"]
     installation_id: str
@@ -131,6 +132,6 @@ IMPORTED: Final[tuple[type[BaseModel], ...]] = (
 
 
 def either(template: str) -> dict[str, Any]:
-    """The schema of `Import.credentials`; another package's mode may take other objects still."""
+    """Return the schema of `Import.credentials`; an auth mode of another package may accept further objects."""
     shapes = [{"$ref": template.format(model=model.__name__)} for model in IMPORTED]
     return {"title": "Credentials", "anyOf": [*shapes, {"type": "object"}]}

@@ -26,7 +26,7 @@ ANY: Final = ("get", "post", "put", "patch", "delete")
 JSON: Final = "application/json"
 HTML: Final = "text/html"
 ANSWER: Final = ConfigDict(extra="forbid", use_attribute_docstrings=True)
-# A generator that does not know */* takes the second, for bytes.
+# A generator that does not know */* uses the second entry, for bytes.
 ANYTHING: Final[Mapping[str, Any]] = {
     "*/*": {},
     "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
@@ -57,7 +57,7 @@ SCHEMES: Final = {
 
 @lru_cache(maxsize=4)
 def body(public_url: str) -> ListingBody:
-    """The document as it is sent."""
+    """Return the document as it is sent."""
     content = json.dumps(document(public_url), ensure_ascii=False, separators=(",", ":")).encode()
     return ListingBody(content, hashlib.sha256(content).hexdigest()[:32])
 
@@ -80,13 +80,13 @@ def document(public_url: str) -> dict[str, Any]:
 
 
 class Shared:
-    """The error answers: one for each status, and for each kind of content that it can have."""
+    """The error answers: one for each status and kind of content."""
 
     def __init__(self) -> None:
         self.responses: dict[str, Any] = {}
 
     def error(self, status: int, codes: list[Code], content: str) -> dict[str, str]:
-        """A reference to it, described by the codes of one operation."""
+        """Return a reference to the error answer, with a description that lists the operation's codes."""
         kind = "Text" if set(codes) <= set(WEBHOOK_SIGNATURE) else "Page" if content == HTML else ""
         name = f"Error{status}{kind}"
         described: dict[str, Any] = {JSON: {"schema": _ref(ErrorText if kind == "Text" else Error)}}
@@ -101,7 +101,7 @@ class Shared:
 
 
 def components() -> dict[str, Any]:
-    """The schema of every model and shape that an operation names, by its name."""
+    """Return the schema of every model and shape that an operation uses, by its name."""
     _close_answers()
     wanted: dict[Any, JsonSchemaMode] = {}
     wanted |= {shape: "serialization" for one in OPERATIONS if (shape := one.answer) is not None}
@@ -118,13 +118,13 @@ def components() -> dict[str, Any]:
 
 
 def component_name(model: Shape) -> str:
-    """The name of a model in the document: generators of clients make class names of it."""
+    """Return the name of a model in the document: client generators turn it into a class name."""
     name: str = model.__name__
     return name if name == "AnyJson" else name.removesuffix("Json")
 
 
 def _component_names(schemas: dict[str, Any]) -> dict[str, Any]:
-    """`schemas` under the names of `component_name`, in their keys, titles and references."""
+    """Return `schemas` with the names of `component_name`, in keys, titles and references."""
     text = json.dumps(schemas)
     for name in schemas:
         if name.endswith("Json") and name != "AnyJson":
@@ -134,15 +134,15 @@ def _component_names(schemas: dict[str, Any]) -> dict[str, Any]:
 
 
 def _close_answers() -> None:
-    """A shape of an answer that says nothing else is closed, and its members' docstrings describe them."""
+    """Close the shapes of answers without a configuration of their own, and use their members' docstrings as descriptions."""
     for shape in vars(answers).values():
         if is_typeddict(shape) and not hasattr(shape, "__pydantic_config__"):
             with_config(ANSWER)(shape)
 
 
 def _say_defaults(part: Any) -> None:
-    """Generators of clients read a default as "always there", but a member of ours that may be left out is simply absent. So
-    a default is said in words."""
+    """Move defaults into descriptions: client generators read a default as "always present", but our optional members
+    are absent."""
     if isinstance(part, dict):
         if "default" in part and not isinstance(part["default"], dict):  # a dict: the schema of a member of that name
             default = part.pop("default")
@@ -154,7 +154,7 @@ def _say_defaults(part: Any) -> None:
 
 
 def status_codes(operation: Endpoint) -> dict[int, list[Code]]:
-    """The error codes that it may answer with, by status."""
+    """Return the operation's error codes, by status."""
     codes: list[Code | tuple[Code, int]] = [*ANYWHERE, *operation.errors]
     if operation.who == "key":
         codes += WITH_KEY
@@ -232,7 +232,8 @@ def _responses(operation: Endpoint, shared: Shared) -> Iterator[tuple[str, Any]]
 
 
 def _proxied(operation: Endpoint) -> Iterator[tuple[str, Any]]:
-    """The provider may answer with anything at any status, so no status of ours has a shape that always holds."""
+    """Yield the responses of a proxied call. The provider may answer anything with any status, so no status has a fixed
+    shape."""
     ours = "; ".join(f"{status} {_named(codes)}" for status, codes in status_codes(operation).items())
     yield "2XX", {"description": "The provider's answer.", "content": ANYTHING}
     yield (

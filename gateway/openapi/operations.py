@@ -20,15 +20,15 @@ from gateway.openapi.codes import MAKING, PROXIED, SESSION_REFUSED, WEBHOOK_SIGN
 from gateway.records.audit import AuditAction
 from gateway.records.operation import KINDS
 
-# ── One route as documented.
+# ── The description of one route.
 
 Who = Literal["key", "session", "open"]
-Shape = type[Any] | TypeAliasType  # a model of a request, or what gateway/api/answers.py declares
+Shape = type[Any] | TypeAliasType  # a request model, or a shape of gateway/api/answers.py
 
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A parameter of the query, or a header. `schema`: JSON Schema. `style` ``deepObject`` is ``name[key]=value``."""
+    """A query parameter or a header. `schema`: JSON Schema. `style` ``deepObject`` is ``name[key]=value``."""
 
     name: str
     says: str
@@ -39,12 +39,12 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """`path` spells its parameters ``{name}``; `method` ``*`` is any.
+    """One route. `path` has its parameters as ``{name}``; `method` ``*`` is any.
 
-    `who` may call: the holder of a secret key with `scope`, an end user's browser with a connect session, or anybody.
-    `errors`: what this route adds to the codes that every one has; with a status where it is not the code's usual one.
-    `also`: other good statuses, without a body. `content` is the type of an answer that is not JSON. `example`: a body to
-    show and to try with.
+    `who` may call it: the holder of a secret key with `scope`, an end user's browser with a connect session, or anyone.
+    `errors`: the codes of this route, besides those that every route has; with a status if it is not the code's usual
+    one. `also`: other success statuses, without a body. `content`: the type of an answer that is not JSON. `example`:
+    an example body.
     """
 
     method: str
@@ -69,7 +69,7 @@ class Endpoint:
 
     @property
     def id(self) -> str:
-        """``get_connections_connection_id``: a name for generated clients and for links."""
+        """A name for generated clients and for links: ``get_connections_connection_id``."""
         words = "".join(char if char.isalnum() else " " for char in self.path).split()
         end = ["index"] if self.path.endswith("/") else []
         return "_".join(["any" if self.method == "*" else self.method.lower(), *words, *end]).lower()
@@ -277,7 +277,7 @@ FLAT: Final = {"provider_config_key": "openai", "connection_id": "user-1", "apiK
 
 
 def _form_example(form: typed_in.Form) -> dict[str, str]:
-    """Return an example of the form's fields, without those of a few providers alone."""
+    """Return an example of the form's fields, without fields that only a few providers need."""
     return dict.fromkeys(sorted(form.names or {"username", "password"}), "…")
 
 

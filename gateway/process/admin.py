@@ -1,7 +1,7 @@
 """`server.admin_port`, served by the parent: /health, /ready and /metrics. No key, not public.
 
-Workers report each second, so that a busy worker is not taken for a dead one; their numbers are in memory that all
-share.
+Workers report each second, so that a busy worker does not count as dead; their metrics are in memory shared by all
+processes.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ from gateway.process.sockets import BACKLOG
 from gateway.process.workers import WorkerProcess, Workers
 from gateway.startup.hardening import hide_versions
 
-SILENT_S: Final = 15.0  # a worker that has not reported for so long is not ready: its loop stands still
-DEAD_S: Final = 60.0  # if all workers have been silent for so long, a new start is better
+SILENT_S: Final = 15.0  # a worker without a report for this long is not ready: its event loop is blocked
+DEAD_S: Final = 60.0  # if no worker has reported for this long, /health asks for a restart
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 PROCESS: Final = Path("/proc/self")
 STANDARD: Final = {
@@ -36,11 +36,11 @@ STANDARD: Final = {
     "process_max_fds": "gateway_process_max_fds",
     "process_start_time_seconds": "gateway_start_time_seconds",
 }
-"""The names by which stock dashboards know them, of all processes together."""
+"""The names that stock dashboards use, as totals of all processes."""
 
 
 class Admin:
-    """`listener` is open. `stopping`: from the first signal on nothing is ready."""
+    """Serves the admin port. `listener` is open. `stopping`: set at the first signal; nothing is ready from then on."""
 
     def __init__(self, listener: socket.socket, board: Board, workers: Workers, started_at: float) -> None:
         self.stopping = False
@@ -75,7 +75,7 @@ class Admin:
         return _answer({"result": "ok"})
 
     async def _ready(self, request: web.Request) -> web.Response:
-        """Answer as the same path on the public port does, for a ready worker if there is one."""
+        """Answer as the same path on the public port does, for a ready worker if any is ready."""
         required = "required" if request.query.get("store") == "required" else "any"
         found: Mapping[str, Any] = {"status": 503, "body": {"result": "not ready"}}
         if not self.stopping:
@@ -89,9 +89,9 @@ class Admin:
         self._metrics.publish()
         numbers = total(self._board.pages)
         numbers |= {key: [float(number)] for key, number in about(self._started_at)}
-        numbers["gateway_workers_wanted",] = [float(len(self._board.pages) - 1)]  # the last is the parent's
+        numbers["gateway_workers_wanted",] = [float(len(self._board.pages) - 1)]  # the last page is the parent's
         numbers |= {(name,): numbers[ours,] for name, ours in STANDARD.items() if (ours,) in numbers}
-        text = await asyncio.to_thread(exposition, numbers)  # a thousand integrations make a long one
+        text = await asyncio.to_thread(exposition, numbers)  # a thousand integrations make a long text
         response = web.Response(body=text.encode(), headers={hdrs.CONTENT_TYPE: CONTENT_TYPE})
         response.enable_compression()
         return response
@@ -115,17 +115,17 @@ async def _unknown(_request: web.Request) -> web.Response:
 
 
 def about(started_at: float) -> Iterator[Sample]:
-    """Return the samples that are the same in every worker."""
+    """Yield the samples that are the same in every worker."""
     version = metadata.version("integration-gateway")
     yield ("gateway_build_info", version, platform.python_version(), aiohttp.__version__), 1
     yield ("gateway_start_time_seconds",), started_at
 
 
 def process() -> Iterator[Sample]:
-    """Return the samples that the system has of this process."""
+    """Yield the system's samples of this process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     yield ("gateway_process_cpu_seconds_total",), used.ru_utime + used.ru_stime
     if PROCESS.exists():
         yield ("gateway_process_resident_memory_bytes",), int((PROCESS / "statm").read_text().split()[1]) * PAGE_BYTES
         yield ("gateway_process_max_fds",), resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        yield ("gateway_process_open_fds",), len(os.listdir(PROCESS / "fd"))  # noqa: PTH208 (half of what iterdir takes)
+        yield ("gateway_process_open_fds",), len(os.listdir(PROCESS / "fd"))  # noqa: PTH208 (half the time of iterdir)

@@ -1,4 +1,5 @@
-"""Messages between the parent and a worker over a socket pair, once their event loops run; `handshake` has what comes before."""
+"""Messages between the parent and a worker over a socket pair, once their event loops run; `handshake` has the first
+messages."""
 
 import asyncio
 import json
@@ -10,9 +11,9 @@ from gateway.process.handshake import LENGTH, Message, framed
 
 
 class Channel:
-    """An end of a channel between two processes.
+    """One end of a channel between two processes.
 
-    `received` is called with each message, `lost` once the other end is gone, unless this one was closed before.
+    `received` is called with each message; `lost` once the other end is gone, unless this end was closed before.
     """
 
     def __init__(self, received: Callable[[Message], None], lost: Callable[[], None]) -> None:

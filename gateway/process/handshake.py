@@ -1,4 +1,5 @@
-"""The first messages of a channel, before an event loop runs: JSON objects, each behind its length (4 bytes, big-endian)."""
+"""The first messages of a channel, before an event loop runs: JSON objects, each preceded by its length (4 bytes,
+big-endian)."""
 
 import json
 import socket
@@ -17,7 +18,7 @@ def framed(message: Mapping[str, Any]) -> bytes:
 
 
 def send_now(sock: socket.socket, message: Mapping[str, Any], descriptors: Sequence[int] = ()) -> None:
-    """Before the channel is open, or while nothing else is on its way: `message`, and open files with it. Raises OSError."""
+    """Send `message` and open files, before the channel opens or while nothing else is in transit. Raises OSError."""
     data = framed(message)
     sent = socket.send_fds(sock, [data], descriptors)
     if sent < len(data):
@@ -25,7 +26,7 @@ def send_now(sock: socket.socket, message: Mapping[str, Any], descriptors: Seque
 
 
 def receive_now(sock: socket.socket) -> tuple[Message, list[int]]:
-    """The next message and the open files that came with it; before the channel is open. Raises EOFError and OSError."""
+    """Return the next message and its open files, before the channel opens. Raises EOFError and OSError."""
     head, descriptors, _, _ = socket.recv_fds(sock, LENGTH.size, MOST_FDS)
     while 0 < len(head) < LENGTH.size:
         head += sock.recv(LENGTH.size - len(head)) or _ended()

@@ -1,4 +1,4 @@
-"""The parent of `gateway serve`: opens the sockets, keeps its workers alive, exchanges tokens for them, passes signals on."""
+"""The parent of `gateway serve`: opens sockets, keeps workers alive, sends their token exchanges, passes on signals."""
 
 import asyncio
 import os
@@ -29,11 +29,11 @@ from gateway.startup.collector import collect_as_usual
 from gateway.startup.hardening import harden
 from gateway.startup.imports import give_back_memory, small_web
 
-# ── The terminal that stderr is on, if it is on one: closing it sends SIGHUP too, and is not a wish to reload.
+# ── The terminal of stderr, if it is one: closing the terminal sends SIGHUP too, which is then no request to reload.
 
 
 class Terminal:
-    """Remembers whether a terminal was there when this object was made."""
+    """Remembers whether stderr was a terminal when this object was created."""
 
     def __init__(self) -> None:
         self._was_there = sys.stderr.isatty()
@@ -68,7 +68,7 @@ def run(first: Started, memory: SharedMemory, file: str, *, as_json: bool) -> in
 
 
 class Parent:
-    """`first`: the worker that was started already. `killed_by`: the second signal."""
+    """The parent process. `first`: the worker that is already started. `killed_by`: the second signal."""
 
     def __init__(self, first: Started, memory: SharedMemory, file: str, *, as_json: bool) -> None:
         self.killed_by: signal.Signals | None = None
@@ -89,7 +89,7 @@ class Parent:
         self._tasks = set[asyncio.Task[None]]()
 
     async def run(self) -> int:
-        """The exit code."""
+        """Run the parent and return the exit code."""
         loop = asyncio.get_running_loop()
         for number in ENDING:
             loop.add_signal_handler(number, self._end, number)
@@ -126,19 +126,19 @@ class Parent:
             "board": self._memory.board,
             "start_from": self._reloads.generation % 2 if accepted else None,
         }
-        with suppress(OSError):  # it has ended already, which is seen when it is reaped
+        with suppress(OSError):  # it has already ended, which `reap` will find
             send_now(started.sock, message)
         return started, self._reloads.generation
 
     async def _all_ready(self) -> int | None:
-        """Start them one after the other, so that the first alone prepares the store, and a fault is shown once.
+        """Start workers one after another, so that only the first prepares the store, and a fault is shown once.
 
-        None once all serve; else the exit code.
+        Return None once all are ready; else the exit code.
         """
         place = 0
         while place < self._count:
             worker = await self._workers.start(place)
-            self._workers.reap()  # the first may have ended before anybody watched
+            self._workers.reap()  # the first may have ended before SIGCHLD was handled
             await _first_of(worker.ready.wait(), worker.exited.wait(), self._ending.wait())
             if self._ending.is_set():
                 return 0
@@ -151,7 +151,7 @@ class Parent:
         return None
 
     async def _watch(self) -> int:
-        """Replace who dies, until a signal says stop."""
+        """Replace dead workers until a signal stops the gateway."""
         while True:
             self._workers.changed.clear()
             for worker in self._workers.dead():
@@ -169,7 +169,7 @@ class Parent:
                     await self._workers.changed.wait()
 
     async def _stop(self, code: int) -> int:
-        """Let all of them drain; `code`, or 1 where one of them fails at it. Another signal kills them."""
+        """Let all workers drain; return `code`, or 1 if a worker fails. Another signal kills them."""
         if self._admin is not None:
             self._admin.stopping = True
         self._workers.signal(signal.SIGTERM)
@@ -189,7 +189,7 @@ class Parent:
         self._workers.changed.set()
 
     def _hang_up(self) -> None:
-        """A reload, unless the terminal that this was started from is gone, which sends the same signal."""
+        """Reload, unless the terminal that started this process was closed, which sends the same signal."""
         if self._terminal.gone():
             if not self._ending.is_set():
                 self._end(signal.SIGHUP)
@@ -217,7 +217,7 @@ class Parent:
                 self._reloads.missing_keys(worker, message["ids"])
 
     def _open_sockets(self, worker: WorkerProcess, message: Message) -> None:
-        """Open the sockets for the first worker; the others get the same ones."""
+        """Open the sockets for the first worker; the other workers get the same sockets."""
         if self._sockets is None:
             try:
                 addresses = SimpleNamespace(**message["server"])
@@ -235,8 +235,8 @@ class Parent:
             send_now(worker.sock, {"metrics": metrics, "pages": self._count + 1}, descriptors)
 
     def _close_public(self) -> None:
-        """Close the public port once no worker takes connections, so that new ones are refused instead of waiting for the last to
-        end."""
+        """Close the public port once no worker accepts connections, so that new ones are refused instead of waiting for
+        the last worker to end."""
         everybody = all(worker.closed for worker in self._workers.living.values())
         if self._sockets is not None and self._ending.is_set() and everybody:
             self._sockets.close_to_clients()
@@ -256,11 +256,11 @@ class Parent:
         if message["journal"] is not None:
             self._beside(self._open_journal(Path(message["journal"]), worker))
         worker.ready.set()
-        if worker.generation != self._reloads.generation:  # it began while another was accepted
+        if worker.generation != self._reloads.generation:  # it started before another configuration was accepted
             self._beside(self._reloads.bring_up_to_date(worker))
 
     async def _open_journal(self, folder: Path, worker: WorkerProcess) -> None:
-        """Open the journal before the first token exchange, so that a folder that cannot be written is reported at the start."""
+        """Open the journal before the first token exchange, so that an unwritable folder is reported at the start."""
         await self._exchanges.journals.of(folder).ready()
         worker.send({"type": "journal", "fault": self._exchanges.journals.fault})
 
@@ -274,7 +274,7 @@ class Parent:
                 self._workers.send({"type": "journal", "fault": fault})
 
     def _announce(self) -> None:
-        print(self._announcement["line"], flush=True)  # noqa: T201 (the line that scripts wait for)
+        print(self._announcement["line"], flush=True)  # noqa: T201 (scripts wait for this line)
         log.info("ready", **self._announcement["about"])
 
     def _beside(self, work: Coroutine[Any, Any, None]) -> None:

@@ -1,10 +1,10 @@
-"""Reloads all workers: one of them reads and checks the files, the others take over what it has accepted.
+"""Reloads all workers: one of them reads and checks the files, the others apply the configuration that it accepted.
 
-So either all run the new configuration or none does, and faults are logged once.
+So either all workers run the new configuration or none does, and faults are logged once.
 
-A worker that meets a value sealed under a master key it does not have sends the message ``missing_keys``. The parent then
-has the configuration read again, as after SIGHUP, at growing pauses for each key: a key that was rotated on another node
-heals by itself, as soon as the configuration has it.
+A worker that finds a value sealed under a master key it does not have sends the message ``missing_keys``. The parent
+then reloads the configuration, as after SIGHUP, with growing pauses for each key: after a key rotation on another node,
+a worker recovers as soon as its configuration has the key.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from gateway.pauses import FIRST_PAUSE_S, LONGEST_PAUSE_S, Pauses
 from gateway.process.handshake import Message
 from gateway.process.workers import WorkerProcess, Workers
 
-SHORTER: Final = 0.8  # than a worker's own pauses, so that one worker's wish never comes just before its time
+SHORTER: Final = 0.8  # shorter than a worker's own pauses, so that a worker's request is never just too early
 LOOK_AGAIN_S: Final = 0.1
 ANSWER_S: Final = 60.0  # a large configuration on a busy machine takes seconds
 
@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 class Reloads:
-    """`generation` counts the accepted configurations; that of number n lies in the shared memory number n modulo 2."""
+    """Runs reloads. `generation` counts accepted configurations; configuration n is in the shared memory number n modulo 2."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
@@ -38,12 +38,12 @@ class Reloads:
         self._pauses = Pauses(first_s=SHORTER * FIRST_PAUSE_S, longest_s=SHORTER * LONGEST_PAUSE_S)
 
     def want(self) -> None:
-        """Several wishes before one has begun are one reload."""
+        """Request a reload. Several requests before a reload starts are one reload."""
         self._pending = True
         self._wanted.set()
 
     def missing_keys(self, worker: WorkerProcess, ids: Collection[str]) -> None:
-        """A worker misses these master keys: read the files again, ever more rarely where they do not come.
+        """Reload because a worker misses these master keys, with growing pauses while the keys stay missing.
 
         While a reload is pending, its end is the answer: another worker may have requested the same key just before.
         """
@@ -53,7 +53,7 @@ class Reloads:
             worker.send({"type": "nothing_new"})
 
     def answered(self, worker: WorkerProcess, message: Message) -> None:
-        """A worker's ``reloaded``."""
+        """Handle a worker's ``reloaded`` message."""
         answer = self._answers.get(worker)
         if answer is not None and not answer.done():
             answer.set_result(message["ok"])
@@ -69,13 +69,14 @@ class Reloads:
             self._pending = self._wanted.is_set()
 
     async def _everybody_has_read(self) -> None:
-        """No worker that starts still reads the memory that is written next, and there is one to read the files."""
+        """Wait until no starting worker still reads the memory that is written next, and a worker is ready to read the
+        files."""
         while True:
             for worker in list(self._workers.living.values()):
                 await _first(worker.ready, worker.exited)
             if self._workers.ready:
                 return
-            await asyncio.sleep(LOOK_AGAIN_S)  # a dead one is replaced after a pause
+            await asyncio.sleep(LOOK_AGAIN_S)  # a dead worker is replaced after a pause
 
     async def _reload(self) -> None:
         following = self.generation + 1
@@ -84,7 +85,7 @@ class Reloads:
             if accepted is not None:
                 break
         else:
-            return  # each died at it, and who replaces them runs what they ran
+            return  # each worker died, and their replacements run the old configuration
         if not accepted:
             self._workers.send({"type": "nothing_new"})
             return
@@ -93,12 +94,12 @@ class Reloads:
         await asyncio.gather(*(self._take_over(worker) for worker in others))
 
     async def bring_up_to_date(self, worker: WorkerProcess) -> None:
-        """Bring a worker up to date that is ready only now and began before the last reload was accepted."""
+        """Bring a worker up to date that started before the last reload was accepted and became ready only now."""
         async with self._turn:
             await self._take_over(worker)
 
     async def _take_over(self, worker: WorkerProcess) -> None:
-        """A worker that cannot take over what another has accepted is replaced by one that starts with it."""
+        """Let a worker apply the accepted configuration. If it cannot, it is replaced by one that starts with it."""
         following = self.generation
         if worker.generation == following:
             return
@@ -110,7 +111,7 @@ class Reloads:
             worker.signal(signal.SIGTERM)
 
     async def _asked(self, worker: WorkerProcess, message: Message) -> bool | None:
-        """Return the worker's answer; None if it dies, as a silent one does: nobody knows what it runs."""
+        """Return the worker's answer; None if it died. A worker that stays silent is killed, since its state is unknown."""
         answer = self._answers[worker] = asyncio.get_running_loop().create_future()
         worker.send(message)
         gone = asyncio.ensure_future(worker.exited.wait())

@@ -1,12 +1,12 @@
-"""Memory that the parent and its workers share by open files without a name: each worker gets their descriptors."""
+"""Memory that the parent and its workers share through unnamed open files: each worker gets their descriptors."""
 
 import os
 import tempfile
 
 
 class SharedMemory:
-    """`configurations`: two pickled configurations that workers wrote (`serving_worker.write`), the one in use and the next.
-    `board`: the pages of metrics. The parent never reads a configuration, which holds secrets.
+    """The shared files. `configurations`: two pickled configurations written by workers (`serving_worker.write`), the
+    one in use and the next. `board`: the pages of metrics. The parent never reads a configuration, which holds secrets.
     """
 
     def __init__(self) -> None:

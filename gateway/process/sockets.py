@@ -1,4 +1,4 @@
-"""Listening sockets: made here, or handed over by who started us (systemd's socket activation, and the like)."""
+"""Listening sockets: opened here, or passed by the process that started us (systemd's socket activation, for example)."""
 
 import errno
 import os
@@ -11,8 +11,8 @@ from gateway.errors import StartRefused
 
 BACKLOG: Final = 2048
 FIRST_FD: Final = 3  # sd_listen_fds(3)
-ADMIN: Final = "admin"  # what the descriptor of server.admin_port is called in LISTEN_FDNAMES
-CONSOLE: Final = "console"  # and that of console.port
+ADMIN: Final = "admin"  # name of server.admin_port's descriptor in LISTEN_FDNAMES
+CONSOLE: Final = "console"  # name of console.port's descriptor
 
 
 class Addresses(Protocol):
@@ -33,7 +33,7 @@ class Addresses(Protocol):
 
 
 class Listening(NamedTuple):
-    """`admin`, `console`: None where there is no such port."""
+    """The open sockets. `admin`, `console`: None if no such port is configured."""
 
     public: socket.socket
     admin: socket.socket | None
@@ -47,7 +47,7 @@ class Listening(NamedTuple):
 
 @contextmanager
 def listening(server: Addresses) -> Iterator[Listening]:
-    """The public socket, and those of the admin port and the console's own port if there are any. Raises StartRefused."""
+    """Yield the public socket, and those of the admin port and the console's port if configured. Raises StartRefused."""
     with ExitStack() as held:
         public, named = handed_over(held)
         if public is None:
@@ -62,10 +62,10 @@ def listening(server: Addresses) -> Iterator[Listening]:
 
 
 def handed_over(held: ExitStack) -> tuple[socket.socket | None, dict[str, socket.socket]]:
-    """The sockets in LISTEN_FDS, where they are meant for this process: the public one, and others by their names. Raises
-    StartRefused for what is no such socket.
+    """Return the sockets in LISTEN_FDS that are meant for this process: the public one, and others by name. Raises
+    StartRefused for anything that is not such a socket.
 
-    systemd, or what else hands them over, keeps them while one gateway ends and the next one begins: no connection is refused.
+    systemd, or a similar supervisor, keeps them open between two gateway processes, so no connection is refused.
     """
     meant_for, count = os.environ.pop("LISTEN_PID", ""), os.environ.pop("LISTEN_FDS", "")
     names = os.environ.pop("LISTEN_FDNAMES", "").split(":")
@@ -86,7 +86,7 @@ def handed_over(held: ExitStack) -> tuple[socket.socket | None, dict[str, socket
 
 
 def listen(host: str, port: int, key: str) -> socket.socket:
-    """A listening socket. Raises StartRefused, which names the `key` to change."""
+    """Return a listening socket. Raises StartRefused, which names the `key` to change."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

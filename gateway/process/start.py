@@ -1,4 +1,4 @@
-"""How `gateway serve` starts: the first worker at once, and while that loads, what the parent needs."""
+"""How `gateway serve` starts: it spawns the first worker immediately, and loads the parent's modules meanwhile."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from typing import Final
 
 ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 ROOT: Final = Path(__file__).parents[2]
-WORKER = ("-P", "-m", "gateway.cli.worker")  # what a worker's interpreter is given, before its channel's descriptor
+WORKER = ("-P", "-m", "gateway.cli.worker")  # arguments of a worker's interpreter, before its channel's descriptor
 
 
 @dataclass(slots=True)
@@ -25,13 +25,13 @@ class Started:
 
 
 def spawn(descriptors: Sequence[int]) -> Started:
-    """A worker with `descriptors` open, under the same numbers. Raises OSError.
+    """Start a worker with `descriptors` open, under the same numbers. Raises OSError.
 
-    In a process group of its own: Ctrl-C on a terminal is for the parent, which passes it on once.
+    The worker has its own process group: Ctrl-C on a terminal reaches only the parent, which passes it on once.
     """
     ours, its = socket.socketpair()
     with its:
-        # Modules are found where ours are.
+        # The worker finds modules where this process finds them.
         paths = (str(ROOT), *(str(Path(path).absolute()) for path in sys.path if path))
         process = subprocess.Popen(  # noqa: S603 (our own interpreter and module)
             [sys.executable, *WORKER, str(its.fileno())],
@@ -39,19 +39,19 @@ def spawn(descriptors: Sequence[int]) -> Started:
             pass_fds=[its.fileno(), *descriptors],
             process_group=0,
         )
-    process.returncode = 0  # so that it is reaped by the parent alone, and not by this object too
+    process.returncode = 0  # so that only the parent reaps it, and not this object too
     return Started(process.pid, ours, process)
 
 
 def serve(file: Path, *, as_json: bool) -> int:
-    """Run until SIGTERM or SIGINT; the exit code."""
-    # A reload that is requested during the start waits until somebody can act on it.
+    """Run until SIGTERM or SIGINT; return the exit code."""
+    # A reload requested during the start stays pending until the parent can handle it.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     from gateway.process.shared_memory import SharedMemory
 
     memory = SharedMemory()
     first = spawn(memory.descriptors)
-    # So does an end: ended by the signal itself, the parent would leave a worker behind that goes on starting.
+    # SIGTERM and SIGINT stay pending too: if they killed the parent now, its worker would continue to start.
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     from gateway.startup.imports import stay_small
 

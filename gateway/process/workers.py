@@ -1,4 +1,4 @@
-"""Keeps the workers alive. A dead one is replaced at its own place, after a pause where lives are short."""
+"""Keeps the workers alive. A dead worker is replaced in the same place, after a pause if lives are short."""
 
 import asyncio
 import os
@@ -16,18 +16,18 @@ from gateway.process.channel import Channel
 from gateway.process.handshake import Message
 from gateway.process.start import Started
 
-ORDERLY: Final = frozenset({0, -signal.SIGTERM})  # the latter where it had only just begun
+ORDERLY: Final = frozenset({0, -signal.SIGTERM})  # SIGTERM if it had only just started
 SHORT_LIFE_S: Final = 5.0
 FIRST_PAUSE_S: Final = 0.25
 LONGEST_PAUSE_S: Final = 30.0
-SHORT_LIVES: Final = 5  # after so many in a row without a serving worker, starting another one will not help
+SHORT_LIVES: Final = 5  # after this many in a row with no worker alive, starting another one will not help
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(eq=False, slots=True)
 class WorkerProcess:
-    """`generation`: of the configuration that it runs. `report`: its last, received at `reported_at` (monotonic)."""
+    """A worker. `generation`: of its configuration. `report`: the last report, received at `reported_at` (monotonic)."""
 
     place: int
     pid: int
@@ -36,7 +36,7 @@ class WorkerProcess:
     began: float
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     exited: asyncio.Event = field(default_factory=asyncio.Event)
-    closed: bool = False  # it takes no connections any more
+    closed: bool = False  # it accepts no more connections
     code: int | None = None
     report: Mapping[str, Any] | None = None
     reported_at: float = 0.0
@@ -52,7 +52,7 @@ class WorkerProcess:
 
 
 class Workers:
-    """`begin` starts a process for a place, with the generation of its configuration; `received` gets its messages."""
+    """The workers. `begin` starts a process for a place and returns its generation; `received` handles worker messages."""
 
     def __init__(
         self, begin: Callable[[int], tuple[Started, int]], received: Callable[[WorkerProcess, Message], None]
@@ -63,10 +63,10 @@ class Workers:
         self._vacant: dict[int, float] = {}  # place ▸ when to fill it
         self._short_lives = 0
         self._dead: list[WorkerProcess] = []
-        self.changed = asyncio.Event()  # somebody has died
+        self.changed = asyncio.Event()  # a worker has died
 
     async def start(self, place: int) -> WorkerProcess:
-        """Raises OSError."""
+        """Start a worker at `place`. Raises OSError."""
         started, generation = self._begin(place)
         worker = WorkerProcess(place, started.pid, started.sock, generation, time.monotonic())
         self.living[worker.pid] = worker
@@ -79,7 +79,7 @@ class Workers:
         return self._short_lives >= SHORT_LIVES and not self.living
 
     def reap(self) -> None:
-        """Record who has ended: our workers and, where we are process 1, orphans that were left to us."""
+        """Record ended processes: our workers and, if we are process 1, orphans that the system assigned to us."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -100,7 +100,8 @@ class Workers:
         return dead
 
     def plan_replacement(self, worker: WorkerProcess) -> None:
-        """Plan the replacement of a dead worker: at once after a long life, after a growing pause while lives are short."""
+        """Schedule the replacement of a dead worker: immediately after a long life, with growing pauses while lives are
+        short."""
         lived_s = time.monotonic() - worker.began
         self._short_lives = self._short_lives + 1 if lived_s < SHORT_LIFE_S else 0
         pause_s = min(FIRST_PAUSE_S * 2 ** (self._short_lives - 1), LONGEST_PAUSE_S) if self._short_lives else 0.0
@@ -117,7 +118,7 @@ class Workers:
         for place in [place for place, due in self._vacant.items() if due <= now]:
             try:
                 await self.start(place)
-            except OSError as fault:  # no process, descriptor or memory was free; later there may be
+            except OSError as fault:  # no process, descriptor or memory is free now
                 self._vacant[place] = now + LONGEST_PAUSE_S
                 log.error("worker_not_started", detail=str(fault), again_in_s=LONGEST_PAUSE_S)
             else:

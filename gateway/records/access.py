@@ -1,4 +1,4 @@
-"""Records of what a caller may do: environments, minted keys and their limits, capabilities."""
+"""Records of a caller's rights: environments, minted keys and their limits, capabilities."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,12 +15,12 @@ ANY_INTEGRATION = "*"
 
 @dataclass(frozen=True, slots=True)
 class KeyLimits:
-    """The limits of a key. Each member that is empty or None limits nothing; all that are given must hold.
+    """The limits of a key. An empty member, or None, limits nothing; all given members must hold.
 
     `connections` are ``integration/connection`` or ``*/connection``. `tags` must be on the connection. `rules` are
-    ``METHODS PATH`` (`access.key_policy`), or name operations of the catalog (`access.operation_rules`); one must fit.
-    `hosts` are names or ``*.example.com``. `operations`: of each rule that names operations, the snapshot of what it stands
-    for, ``COUNT:`` and base64.
+    ``METHODS PATH`` (`access.key_policy`) or name operations of the catalog (`access.operation_rules`); one must fit.
+    `hosts` are names or ``*.example.com``. `operations`: for each rule that names operations, the snapshot of those
+    operations, as ``COUNT:`` and base64.
     """
 
     integrations: tuple[str, ...] = ()
@@ -31,12 +31,12 @@ class KeyLimits:
     operations: Mapping[str, str] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the limits that are given, as they are shown: of snapshots the numbers of operations."""
+        """Return the given limits for display: for snapshots, only the numbers of operations."""
         counts = {rule: int(snapshot.partition(":")[0]) for rule, snapshot in self.operations.items()}
         return {**self._given(), **({"operations": counts} if counts else {})}
 
     def as_stored(self) -> dict[str, Any]:
-        """Return the limits with whole snapshots, as they are stored; `from_json` reads them."""
+        """Return the given limits with whole snapshots, as they are stored; `from_json` reads them."""
         return {**self._given(), **({"operations": dict(self.operations)} if self.operations else {})}
 
     def _given(self) -> dict[str, Any]:
@@ -62,21 +62,22 @@ class KeyLimits:
 
     @property
     def of_resources(self) -> bool:
-        """Whether the limits narrow down the integrations or connections there are for the key."""
+        """Whether the limits restrict which integrations or connections the key may see."""
         return bool(self.integrations or self.connections or self.tags)
 
     @property
     def of_requests(self) -> bool:
-        """Whether the limits narrow down what may be sent on behalf of a connection."""
+        """Whether the limits restrict which requests may be sent with a connection."""
         return bool(self.rules or self.hosts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyTerms:
-    """The terms of a key, settled when it is minted. The key itself is nowhere: `digest` is its hex SHA-256.
+    """The terms of a key, fixed when it is minted. The key itself is not stored: `digest` is its hex SHA-256.
 
-    `last_four`: the key's last four characters. `limits`: its own and those of each key above it that minted it; all must
-    allow. `rate`: calls a minute, `budget`: calls in all. `parent_id`: the key that minted it, whose revocation is its own too.
+    `last_four`: the key's last four characters. `limits`: its own, and those of its ancestors; all must allow. `rate`:
+    calls a minute. `budget`: calls in total. `parent_id`: the key that minted it; revoking the parent revokes this key
+    too.
     """
 
     digest: str
@@ -95,7 +96,7 @@ class KeyTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MintedKey(KeyTerms):
-    """A minted key, as it is stored. `calls`: how many of its `budget` are spent or set aside by a worker."""
+    """A minted key, as it is stored. `calls`: the calls of its `budget` that are spent or set aside by a worker."""
 
     id: int
     calls: int = 0
@@ -104,16 +105,16 @@ class MintedKey(KeyTerms):
     last_used_at: datetime | None = None
 
     def alive(self, now: datetime) -> bool:
-        """Return whether the key is neither revoked nor past its end."""
+        """Return whether the key is neither revoked nor expired."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 
-# ── An address that stands for one connection: the capability in it, and the connection it leads to.
+# ── A capability: an address that stands for one connection.
 
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """`mount` is how every address of it begins on this host, which is secret: ``/c/gw_cap_…``."""
+    """A capability and its connection. `mount`: the secret prefix of its addresses on this host, ``/c/gw_cap_…``."""
 
     mount: Secret
     token: Secret
@@ -125,6 +126,7 @@ class Capability:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """`name` is its identity everywhere, the store included (docs/compatibility.md#identifiers: ``[a-z0-9_-]+``)."""
+    """An environment. `name` is its identity everywhere, also in the store (docs/compatibility.md#identifiers:
+    ``[a-z0-9_-]+``)."""
 
     name: str

@@ -17,7 +17,7 @@ MOST_TEXT: Final = 500  # characters of one text in it
 
 
 class AuditAction(StrEnum):
-    """The actions that are recorded. The value is what records, filters and exports show."""
+    """The recorded actions. The value is what records, filters and exports show."""
 
     meaning: str
 
@@ -71,11 +71,11 @@ ActorKind = Literal["key", "configured_key", "session", "browser", "operator", "
 class AuditActor:
     """The actor of an audit record.
 
-    ``key``: a minted key, with its id, its name and the ids of the keys above it, the nearest first. ``configured_key``: one
-    of gateway.yaml. ``session``: an end user in a connect session, named by the first 16 hex digits of its token's digest;
-    `key_id` is that of the minted key which made the session. ``browser``: an end user's browser, its session not known.
-    ``operator``: a command; `name` is the user of the operating system, `command` what was run. ``system``: the gateway
-    itself.
+    ``key``: a minted key, with its id, its name and the ids of its ancestors, the nearest first. ``configured_key``: a
+    key of gateway.yaml. ``session``: an end user in a connect session, named by the first 16 hex digits of its token's
+    digest; `key_id` is the minted key that created the session. ``browser``: an end user's browser whose session is not
+    known. ``operator``: a command; `name` is the user of the operating system, `command` the command line. ``system``:
+    the gateway itself.
 
     `address`: the client's network address, if known.
     """
@@ -89,7 +89,7 @@ class AuditActor:
     address: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        """Return the actor without `address`, which stands beside it in a record."""
+        """Return the actor without `address`, which is a separate member of the record."""
         members = {
             "kind": self.kind,
             "key_id": self.key_id,
@@ -103,15 +103,15 @@ class AuditActor:
 
 SYSTEM: Final = AuditActor("system")
 acting: ContextVar[AuditActor] = ContextVar("acting", default=SYSTEM)
-"""Who acts now: set for a request to the API and for a command, else the gateway itself."""
+"""The current actor: set for a request to the API and for a command, else the gateway itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """A record before it has its place in the chain. Made by `of`, which looks at who acts now.
+    """A record before it gets its place in the chain. `of` creates it with the current actor.
 
-    `key_id`: of the minted key it concerns, its number. `outcome`: ``ok`` or ``failed``. `end_user`: a keyed
-    digest, never the id itself. `environment` empty: it concerns the whole store.
+    `key_id`: number of the minted key that the action concerns. `outcome`: ``ok`` or ``failed``. `end_user`: a keyed
+    digest, never the id itself. `environment` empty: the record concerns the whole store.
     """
 
     action: AuditAction
@@ -128,7 +128,7 @@ class AuditEntry:
 
     @classmethod
     def of(cls, action: AuditAction, environment: str = "", at: datetime | None = None, **members: Any) -> "AuditEntry":
-        """Return an entry with the actor in `acting` and the id of the request in hand, at the current time."""
+        """Return an entry with the actor in `acting` and the current request's id, at the current time."""
         return cls(
             action=action,
             at=at or clock.now(),
@@ -139,12 +139,12 @@ class AuditEntry:
         )
 
     def with_session(self, session_digest: str, key_id: int | None) -> "AuditEntry":
-        """The same, by the end user of that connect session."""
+        """Return this entry with the end user of that connect session as its actor."""
         actor = replace(self.actor, kind="session", session=session_digest[:16], key_id=key_id)
         return replace(self, actor=actor)
 
     def body(self) -> str:
-        """The record's canonical form, as stored, hashed and exported: ASCII, members sorted, no spaces, none that is empty."""
+        """Return the canonical form, as stored, hashed and exported: ASCII, members sorted, no spaces, empty ones omitted."""
         what = {
             "integration": self.integration_id,
             "connection": self.connection_id,
@@ -166,15 +166,12 @@ class AuditEntry:
 
 
 def canonical(value: Any) -> str:
-    """Return the one text for a value, on every machine: JSON in ASCII, members sorted, no spaces.
-
-    JSON in ASCII, members sorted, no spaces. JSON in ASCII, members sorted, no spaces.
-    """
+    """Return the canonical text of a value, the same on every machine: JSON in ASCII, members sorted, no spaces."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def safe_detail(detail: Mapping[str, Any]) -> dict[str, Any]:
-    """`detail` with secrets masked and long texts cut; only its names where it is too long altogether."""
+    """Return `detail` with secrets masked and long texts cut; only its names if it is too long in total."""
     shown: dict[str, Any] = _short(masked(dict(detail)))
     if len(canonical(shown)) > MOST_DETAIL:
         return {"too_long": sorted(shown)[:50]}
@@ -192,7 +189,7 @@ def _short(value: Any) -> Any:
 
 
 class AuditColumns(NamedTuple):
-    """The values by which a record is found, taken from its body and stored beside it. `key_id`: the actor's."""
+    """The columns by which records are searched, copied from the record's body. `key_id`: the actor's."""
 
     at: datetime
     environment: str
@@ -204,7 +201,7 @@ class AuditColumns(NamedTuple):
 
 
 def columns_of(body: str) -> AuditColumns:
-    """Raises ValueError where `body` is not a record: somebody may have written it by hand."""
+    """Return the columns of `body`. Raises ValueError if `body` is not a record: somebody may have written it by hand."""
     try:
         members = json.loads(body)
         actor, what = members.get("actor", {}), members.get("object", {})
@@ -230,11 +227,11 @@ def columns_of(body: str) -> AuditColumns:
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """A search in the audit trail; None or empty: does not matter.
+    """A search in the audit trail; None or empty matches anything.
 
-    `environment` None: all, and what concerns the whole store. `since` and `until`: from the one to just before the other.
-    `key_ids`: of the actor, one of them; empty: any. `end_user_id`: as the application names the end user; nothing is found of
-    one who was forgotten. `before`, `after`: earlier or later in the chain than this sequence number.
+    `environment` None: all, including records of the whole store. `since` is included, `until` is not. `key_ids`: the
+    actor is one of these; empty: any. `end_user_id`: the application's id of the end user; a forgotten one matches
+    nothing. `before`, `after`: earlier or later in the chain than this sequence number.
     """
 
     environment: str | None = None
@@ -251,7 +248,7 @@ class AuditFilter:
 
 
 class SealedRecord(NamedTuple):
-    """A record in its place. `hash`: 64 hex digits, over the hash before, the sequence number and `body`."""
+    """A record in the chain. `hash`: 64 hex digits over the previous hash, the sequence number and `body`."""
 
     sequence: int
     hash: str
@@ -265,7 +262,7 @@ class SealedRecord(NamedTuple):
 
 
 class UseKey(NamedTuple):
-    """The use of a credential that is counted: by which minted key (0: a key of gateway.yaml), of which connection."""
+    """The key of a usage counter: minted key (0: a key of gateway.yaml) and connection."""
 
     environment: str
     integration_id: str
@@ -274,8 +271,8 @@ class UseKey(NamedTuple):
 
 
 class UseCount(NamedTuple):
-    """Proxied calls with a connection's credential in the hour that begins at `hour`; `failed` of them with an error or a
-    status from 400."""
+    """Proxied calls with a connection's credential in the hour that starts at `hour`; `failed`: those with an error or
+    a status from 400."""
 
     hour: datetime
     use: UseKey
@@ -285,7 +282,7 @@ class UseCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UseFilter:
-    """`since` and `until` are taken as whole hours: the first contains `since`, the last `until`. `key_ids`: empty for any."""
+    """A search for uses. `since`, `until`: the first and the last whole hour contain them. `key_ids`: empty for any."""
 
     environment: str
     since: datetime
@@ -298,8 +295,8 @@ class UseFilter:
 
 @dataclass(frozen=True, slots=True)
 class UsePage:
-    """`uses`: sums over the time, of each connection and key, the most used first. `calls`, `failed`, `connections`: of all,
-    also of those that `limit` leaves out."""
+    """A page of uses. `uses`: totals for each connection and key, the most used first. `calls`, `failed`,
+    `connections`: totals, including those that `limit` leaves out."""
 
     uses: list[tuple[UseKey, int, int]]
     calls: int

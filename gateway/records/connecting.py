@@ -1,4 +1,4 @@
-"""The records that live for minutes while an end user connects: the session, the flow a browser walks, its outcome."""
+"""Short-lived records of an end user connecting: the session, the browser's authorization flow, its outcome."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -10,11 +10,12 @@ from gateway.records.connection import Account, ConnectionRef, EndUser, NewConne
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionTerms:
-    """The demands of a session on each connection made under it; an authorization that has begun keeps them.
+    """A session's conditions for each connection made under it; a started authorization keeps them.
 
-    `limited`: it may make a number of connections only. `code_challenge`: see ConnectSession. `browser_digest`: the session
-    must serve this browser, or none yet, when the connection is stored; empty: a client without our cookie, so none yet.
-    None: not checked, since what was begun has claimed the session, or the session serves any browser.
+    `limited`: the session may make only a number of connections. `code_challenge`: see ConnectSession.
+    `browser_digest`: when the connection is stored, the session must belong to this browser or to none yet; empty: a
+    client without our cookie, so to none yet. None: not checked, since the start claimed the session, or the session
+    serves any browser.
     """
 
     session_digest: str
@@ -25,18 +26,20 @@ class SessionTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectSession:
-    """Made by the customer's back end, handed to the browser as a token, kept as that token's digest (hex SHA-256).
+    """A connect session: created by the customer's back end, given to the browser as a token, stored by that token's
+    digest (hex SHA-256).
 
-    `allowed_integrations` empty means all. `defaults` are the contract's ``integrations_config_defaults``:
-    integration ▸ ``{connection_config, authorization_params, user_scopes}``. `key_id`: the minted key that created it; empty
-    for a key of gateway.yaml, None for a session of before that was stored. `connection_id` is the id that
-    whatever is made gets; with `integration_id` beside it, that connection must exist: a reconnect. `pinned`:
-    it keeps its settings, and leads where it led before.
+    `allowed_integrations` empty means all. `defaults` are the contract's ``integrations_config_defaults``: integration
+    ▸ ``{connection_config, authorization_params, user_scopes}``. `key_id`: the minted key that created it; empty for a
+    key of gateway.yaml, None for a session of a release that did not store it. `connection_id`: the id that a new
+    connection gets; if `integration_id` is set too, that connection must exist: a reconnect. `pinned`: that connection
+    keeps its settings and its hosts.
 
     `max_connections`: how many connections the session may make, None for any number; `connections_made` counts them.
-    `single_use`: it serves one browser, the first in which its end user continues; `browser_digest` is that of its cookie.
-    `code_challenge`: S256 (RFC 7636 §4.2); with one, connections stay pending until the application completes
-    them with the verifier. `return_url`: the application's page to which the end user returns, with its own `return_state`.
+    `single_use`: the session serves one browser, the first in which the end user continues; `browser_digest` is the
+    digest of its cookie. `code_challenge`: S256 (RFC 7636 §4.2); if set, connections stay pending until the application
+    completes them with the verifier. `return_url`: the application's page to which the end user returns, with
+    `return_state`.
     """
 
     digest: str
@@ -61,7 +64,7 @@ class ConnectSession:
     return_state: str | None = None
 
     def terms(self, browser_digest: str | None) -> SessionTerms:
-        """Return the terms for what is typed in by the client with this browser cookie; None: it has none."""
+        """Return the terms for credentials typed in by the client with this browser cookie; None: it has no cookie."""
         return SessionTerms(
             session_digest=self.digest,
             limited=self.max_connections is not None,
@@ -71,7 +74,7 @@ class ConnectSession:
 
     @property
     def bound(self) -> bool:
-        """Whether the application completes what is connected (code challenge)."""
+        """Whether the application must complete connections (code challenge)."""
         return self.code_challenge is not None
 
     @property
@@ -86,13 +89,13 @@ class ConnectSession:
 
     @property
     def reconnects(self) -> bool:
-        """Whether the connection that the session pins must be there already, and stay the same account's."""
+        """Whether the session's connection must already exist and keep its account."""
         return self.connection_id is not None and self.integration_id is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A place that a credential reaches, one of several: its id, name and address for people, and the settings that select it."""
+    """A site that a credential reaches: its id, name and address for people, and the settings that select it."""
 
     id: str
     name: str
@@ -102,11 +105,11 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowOptions:
-    """The choices that the browser, or the page it came from, may make about a flow.
+    """The options of a flow that the browser, or the page it came from, may choose.
 
-    `override`: a client of the end user's own (``client_id``, ``client_secret``), and a ``refresh_token``. `ws_client_id`:
-    the WebSocket that waits for the outcome. `browser`: the digest by which the browser that confirmed is known. `lang`: of
-    the pages that follow. `request_id`: for the log.
+    `override`: the end user's own client (``client_id``, ``client_secret``), and a ``refresh_token``. `ws_client_id`:
+    the WebSocket that waits for the outcome. `browser`: digest of the browser that confirmed. `lang`: language of the
+    following pages. `request_id`: for the log.
     """
 
     config: Mapping[str, str] = field(default_factory=dict)
@@ -141,14 +144,14 @@ class PendingChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingAuthorization:
-    """The data that the callback needs, pinned when the authorization began, so that nothing can change it on the way.
+    """The data that the callback needs, fixed when the authorization started, so that nothing can change it meanwhile.
 
-    `provider` and `mode`: the names of the catalog entry and of its auth mode. `kept`: what the mode keeps for itself, the
-    PKCE verifier among it. `url`: the provider's consent page. `config`: the settings; those in `given` came from the
-    session or the end user, and win over what the provider returns. `client`: digest of the ``ws_client_id`` of the window
-    that waits. `browser`: digest by which the browser that confirmed is known. `limited`, `code_challenge`: see
-    SessionTerms. `began`: digest of the `state` that it began with, where that is not this flow's. `choice`: where the grant
-    is there, and waits for the end user to choose a site.
+    `provider` and `mode`: names of the catalog entry and of its auth mode. `kept`: the mode's own data, for example the
+    PKCE verifier. `url`: the provider's consent page. `config`: the settings; those named in `given` came from the
+    session or the end user, and override what the provider returns. `client`: digest of the waiting window's
+    ``ws_client_id``. `browser`: digest of the browser that confirmed. `limited`, `code_challenge`: see SessionTerms.
+    `began`: digest of the first `state`, if this flow has another one. `choice`: a grant that waits for the end user to
+    choose a site.
     """
 
     provider: str
@@ -171,7 +174,7 @@ class PendingAuthorization:
     choice: PendingChoice | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return one flat object, as every version has stored it: nodes of two versions finish each other's flows."""
+        """Return one flat object, as all versions store it: nodes of two versions finish each other's flows."""
         stored = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in {"began", "choice"}}
         stored |= {
             "kept": dict(self.kept),
@@ -192,7 +195,7 @@ class PendingAuthorization:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "PendingAuthorization":
-        """Read the record, also one of an earlier version: what that did not store yet has the value that it meant."""
+        """Read the record, including one of an earlier version: a missing member gets the value that the version implied."""
         known = {one.name for one in fields(cls)} - {"choice"}
         values = {name: value for name, value in stored.items() if name in known}
         values["given"] = tuple(stored.get("given", stored["config"]))
@@ -207,13 +210,13 @@ FlowDetails: TypeAlias = FlowOptions | PendingAuthorization
 
 
 def flow_details(stored: Mapping[str, Any]) -> FlowDetails:
-    """Read what `as_json` of either has made."""
+    """Read a record that `as_json` of either class wrote."""
     return FlowOptions.from_json(stored) if "asked" in stored else PendingAuthorization.from_json(stored)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenFlow:
-    """An authorization under way. `state_digest` is its key, `browser_digest` that of the cookie its browser holds."""
+    """An authorization in progress. `state_digest`: its key. `browser_digest`: digest of its browser's cookie."""
 
     state_digest: str
     browser_digest: str
@@ -226,7 +229,7 @@ class OpenFlow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow(OpenFlow):
-    """A flow as it is stored. `details`: sealed FlowDetails, which a reader of the database must not have."""
+    """A flow as it is stored. `details`: sealed FlowDetails, hidden from readers of the database."""
 
     details: Sealed
 
@@ -240,9 +243,9 @@ class NewFlow(OpenFlow):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingConnection:
-    """The connection that an end user made under a session with a code challenge, until the application completes it.
+    """A connection made under a session with a code challenge, until the application completes it.
 
-    `new` None: it was completed. `reconnects`: a connection must be at its address when it is completed.
+    `new` None: it was completed. `reconnects`: its address must have a connection at completion.
     """
 
     uid: str
@@ -266,17 +269,17 @@ class PendingConnection:
         return (self.new.config if self.new else None) or {}
 
 
-SESSION_ENDED: Final = "session_ended"  # as `error_type`: no attempt, but the mark that a session leaves
+SESSION_ENDED: Final = "session_ended"  # as `error_type`: marks the end of a session, not an attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """The outcome of one attempt to connect, for the browser's WebSocket and for polling.
 
-    `client_digest`: of the ``ws_client_id`` that the browser's window named. `flow_digest`: of the `state` of the
-    authorization, which is spent. `browser_digest`: of the browser that confirmed, if it keeps cookies. `error_type`
-    (docs/compatibility.md#authorization) and `error_desc` are there where it failed; `code` is then one of docs/http-api.md.
-    `is_pending`: the application has yet to complete it or, of a failure, did not complete it.
+    `client_digest`: of the ``ws_client_id`` that the browser's window named. `flow_digest`: of the authorization's
+    `state`, which is spent. `browser_digest`: of the browser that confirmed, if it keeps cookies. `error_type`
+    (docs/compatibility.md#authorization) and `error_desc` are set if the attempt failed; `code` is then one of
+    docs/http-api.md. `is_pending`: the application has yet to complete it or, for a failure, did not complete it.
     """
 
     environment: str

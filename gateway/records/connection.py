@@ -1,4 +1,4 @@
-"""A connection: one end user's authorized link to one integration, its lease and its past."""
+"""A connection: one end user's authorized link to one integration; its lease, and the past of an imported connection."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from gateway.records.states import State
 
 
 class ConnectionRef(NamedTuple):
-    """The address of a connection; a tuple, since the hot path hashes it once a request."""
+    """The address of a connection; a tuple, since the hot path hashes it for every request."""
 
     environment: str
     integration_id: str
@@ -17,12 +17,12 @@ class ConnectionRef(NamedTuple):
 
 
 Mark: TypeAlias = tuple[int, datetime]
-"""Version and time of the last change: the row is another one if it has another mark."""
+"""Version and time of the last change: a row with another mark has changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndUser:
-    """The end user of a connection, in the customer's own words (docs/compatibility.md#identifiers)."""
+    """The end user of a connection, as the customer describes it (docs/compatibility.md#identifiers)."""
 
     id: str
     email: str | None = None
@@ -34,9 +34,9 @@ class EndUser:
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """A ciphertext with the address it is bound to: it opens in this place and in no other.
+    """A ciphertext with the address it is bound to: it can be opened only at this address.
 
-    `of`: the connection that it belongs to, for people.
+    `of`: the connection that it belongs to, for messages.
     """
 
     ciphertext: bytes
@@ -53,7 +53,7 @@ class Sealed:
 
 @dataclass(frozen=True, slots=True)
 class RefreshFailure:
-    """The last refresh went wrong. `final`: the provider said no for good (RFC 6749 §5.2), so nothing is tried again."""
+    """The failure of the last refresh. `final`: the provider refused permanently (RFC 6749 §5.2); no retry follows."""
 
     code: str
     message: str
@@ -65,7 +65,7 @@ class RefreshFailure:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A refresh token may have been sent, and the result is not known yet. `digest` names that token."""
+    """A mark that a refresh token may have been sent, with unknown result. `digest` names that token."""
 
     digest: str
     at: datetime
@@ -81,9 +81,11 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Lifespan:
-    """`dies_at`: when the refresh token ends if nothing is done, or the access token where that is all there is;
-    `keep_alive_at`: when it is refreshed to prevent that. `settled`: nothing is to be done when the access token ends, since
-    it can be refreshed after that, or since its end was noted.
+    """The lifespan of a refresh credential.
+
+    `dies_at`: when the refresh token expires without use, or the access token if there is no other; `keep_alive_at`:
+    when it is refreshed to prevent that. `settled`: nothing to do when the access token expires, since it can be
+    refreshed later, or since its end was recorded.
     """
 
     dies_at: datetime | None = None
@@ -93,7 +95,7 @@ class Lifespan:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The account that authorized, as the provider reports it: `id` never changes for one account, `label` is for people."""
+    """The account that authorized, as reported by the provider. `id` never changes for one account; `label` is for people."""
 
     id: str | None = None
     label: str | None = None
@@ -101,8 +103,8 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class RefusedScopes:
-    """Scopes that the provider's API requested, with 403, since the connection was last authorized. `path`: of the call that
-    was refused last, below the base address and without its query.
+    """Scopes that the provider's API required, with 403, since the connection was last authorized. `path`: of the last
+    refused call, below the base address and without its query.
     """
 
     scopes: tuple[str, ...]
@@ -114,12 +116,11 @@ class RefusedScopes:
 class Connection:
     """A row as the store returns it; the credential stays sealed until `vault` opens it.
 
-    `id` numbers it for lists; `uid` is the row's own identity, to which its ciphertexts are bound.
-    `version` counts the credentials it has held: a write of a new one must name the version it replaces.
-    `config` holds plain settings (``cloudId`` …), `secret_config` those that the catalog calls secret. `granted_at`: when
-    the end user last authorized it. `intent`, `lease`: see there. `rotates`: the provider has replaced its refresh token at
-    an earlier refresh. `previous` holds the refresh token before this one, which the
-    provider still takes until `previous_until`.
+    `id`: its number in lists. `uid`: the row's own identity, to which its ciphertexts are bound. `version` counts its
+    credentials: a write of a new one must name the version it replaces. `config`: plain settings (``cloudId`` …);
+    `secret_config`: those that the catalog marks as secret. `granted_at`: when the end user last authorized it.
+    `rotates`: the provider replaced the refresh token at an earlier refresh. `previous`: the refresh token before this
+    one, which the provider accepts until `previous_until`. `intent`, `lease`: see their classes.
     """
 
     ref: ConnectionRef
@@ -160,10 +161,10 @@ class Connection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewConnection:
-    """The connection to store. None leaves what an existing row holds; the credential is always replaced.
+    """The connection to store. None keeps the value of an existing row; the credential is always replaced.
 
     `credential`: JSON as in docs/compatibility.md#credentials (``{"type": "OAUTH2", …}``); the store seals it.
-    `ended`: it has ended already, and nothing refreshes it. `warning`: what its owner should know, a sentence or two.
+    `ended`: it has already ended, and nothing can refresh it. `warning`: one or two sentences for its owner.
     """
 
     ref: ConnectionRef
@@ -182,14 +183,14 @@ class NewConnection:
     warning: str | None = None
 
 
-# ── What a connection that moves in brings along besides its credential: its dates and its state.
+# ── The past of an imported connection: its dates and its state.
 
-MOVED = "moved_in"  # the reason of the entry with which its history begins here
+MOVED = "moved_in"  # reason of the first history entry of an imported connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """None: not known, so it is as storing it makes it. `state` None: active, whatever else is said."""
+    """Dates and state before the import. None: not known, so the import sets it. `state` None: active."""
 
     created_at: datetime | None = None
     granted_at: datetime | None = None

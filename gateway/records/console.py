@@ -1,4 +1,4 @@
-"""The people who work at the console, and what they may do."""
+"""The people who use the console, and their roles."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,7 +10,7 @@ ROLES: Final[tuple[ConsoleRole, ...]] = get_args(ConsoleRole)
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSession:
-    """Somebody at the console until `expires_at`. `name`: whom a log shows. A `viewer` changes nothing."""
+    """A person's session at the console until `expires_at`. `name`: as logs show it. A `viewer` changes nothing."""
 
     name: str
     role: ConsoleRole

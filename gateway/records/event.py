@@ -1,4 +1,4 @@
-"""Events: what is sent to the customer's application, and how its delivery stands."""
+"""Events: what the customer's application receives, and the state of each delivery."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ FORWARD: Final = "forward"
 
 
 class Event(StrEnum):
-    """The events that can happen to a connection, once for each change."""
+    """The events of a connection, one for each change."""
 
     CREATED = "connection.created"
     CREATION_FAILED = "connection.creation_failed"
@@ -27,7 +27,7 @@ class Event(StrEnum):
 
 
 class DeliveryState(StrEnum):
-    """`dead`: given up after a day, or because the receiver says that it is gone. Kept, and can be replayed."""
+    """The state of a delivery. `dead`: stopped after a day, or because the receiver is gone; it can still be replayed."""
 
     PENDING = "pending"
     DELIVERED = "delivered"
@@ -40,7 +40,7 @@ OPERATIONS: Final[Mapping[Event, str]] = {
     Event.RECONNECTED: "override",
     Event.DELETED: "deletion",
 }
-"""The words of docs/compatibility.md#events, with one of ours for a deletion; all others are of a ``refresh``."""
+"""Operation names of docs/compatibility.md#events, plus our own for a deletion; all other events are ``refresh``."""
 
 FAILURES: Final = frozenset({Event.DEGRADED, Event.NEEDS_REAUTH, Event.CREATION_FAILED})
 
@@ -51,8 +51,8 @@ NO_REFRESH_TOKEN: Final = "no_refresh_token"  # noqa: S105 (the type of a warnin
 def of_change(before: State | None, after: State) -> Event | None:
     """Return the event for the step from one state to the next; None for a step that has no event.
 
-    Three things matter to it: refreshes go well, they fail in passing, or somebody must act. A step between two states of
-    the last kind is no news. `before` None: the connection is new.
+    Events distinguish three cases: refreshes succeed, refreshes fail temporarily, somebody must act. A step between two
+    states of the last kind has no event. `before` None: the connection is new.
     """
     if before is None:
         return Event.CREATED
@@ -67,7 +67,7 @@ def _kind(state: State) -> State:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """An event as it is stored. `facts`: see `store.outbox`; `sealed`: a provider's webhook, opened."""
+    """The content of a stored event. `facts`: see `store.outbox`; `received`: a provider's webhook, opened."""
 
     at: datetime
     environment: str
@@ -80,9 +80,9 @@ class Content:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """An event on its way to one address. `message_id` stays the same however often it is sent (``webhook-id``).
+    """The delivery of an event to one address. `message_id` is the same for every attempt (``webhook-id``).
 
-    `target` is ``primary``, ``secondary`` or, where a connection overrides these, an address. `status` and `detail`: of the
+    `target` is ``primary``, ``secondary`` or an address, if a connection overrides these. `status` and `detail`: of the
     last attempt.
     """
 
@@ -106,7 +106,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryOutcome:
-    """The outcome of an attempt. `due_at` is set where it is to be tried again."""
+    """The outcome of an attempt. `due_at`: when to try again, if at all."""
 
     state: DeliveryState
     status: int | None = None

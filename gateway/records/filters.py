@@ -1,4 +1,4 @@
-"""A value that filters of several stores take: one, or any."""
+"""A filter value shared by several stores: one value, or any."""
 
 from typing import TypeVar
 
@@ -6,5 +6,5 @@ T = TypeVar("T")
 
 
 def one_or_any(value: T | None) -> frozenset[T]:
-    """Return the set of one value; empty, which stands for any, where there is none."""
+    """Return the set of one value; for None the empty set, which matches any value."""
     return frozenset() if value is None else frozenset((value,))

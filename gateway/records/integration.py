@@ -7,14 +7,14 @@ from typing import Final, Literal
 from gateway.secret import Secret
 
 TraceHeaders = Literal["own", "pass", "drop"]
-"""What becomes of a caller's ``traceparent`` and ``tracestate`` on the way to the provider."""
+"""What happens to a caller's ``traceparent`` and ``tracestate`` in the request to the provider."""
 OWN: Final = "own"
 DROP: Final = "drop"
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The row of an integration that was made through the API: its identity and version, and when it was written."""
+    """The row of an integration created through the API: its identity and version, and when it was written."""
 
     uid: str
     version: int
@@ -24,18 +24,18 @@ class Made:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Integration:
-    """Addressed by (`environment`, `integration_id`); the latter is sent as ``Provider-Config-Key``.
+    """An integration, addressed by (`environment`, `integration_id`); clients send the latter as
+    ``Provider-Config-Key``.
 
-    `scopes` None means that the operator named none, so the provider's default scopes are requested.
-    `app_id`, `app_link` and `private_key` are of an app that end users install: who it is, its page at the provider, and
-    what it signs with, in PEM. `webhook_secret` is what the provider signs its webhooks with, and during a rotation
-    `webhook_secret_previous` too; `forward_webhooks`: whether they are passed on. `allow_unsigned_webhooks`: without a
-    secret to check them with, they are accepted from anybody who knows the address.
-    `allowed_hosts`: which hosts an end user may name where the provider's entry leaves that open, and where its secrets may
-    go then: ``git.example.com``, ``*.example.com``, each with a port if it is not the default one.
-    `site_selection` where a token reaches several sites: ``ask`` shows a picker, ``match`` goes by the subdomain.
-    `trace_headers` None: as `egress.trace_headers` says.
-    `custom`: names and values of the customer's own, kept for it. `made` None: it stands in gateway.yaml.
+    `scopes` None: the operator named none, so the provider's default scopes are requested. `app_id`, `app_link`,
+    `private_key`: of an app that end users install: its id, its page at the provider, and its signing key in PEM.
+    `webhook_secret`: the secret that the provider signs webhooks with, and during a rotation `webhook_secret_previous`
+    too. `forward_webhooks`: whether webhooks are forwarded. `allow_unsigned_webhooks`: without a secret to check them
+    with, webhooks are accepted from anyone who knows the address. `allowed_hosts`: hosts that an end user may name if
+    the provider's entry leaves the host open, and to which its secrets may then be sent: ``git.example.com``,
+    ``*.example.com``, each with a port unless it is the default one. `site_selection`, if a token reaches several
+    sites: ``ask`` shows a picker, ``match`` compares the subdomain. `trace_headers` None: as `egress.trace_headers`
+    says. `custom`: the customer's own names and values, stored for it. `made` None: the integration is in gateway.yaml.
     """
 
     environment: str
@@ -62,5 +62,5 @@ class Integration:
 
     @property
     def webhook_secrets(self) -> tuple[Secret, ...]:
-        """Each of them signs well, the newest first. An empty one is none: anybody could sign with it."""
+        """All valid signing secrets, the newest first. An empty one is left out: anybody could sign with it."""
         return tuple(one for one in (self.webhook_secret, self.webhook_secret_previous) if one)

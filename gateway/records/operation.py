@@ -14,17 +14,17 @@ KINDS: Final[tuple[OperationKind, ...]] = get_args(OperationKind)
 
 
 class Operation(NamedTuple):
-    """Never a query, a header or a body.
+    """One operation. It never contains a query, a header or a body.
 
-    ``call``: a request to ``/proxy``; `path` is what the caller wrote after it. ``refresh``: of a connection's token.
-    ``authorization``: an end user's attempt to connect. ``delivery``: one attempt to hand an event over. ``webhook``: one
-    of a provider's, received.
+    ``call``: a request to ``/proxy``; `path` is the caller's path after it. ``refresh``: of a connection's token.
+    ``authorization``: an end user's attempt to connect. ``delivery``: one attempt to deliver an event. ``webhook``: a
+    provider's webhook that was received.
 
-    `request_id`: of the request that it belongs to, so that all that happened under it is found together. `trace_id`: 32 hex
-    digits. `key_id`: of a minted key. `rule`: of the key's rules the one that allowed the call, or the word for what refused
-    it. `status`: of the answer, 0 where there was none. `error_code`: None where it went well. Times in milliseconds, parts
-    of a call's as in `ExchangeRecord`. `detail`: what else is known, by kind. Not stored, for its span: `trace` of a refresh;
-    `cause`: the ``traceparent`` of what led to it.
+    `request_id`: of the request that caused it, so that all operations of a request can be found. `trace_id`: 32 hex
+    digits. `key_id`: of a minted key. `rule`: the rule of the key that allowed the call, or the word for the refusal.
+    `status`: of the answer, 0 if there was none. `error_code`: None on success. Times in milliseconds; those of a call
+    as in `ExchangeRecord`. `detail`: more data, by kind. Not stored, only for the span: `trace` of a refresh; `cause`:
+    the ``traceparent`` that caused it.
     """
 
     kind: OperationKind
@@ -56,11 +56,11 @@ class Operation(NamedTuple):
 RecordOperation = Callable[[Operation], None]
 
 request_in_hand: ContextVar[str] = ContextVar("request_in_hand", default="")
-"""The id of the request that what goes on was begun by; empty where it began by itself."""
+"""The id of the request that started the current work; empty for work that no request started."""
 
 
 def call(exchange: ExchangeRecord) -> Operation:
-    """A proxied request as an operation."""
+    """Return a proxied request as an operation."""
     return Operation(
         "call",
         exchange.at,
@@ -88,13 +88,13 @@ def call(exchange: ExchangeRecord) -> Operation:
 
 
 def call_detail(exchange: ExchangeRecord) -> Mapping[str, str] | None:
-    """`detail` of a call: the tool by which an agent made it."""
+    """Return the `detail` of a call: the name of the MCP tool that made it."""
     return None if exchange.tool is None else {"tool": exchange.tool}
 
 
 @dataclass(frozen=True, slots=True)
 class StoredOperation:
-    """`id` rises with the order in which operations were stored."""
+    """A stored operation. `id` increases in the order in which operations were stored."""
 
     id: int
     operation: Operation
@@ -102,12 +102,12 @@ class StoredOperation:
 
 @dataclass(frozen=True, slots=True)
 class OperationFilter:
-    """A search in the call log; what is None or empty does not matter.
+    """A search in the call log; None or empty matches anything.
 
-    `since` and `until`: from the one to just before the other. `connections`: (integration, connection) of which one must
-    fit; None: any. `key_ids`, `error_codes`: one of them; empty: any. `excluded_codes`: none of them. `status`: from the one to
-    the other, both included. `text`: somewhere in path, code or detail, upper and lower case alike. `tool`: by which an agent
-    made the call. `after`: stored later than the operation of this id; `before`: earlier.
+    `since` is included, `until` is not. `connections`: (integration, connection) pairs of which one must match; None:
+    any. `key_ids`, `error_codes`: one of them must match; empty: any. `excluded_codes`: none of them may match.
+    `status`: a range, both ends included. `text`: occurs in path, code or detail, ignoring case. `tool`: name of the
+    MCP tool that made the call. `after`, `before`: stored later or earlier than the operation with this id.
     """
 
     environment: str
@@ -135,8 +135,8 @@ class OperationFilter:
 
 @dataclass(frozen=True, slots=True)
 class OperationPage:
-    """Newest first. `more`: whether others may follow; where time ran out, `searched_to` is the id down to
-    which was looked, and `searched_until` about its time."""
+    """A page of results, the newest first. `more`: more results may follow. If time ran out, `searched_to` is the id
+    down to which the log was searched, and `searched_until` about its time."""
 
     operations: list[StoredOperation] = field(default_factory=list)
     more: bool = False
@@ -145,14 +145,14 @@ class OperationPage:
 
     @property
     def following(self) -> int | None:
-        """The `before` with which a search goes on; None where nothing is left."""
+        """The `before` of the next page; None if nothing is left."""
         if not self.more:
             return None
         return self.searched_to if self.searched_to is not None else self.operations[-1].id
 
 
 def status_range(text: str) -> tuple[int, int] | None:
-    """``404`` ▸ (404, 404); ``4xx`` ▸ (400, 499); None for all else."""
+    """Return ``404`` as (404, 404), ``4xx`` as (400, 499), and None for anything else."""
     if len(text) == 3 and text[0] in "12345" and text[1:].lower() == "xx":
         return int(text[0]) * 100, int(text[0]) * 100 + 99
     if len(text) == 3 and text.isascii() and text.isdigit():

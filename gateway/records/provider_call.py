@@ -14,7 +14,7 @@ SHORTEST: Final = 4  # a shorter text is no secret, and masking it would make an
 
 @dataclass(frozen=True, slots=True)
 class ClientIdentity:
-    """The gateway's identity in mutual TLS (RFC 8705): a certificate, its chain behind it, and the private key; both PEM."""
+    """The gateway's identity in mutual TLS (RFC 8705): a certificate with its chain, and the private key; both PEM."""
 
     certificate: str
     private_key: Secret
@@ -22,7 +22,7 @@ class ClientIdentity:
 
 @dataclass(frozen=True, slots=True)
 class ProviderCall:
-    """A request ready to be sent. Any part but `method` may hold secrets; `secrets` lists those that its answer may quote."""
+    """A request to send. Any part but `method` may hold secrets; `secrets` lists those that the reply may quote."""
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -32,16 +32,16 @@ class ProviderCall:
     identity: ClientIdentity | None = None
 
     def scrubbed(self, words: str) -> str:
-        """`words` of the provider without any secret of this call that they may quote."""
+        """Return the provider's `words` without the secrets of this call."""
         return scrubbed(words, self.secrets)
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The reply, decoded. Names in `headers` compare as HTTP has it.
+    """The decoded reply. `headers` ignores case in names.
 
-    `asked_at`: when the call was sent. What the answer says about a lifetime counts from some moment after that, so a
-    token that is reckoned from there never outlives its end here, however long the answer was under way.
+    `asked_at`: when the call was sent. A lifetime in the reply counts from some later moment, so an expiry computed
+    from `asked_at` is never too late, however long the reply took.
     """
 
     status: int
@@ -51,7 +51,7 @@ class Reply:
 
 
 def scrubbed(words: str, secrets: tuple[str, ...]) -> str:
-    """`words` without any of `secrets`, in the spellings in which a provider may quote them."""
+    """Return `words` without any of `secrets`, in all spellings in which a provider may quote them."""
     found = {spelt for secret in secrets if len(secret) >= SHORTEST for spelt in _spellings(secret)}
     for spelt in sorted(found, key=len, reverse=True):
         words = words.replace(spelt, MASK)

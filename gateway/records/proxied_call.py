@@ -1,4 +1,4 @@
-"""A proxied call: the request in the making, where its time went, its pages, and its record."""
+"""A proxied call: the upstream request, its timing, its pages, and its record."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,14 +13,14 @@ from gateway.authority import origin_of
 from gateway.records.provider_call import ClientIdentity
 from gateway.records.trace import CallTrace
 
-# ── The request in the making: what will be sent to the provider. The one mutable record.
+# ── The upstream request while it is built. The only mutable record.
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerShape:
     """The part of an answer that the caller wants.
 
-    `select`: a JMESPath expression as it was parsed, None for all; at most `max_bytes`.
+    `select`: a parsed JMESPath expression, None for all. `max_bytes`: maximum size of the result.
     """
 
     select: Any
@@ -29,12 +29,12 @@ class AnswerShape:
 
 @dataclass(slots=True)
 class UpstreamRequest:
-    """Where it goes and what it says, without its body.
+    """The request to the provider, without its body.
 
-    `target` is the request line's path and query as it will be written, percent-encoding untouched.
-    `headers` holds end-to-end fields only; framing and Host are written by the sender.
-    `base_path` is how `target` begins: links in the answer that lead below it are turned to lead through us.
-    `identity` is shown in mutual TLS; connections made with it serve nobody else.
+    `target`: path and query of the request line, written as they are, percent-encoding untouched. `headers`: end-to-end
+    fields only; the sender writes framing and Host. `base_path`: the prefix of `target`; links in the answer below it
+    are rewritten to lead through the gateway. `identity`: sent in mutual TLS; connections made with it serve no other
+    identity.
     """
 
     method: str
@@ -48,7 +48,7 @@ class UpstreamRequest:
 
     @property
     def origin(self) -> str:
-        """``https://api.example.com:443``: scheme, host and port always spelled out, for comparing."""
+        """``https://api.example.com:443``: scheme, host and port, always all three, for comparison."""
         return origin_of(self.scheme, self.host, self.port)
 
     @property
@@ -56,16 +56,17 @@ class UpstreamRequest:
         return self.origin + self.target
 
 
-# ── Where the time of one proxied call went.
+# ── The timing of one proxied call.
 
 
 @dataclass(slots=True)
 class Timing:
-    """Seconds, by the monotonic clock; code that waits for something adds what it took.
+    """Seconds of the monotonic clock; code that waits adds its waiting time.
 
-    `token_s`: for the store and for token endpoints. `upstream_s`: for the provider, from the first attempt to the head of
-    the answer that is passed on, waits between attempts and the caller's own body included. `head_at`: when the head of
-    our answer left, None while it has not. `proxied`: on the way to a provider, its key accepted.
+    `token_s`: waiting for the store and for token endpoints. `upstream_s`: waiting for the provider, from the first
+    attempt to the head of the answer that is passed on, including pauses between attempts and the caller's own body.
+    `head_at`: when the head of our answer was sent, None before that. `proxied`: the key was accepted and a provider is
+    called.
     """
 
     began: float
@@ -76,7 +77,7 @@ class Timing:
 
     @contextmanager
     def waiting_for_token(self) -> Iterator[None]:
-        """Add the time of the block to `token_s`; where `upstream_s` is being measured, it does not count there."""
+        """Add the block's time to `token_s`; a measurement of `upstream_s` around it excludes that time."""
         began = clock.monotonic()
         try:
             yield
@@ -85,7 +86,7 @@ class Timing:
 
     @contextmanager
     def waiting_for_upstream(self) -> Iterator[None]:
-        """Add the time of the block to `upstream_s`, less what was waited for a token meanwhile."""
+        """Add the block's time to `upstream_s`, minus the time spent waiting for a token."""
         began, token_s = clock.monotonic(), self.token_s
         try:
             yield
@@ -93,19 +94,19 @@ class Timing:
             self.upstream_s += clock.monotonic() - began - (self.token_s - token_s)
 
     def gateway_s(self, now: float) -> float:
-        """Return the gateway's own seconds until the head of the answer, or until `now` if none has left."""
+        """Return the gateway's own seconds until the head of the answer, or until `now` if none was sent."""
         until = now if self.head_at is None else self.head_at
         return max(0.0, until - self.began - self.token_s - self.upstream_s)
 
 
-# ── A list fetched page by page: how its provider cuts it, and how far one call has come.
+# ── A list fetched page by page: the provider's paging scheme, and the position of one call.
 
 Kind = Literal["cursor", "link", "offset", "graphql"]
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way in which a provider cuts lists, complete enough to follow. The names are those of a catalog entry.
+    """A provider's paging scheme, complete enough to follow. The names are those of a catalog entry.
 
     `in_body`: lists are requested by POST, and the names in the request are dotted paths in its JSON body.
     """
@@ -127,9 +128,9 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a page lies: `at` is the cursor, the absolute address or the offset, by the way's type.
+    """The position of a page. `at`: the cursor, the absolute address or the offset, by the scheme's type.
 
-    A cursor or offset that goes into a body is JSON text. `body_digest`: of the body that the caller sent with such a call.
+    A cursor or offset for a body is JSON text. `body_digest`: of the body that the caller sent with such a call.
     """
 
     way: Way
@@ -139,13 +140,13 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """How one call asked to be paged.
+    """The paging options of one call.
 
-    `pages`: how many answers to read, None for all. `ways`: what the first answer may turn out to be, best first.
-    `cursor_named`: the caller said where the cursor is.
-    `start`: the position to go on from, None for the beginning. `marks`: a line after each page shows how far it came.
-    `request_digest` names the call that a resume cursor belongs to. `path`: of the caller's request, below the base address.
-    `limit`: records a page, where that goes into the body.
+    `pages`: how many answers to read, None for all. `ways`: schemes that the first answer may follow, best first.
+    `cursor_named`: the caller named the cursor's place. `start`: the position to continue from, None for the beginning.
+    `marks`: a line after each page states the position. `request_digest`: names the call that a resume cursor belongs
+    to. `path`: of the caller's request, below the base address. `limit`: records a page, if the limit goes into the
+    body.
     """
 
     pages: int | None
@@ -159,28 +160,29 @@ class Paging:
 
     @property
     def in_body(self) -> bool:
-        """Whether the list is requested by POST: all ways or none."""
+        """Whether the list is requested by POST; the same for all `ways`."""
         return bool(self.ways[0].in_body)
 
 
-# ── One exchange as the logs keep it: who, where to, how it went; never a query, a header or a body.
+# ── One exchange as the logs store it: caller, target and result; never a query, a header or a body.
 
 
 class ExchangeRecord(NamedTuple):
-    """`path` has no query; of a proxied request it is what the caller wrote after ``/proxy``, and `host` the provider's.
+    """One exchange. `path` has no query; for a proxied request it is the caller's path after ``/proxy``, `host` the
+    provider's.
 
-    A request to our own API has no integration, connection or host: these are empty. `error_code` is ours,
-    ``client_left``, ``cut``, or ``stopped`` where the gateway stopped and could not wait; None where the answer went out as
-    it came.
+    A request to our own API has empty integration, connection and host. `error_code` is ours, ``client_left``, ``cut``,
+    or ``stopped`` if the gateway stopped and could not wait; None if the answer was sent unchanged.
 
-    `gateway_ms`, `token_ms` and `upstream_ms` say how the time until the head of a proxied call's answer was spent: in
-    the gateway, waiting for the store or a token endpoint, waiting for the provider. None for every other request.
-    `key_id`: of a minted key. `traceparent`: as the caller sent it (W3C Trace Context §3.2). `rule`: of the key's rules the
-    one that allows the call, or what refused it. `attempts`: sent to the provider. `trace`: of a sampled call, from which its
-    spans are made. `tool`: by which an agent made the call, at our door or of the provider's MCP server.
+    `gateway_ms`, `token_ms`, `upstream_ms`: parts of the time until the head of a proxied call's answer: in the
+    gateway, waiting for the store or a token endpoint, waiting for the provider. None for every other request.
+    `key_id`: of a minted key. `traceparent`: as the caller sent it (W3C Trace Context §3.2). `rule`: the rule of the
+    key that allowed the call, or the word for the refusal. `attempts`: number of requests sent to the provider.
+    `trace`: the data for the spans of a sampled call. `tool`: name of the MCP tool that made the call, ours or the
+    provider's.
     """
 
-    # A tuple, since one is made for each request.
+    # A tuple, since one is created for each request.
 
     at: datetime
     request_id: str

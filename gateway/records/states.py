@@ -1,4 +1,4 @@
-"""The states of a connection and every way from one to the next. Nothing else decides what state a connection is in.
+"""The states of a connection and all transitions. Nothing else decides what state a connection is in.
 
 authorized ──▶ active ──unavailable──▶ degraded ──renewed──▶ active       accepted leads to active too
                  │  ╲                      │
@@ -14,11 +14,11 @@ from typing import Final
 
 
 class State(StrEnum):
-    """`active`: renewals go well. `degraded`: the last one failed in passing; what is still valid serves. Or the API rejects
-    call after call.
+    """A connection's state. `active`: refreshes succeed. `degraded`: the last refresh failed temporarily and a token
+    that is still valid is used, or the API rejects call after call.
 
-    `needs_reauth`: the provider refuses for good. `incomplete`: a setting is missing that the next renewal needs.
-    `revoked`: the provider says that the grant was taken back.
+    `needs_reauth`: the provider refuses permanently. `incomplete`: a setting is missing that the next refresh needs.
+    `revoked`: the provider says that the grant was revoked.
     """
 
     ACTIVE = "active"
@@ -29,10 +29,10 @@ class State(StrEnum):
 
 
 class Happening(StrEnum):
-    """The happenings that change a connection's state.
+    """What can happen to a connection and change its state.
 
-    `accepted`: its API takes the credential that it rejected before. `replaced`: it was renewed while its API rejects
-    it, which proves nothing: some modes sign a token without asking the provider.
+    `accepted`: the API accepts the credential that it rejected before. `replaced`: the credential was refreshed while
+    the API rejects it, which proves nothing: some modes sign a token without asking the provider.
     """
 
     AUTHORIZED = "authorized"
@@ -48,8 +48,8 @@ class Happening(StrEnum):
 
 TAKEN_BACK_CODES: Final = frozenset({"token_revoked"})
 REJECTED: Final = "rejected_by_api"  # the code of a failure: the API rejects the credential, not the token endpoint
-RESTORED: Final = "restored"  # the reason of an entry in the history that changes no state: a backup was put back
-FAILOVER: Final = "failover"  # likewise: a newer token was written back that the database had lost in a failover
+RESTORED: Final = "restored"  # reason of a history entry without a change of state: a backup was restored
+FAILOVER: Final = "failover"  # the same, after a failover: a newer token was written back that the database had lost
 ENDED: Final = frozenset({State.NEEDS_REAUTH, State.REVOKED})
 _ALWAYS: Final = {
     Happening.AUTHORIZED: State.ACTIVE,
@@ -74,7 +74,7 @@ class Change:
 
 
 def after(state: State, happening: Happening) -> State:
-    """The state that follows. An outage says nothing about a grant that is known to be gone."""
+    """Return the next state. An outage says nothing about a grant that is known to be gone."""
     if happening is Happening.REPLACED:
         return state
     if happening is Happening.UNAVAILABLE:
@@ -85,7 +85,7 @@ def after(state: State, happening: Happening) -> State:
 
 
 def of_failure(code: str, *, final: bool) -> Happening:
-    """Return the happening that a failure amounts to."""
+    """Return the happening that a failure stands for."""
     if not final:
         return Happening.UNAVAILABLE
     return Happening.TAKEN_BACK if code in TAKEN_BACK_CODES else Happening.REFUSED

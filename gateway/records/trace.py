@@ -1,6 +1,6 @@
-"""A sampled call's place in its trace (W3C Trace Context), and what its spans will be made of once it is over.
+"""A sampled call's place in its trace (W3C Trace Context), and the data of its spans.
 
-Only what is sampled has a `CallTrace`: where there is none, nothing is remembered and nothing is exported.
+Only sampled calls have a `CallTrace`: without one, nothing is stored and nothing is exported.
 """
 
 import random
@@ -15,10 +15,10 @@ TRACE_FIELDS: Final = frozenset({TRACEPARENT, "tracestate"})
 """The header fields of W3C Trace Context, in lower case."""
 
 CAUSE: Final = "traceparent"
-"""Among the facts of a stored event: the span that led to it."""
+"""Name of the member in a stored event's facts that holds the ``traceparent`` of its cause."""
 
 SAMPLED: Final = 1  # the bit of the flags
-TOOL_ERROR: Final = "tool_error"  # the word of OpenTelemetry for a tool's result that says that it is an error
+TOOL_ERROR: Final = "tool_error"  # OpenTelemetry's `error.type` for a tool result that is an error
 _HEX: Final = frozenset("0123456789abcdef")
 _VERSION_00: Final = 55  # characters of a ``traceparent`` of version 00; later versions may append
 _SPAN_BITS: Final = 64
@@ -33,7 +33,7 @@ class TraceParent(NamedTuple):
 
 
 def trace_id_in(traceparent: str | None) -> str | None:
-    """The trace id of a ``traceparent`` (W3C Trace Context §3.2.2.3); None where it is not one."""
+    """Return the trace id of a ``traceparent`` (W3C Trace Context §3.2.2.3); None if it is malformed."""
     if traceparent is None or len(traceparent) < _VERSION_00 or traceparent[2] != "-" or traceparent[35] != "-":
         return None
     found = traceparent[3:35]
@@ -41,7 +41,7 @@ def trace_id_in(traceparent: str | None) -> str | None:
 
 
 def parent_in(traceparent: str | None) -> TraceParent | None:
-    """The whole of a ``traceparent`` (§3.2); None where it is not one, and the trace begins here (§4.3)."""
+    """Return all parts of a ``traceparent`` (§3.2); None if it is malformed, so that a new trace starts (§4.3)."""
     trace_id = trace_id_in(traceparent)
     if trace_id is None or traceparent is None or traceparent[52] != "-":
         return None
@@ -54,7 +54,7 @@ def parent_in(traceparent: str | None) -> TraceParent | None:
 
 
 def new_span_id() -> str:
-    """16 hex digits, not all 0."""
+    """Return 16 hex digits, not all 0."""
     return f"{random.getrandbits(_SPAN_BITS) or 1:016x}"
 
 
@@ -62,8 +62,8 @@ def new_span_id() -> str:
 class AttemptTrace:
     """A request to the provider, as its trace shows it.
 
-    `began` and `ended`: monotonic seconds, `ended` when its answer's head had come or it had failed; None where neither
-    is known. `peer`: the address that the connection leads to. `error`: why no answer came.
+    `began` and `ended`: monotonic seconds; `ended`: when the answer's head arrived or the attempt failed, None before.
+    `peer`: the connected address. `error`: why no answer arrived.
     """
 
     host: str
@@ -81,8 +81,8 @@ class AttemptTrace:
 
 @dataclass(slots=True)
 class McpTrace:
-    """A message of the Model Context Protocol. `tool`: of ``tools/call``, one that there is; `error`: a code of JSON-RPC, or
-    ``tool_error`` for a result that says so."""
+    """A message of the Model Context Protocol. `tool`: name of an existing tool in ``tools/call``. `error`: a JSON-RPC
+    code, or ``tool_error`` for an error result."""
 
     method: str
     revision: str
@@ -95,9 +95,9 @@ class McpTrace:
 class CallTrace:
     """The trace of one sampled request to the gateway.
 
-    `parent_id`: the caller's span, None where the trace begins here. `began`: monotonic seconds. `route`: the path's
-    template, where the address has one. `waited_for`: refreshes that another call had begun and this one waited for. `mcp`: of a
-    message to the agent door.
+    `parent_id`: the caller's span, None if the trace starts here. `began`: monotonic seconds. `route`: the path's
+    template, if the address has one. `waited_for`: refreshes that another call started and this one waited for. `mcp`:
+    set for a message to the MCP endpoint.
     """
 
     trace_id: str
@@ -111,13 +111,13 @@ class CallTrace:
     mcp: McpTrace | None = None
 
     def attempt(self, host: str, port: int, began: float | None = None) -> AttemptTrace:
-        """The next request to the provider, which leaves now."""
+        """Add the next request to the provider, which is sent now."""
         made = AttemptTrace(host, port, clock.monotonic() if began is None else began, new_span_id())
         self.attempts.append(made)
         return made
 
     def traceparent(self, span_id: str | None = None) -> str:
-        """Return the field that names `span_id`, or the call's own span, as the parent of what follows."""
+        """Return the header value that names `span_id`, or the call's own span, as the parent."""
         return f"00-{self.trace_id}-{span_id or self.span_id}-{self.flags & 0xFF:02x}"
 
 
@@ -125,8 +125,9 @@ class CallTrace:
 class RefreshTrace:
     """The trace of one refresh in this process, sampled or not.
 
-    `under`: the sampled call that began it, or else the first sampled one that waits for it. `began`: when it was requested,
-    `asked`: when its turn had come; monotonic seconds. `exported`: its span has been made, so that others may link to it.
+    `under`: the sampled call that started it, or else the first sampled one that waits for it. `began`: when it was
+    requested; `asked`: when it left the queue; monotonic seconds. `exported`: its span was created; others may link to
+    it.
     """
 
     under: CallTrace | None
@@ -137,7 +138,7 @@ class RefreshTrace:
     exported: bool = False
 
     def joined(self, by: CallTrace | None) -> None:
-        """`by` waits for it as well."""
+        """Record that `by` waits for this refresh too."""
         if by is None or by is self.under:
             return
         if self.under is None:
@@ -146,24 +147,24 @@ class RefreshTrace:
             by.waited_for.append(self)
 
     def end(self) -> None:
-        """End the span; call this before the outcome is recorded. A second outcome is another span."""
+        """End the span; call this before the outcome is recorded. A second outcome gets another span."""
         if self.exported:
             self.span_id = new_span_id()
         self.ended = clock.monotonic()
 
 
 trace_in_hand: ContextVar[CallTrace | None] = ContextVar("trace_in_hand", default=None)
-"""Of the sampled request that what goes on was begun by."""
+"""The trace of the sampled request that started the current work."""
 
 refresh_in_hand: ContextVar[RefreshTrace | None] = ContextVar("refresh_in_hand", default=None)
-"""Of the refresh that goes on."""
+"""The trace of the current refresh."""
 
 cause_in_hand: ContextVar[str | None] = ContextVar("cause_in_hand", default=None)
-"""Within a write to the store: the ``traceparent`` of the span that it is made for."""
+"""During a write to the store: the ``traceparent`` of the span that caused it."""
 
 
 def cause() -> str | None:
-    """The ``traceparent`` of the sampled refresh or request that goes on."""
+    """Return the ``traceparent`` of the current sampled refresh or request."""
     refresh, call = refresh_in_hand.get(), trace_in_hand.get()
     if refresh is not None:
         return None if refresh.under is None else refresh.under.traceparent(refresh.span_id)

@@ -1,4 +1,4 @@
-"""Sums over some hours of the call log: by quarter of an hour, and by integration and result."""
+"""Totals of the call log over some hours: by quarter of an hour, and by integration and result."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,11 +9,11 @@ from gateway.records.operation import OperationKind
 
 SLOT_S: Final = 900
 TIMES_MS: Final = (5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000)
-"""Upper ends of the classes of a provider's time; the last class has no end."""
+"""Upper bounds of the histogram classes of a provider's time; the last class has no bound."""
 
 
 class SlotTotal(NamedTuple):
-    """Proxied calls in the quarter of an hour that begins `at`. Milliseconds: sums over the `timed` ones."""
+    """Proxied calls in the quarter of an hour that starts `at`. Milliseconds: totals of the `timed` calls."""
 
     at: datetime
     calls: int
@@ -25,8 +25,8 @@ class SlotTotal(NamedTuple):
 
 
 class PlaceTotal(NamedTuple):
-    """Operations of one kind, integration and result. `reason`: an error code, a status from 400, or empty where it went well.
-    `times`: how many in each class of `TIMES_MS`."""
+    """Operations of one kind, integration and result. `reason`: an error code, a status from 400, or empty on success.
+    `times`: the number of calls in each class of `TIMES_MS`."""
 
     kind: OperationKind
     integration_id: str
@@ -38,14 +38,14 @@ class PlaceTotal(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Slots without a call are left out."""
+    """The totals. Quarters of an hour without a call are left out."""
 
     slots: Sequence[SlotTotal] = field(default_factory=list)
     places: Sequence[PlaceTotal] = field(default_factory=list)
 
 
 def quantile_ms(times: Sequence[int], share: float) -> int | None:
-    """The end of the class in which that share of the calls is reached; None where there is none, or it is above the last end."""
+    """Return the bound of the class that holds this quantile; None without calls, or above the last bound."""
     whole, reached = sum(times), 0
     for ends, count in zip(TIMES_MS, times, strict=False):
         reached += count

@@ -1,4 +1,4 @@
-"""Sends what auth modes ask of providers: codes, passwords, refresh tokens. A refresh goes through the journal, others do not."""
+"""Sends the calls of auth modes to providers: codes, passwords, refresh tokens. Only refreshes go through the journal."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
@@ -21,14 +21,15 @@ from gateway.records.connection import ConnectionRef
 from gateway.records.provider_call import ProviderCall, Reply, scrubbed
 from gateway.refresh.token_exchange import ExchangeLost, TokenExchange
 
-# ── One attempt to refresh a credential: its replies are journalled, and what one before it was answered is not asked
-# again.
+# ── One attempt to refresh a credential. Its replies are journalled; a call that an earlier attempt already got a reply
+# to is not sent again.
 
 
 class Attempt:
-    """`entry` None: there is no journal. `recorded`: replies to calls of earlier attempts.
+    """One attempt to refresh a credential.
 
-    `asked`: whether a provider was asked anything.
+    `entry` None: there is no journal. `recorded`: replies to calls of earlier attempts. `asked`: whether this attempt
+    has sent a call to a provider.
     """
 
     def __init__(self, exchange: TokenExchange, entry: Entry | None = None, recorded: Sequence[Recorded] = ()) -> None:
@@ -41,7 +42,7 @@ class Attempt:
         self.asked = False
 
     def recorded(self, call: ProviderCall) -> Reply | None:
-        """The reply that an earlier attempt had to the same call, if it got that far."""
+        """Return the reply that an earlier attempt received to the same call; None if it has none."""
         for one in self._recorded:
             if one.call == call_name(call):
                 self._recorded.remove(one)
@@ -49,7 +50,7 @@ class Attempt:
         return None
 
     async def ask(self, call: ProviderCall, timeout_s: float, limit_bytes: int) -> Reply:
-        """Raises EgressError."""
+        """Send the call and return its reply. Raises EgressError."""
         self.asked = True
         step = self._step
         self._step += 1
@@ -60,9 +61,9 @@ class Attempt:
             raise
 
     def release(self) -> None:
-        """Release the records: what they hold is in the database, or of no use.
+        """Release the records: the database has their content, or nobody needs it.
 
-        Of an exchange that was lost nobody knows that.
+        A lost exchange keeps its record: its outcome is unknown.
         """
         for attempt in self._earlier:
             self._exchange.released(attempt)
@@ -71,9 +72,9 @@ class Attempt:
 
 
 TIMEOUT_S: Final = 10.0
-LIMIT_BYTES: Final = 128 * 1024  # it is read, and sealed, on the event loop
-LAST_CALL_S: Final = 15.0  # no call begins later
-MOST_CALLS: Final = 12  # discovery and sign-in in several steps need less; no dialogue may go on for ever
+LIMIT_BYTES: Final = 128 * 1024  # the event loop reads and seals the reply
+LAST_CALL_S: Final = 15.0  # no call starts later than this
+MOST_CALLS: Final = 12  # discovery and sign-in in several steps need fewer; every dialogue must end
 
 T = TypeVar("T")
 
@@ -81,20 +82,20 @@ log = structlog.get_logger(__name__)
 
 
 class Dialogues:
-    """Asks what a dialogue yields, and hands it what came back."""
+    """Sends the calls that a dialogue yields, and passes the replies back to it."""
 
     def __init__(self, current: Current, exchange: TokenExchange) -> None:
-        """`exchange`: for the calls of refreshes, whose replies are journalled."""
+        """`exchange`: sends the calls of refreshes and journals the replies."""
         self._current = current
         self.exchange = exchange
 
     async def hold(self, dialogue: Dialogue[T], *, timeout_s: float = TIMEOUT_S, attempt: Attempt | None = None) -> T:
-        """Run the dialogue and return its result. `timeout_s`: for each answer. `attempt`: of a refresh, whose calls
-        are journalled.
+        """Run the dialogue and return its result. `timeout_s`: for each reply. `attempt`: the refresh attempt, if the
+        calls are to be journalled.
 
-        Raises what it raises: TokenRefused after a final no, TokenUnavailable after anything that may pass, InvalidRequest
-        where something is missing that it needs. The provider's words may quote what it was sent, and are stored, logged
-        and shown; so its secrets are taken out of them here.
+        Raises the dialogue's own errors: TokenRefused after a final refusal, TokenUnavailable after a failure that may
+        pass, InvalidRequest if a setting is missing. The provider's text may quote the request, and it is stored,
+        logged and shown, so the request's secrets are masked here.
         """
         egress, secrets = self._current.generation.egress, list[str]()
         try:
@@ -163,11 +164,11 @@ def _compare_clocks(reply: Reply) -> None:
     )
 
 
-# ── Which auth mode a stored credential belongs to: that of its provider's entry, as long as the two still fit.
+# ── The auth mode of a stored credential: the mode of its provider's entry, as long as the credential fits it.
 
 
 def mode_for(provider: Provider, held: Mapping[str, Any], ref: ConnectionRef) -> AuthMode:
-    """Raises ReconnectNeeded where the entry has got another mode since the connection was made."""
+    """Return the auth mode. Raises ReconnectNeeded if the entry changed its mode after the connection was made."""
     mode = modes()[provider.auth_mode]
     if held["type"] not in mode.types():
         raise ReconnectNeeded(

@@ -1,4 +1,4 @@
-"""Decides what a failed refresh means for the next one and for callers, and how often a refusal must repeat to count."""
+"""Decides how a failed refresh affects the next attempt and callers, and how often a refusal must repeat to count."""
 
 import math
 import random
@@ -24,7 +24,7 @@ from gateway.text import sentence
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """`count` refusals in a row, the last of them at least `over` after the first. `paths`: on so many paths, two at most."""
+    """`count` refusals in a row, the last at least `over` after the first, on at least `paths` (at most 2) distinct paths."""
 
     count: int
     over: timedelta = timedelta()
@@ -39,16 +39,17 @@ HOUR: Final = timedelta(hours=1)
 DAY: Final = timedelta(days=1)
 
 TOKEN_ENDPOINT: Final[Mapping[int, Limit]] = {400: Limit(5, MINUTES), 401: Limit(5, MINUTES), 403: Limit(5, HOUR)}
-"""By the status of a token endpoint's answers without a known code: when the connection becomes ``needs_reauth``.
+"""Limits by the status of a token endpoint's answers without a known code; at the limit the connection becomes
+``needs_reauth``.
 
-403 is also what a firewall answers, for an hour of wrong configuration.
+A firewall answers 403 too, sometimes for an hour of wrong configuration.
 """
 WITH_2XX: Final = Limit(5, MINUTES)
-"""When an unknown `error` in answers of 2xx makes the connection ``needs_reauth``."""
+"""Limit of answers of 2xx with an unknown `error`; at the limit the connection becomes ``needs_reauth``."""
 API_DEGRADED: Final[Mapping[int, Limit]] = {401: Limit(3), 403: Limit(10, HOUR)}
-"""By the status of an API's answers to proxied calls, with no 2xx in between: when the connection becomes ``degraded``."""
+"""Limits by the status of an API's answers to proxied calls, with no 2xx in between, before ``degraded``."""
 API_ENDED: Final[Mapping[int, Limit]] = {401: Limit(5, MINUTES), 403: Limit(20, DAY, paths=2)}
-"""The same, ``needs_reauth``. 403 also means that a permission is missing, so one path alone never ends a connection."""
+"""Limits before ``needs_reauth``. 403 can also mean a missing permission, so one path alone never ends a connection."""
 
 
 def token_endpoint_ended(status: int, count: int, over: timedelta) -> bool:
@@ -57,7 +58,7 @@ def token_endpoint_ended(status: int, count: int, over: timedelta) -> bool:
 
 
 def api_verdict(status: int, count: int, over: timedelta, paths: int) -> bool | None:
-    """Return what `count` answers of `status` in a row mean for a credential: True it is over, False in doubt, None nothing."""
+    """Judge a credential by `count` answers of `status` in a row: True if it is dead, False if in doubt, None otherwise."""
     ended, degraded = API_ENDED.get(status), API_DEGRADED.get(status)
     if ended is not None and ended.reached(count, over, paths):
         return True
@@ -85,12 +86,12 @@ def refresh_failure(
     lost_at: datetime | None = None,
     since: datetime | None = None,
 ) -> RefreshFailure:
-    """The failure to store. A refresh with a grant that is gone is never tried again; any other is, ever more rarely.
+    """Return the failure to store. Only a refresh whose grant is gone is never retried; retries get rarer.
 
-    A refused client (``invalid_client`` …) is final for the caller, but the operator may correct it without the end user,
-    so it has a `retry_at` too; and so has a refusal of unknown meaning, which is final where it repeats. `lost_at`: when this
-    refresh token was sent before and its reply was lost; a provider that refuses it now has most likely replaced it then.
-    `since`: when the failure `before` was recorded for the first time in a row.
+    A refused client (``invalid_client`` …) is final for the caller, but the operator may correct it without the end
+    user, so it has a `retry_at` too. So has a refusal of unknown meaning, which becomes final if it repeats. `lost_at`:
+    when this refresh token was sent before and its reply was lost; a provider that refuses it now has most likely
+    replaced it then. `since`: when the failure `before` was first recorded in this row of failures.
     """
     unknown = isinstance(fault, TokenUnavailable) and fault.refused_with is not None
     code = fault.code if isinstance(fault, TokenRefused) else REFUSED if unknown else "token_endpoint_unavailable"
@@ -114,15 +115,15 @@ def refresh_failure(
 
 
 def _wait(attempts: int, before: RefreshFailure | None) -> timedelta:
-    """Return the wait before the next try: twice as long each time, and no shorter than the last wait after another kind of
-    failure."""
+    """Return the wait before the next attempt: twice as long each time, and no shorter than the last wait after another
+    kind of failure."""
     last = before.retry_at - before.at if before is not None and before.retry_at is not None else timedelta()
     wait: timedelta = min(max(FIRST * 2.0 ** min(attempts - 1, 10), last), LONGEST)
     return wait * random.uniform(1, 1.2)  # noqa: S311 (spread, not secrecy)
 
 
 def lost(connection: Connection, sent_at: datetime, now: datetime) -> RefreshFailure:
-    """The refresh token was sent by a node that has not returned, and a provider that rotates tokens takes each once."""
+    """Return the failure for a token that a stopped node sent and that a rotating provider accepts only once."""
     message = (
         f"The refresh token was sent at {sent_at:%Y-%m-%d %H:%M:%S} UTC by a node that has stopped since. It is for one use, "
         "so it is not sent again; if that node returns with the provider's reply, the connection recovers by itself."
@@ -132,7 +133,7 @@ def lost(connection: Connection, sent_at: datetime, now: datetime) -> RefreshFai
 
 
 def interrupted(connection: Connection, until: datetime, now: datetime) -> Unavailable:
-    """Another node stopped amid a refresh, and may still have the provider's reply."""
+    """Return the error to show while another node, stopped during a refresh, may still have the provider's reply."""
     wait_s = max(1, math.ceil((until - now).total_seconds()))
     ref = connection.ref
     return Unavailable(
@@ -150,7 +151,7 @@ def interrupted(connection: Connection, until: datetime, now: datetime) -> Unava
 
 
 def clock_off(offset_s: float) -> Unavailable:
-    """Return the error for a node whose clock, or the database's, is wrong, so that it cannot judge which token has expired."""
+    """Return the error for a node that cannot judge expiry, because its clock or the database's is wrong."""
     return Unavailable(
         "store_unavailable",
         f"This node's clock differs from the database's by {abs(offset_s):.0f} s, so it refreshes no token. Set the clocks "
@@ -161,7 +162,7 @@ def clock_off(offset_s: float) -> Unavailable:
 
 
 def failed_over() -> Unavailable:
-    """The refresh token in the database may be spent, and another node may have the one that replaced it."""
+    """Return the error after a failover: the stored refresh token may be spent, and another node may have its successor."""
     return Unavailable(
         "store_unavailable",
         "The database failed over, and no token is refreshed until all nodes have written back what they have. Try again "
@@ -172,8 +173,8 @@ def failed_over() -> Unavailable:
 
 
 def may_try(connection: Connection, now: datetime, client_since: datetime | None = None) -> bool:
-    """Return whether the token endpoint may be asked again. `client_since`: when the integration got its present client, of
-    which a refusal of the app before then says nothing."""
+    """Return whether to call the token endpoint again. `client_since`: when the integration got its present client; an
+    earlier refusal of the app says nothing about that client."""
     failure = connection.failure
     if failure is None or failure.code == REJECTED:
         return True
@@ -188,7 +189,7 @@ def refused_before(failure: RefreshFailure | None, client_since: datetime) -> bo
 
 
 def refusal(connection: Connection, failure: RefreshFailure, now: datetime) -> GatewayError:
-    """The error for a connection without a usable token."""
+    """Return the error for a connection without a usable token."""
     if failure.code == NOT_REFRESHABLE:
         return no_way_to_refresh(connection)
     if connection.state is State.INCOMPLETE:
@@ -229,12 +230,12 @@ def refusal(connection: Connection, failure: RefreshFailure, now: datetime) -> G
 
 
 def ask_again_at(failure: RefreshFailure, now: datetime) -> datetime:
-    """Return when to call us again: the provider is not asked before that, but the end user may have reconnected."""
+    """Return when the caller should retry: the provider is not called before, but the end user may have reconnected."""
     return now + min(max(FIRST, (now - failure.at) / 2), LONGEST)
 
 
 def no_way_to_refresh(connection: Connection) -> ReconnectNeeded:
-    """The token has ended and came without a refresh token."""
+    """Return the error for an expired token that has no refresh token."""
     ref = connection.ref
     return ReconnectNeeded(
         "reconnect_needed",

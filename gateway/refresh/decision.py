@@ -1,6 +1,6 @@
-"""Decides what a node may do with a connection whose token needs a refresh: one pure function over one table.
+"""Decides the next step for a connection whose token needs a refresh: one pure function over one table.
 
-The table is read from the top; the first row that matches decides. Each combination of facts matches a row, and each row
+The table is read from the top; the first matching row decides. Every combination of facts matches a row, and every row
 decides at least one combination (`tests/gateway/refresh/test_decision.py`).
 """
 
@@ -23,12 +23,12 @@ class LeaseState(StrEnum):
     """The lease of the row, by the time of the database."""
 
     FREE = "free"
-    """No holder. With an open intent: its holder ended it without knowing the outcome, and has no reply."""
+    """No holder. If an intent is open, the holder released the lease without knowing the outcome, and has no reply."""
     HELD = "held"
     RUN_OUT = "run_out"
-    """It has run out, less than `FENCE` ago."""
+    """It expired less than `FENCE` ago."""
     LONG_RUN_OUT = "long_run_out"
-    """It has run out, `FENCE` ago or longer."""
+    """It expired `FENCE` ago or longer."""
 
 
 class Holder(StrEnum):
@@ -40,7 +40,7 @@ class Holder(StrEnum):
     HERE_ENDED = "here_ended"
     """A process of this machine that removed its file, or an earlier attempt of this process."""
     HERE_ALIVE = "here_alive"
-    """A process of this machine that holds its file lock: at work, paused or hung."""
+    """A process of this machine that holds its file lock: working, paused or hung."""
     ELSEWHERE = "elsewhere"
     """A process of another machine, whose refresh journal may contain the reply."""
     WITHOUT_JOURNAL = "without_journal"
@@ -55,21 +55,21 @@ class RefreshStep(StrEnum):
     TAKE_UP = "take_up"
     """Claim the lease from its holder and finish from this machine's journal. Send the token only if nothing is there."""
     SEND_AGAIN = "send_again"
-    """Claim the lease and send a token that may be spent: if it is, nobody can have the reply any more."""
+    """Claim the lease and send a token that may be spent: if it is, no process can still get the reply."""
     WAIT = "wait"
-    """Look at the row again in a moment."""
+    """Read the row again in a moment."""
     DEFER = "defer"
     """Answer callers with 503 and Retry-After until the fence is over: the holder's machine may return."""
     REPORT_LOST = "report_lost"
     """Set `rotation_lost`, leave the intent open, and do not send the token."""
     REFUSE = "refuse"
-    """`rotation_lost` is set, and no reply has appeared here."""
+    """Raise the stored `rotation_lost`: no reply has appeared on this machine."""
     HALT = "halt"
     """Claim nothing: this node's clock is wrong."""
 
 
 class Facts(NamedTuple):
-    """All that the decision depends on."""
+    """Everything that the decision depends on."""
 
     node: Node
     intent: bool
@@ -115,7 +115,7 @@ TABLE: Final = (
 
 
 def next_step(facts: Facts) -> RefreshStep:
-    """The step of the first row in `TABLE` that matches."""
+    """Return the step of the first row in `TABLE` that matches."""
     return next(rule.step for rule in TABLE if matches(rule, facts))
 
 
@@ -132,7 +132,7 @@ def matches(rule: DecisionRule, facts: Facts) -> bool:
 
 
 def possible(facts: Facts) -> bool:
-    """Return whether a row can be so: a free lease has no holder, any other has one; what is not open was not reported."""
+    """Return whether the facts can occur: only a free lease has no holder, and only an open intent can be reported lost."""
     nobody = facts.holder is Holder.NOBODY
     return (facts.lease is LeaseState.FREE) == nobody and (facts.intent or not facts.reported)
 
@@ -140,17 +140,18 @@ def possible(facts: Facts) -> bool:
 # ── After a failover of the database: when refresh tokens in it may be sent again (ADR 64).
 
 LEAST_S: Final = 5.0
-"""How long nodes have at least to notice the failover and to say that they live."""
+"""Minimum time that nodes have to notice the failover and to send a heartbeat."""
 SILENT_S: Final = 30.0
-"""A process that has not said for so long that it lives is taken for dead: as long as a lease lasts."""
+"""A process without a heartbeat for this long counts as dead: as long as a lease lasts."""
 MOST_S: Final = 90.0
-"""After so long the others go on, as they do with the lease of a node that has stopped: lease and fence together."""
+"""After this time the other nodes continue, as with the lease of a stopped node: lease and fence together."""
 
 
 class Member(NamedTuple):
     """A process that may have newer tokens than a database that failed over.
 
-    `confirmed`: it has written back what it had. `silent_s`: since it last said that it lives, and since the failover at most.
+    `confirmed`: it has written back its tokens. `silent_s`: seconds since its last heartbeat, counted at most from the
+    failover.
     """
 
     confirmed: bool
@@ -158,9 +159,9 @@ class Member(NamedTuple):
 
 
 def reconciled(since_s: float, members: Iterable[Member]) -> bool:
-    """Return whether the database shows no token that a living process has a successor of.
+    """Return whether no living process has a newer token than the database shows.
 
-    `since_s`: since the failover was noticed.
+    `since_s`: seconds since the failover was noticed.
     """
     if since_s < LEAST_S:
         return False

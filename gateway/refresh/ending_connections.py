@@ -1,4 +1,4 @@
-"""Connections that end with their access token: nothing refreshes them, so their end is noted when it comes, call or no call."""
+"""Connections that end with their access token: nothing refreshes them, so the gateway records their end without a call."""
 
 from datetime import datetime
 from typing import Final
@@ -15,14 +15,14 @@ from gateway.refresh.save_tokens import log_fields
 from gateway.refresh.schedule import outlives_its_token
 from gateway.store import Store
 
-AT_ONCE: Final = 100  # opened before the event loop has its turn again
+AT_ONCE: Final = 100  # opened before the event loop runs again
 WORDS: Final = "the access token has expired, and the provider gave no refresh token"
 
 log = structlog.get_logger(__name__)
 
 
 def ended(now: datetime) -> RefreshFailure:
-    """Return the failure of a connection whose access token has ended for good."""
+    """Return the failure of a connection whose access token has expired and cannot be refreshed."""
     return RefreshFailure(NOT_REFRESHABLE, WORDS, True, now, 1)
 
 
@@ -34,9 +34,9 @@ class Ends:
         self._current = current
 
     async def record(self) -> int:
-        """Record every end that has come; how many connections need their end user from now on.
+        """Record every connection that has ended; return how many now need their end user.
 
-        What another holds a lease on is left for the next time.
+        Connections that another process holds a lease on are left for the next run.
         """
         done, after = 0, None
         while rows := await self._store.expiring.token_ended(clock.now(), after=after, limit=AT_ONCE):
@@ -51,10 +51,10 @@ class Ends:
         return done
 
     def _is_dead(self, row: Connection) -> bool | None:
-        """Return whether the credential can never be refreshed. False also if that cannot be decided: the entry is gone or has
-        another auth mode by now, or the row is damaged.
+        """Return whether the credential can never be refreshed. None: not known yet, since its key is not in the
+        keyring.
 
-        None: not yet, since its key is not in the keyring.
+        False also if that cannot be decided: the entry is gone or has another auth mode now, or the row is damaged.
         """
         provider = self._current.generation.catalog.get(row.provider)
         mode = modes().get(provider.auth_mode) if provider is not None else None

@@ -18,7 +18,7 @@ from gateway.secret import Secret
 
 @dataclass(frozen=True, slots=True)
 class EgressRoute:
-    """How a call leaves. `allow`: the operator's openings, a network and a port each; `proxy` may hold a password."""
+    """The route of a call. `allow`: the networks and ports that the operator opened; `proxy` may hold a password."""
 
     allow: tuple[tuple[str, int | None], ...]
     proxy: str | None = field(repr=False)
@@ -30,7 +30,8 @@ class EgressRoute:
 class Request:
     """A request for one exchange.
 
-    `asked_at`: the worker's clock as it asks; the parent adds what time passes, and reads no clock itself.
+    `asked_at`: the worker's clock when it sends the request; the parent adds the elapsed time and reads no clock
+    itself.
     """
 
     call: ProviderCall
@@ -96,7 +97,7 @@ def fault_as_json(fault: EgressError) -> dict[str, Any]:
 
 
 def reply_of_json(message: Mapping[str, Any]) -> Reply:
-    """Raises EgressError where the exchange failed with one."""
+    """Return the reply in the message. Raises EgressError if the exchange failed with one."""
     if "fault" in message:
         kind, text, sent = message["fault"]
         raise (ExchangeLost if message["lost"] else EgressError)(kind, text, sent=sent)

@@ -1,4 +1,4 @@
-"""The parent's end: exchanges for its workers, each to its end whatever becomes of the worker that wanted it."""
+"""The parent's end: token exchanges for its workers. Each exchange is finished even if its worker dies."""
 
 import asyncio
 import ipaddress
@@ -28,7 +28,7 @@ class AllowedTarget:
 
 
 class ExchangesForWorkers:
-    """`journals` has the parent's writers."""
+    """Runs token exchanges for workers. `journals` has the parent's writers."""
 
     def __init__(self) -> None:
         self.journals = Journals()
@@ -39,13 +39,13 @@ class ExchangesForWorkers:
     def begin(
         self, message: Mapping[str, Any], worker: socket.socket, send: Callable[[Mapping[str, Any]], None]
     ) -> None:
-        """Do what the message of a worker asks for, and `send` it the result. `worker`: the channel's socket."""
+        """Run the exchange in a worker's message and `send` the result back. `worker`: the channel's socket."""
         task = asyncio.create_task(self._exchange(message, worker, send))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Finish what has begun."""
+        """Finish the exchanges that have started."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.journals.close()
         await self._retired.close()
@@ -77,7 +77,7 @@ class ExchangesForWorkers:
             result = reply_as_json(reply)
         except EgressError as fault:
             result = fault_as_json(fault)
-        except Exception as fault:  # noqa: BLE001 (whatever it was, the worker waits for a message back)
+        except Exception as fault:  # noqa: BLE001 (the worker waits for a message back, whatever failed)
             result = fault_as_json(EgressError("protocol", f"the call failed: {type(fault).__name__}."))
         send({"type": "exchanged", "id": message["id"], "result": result})
 

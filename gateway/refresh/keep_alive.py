@@ -1,7 +1,7 @@
-"""Refreshes connections that nobody uses before their refresh token ends from disuse, and records those that end.
+"""Refreshes unused connections before their refresh token expires from disuse, and records those that have ended.
 
-One node does it for all. Each connection has its own moment within the lifetime of its refresh token, by its id
-(`schedule.share`), so that connections made together are not refreshed together.
+One node does this for all. Each connection has its own moment within the lifetime of its refresh token, derived from
+its id (`schedule.share`), so that connections made together are not refreshed together.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ EVERY_S: Final = 60.0
 HELD: Final = timedelta(seconds=180)
 BATCH: Final = 100
 PLANNED_AT_ONCE: Final = 500
-LATER: Final = timedelta(hours=1)  # what cannot be refreshed stands in nobody's way
+LATER: Final = timedelta(hours=1)  # a connection that fails must not block others
 
 log = structlog.get_logger(__name__)
 
 
 class KeepAlive:
-    """Keeps connections alive that nobody uses; each process has one, and one process at a time works."""
+    """Keeps unused connections alive; each process has one, and only one process at a time works."""
 
     def __init__(self, store: Store, refresher: Refresher, current: Current) -> None:
         self._store = store
@@ -46,7 +46,7 @@ class KeepAlive:
         self._planned_for: Generation | None = None
 
     async def run(self) -> None:
-        """Look every minute, if no other node does, for as long as the gateway runs."""
+        """Check every minute, unless another node does, for as long as the gateway runs."""
         try:
             while True:
                 try:
@@ -61,7 +61,7 @@ class KeepAlive:
                 log.warning("keep_alive_not_handed_over", detail=fault.message)
 
     async def once(self) -> int:
-        """Refresh all that is due, if it is ours to do; how many were."""
+        """Refresh all connections that are due, if this node does the task; return how many were refreshed."""
         if not await self._mine():
             self._planned_for = None
             return 0
@@ -92,7 +92,7 @@ class KeepAlive:
             pending = set(tasks)
             while pending and await self._mine():
                 _, pending = await asyncio.wait(pending, timeout=HELD.total_seconds() / 3)
-            if any(task.cancelled() for task in tasks):  # the gateway stops; another node goes on
+            if any(task.cancelled() for task in tasks):  # the gateway stops; another node continues
                 break
             failed = [row for row, task in zip(rows, tasks, strict=True) if _failed(task)]
             await self._put_off(failed)
@@ -110,7 +110,7 @@ class KeepAlive:
         await self._store.keep_alive.plan(planned)
 
     async def _plan(self, catalog: Catalog, name: str) -> None:
-        """Give connections their times that were made before the entry stated its limits, or while it stated longer ones."""
+        """Schedule connections that were stored before the entry stated its limits, or while it stated longer ones."""
         provider = catalog.get(name)
         if provider is None:
             return
@@ -124,17 +124,17 @@ class KeepAlive:
         latest = clock.now() + idle * (UNUSED_FROM + UNUSED_SPREAD) + LATER
         while rows := await self._store.keep_alive.too_late(name, latest, limit=PLANNED_AT_ONCE):
             if not await self._planned(provider, rows):
-                return  # what is left cannot be opened
+                return  # the remaining credentials cannot be opened
 
     async def _planned(self, provider: Provider, rows: Sequence[Connection]) -> int:
-        """How many of them have another time now."""
+        """Store the schedule of `rows`; return how many have changed."""
         await self._mine()
         planned = []
         for row in rows:
             try:
                 credential = self._store.open(row.credential)
             except GatewayError:
-                continue  # the store has logged it; the others go on
+                continue  # the store has logged it; continue with the others
             life = lifespan(
                 provider,
                 credential,

@@ -1,10 +1,10 @@
 """A refresh from the claim to the commit (ADR 20).
 
-    claim: lease and intent in one UPDATE, on the disk ▸ the call, the lease renewed meanwhile ▸ its answer, on the disk
-    ▸ the new pair, in the database
+    claim: lease and intent in one UPDATE, on disk ▸ the call, while the lease is renewed ▸ the reply, on disk ▸ the new
+    token pair, in the database
 
-A refresh token may be good for one use only, and a provider that sees it twice may revoke the whole grant. So the intent
-says, whatever happens to this process, that the token may be spent; and nobody uses a new token before it is stored.
+A refresh token may work only once, and a provider that sees it twice may revoke the whole grant. So the intent records
+that the token may be spent, even if this process dies; and nobody uses a new token before it is stored.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +54,7 @@ from gateway.store.failover import Claim
 from gateway.store.journal_recovery import Left
 from gateway.store.refreshes import AT_ONCE
 
-# The reasons that metrics name: of RFC 6749 §5.2, and ours. A provider's own words could be any number.
+# The reasons that metrics name: those of RFC 6749 §5.2, and ours. A provider's own texts would be unbounded.
 KNOWN_REASONS: Final = frozenset(
     {
         *("invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type"),
@@ -62,24 +62,24 @@ KNOWN_REASONS: Final = frozenset(
     }
 )
 
-# ── The facts about a connection's refresh by which `gateway.refresh.decision` decides: its row, this machine, this
+# ── The facts on which `gateway.refresh.decision` decides about a connection's refresh: its row, this machine, this
 # node.
 
 FENCE: Final = timedelta(seconds=60)
-"""How long after the end of a lease its holder's machine may still come back and finish, before others go on without it."""
+"""How long after a lease expires its holder's machine may still return and finish, before other nodes continue."""
 TAKEN_UP: Final = frozenset({Holder.HERE_DEAD, Holder.HERE_ENDED})
 CLAIMING: Final = frozenset({RefreshStep.CLAIM, RefreshStep.TAKE_UP, RefreshStep.SEND_AGAIN})
 
 
 class Standing:
-    """Reads files of this machine where an intent is open, and nothing else."""
+    """Collects the facts for the next step. Reads files of this machine only if an intent is open."""
 
     def __init__(self, store: Store, current: Current) -> None:
         self._store = store
         self._current = current
 
     async def step(self, row: Connection) -> RefreshStep:
-        """Return what this node may do with `row` now."""
+        """Return the next step that this node may take with `row` now."""
         return next_step(await self.facts(row))
 
     async def facts(self, row: Connection) -> Facts:
@@ -91,7 +91,7 @@ class Standing:
             asked = lease is not decision.LeaseState.HELD and holder not in TAKEN_UP
             recorded = asked and await self._store.journal.recorded(row)
         return Facts(
-            node=await self._node(),  # last, so that it is so when the caller claims
+            node=await self._node(),  # read last, so that it still holds when the caller claims
             intent=intent,
             lease=lease,
             holder=holder,
@@ -111,7 +111,7 @@ class Standing:
 
 
 def _lease(row: Connection, now: datetime) -> decision.LeaseState:
-    """Return the lease's state by this node's measure of the database's time; the database itself judges the claim."""
+    """Return the lease's state by this node's estimate of the database's time; the database itself judges the claim."""
     if row.lease is None:
         return decision.LeaseState.FREE
     if row.lease.until > now:
@@ -119,7 +119,7 @@ def _lease(row: Connection, now: datetime) -> decision.LeaseState:
     return decision.LeaseState.RUN_OUT if row.lease.until + FENCE > now else decision.LeaseState.LONG_RUN_OUT
 
 
-# ── Where a new pair comes from: the journal, where a process that died has left the reply, or else the provider.
+# ── Where a new token pair comes from: the journal, if a process that died left the reply there, or else the provider.
 
 log = structlog.get_logger(__name__)
 
@@ -127,7 +127,7 @@ Release = Callable[[], None]
 
 
 class LeaseOver(Exception):
-    """The lease ran out before anything was asked, so that another process may have it."""
+    """The lease expired before any request was sent, so another process may hold it."""
 
 
 class TokenSource:
@@ -140,7 +140,8 @@ class TokenSource:
     async def pair(
         self, claim: Claim, mode: AuthMode, kept: Mapping[str, Any], context: Context
     ) -> tuple[Pair, Release]:
-        """Its reply is in the journal by then, if it can be; what to call once the database has the pair comes with it.
+        """Return the new pair, and the function to call once the database has it. The journal has the reply by then, if
+        possible.
 
         Raises TokenRefused, TokenUnavailable, GatewayError and LeaseOver.
         """
@@ -150,7 +151,7 @@ class TokenSource:
             log.info("refresh_found_in_journal", **log_fields(row.ref))
             return Pair(context.provider, kept, left.credential.values, left.credential.expires_at), _nothing
         await self._store.journal.prepare(row.ref.environment)
-        await clock.give_way()  # not once the reply is there, which is to be in the journal as soon as can be
+        await clock.give_way()  # yield here, not after the reply, which must reach the journal quickly
         if is_over(claim):
             raise LeaseOver
         attempt, fresh = await self._exchanged(row, mode, kept, context, left.replies)
@@ -174,7 +175,8 @@ class TokenSource:
             before = self._before(row)
             if fault.code not in GRANT_GONE or before is None:
                 raise
-            # The provider still takes the token before this one, for the case that it, not we, lost the rotation.
+            # The provider still accepts the token before this one, in case the provider, not the gateway, lost the
+            # rotation.
             log.warning("previous_refresh_token_tried", **log_fields(row.ref), reason=fault.code)
             second = self._attempt(row)
             return second, await self._held(mode.renew({**kept, **before}, context), second)
@@ -199,7 +201,7 @@ def _nothing() -> None:
 
 
 class RefreshProtocol:
-    """Holds what a refresh needs; each call of `refresh` is one refresh.
+    """Runs refreshes; each call of `refresh` is one refresh.
 
     Settings are read after the lease is acquired: an integration that is no longer declared sends no request.
     """
@@ -215,7 +217,7 @@ class RefreshProtocol:
         self._metrics = metrics
 
     async def refresh(self, seen: Connection, *, force: bool) -> Connection:
-        """The connection with a newer credential than `seen` has, no matter which process got it. Raises GatewayError."""
+        """Return the connection with a newer credential than `seen` has, from any process. Raises GatewayError."""
         try:
             self._entry(seen)
         except ReconnectNeeded as fault:
@@ -229,10 +231,11 @@ class RefreshProtocol:
             refreshed = await self._refreshed(row, owner, claimed_at)
             if refreshed is not None and not same(refreshed, seen):
                 return refreshed
-            # The lease was lost to another, who is still at it: wait for what that one writes.
+            # Another process took the lease and is still refreshing: wait for its result.
 
     def _entry(self, seen: Connection) -> tuple[Provider, AuthMode, Mapping[str, Any]]:
-        """Raises ReconnectNeeded where there is nothing to refresh it with, or no entry any more after a reload."""
+        """Return entry, mode and credential. Raises ReconnectNeeded if nothing can refresh it, or a reload removed its
+        entry."""
         kept = self._store.open(seen.credential)
         provider = self._current.generation.catalog.get(seen.provider)
         if provider is None:
@@ -243,14 +246,15 @@ class RefreshProtocol:
         return provider, mode, kept
 
     async def _claimed(self, seen: Connection, owner: str, force: bool) -> tuple[Connection, float]:
-        """The row with our lease and intent on it, or the row with another credential than `seen` has; and when it was
-        claimed or read (monotonic)."""
+        """Return the row with our lease and intent on it, or the row with another credential than `seen` has; and when
+        it was claimed or read (monotonic)."""
         row, waits, waited = seen, repeat_last(LOOK_AGAIN_S), False
         while True:
             failure, now = row.failure, clock.now()
             since = self._current.generation.integrations.client_since(*row.ref[:2])
             if failure is not None and not backoff.may_try(row, now, since) and (not force or failure != seen.failure):
-                raise backoff.refusal(row, failure, now)  # refused before; with force only if just now, by another
+                # Refused before; with `force` only if refused just now, by another process.
+                raise backoff.refusal(row, failure, now)
             intent = token_digest(self._store, row)
             facts = await self.standing.facts(row)
             step, asked_at = next_step(facts), clock.monotonic()
@@ -262,19 +266,20 @@ class RefreshProtocol:
                     seen.ref, owner=owner, ttl=LEASE, seen=row, intent=intent, ran_out=ran_out, from_holder=held
                 ):
                     return row, asked_at
-            elif row is not seen:  # what is in memory may be old
+            elif row is not seen:  # the row in memory may be old
                 await self._not_now(row, step, now)
             known, row = row, await self._read(seen.ref)
             if not same(row, seen):
                 return row, asked_at
-            if (row.mark, row.intent, row.lease) == (known.mark, known.intent, known.lease):  # another is at it
+            # Another process is refreshing.
+            if (row.mark, row.intent, row.lease) == (known.mark, known.intent, known.lease):
                 if not waited:
                     waited = True
                     self._metrics.add(REFRESH_WAITS, *row.ref[:2])
                 await clock.sleep(next(waits))
 
     async def _not_now(self, row: Connection, step: RefreshStep, now: datetime) -> None:
-        """Raise what the caller is to be answered, where waiting a moment does not help."""
+        """Raise the error for the caller if waiting a moment does not help."""
         if step is RefreshStep.HALT:
             raise backoff.clock_off(clock.offset.seconds)
         if step is RefreshStep.WAIT and self._store.failover.pending_s > decision.LEAST_S + LOOK_AGAIN_S[-1]:
@@ -284,7 +289,7 @@ class RefreshProtocol:
         if step is RefreshStep.REFUSE and row.failure is not None:
             raise backoff.refusal(row, row.failure, now)
         if step is RefreshStep.REPORT_LOST and row.intent is not None and row.lease is not None:
-            # In the name of the holder, which stays: its machine may still have the reply, and go on with it.
+            # Recorded under the holder, which stays: its machine may still have the reply and finish.
             lost = backoff.lost(row, row.intent.at, now)
             await self._record_failure(row, row.lease.owner, lost, now, still_open=True)
 
@@ -303,16 +308,16 @@ class RefreshProtocol:
                 pair, release = await self._asker.pair(claim, mode, kept, context)
             except (TokenRefused, TokenUnavailable) as fault:
                 return await self._failed(row, owner, fault)
-            except InvalidRequest as fault:  # a setting is missing, and nothing was asked
+            except InvalidRequest as fault:  # a setting is missing, and no request was sent
                 await self._unfinished(row, owner, fault)
                 raise
-            except (GatewayError, LeaseOver) as fault:  # nothing was asked: a reload took its entry away, for example
+            except (GatewayError, LeaseOver) as fault:  # no request was sent: a reload removed the entry, for example
                 still_open = row.intent is not None
                 await self._store.refreshes.release_lease(row.ref, owner=owner, still_open=still_open, former=row.lease)
                 if isinstance(fault, LeaseOver):
                     return None
                 raise
-            except BaseException:  # a fault of ours, or the process ends: what was asked may have been done
+            except BaseException:  # our own fault, or the process ends: the token may be spent
                 await self._store.refreshes.end_lease(row.ref, owner=owner)
                 raise
             saved = await commit(self._store, row, owner, pair)
@@ -328,7 +333,7 @@ class RefreshProtocol:
         return saved
 
     async def _failed(self, row: Connection, owner: str, fault: TokenRefused | TokenUnavailable) -> Connection | None:
-        """Judged by the row as it is now: another credential in it, or another holder of the lease, overrules us."""
+        """Store the failure, unless the row now has another credential or another holder of the lease."""
         now = clock.now()
         lost_at = (
             row.intent.at if row.intent is not None and row.intent.digest == token_digest(self._store, row) else None
@@ -343,7 +348,7 @@ class RefreshProtocol:
         try:
             await self._record_failure(row, owner, failure, now, still_open=maybe_done, keep_lease=keep_lease)
         except GatewayError as refusal:
-            if keep_lease:  # other machines wait for this one, which finishes from its journal
+            if keep_lease:  # other machines wait until this one finishes from its journal
                 with suppress(GatewayError):
                     await self._store.refreshes.end_lease(row.ref, owner=owner)
             raise refusal from fault
@@ -359,7 +364,7 @@ class RefreshProtocol:
         still_open: bool,
         keep_lease: bool = False,
     ) -> None:
-        """Keep `failure` and raise what it means to callers. Returns where another holds the lease or has written."""
+        """Store `failure` and raise the error for callers. Returns if another process holds the lease or has written."""
         kept = row.lease if row.lease is not None and row.lease.owner == owner else None
         after = await self._store.refreshes.record_failure(
             row.ref,
@@ -399,7 +404,7 @@ class RefreshProtocol:
         )
 
     async def _ended(self, seen: Connection, fault: ReconnectNeeded) -> None:
-        """Record that a token without a refresh token has come to its end: its state says so from now on."""
+        """Record that an access token without a refresh token has expired."""
         now = clock.now()
         if (
             (seen.failure is not None and seen.failure.code != REJECTED)

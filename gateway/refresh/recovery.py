@@ -1,4 +1,4 @@
-"""Takes up refreshes that nobody goes on with: after a failover of the database, and after the death of a process."""
+"""Finishes refreshes that no process works on: after a failover of the database, and after the death of a process."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,22 +19,23 @@ from gateway.store import Store
 from gateway.store.cluster import process_of
 from gateway.store.failover import Claim
 
-# ── After a failover of the database: claims of refreshes that it lost are put back, and others may know that.
+# ── After a failover of the database: restores claims of refreshes that the database lost, so that other nodes see
+# them.
 #
-# The standby that took over may lack an intent, so that its row looks as if its refresh token was never sent. This process
-# knows better where the refresh is under way here, or where this machine's journal has a call of it: then the row gets its
-# intent and its holder again, and the protocol goes on as if nothing had happened. Tokens come first
+# The standby that took over may lack an intent, so that its row looks as if its refresh token was never sent. This
+# process knows better if it runs the refresh itself, or if this machine's journal records a call of it. It then
+# restores intent and holder in the row, and the protocol continues as before. Tokens are restored first
 # (`gateway.connections.cache`). The model of the protocol has these rules too (`tests/gateway/refresh/model.py`).
 
 HERE: Final = frozenset({Holder.HERE_ALIVE, Holder.HERE_DEAD, Holder.HERE_ENDED})
 LOOK_AGAIN_S: Final = 0.5
-TRIES: Final = 5  # to claim a row that others write meanwhile
+TRIES: Final = 5  # to claim a row that other processes change meanwhile
 
 log = structlog.get_logger(__name__)
 
 
 async def reconcile(store: Store) -> None:
-    """Put back what is claimed here, and confirm. Its tokens are in the database by then. Raises GatewayError."""
+    """Restore this process's claims, then confirm. Its tokens are already in the database. Raises GatewayError."""
     await store.failover.follow()
     if store.failover.ever or store.failover.pending:
         await _restore_claims(store)
@@ -49,7 +50,7 @@ async def _restore_claims(store: Store) -> None:
 
 
 async def _restore_claim(store: Store, owner: str, claim: Claim) -> None:
-    """Restore the claim of a refresh under way here."""
+    """Restore the claim of a refresh that this process runs."""
     for _ in range(TRIES):
         row = await store.connections.get(claim.row.ref)
         if row is None or (row.uid, row.version) != (claim.row.uid, claim.row.version):
@@ -57,7 +58,7 @@ async def _restore_claim(store: Store, owner: str, claim: Claim) -> None:
         if row.lease is not None and (row.lease.owner == owner or is_over(claim)):
             return
         if await _claimed(store, row, owner, LEASE):
-            if owner not in store.failover.claims:  # it ended meanwhile, and has written its outcome
+            if owner not in store.failover.claims:  # the refresh ended meanwhile and has stored its outcome
                 still_open = row.intent is not None
                 await store.refreshes.release_lease(row.ref, owner=owner, still_open=still_open, former=row.lease)
             return
@@ -66,8 +67,8 @@ async def _restore_claim(store: Store, owner: str, claim: Claim) -> None:
 async def _restore_recorded(store: Store) -> bool:
     """Restore the claims of refreshes that the journal records.
 
-    Returns whether a record belongs to a newer version than the database has, which another process may still write
-    back.
+    Returns whether a record belongs to a newer version than the database has; another process may still write that
+    version back.
     """
     early = False
     ours = {(claim.row.uid, claim.row.version) for claim in store.failover.claims.values()}
@@ -84,7 +85,7 @@ async def _restore_recorded(store: Store) -> bool:
 
 
 async def _is_lost(store: Store, row: Connection, answered: bool) -> bool:
-    """Return whether the intent of a recorded call is not in the database any more, or under a holder from before it."""
+    """Return whether the intent of a recorded call is missing in the database, or has a holder from before the call."""
     if row.failure is not None and row.failure.final:
         return False
     return row.intent is None or (answered and await store.holders.of(row.lease) not in HERE)
@@ -107,24 +108,25 @@ async def _claimed(store: Store, row: Connection, owner: str, ttl: timedelta) ->
     return done
 
 
-# ── Refreshes that another process began and did not finish: an intent that is still open under a lease.
+# ── Refreshes that another process started and did not finish: an intent that is still open under a lease.
 #
-# The lease of a process of this machine that is known to be dead is claimed from it at once. Where its answer had come
-# already, the reply is found in the journal. Where the provider had not accepted the token yet, or still takes it for a grace
-# time, sending it again brings a new pair. Where it refuses, or where another machine may have the answer, the rotation is
-# lost, and the connection says so (`rotation_lost`) until that machine returns with the answer. `gateway.refresh.decision`
+# If the holder is a process of this machine known to be dead, its lease is claimed immediately. If the provider had
+# already answered, the journal has the reply. If the provider had not accepted the token yet, or still accepts it for a
+# grace time, sending the token again returns a new pair. If the provider refuses, or if another machine may have the
+# reply, the connection gets `rotation_lost` until that machine returns with the reply. `gateway.refresh.decision`
 # decides.
 
 EVERY_S: Final = 5.0
 AT_ONCE: Final = 100
-MOST: Final = 1000  # rows looked at; those that others are at come last
+MOST: Final = 1000  # rows examined; those that other processes refresh are last
 UNFINISHED: Final = frozenset({RefreshStep.TAKE_UP, RefreshStep.SEND_AGAIN, RefreshStep.REPORT_LOST})
 
 
 async def recover(store: Store, refresher: Refresher, release: Callable[[str], None]) -> None:
-    """Look for them now and then, for as long as the gateway runs; the lease sees to it that one node does each.
+    """Look for unfinished refreshes every `EVERY_S` while the gateway runs; the lease ensures that one node finishes
+    each.
 
-    `release` has our journal's writer release an attempt.
+    `release` makes our journal's writer release an attempt.
     """
     while True:
         try:
@@ -133,13 +135,13 @@ async def recover(store: Store, refresher: Refresher, release: Callable[[str], N
                 refresher.start(row, force=True)
         except GatewayError as fault:
             log.warning("recovery_failed", detail=fault.message)
-        except OSError as fault:  # a fault of the journal's folder, which may be writable again later
+        except OSError as fault:  # the journal's folder, which may be writable again later
             log.warning("recovery_failed", detail=str(fault))
         await asyncio.sleep(EVERY_S)
 
 
 async def unfinished(store: Store, refresher: Refresher, release: Callable[[str], None]) -> list[Connection]:
-    """Return up to AT_ONCE connections that this node may go on with, by the database and by journals of dead processes."""
+    """Return up to AT_ONCE connections that this node may finish, from the database and from journals of dead processes."""
     by_lease = await store.refreshes.unsettled(most=MOST)
     holding = {process_of(row.lease) for row in by_lease if row.lease is not None}
     by_journal = await store.journal.sweep(store.connections.get, release, holding, store.failover.unchanged)

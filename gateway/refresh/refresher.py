@@ -1,7 +1,8 @@
-"""The refresh queue, and one task a node for all who wait for a refresh; no leaving client can cancel it.
+"""The refresh queue, and one task a node for all callers that wait for a refresh; a client that leaves cannot cancel
+it.
 
-A thousand tokens that end in one minute must not delay other calls. Refreshes that a call waits for go first, a bounded
-number at once for each integration; background refreshes go few at once, one after the other.
+A thousand tokens that expire in one minute must not delay other calls. Refreshes that a call waits for run first, up to
+a limit for each integration; background refreshes are spaced out, and few run at once.
 """
 
 import asyncio
@@ -26,14 +27,14 @@ from gateway.store import Store
 
 URGENT: Final = 64  # for one integration: a slow provider delays only its own refreshes
 BEHIND: Final = 4
-PACE_S: Final = 0.1  # between two that nobody waits for: so few that others' slowest calls are hardly slower
-HURRY_S: Final = 0.024  # where that many would not be through in time
-PART: Final = 0.5  # part of the time left to the last of them in which all must be done
+PACE_S: Final = 0.1  # between background refreshes: slow enough to hardly delay other calls
+HURRY_S: Final = 0.024  # when `PACE_S` would not finish the queue in time
+PART: Final = 0.5  # all must be done within this part of the time left to the last token
 
 
 @dataclass(slots=True)
 class QueueTurn:
-    """`ends_at` (monotonic seconds): until then its token serves, and no call waits for the refresh."""
+    """A place in the queue. `ends_at` (monotonic seconds): the token is valid until then, and no call waits."""
 
     come: "asyncio.Future[None]"
     ends_at: float
@@ -58,9 +59,10 @@ class Line:
 
 
 def pause_s(waiting: int, left_s: float, pace_s: float) -> float:
-    """How long to wait before the next background refresh, where `waiting` of them are queued.
+    """Return how long to wait before the next background refresh if `waiting` of them are queued.
 
-    `left_s`: until the last token in the queue expires. A token that has expired already is no reason to hurry.
+    `left_s`: seconds until the last token in the queue expires. A token that has already expired does not shorten the
+    wait.
     """
     in_time_s = left_s * PART / waiting
     return max(min(pace_s, in_time_s), min(pace_s, HURRY_S)) if in_time_s > 0 else pace_s
@@ -76,7 +78,7 @@ class RefreshQueue:
         self._closed = False
 
     async def acquire(self, ref: ConnectionRef, *, urgent: bool, ends_at: float = 0.0) -> None:
-        """Return when it is this connection's turn; `release` ends it. Raises CancelledError where it will not come."""
+        """Wait for this connection's turn; `release` ends it. Raises CancelledError if the turn was cancelled."""
         if self._closed and not urgent:
             raise asyncio.CancelledError
         line = self._lines.setdefault(ref[:2], Line())
@@ -150,17 +152,17 @@ class RefreshQueue:
         return ref
 
 
-# ── Refreshes a credential: one task a node for all who ask, in their turn, and no leaving client can cancel it.
+# ── Refreshes a credential: one task a node for all callers. The task waits in the queue, and no client can cancel it.
 
 WAIT_S: Final = 45.0
-RECENT_S: Final = 60.0  # longer than an asynchronous standby lags
+RECENT_S: Final = 60.0  # longer than an asynchronous standby's lag
 MOST_RECENT: Final = 10_000
 
 log = structlog.get_logger(__name__)
 
 
 class Refresher:
-    """Shared by everything that needs a fresh token."""
+    """Refreshes credentials; shared by everything that needs a fresh token."""
 
     def __init__(
         self,
@@ -179,15 +181,15 @@ class Refresher:
 
     @property
     def recent(self) -> list[Connection]:
-        """The connections refreshed here a moment ago, used or not: a standby that takes over may lack them."""
+        """Return the connections refreshed here in the last `RECENT_S`: a standby that takes over may lack them."""
         since = clock.monotonic() - RECENT_S
         return [row for at, row in self._recent.values() if at >= since]
 
     async def refreshed(self, connection: Connection, *, force: bool = False) -> Connection:
-        """The connection with a newer credential than `connection` holds.
+        """Return the connection with a newer credential than `connection` holds.
 
-        `force` asks the endpoint even while an earlier failure says to wait. Raises ReconnectNeeded or Unavailable, the
-        latter also where a new pair is there and the store does not take it; it is kept and offered again meanwhile.
+        `force` calls the endpoint even while an earlier failure says to wait. Raises ReconnectNeeded or Unavailable;
+        the latter also if the store does not accept the new pair, which is kept and written again meanwhile.
         """
         task = self.start(connection, force=force, urgent=True)
         done, _ = await asyncio.wait({task}, timeout=WAIT_S)
@@ -201,7 +203,7 @@ class Refresher:
         return task.result()
 
     def start(self, connection: Connection, *, force: bool = False, urgent: bool = False) -> "asyncio.Task[Connection]":
-        """The task that refreshes it, begun or joined; it outlives the calls that wait for it. `urgent`: a call waits for it."""
+        """Return the task that refreshes it, new or running; it outlives its callers. `urgent`: a call waits for it."""
         task = self._running.get(connection.ref)
         if task is None:
             trace = self._traces[connection.ref] = RefreshTrace(trace_in_hand.get(), clock.monotonic())
@@ -223,12 +225,12 @@ class Refresher:
         return await self._protocol.standing.step(row)
 
     def start_behind(self, connection: Connection, then: Callable[["asyncio.Task[Connection]"], None]) -> None:
-        """Start a refresh as `start` does, unless one is under way, and call `then` when it has ended."""
+        """Start a refresh as `start` does, unless one is running, and call `then` when it has finished."""
         if connection.ref not in self._running:
             self.start(connection).add_done_callback(then)
 
     async def close(self, within_s: float = 30) -> None:
-        """Let what is under way finish: an answer that arrives now may hold the only refresh token there is."""
+        """Wait for running refreshes: a reply that arrives now may hold the only valid refresh token."""
         self._queue.close()
         if self._running:
             await asyncio.wait(list(self._running.values()), timeout=within_s)

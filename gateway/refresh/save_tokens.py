@@ -1,5 +1,5 @@
-"""The lease held while something is under way, and new tokens put on the disk. They exist nowhere else: storage errors
-are retried."""
+"""Renews the lease during a refresh, and stores new tokens. The tokens exist nowhere else, so storage errors are
+retried."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
@@ -21,10 +21,11 @@ from gateway.store import Store
 from gateway.store.failover import Claim
 from gateway.vault import VaultError
 
-# ── The lease on a connection's refresh, held for as long as something is under way.
+# ── The lease on a connection's refresh, renewed while the refresh runs.
 
 LEASE: Final = timedelta(seconds=30)
-TOKEN_CALL_S: Final = 28.0  # shorter than the lease: even a holder that cannot reach the store ends before that does
+# Shorter than the lease: a holder that cannot reach the store stops before its lease expires.
+TOKEN_CALL_S: Final = 28.0
 BEAT_S: Final = LEASE.total_seconds() / 3
 
 log = structlog.get_logger(__name__)
@@ -32,10 +33,10 @@ log = structlog.get_logger(__name__)
 
 @asynccontextmanager
 async def keep_lease(store: Store, row: Connection, owner: str, claimed_at: float) -> AsyncIterator[Claim]:
-    """Renew the lease of `owner` while the body runs: an answer may take several calls, a save several tries.
+    """Renew the lease of `owner` while the body runs: a reply may take several calls, a save several attempts.
 
-    `row` was claimed at `claimed_at` (monotonic) or later. A lease that another has taken stays lost; what the body
-    writes then is fenced off by the store. One that the database lost in a failover is claimed again
+    `row` was claimed at `claimed_at` (monotonic) or later. A lease that another process took stays lost; the store
+    fences off what the body writes then. A lease that the database lost in a failover is claimed again
     (`gateway.refresh.recovery`).
     """
     claim = store.failover.claims[owner] = Claim(row, claimed_at)
@@ -49,7 +50,7 @@ async def keep_lease(store: Store, row: Connection, owner: str, claimed_at: floa
 
 
 def is_over(claim: Claim) -> bool:
-    """Return whether another process may have the claim's lease by now: this one was paused, or could not renew it."""
+    """Return whether another process may hold the lease now, because this one was paused or could not renew it."""
     return clock.monotonic() - claim.lease_from >= LEASE.total_seconds()
 
 
@@ -68,7 +69,7 @@ async def _beat(store: Store, claim: Claim, owner: str) -> None:
             log.warning("refresh_lease_not_renewed", connection_id=ref.connection_id, detail=fault.message)
 
 
-# ── Puts a new pair on the disk. It exists nowhere else, so whatever stumbles is asked again until it takes it.
+# ── Stores a new token pair. It exists nowhere else, so storage errors are retried until the write succeeds.
 
 LOOK_AGAIN_S: Final = (0.05, 0.1, 0.2, 0.5)
 SAVE_AGAIN_S: Final = (0.1, 0.5, 1, 2, 5)
@@ -76,7 +77,7 @@ SAVE_AGAIN_S: Final = (0.1, 0.5, 1, 2, 5)
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The reply of a token endpoint (`fresh`), with the credential before (`kept`)."""
+    """A new token pair: the token endpoint's reply (`fresh`) and the credential before it (`kept`)."""
 
     provider: Provider
     kept: Mapping[str, Any] = field(repr=False)
@@ -91,23 +92,22 @@ class Pair:
 
     @property
     def spent(self) -> str | None:
-        """The refresh token that was replaced by another, where the provider still takes it for a while."""
+        """The refresh token that was replaced, if the provider still accepts it for a while."""
         token = self.kept.get("refresh_token")
         replaced = isinstance(token, str) and token != self.fresh.get("refresh_token")
         return token if replaced and self.grace is not None else None
 
     @property
     def grace(self) -> timedelta | None:
-        """How long the provider still accepts the old refresh token; None where it does not."""
+        """How long the provider still accepts the old refresh token; None if it does not."""
         policy = self.provider.refresh
         return timedelta(seconds=policy.reuse_grace_s) if policy and policy.reuse_grace_s else None
 
 
 async def commit(store: Store, row: Connection, owner: str, pair: Pair) -> Connection | None:
-    """The row with the new pair in place of what `row` holds; None where another has the lease or was quicker.
+    """Store the new pair and return the row; None if another process holds the lease or was quicker.
 
-    A store that stumbles, however, is asked again; the lease is not given back before, since the refresh token in the row
-    is spent.
+    Storage errors are retried. The lease is not released before, since the refresh token in the row is spent.
     """
     waits, spent, grace = repeat_last(SAVE_AGAIN_S), pair.spent, pair.grace
     while True:
@@ -127,13 +127,13 @@ async def commit(store: Store, row: Connection, owner: str, pair: Pair) -> Conne
                 rotates=row.rotates or pair.rotates,
                 uid=row.uid,
             )
-        except Exception as fault:  # noqa: BLE001 (whatever it was, the pair must not be lost to it)
+        except Exception as fault:  # noqa: BLE001 (no error may lose the pair)
             log.error("token_save_failed", **log_fields(row.ref), detail=str(fault))
             await asyncio.sleep(next(waits))
 
 
 async def rescue(store: Store, row: Connection, pair: Pair) -> Connection | None:
-    """Our token pair, stored after all unless a process that took the lease from us has stored a newer one: then None."""
+    """Store our pair after a lost lease and return the row; None if the process that took the lease stored a newer one."""
     log.warning("refresh_lease_was_lost", **log_fields(row.ref))
     waits = repeat_last(LOOK_AGAIN_S)
     while True:
@@ -150,19 +150,19 @@ async def rescue(store: Store, row: Connection, pair: Pair) -> Connection | None
                     saved = await commit(store, row, owner, pair)
                 if saved is not None:
                     return saved
-        except (GatewayError, VaultError) as fault:  # it is the only pair there is
+        except (GatewayError, VaultError) as fault:  # no other copy of the pair exists
             log.error("token_save_failed", **log_fields(row.ref), detail=str(fault))
         await clock.sleep(next(waits))
 
 
 def token_digest(store: Store, row: Connection) -> str:
-    """Names the refresh token in use without telling anything about it; where there is none, the whole credential."""
+    """Return a digest that names the refresh token without revealing it; of the whole credential if it has none."""
     token = store.open(row.credential).get("refresh_token")
     return digest(f"{row.uid} {token if isinstance(token, str) else row.credential.ciphertext.hex()}")
 
 
 def same(there: Connection, row: Connection) -> bool:
-    """Return whether `there` still has the credential of `row`; a connection made again under its id has another `uid`."""
+    """Return whether `there` still has the credential of `row`; a connection recreated under its id has another `uid`."""
     return (there.uid, there.version) == (row.uid, row.version)
 
 

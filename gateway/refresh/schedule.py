@@ -1,8 +1,8 @@
-"""When tokens are refreshed: an access token ahead of its end, a refresh token before it expires unused.
+"""When tokens are refreshed: an access token before it expires, a refresh token before it dies from disuse.
 
-On the last stretch of an access token a request waits for the refresh. Many servers round its end down to a whole second,
-so it may be dead up to a second before the time that `expires_in` gives, and not every provider answers 401 then. A token of
-a few seconds is refreshed when half of its lifetime is over, at the earliest.
+Shortly before an access token expires, requests wait for its refresh. Many servers round the expiry down to a whole
+second, so a token may be dead up to a second before `expires_in` says, and not every provider answers 401 then. A token
+that lives for a few seconds is refreshed at half its lifetime, at the earliest.
 """
 
 import hashlib
@@ -18,30 +18,29 @@ from gateway.catalog.refresh_tokens import what_brings_one
 from gateway.records.connection import Connection, Lifespan
 from gateway.records.integration import Integration
 
-# ── When refreshes that are due together are begun: one after the other, the last of them when it is due.
+# ── Spreads refreshes that are due together: one after the other, the last of them when it is due.
 #
-# A token may be refreshed somewhat earlier than it is due, never later. So each refresh gets the latest moment, up to
-# when it is due, that no other has yet. Of 10,000 that are due within a minute the first begin a quarter of an hour
-# before it.
+# A token may be refreshed somewhat before it is due, never later. So each refresh gets the latest free moment up to its
+# due time. If 10,000 are due within a minute, the first start a quarter of an hour before that.
 
 WIDTH_S: Final = 0.1
 SPARE: Final = 1024
 
 
 class RefreshSlots:
-    """Moments on the monotonic clock, in seconds, `WIDTH_S` apart. What was taken is not given back; it passes."""
+    """Moments on the monotonic clock, in seconds, `WIDTH_S` apart. A taken moment is never returned; it passes."""
 
     def __init__(self, width_s: float = WIDTH_S) -> None:
         self._width_s = width_s
-        self._before: dict[int, int] = {}  # a slot that is taken ▸ one before it with none that is free in between
+        self._before: dict[int, int] = {}  # a taken slot ▸ an earlier slot with no free slot in between
         self._most = SPARE
 
     def __len__(self) -> int:
-        """How many are remembered."""
+        """Return how many slots are remembered."""
         return len(self._before)
 
     def take(self, due: float, *, earliest: float, now: float) -> float:
-        """The latest free moment in `earliest` … `due`; `due` itself where there is none."""
+        """Return the latest free moment in `earliest` … `due`; `due` itself if none is free."""
         if len(self._before) >= self._most:
             self._forget(now)
         last = int(due / self._width_s)
@@ -53,13 +52,13 @@ class RefreshSlots:
         return moment
 
     def _forget(self, now: float) -> None:
-        """Forget the slots that have passed; called seldom, since it goes through all of them."""
+        """Forget the slots that have passed; rarely called, since it scans all of them."""
         passed = int(now / self._width_s)
         self._before = {slot: before for slot, before in self._before.items() if slot >= passed}
         self._most = 2 * len(self._before) + SPARE
 
     def _free(self, last: int) -> int:
-        """The latest at `last` or before; the way there is the shorter for who comes next."""
+        """Return the latest free slot at `last` or before; later searches take a shorter path."""
         free, way = last, list[int]()
         while (before := self._before.get(free)) is not None:
             way.append(free)
@@ -72,16 +71,17 @@ class RefreshSlots:
 SHORTEST: Final = timedelta(seconds=2)
 LONGEST: Final = timedelta(seconds=300)
 PART: Final = 0.1
-MOST_OF_LIFE: Final = 0.5  # a token is never born due
+MOST_OF_LIFE: Final = 0.5  # so that a new token is never due
 JITTER: Final = 0.2
-LAST_STRETCH: Final = timedelta(seconds=1.1)  # the second by which servers round, and the way to the provider
-LAST_PART: Final = 0.75  # the part of the refresh window, at most: less than jitter leaves of it
+LAST_STRETCH: Final = timedelta(seconds=1.1)  # the second by which servers round, plus the network time to the provider
+LAST_PART: Final = 0.75  # at most this part of the refresh window: less than the jitter leaves
 
 
 def refresh_from(connection: Connection, provider: Provider) -> datetime | None:
-    """Return when background refreshes of the token may begin, behind the requests that use it; None if its end is not known.
+    """Return when background refreshes of the token may start, while requests still use it; None if its expiry is
+    unknown.
 
-    The entry's `token_expiration_buffer` (seconds) overrides the margin; both are capped at half the lifetime.
+    The entry's `token_expiration_buffer` (seconds) overrides the refresh window; both are capped at half the lifetime.
     """
     if connection.expires_at is None:
         return None
@@ -91,7 +91,7 @@ def refresh_from(connection: Connection, provider: Provider) -> datetime | None:
 
 
 def last_from(connection: Connection, provider: Provider) -> datetime | None:
-    """Return the time from which a request waits for the refresh; None if the token's end is not known."""
+    """Return the time from which a request waits for the refresh; None if the token's expiry is unknown."""
     if connection.expires_at is None:
         return None
     return connection.expires_at - min(LAST_STRETCH, _margin(connection, provider, connection.expires_at) * LAST_PART)
@@ -100,9 +100,10 @@ def last_from(connection: Connection, provider: Provider) -> datetime | None:
 def refresh_at(
     connection: Connection, provider: Provider, now: float, slots: RefreshSlots, *, within_s: float
 ) -> float | None:
-    """Return when to begin the refresh, on the monotonic clock, like `now`; None if that has come, or is further than `within_s`.
+    """Return when to start the refresh (monotonic, like `now`); None if that has passed, or is more than `within_s`
+    away.
 
-    In a crowd that is earlier than `refresh_from`, but not before half of its lifetime is over.
+    If many are due together, that is before `refresh_from`, but not before half of the token's lifetime.
     """
     due = refresh_from(connection, provider)
     if due is None or connection.expires_at is None:
@@ -116,7 +117,7 @@ def refresh_at(
 
 
 def seconds_left(connection: Connection, provider: Provider, now: datetime, *, at_most: float) -> float:
-    """Return the seconds until the credential must be looked at again, at its margin, last stretch or end; else `at_most`."""
+    """Return the seconds until the credential changes phase (window, last stretch, expiry); else `at_most`."""
     if connection.expires_at is None:
         return at_most
     ahead = (refresh_from(connection, provider), last_from(connection, provider), connection.expires_at)
@@ -133,26 +134,26 @@ def _margin(connection: Connection, provider: Provider, expires_at: datetime) ->
 
 
 def lifetime(connection: Connection, expires_at: datetime) -> timedelta:
-    """Return how long the connection's access token lives, from when it was obtained."""
+    """Return the lifetime of the connection's access token, counted from when it was obtained."""
     return max(expires_at - (connection.last_refreshed_at or connection.created_at), timedelta(0))
 
 
 def share(key: str) -> float:
-    """0 … 1, the same on every node for one key and different for its neighbours, so that refreshes spread."""
+    """Return a number 0 … 1, the same on every node for one key and different for other keys, so that refreshes spread."""
     return int.from_bytes(hashlib.blake2s(key.encode(), digest_size=4).digest(), "big") / 0xFFFFFFFF
 
 
-# ── How long what refreshes a connection lives, by what its provider's entry says of disuse, and when to refresh it before that.
+# ── Refresh token expiry, by the provider's entry, and when to refresh an unused connection before that.
 
-UNUSED_FROM: Final = 0.5  # of the time it lives unused: then its keep-alive may come …
-UNUSED_SPREAD: Final = 0.25  # … or up to so much later, different for each, so that a mass import is not a mass refresh
+UNUSED_FROM: Final = 0.5  # of its lifetime without use: the keep-alive runs from then …
+UNUSED_SPREAD: Final = 0.25  # … up to this much later, different for each connection: a mass import is no mass refresh
 
 
 def idle_limit(provider: Provider) -> timedelta | None:
-    """How long a refresh token lives without a refresh; None where the entry knows no such limit.
+    """Return how long a refresh token lives without a refresh; None if the entry states no such limit.
 
-    Nobody reports whether its owner is active, so the limit for an inactive owner counts like that for disuse. Where
-    each refresh gives a new token, a limit on a token's age is one on disuse too.
+    Nobody reports whether its owner is active, so the limit for an inactive owner counts like the limit for disuse. If
+    each refresh returns a new token, a limit on a token's age is a limit on disuse too.
     """
     policy = provider.refresh
     if policy is None:
@@ -165,7 +166,7 @@ def idle_limit(provider: Provider) -> timedelta | None:
 
 
 def age_limit(provider: Provider) -> timedelta | None:
-    """Return how long a refresh token lives however much it is used; no refresh prolongs that."""
+    """Return how long a refresh token lives regardless of use; no refresh extends that."""
     policy = provider.refresh
     if policy is None or policy.expires_after_days is None or policy.rotating:
         return None
@@ -181,9 +182,10 @@ def limited(provider: Provider) -> bool:
 def lifespan(
     provider: Provider, held: Mapping[str, Any], *, key: str, granted_at: datetime, refreshed_at: datetime
 ) -> Lifespan:
-    """Return the lifespan of what refreshes `held`: its refresh token, or an access token that is exchanged for a new one.
+    """Return the lifespan of the token that refreshes `held`: a refresh token, or an access token exchanged for a new
+    one.
 
-    `key` spreads neighbours.
+    `key` spreads refreshes of different connections.
     """
     mode = modes().get(provider.auth_mode)
     if mode is None or held["type"] not in mode.types():
@@ -208,18 +210,18 @@ def lifespan(
 
 
 def needs_a_live_token(provider: Provider, held: Mapping[str, Any]) -> bool:
-    """Return whether `held` is refreshed by its access token alone, and so only while that is valid."""
+    """Return whether `held` is refreshed by its access token alone, and so only while that token is valid."""
     return exchanges_itself(provider) and not held.get("refresh_token")
 
 
 def outlives_its_token(provider: Provider, held: Mapping[str, Any]) -> bool:
-    """Return whether `held` can be refreshed after its access token has ended."""
+    """Return whether `held` can be refreshed after its access token has expired."""
     mode = modes()[provider.auth_mode]
     return mode.refreshable(held, provider) and not needs_a_live_token(provider, held)
 
 
 def ends_with_token(provider: Provider, held: Mapping[str, Any]) -> bool:
-    """Return whether `held` is a grant that ends with its access token, where a refresh token would have refreshed it."""
+    """Return whether `held` is a grant that ends with its access token because it has no refresh token."""
     mode = modes().get(provider.auth_mode)
     if not isinstance(mode, OAuth2) or held["type"] not in mode.types():
         return False

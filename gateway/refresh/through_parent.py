@@ -1,4 +1,4 @@
-"""A worker's end: its parent does the exchanges, and the replies outlive the worker."""
+"""The worker's end: the parent process sends the exchanges, so that the replies outlive the worker."""
 
 import asyncio
 import itertools
@@ -11,11 +11,12 @@ from gateway.records.provider_call import ProviderCall, Reply
 from gateway.refresh.exchange_message import EgressRoute, Request, reply_of_json
 from gateway.refresh.token_exchange import ExchangeLost
 
-LATE_S: Final = 1.5  # after the time that an exchange has: it began a moment later, and its reply has to get here
+# Extra time after the exchange's timeout: the exchange starts a moment later, and its reply must travel back.
+LATE_S: Final = 1.5
 
 
 class ParentLink:
-    """The exchanges' view of the channel to the parent. `send` writes a message to it."""
+    """The worker's view of the channel to the parent. `send` writes a message to the channel."""
 
     def __init__(self, send: Callable[[Mapping[str, Any]], None]) -> None:
         self.journal_fault: str | None = None
@@ -25,18 +26,18 @@ class ParentLink:
         self._numbers = itertools.count()
 
     async def ask(self, request: Request) -> Reply:
-        """Raises EgressError."""
+        """Send the request to the parent and return the reply. Raises EgressError."""
         if not self.up:
             raise ExchangeLost("unreachable", "the parent process that does token exchanges has ended.", sent=False)
         number = next(self._numbers)
         future: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         self._awaited[number] = future
         try:
-            # By the clock that all processes of a machine share: the parent may read this much later.
+            # The clock that all processes of a machine share: the parent may read the message much later.
             asked = {"request": request.as_json(), "asked_at": clock.monotonic()}
             self._send({"type": "exchange", "id": number, **asked})
             await asyncio.wait({future}, timeout=request.timeout_s)
-            if not future.done():  # twice, since after a stall of this loop the reply may lie here and be unread
+            if not future.done():  # wait twice: after a stall of this loop the reply may have arrived unread
                 await asyncio.wait({future}, timeout=LATE_S)
             if not future.done():
                 raise ExchangeLost("timeout", f"no answer within {request.timeout_s:g} s.")
@@ -45,7 +46,7 @@ class ParentLink:
             del self._awaited[number]
 
     def exchanged(self, message: Mapping[str, Any]) -> None:
-        """The parent's message back."""
+        """Handle the parent's result of an exchange."""
         future = self._awaited.get(message["id"])
         if future is not None and not future.done():
             future.set_result(message["result"])
@@ -54,7 +55,7 @@ class ParentLink:
         self._send({"type": "released", "attempt": attempt})
 
     def lost(self) -> None:
-        """The parent is gone, and what it was asked may have been done."""
+        """Fail all waiting exchanges: the parent is gone. It may have sent them."""
         self.up = False
         for future in self._awaited.values():
             if not future.done():
@@ -64,7 +65,7 @@ class ParentLink:
 
 
 class ThroughParent:
-    """An exchange by the parent, on the `route` that the configuration in use says."""
+    """Sends exchanges through the parent, on the `route` of the configuration in use."""
 
     def __init__(self, parent: ParentLink, route: Callable[[], EgressRoute]) -> None:
         self._parent = parent

@@ -1,4 +1,4 @@
-"""A call to a token endpoint, journalled: that it has begun, then its reply, before the reply is handed on."""
+"""A journalled call to a token endpoint: its start and its reply are recorded before the reply is returned."""
 
 import asyncio
 import json
@@ -14,21 +14,21 @@ from gateway.egress.egress_errors import EgressError
 from gateway.journal import Entry, Writer
 from gateway.records.provider_call import ProviderCall, Reply
 
-# ── Which credentials this process has sent for, so that no second attempt sends one whose reply it cannot have read
-# yet.
+# ── The credentials that this process has sent, so that no second attempt sends one before the first reply can have
+# been read.
 
 Credential = tuple[str, int]  # row and version
 
 
 class SentCredentials:
-    """An attempt's call is under way, or was answered, until the attempt is released."""
+    """Credentials in flight or answered. An attempt's credential stays here until the attempt is released."""
 
     def __init__(self) -> None:
         self._answered: dict[Credential, dict[str, float]] = {}  # attempt ▸ when (monotonic), infinity while under way
         self._credentials: dict[str, Credential] = {}
 
     def unread(self, entry: Entry, asked_at: float) -> bool:
-        """Return whether another attempt at this credential is under way, or was answered after `asked_at` (monotonic)."""
+        """Return whether another attempt with this credential is in flight, or was answered after `asked_at` (monotonic)."""
         others = self._answered.get(_credential(entry), {})
         return any(attempt != entry.attempt and at > asked_at for attempt, at in others.items())
 
@@ -41,7 +41,7 @@ class SentCredentials:
             self._answered[self._credentials[entry.attempt]][entry.attempt] = clock.monotonic()
 
     def forget(self, attempt: str) -> None:
-        """There is no reply of it to read, or it is released. An unknown attempt is ignored."""
+        """Forget the attempt: it has no reply to read, or it is released. An unknown attempt is ignored."""
         credential = self._credentials.pop(attempt, None)
         if credential is not None:
             attempts = self._answered[credential]
@@ -60,26 +60,27 @@ class ExchangeLost(EgressError):
 
 
 class TokenExchange(Protocol):
-    """How a refresh asks a token endpoint. `entry` None: there is no journal, and nothing is recorded."""
+    """Sends calls of refreshes to token endpoints. `entry` None: there is no journal, and nothing is recorded."""
 
     @property
     def journal_fault(self) -> str | None:
-        """Why replies cannot be journalled just now; None where they can, or none was tried yet."""
+        """Why replies cannot be journalled now; None if they can, or if none was tried yet."""
 
     async def ask(
         self, call: ProviderCall, entry: Entry | None, step: int, *, timeout_s: float, limit_bytes: int
     ) -> Reply:
-        """The reply, which is in the journal by then if it can be. `step`: which of its attempt's calls, from 0.
+        """Send the call and return its reply, already journalled if possible. `step`: the call's index in its attempt,
+        from 0.
 
         Raises EgressError, and ExchangeLost where the reply may be journalled.
         """
 
     def released(self, attempt: str) -> None:
-        """Release that attempt's records: what they hold is in the database, or of no use."""
+        """Release the records of `attempt`: the database has their content, or nobody needs it."""
 
 
 class Journals:
-    """The writers of this process, one a folder."""
+    """The journal writers of this process, one for each folder."""
 
     def __init__(self) -> None:
         self._writers: dict[Path, Writer] = {}
@@ -101,7 +102,7 @@ class Journals:
             writer.released(attempt)
 
     async def try_again(self) -> None:
-        """Look whether a folder that could not be written can be by now."""
+        """Check whether folders that could not be written are writable now."""
         for writer in self._writers.values():
             if writer.fault is not None:
                 await writer.ready()
@@ -113,7 +114,7 @@ class Journals:
 
 
 class InProcess:
-    """An exchange that happens in this process: what is under way dies with it. `egress`: the one in use."""
+    """Sends exchanges in this process: calls in flight die with it. `egress` returns the one in use."""
 
     def __init__(self, journals: Journals, egress: Callable[[], Egress]) -> None:
         self._journals = journals
@@ -148,11 +149,11 @@ async def exchanged(
     wanted_at: float | None = None,
     abandoned: Callable[[], bool] = lambda: False,
 ) -> Reply:
-    """The reply, which is in the journal by then if it can be. Raises EgressError.
+    """Send the call and return its reply, already journalled if possible. Raises EgressError.
 
-    Only 2xx is recorded: a repeated request gets the same refusal again. `abandoned`: whether the process that asked is gone.
-    `wanted_at`: when that process asked (monotonic), if not now; it has not read replies that came later. Raises
-    ExchangeLost where another attempt sent the same credential and its reply was not read.
+    Only 2xx is recorded: a repeated request gets the same refusal again. `abandoned`: whether the calling process is
+    gone. `wanted_at`: when that process sent the request (monotonic), if not now; it has not read later replies. Raises
+    ExchangeLost if another attempt sent the same credential and its reply was not read.
     """
     if entry is None:
         return await replied(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now)
@@ -170,7 +171,7 @@ async def exchanged(
         try:
             reply = await replied(egress, call, timeout_s=timeout_s, limit_bytes=limit_bytes, now=now)
         except asyncio.CancelledError:
-            raise  # the token may be spent: that this call had begun stays in the journal
+            raise  # the token may be spent: keep the record that this call had begun
         except BaseException:
             if begun is not None:
                 writer.drop(entry, step, begun)

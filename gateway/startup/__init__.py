@@ -1,10 +1,10 @@
 """Prepares a process of ours before anything else runs.
 
     hardening   no core dumps, no debugger: the secrets in memory stay there
-    collector   the garbage collector, which looks rarely while a process starts
-    imports     parts of libraries that a server never uses are not loaded, so that a worker stays small
+    collector   the garbage collector, which runs rarely while a process starts
+    imports     skips parts of libraries that a server never uses, so that a worker stays small
 
-`imports` has the figure behind each part that it leaves out.
+`imports` states the saving of each part that it skips.
 
-Always true: nothing here is imported by a host that uses the gateway as a plugin.
+Always true: no host application that uses the gateway as a plugin imports this package.
 """

@@ -10,17 +10,17 @@ PR_SET_DUMPABLE: Final = 4
 
 
 def harden() -> None:
-    """Best effort: a system that refuses is no reason not to serve."""
+    """Restrict the process where the system allows it; a refusal does not stop the gateway."""
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _prctl(PR_SET_DUMPABLE, 0)
 
 
 def hide_versions() -> None:
-    """Answers of this process say ``Server: gateway``, where aiohttp would name itself and Python with their versions."""
+    """Make responses say ``Server: gateway``, instead of aiohttp's own and Python's versions."""
     from aiohttp import web_response
 
-    web_response.SERVER_SOFTWARE = "gateway"  # type: ignore[attr-defined]  # a test sees that this is where it stands
+    web_response.SERVER_SOFTWARE = "gateway"  # type: ignore[attr-defined]  # a test checks that aiohttp reads it here
 
 
 def _prctl(option: int, value: int) -> None:

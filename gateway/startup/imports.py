@@ -1,7 +1,7 @@
-"""Libraries' parts that a server never uses are not loaded: 17 MiB less in a worker, 11 MiB in the parent.
+"""Skips parts of libraries that a server never uses: saves 17 MiB in a worker, 11 MiB in the parent.
 
-Only a process of ours does this, before it imports anything else. Where a library imports such a part by
-``from x import y``, `lazy_imports` gives it a `Deferred` for each ``y``, which loads the real one at its first use: code
+Only processes of `gateway` itself do this, before they import anything else. If a library imports such a part by ``from
+x import y``, `lazy_imports` gives it a `Deferred` for each ``y``, which loads the real object at its first use: code
 that needs it still gets it.
 """
 
@@ -16,20 +16,20 @@ from typing import Any, Final
 
 
 class Deferred:
-    """A stand-in for a name of a module that is not loaded yet; to be called, looked into, or derived from."""
+    """A stand-in for a name of a module that is not loaded yet; callers can call it, read its attributes or derive from it."""
 
     def __init__(self, module: str, name: str) -> None:
         self._module, self._name = module, name
 
     def real(self) -> Any:
-        """Loads the module. Raises what that raises, and AttributeError for a name that it does not have."""
+        """Load the module and return the object. Raises the import's errors, and AttributeError for an unknown name."""
         return getattr(importlib.import_module(self._module), self._name)
 
     def __call__(self, *args: Any, **more: Any) -> Any:
         return self.real()(*args, **more)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # what is looked for in every object must not load anything
+        if name.startswith("__"):  # lookups that Python does on every object must not load anything
             raise AttributeError(name)
         return getattr(self.real(), name)
 
@@ -55,7 +55,7 @@ class _Lent(ModuleType):
 
 @contextmanager
 def lazy_imports(*names: str) -> Iterator[None]:
-    """Within, an import from the modules `names` gets Deferreds; those that are loaded already stay as they are."""
+    """Give imports from the modules `names` Deferreds within the block; modules already loaded stay as they are."""
     ours = {name: _Lent(name) for name in names if name not in sys.modules}
     sys.modules.update(ours)
     try:
@@ -66,7 +66,7 @@ def lazy_imports(*names: str) -> Iterator[None]:
 
 
 def find_when_asked(module: ModuleType) -> None:
-    """Replace the Deferreds of `module`, whose names others import, by the real things, each when it is first requested."""
+    """Replace the Deferreds of `module`, whose names others import, by the real objects, each at its first access."""
     late = {name: value for name, value in vars(module).items() if isinstance(value, Deferred)}
     own = vars(module).get("__getattr__")
 
@@ -100,23 +100,23 @@ CLIENT: Final = tuple(
 
 
 def leave_out_the_unused() -> None:
-    """Keep unused modules from loading. Call it before importing anything but the configuration."""
+    """Skip the modules that a worker never uses. Call it before importing anything but the configuration."""
     stay_small()
     small_web()
     _sqlalchemy_without_orm()
 
 
 def stay_small() -> None:
-    """Keep modules out of a process that knows no database and serves nothing."""
+    """Skip the modules that a process without database and web server never uses."""
     _structlog_without_rich()
     _aiohttp_without_client()
 
 
 def _structlog_without_rich() -> None:
-    """structlog takes rich along where that is installed, for coloured tracebacks that a server never prints."""
+    """Keep structlog from importing rich, if installed, for coloured tracebacks that a server never prints."""
     if "structlog" in sys.modules or "rich" in sys.modules:
         return
-    sys.modules["rich"] = None  # type: ignore[assignment]  # how the import system says that there is none
+    sys.modules["rich"] = None  # type: ignore[assignment]  # the import system's mark for a missing module
     try:
         importlib.import_module("structlog")
     finally:
@@ -124,9 +124,9 @@ def _structlog_without_rich() -> None:
 
 
 def _sqlalchemy_without_orm() -> None:
-    """``sqlalchemy.ext.asyncio`` loads the ORM for its sessions, of which we have none: ADR 2 chose Core.
+    """Keep ``sqlalchemy.ext.asyncio`` from loading the ORM for its sessions, which we do not use: ADR 2 chose Core.
 
-    Its engine is loaded alone. A name beyond those loads the whole package.
+    Only its engine is loaded. Access to any other name loads the whole package.
     """
     name = "sqlalchemy.ext.asyncio"
     if name in sys.modules:
@@ -153,9 +153,9 @@ def _sqlalchemy_without_orm() -> None:
 
 
 def _aiohttp_without_client() -> None:
-    """A process of ours has none: what it calls, it calls through `egress`.
+    """Keep aiohttp from loading its client: our processes call other servers through `egress`.
 
-    Its client would also make a TLS context with all of the system's authorities. What is requested is imported after all.
+    The client would also create a TLS context with all authorities of the system. It is still loaded on first access.
     """
     if "aiohttp" in sys.modules:
         return
@@ -167,7 +167,7 @@ def _aiohttp_without_client() -> None:
 
 
 def small_web() -> None:
-    """Load aiohttp's server without what a gateway never uses (files, command line arguments), after `stay_small`."""
+    """Load aiohttp's server without parts that a gateway never uses (files, command line arguments), after `stay_small`."""
     if "aiohttp.web" in sys.modules:
         return
     with lazy_imports("argparse", "tempfile", "aiohttp.web_fileresponse"):
@@ -176,7 +176,7 @@ def small_web() -> None:
 
 
 def give_back_memory() -> None:
-    """Give the memory that the start has used and freed back to the system (glibc's malloc keeps it otherwise)."""
+    """Return memory that the start has used and freed to the system (glibc's malloc keeps it otherwise)."""
     if sys.platform == "linux":
         import ctypes
 
