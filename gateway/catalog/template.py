@@ -112,7 +112,7 @@ ARITY: Final = {"base64": 1, "sha256Hex": 1, "sha256Base64": 1, "fingerprint": 1
 )
 
 
-# ── ``${now:FORMAT}``: a time in the format tokens of moment.js, which catalog authors know (YYYY-MM-DD, HH:mm:ss, X …).
+# ── ``${now:FORMAT}``: a time in the format tokens that catalog authors know (YYYY-MM-DD, HH:mm:ss, X …).
 
 DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 MONTHS: Final = (
