@@ -33,7 +33,7 @@ _NOT_FOR_ENTRIES: Final = frozenset(
 
 
 def template_faults(provider: Provider) -> Iterator[Finding]:
-    """Yield what is wrong with the templates of an entry, as (path in the file, message)."""
+    """Yield the faults of an entry's templates, as (path in the file, message)."""
     yield from _addresses(provider)
     yield from _texts(provider)
     for place, fields in header_maps(provider):
@@ -183,7 +183,7 @@ class KnownWords:
 
 
 def check(provider: Provider, words: KnownWords) -> Iterator[Finding]:
-    """Yield what keeps `provider` from working, as (path in the file, message)."""
+    """Yield all faults of `provider`, as (path in the file, message)."""
     if not PROVIDER_NAME.fullmatch(provider.name):
         yield (), f"{provider.name!r} cannot name a provider; call the file by letters, digits, '_' and '-'"
     yield from _modes_and_scripts(provider, words)

@@ -55,7 +55,7 @@ class EntryEvidence(Shape):
                 yield name, one
 
 
-# The title of each group, and the fields of an entry that belong to it; fields below `proxy` as `proxy.NAME`.
+# The title of each group, and the fields of an entry that belong to it; fields below `proxy` begin with ``proxy.``.
 GROUPS: Final[Mapping[str, str]] = {
     "addresses": "Addresses",
     "client": "Client authentication and scopes",

@@ -38,7 +38,7 @@ def show(said: Mapping[str, Any], public_url: str) -> dict[str, Any]:
     shown |= {key: value for key, value in found.items() if value}
     for key in _FORMS:
         if key in said:
-            # Form builders read the type.
+            # Clients that build forms read `type`.
             shown[key] = {name: {"type": "string", **form} for name, form in said[key].items()}
     return {key: shown[key] for key in Provider.model_fields if key in shown and key not in _OUR_OWN}
 

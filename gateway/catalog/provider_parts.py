@@ -114,7 +114,7 @@ def _with_title(name: Any, form: Any) -> Any:
 
 
 def title_from(name: str) -> str:
-    """``cloudId`` ▸ ``Cloud ID``, ``instance_url`` ▸ ``Instance URL``."""
+    """Return a form label for a setting's name: ``cloudId`` ▸ ``Cloud ID``, ``instance_url`` ▸ ``Instance URL``."""
     spaced = "".join(f" {c}" if c.isupper() and i and not name[i - 1].isupper() else c for i, c in enumerate(name))
     words = spaced.replace("_", " ").replace("-", " ").replace(".", " ").split()
     shown = [word.upper() if word.lower() in {"id", "url", "api", "uri"} else word.lower() for word in words]
@@ -428,7 +428,7 @@ class WebhookSignature(Shape):
     signed_payload: str | None = None
     """What is signed: `raw body`, or a form such as `v0:{x-slack-request-timestamp}:{raw body}`."""
     timestamp_header: str | None = None
-    """Header field that carries the time of sending."""
+    """Header field that carries the timestamp."""
     tolerance_s: int | None = None
     """Maximum age of a message in seconds."""
     key: str | None = None
@@ -474,7 +474,7 @@ class Setup(Shape):
 
 
 class Sunset(Shape):
-    """The announced end of the API that the entry describes."""
+    """The announced shutdown of the API that the entry describes."""
 
     date: str | None = Field(default=None, pattern=r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
     """The last day, as `2026-08-31`. Absent: already ended or closed to new apps, and no source names the day."""
@@ -486,7 +486,7 @@ class Sunset(Shape):
     """Entries that replace it."""
 
     def sentence(self) -> str:
-        """Return what ends, when, and what replaces it, without a full stop."""
+        """Return one sentence, without a full stop: what ends, when, and what replaces it."""
         when = f" on {self.date}" if self.date else ""
         instead = f"; use {' or '.join(self.replaced_by)}" if self.replaced_by else ""
         return f"sunset{when}: {self.what} (source: {self.source}){instead}"

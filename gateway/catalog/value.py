@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from gateway.authority import not_ascii
 from gateway.catalog.provider_parts import Setting
 
-LONGEST: Final = 255  # a pattern is only ever matched against this much text
+LONGEST: Final = 255  # also limits the text that a pattern is matched against
 LONGEST_SECRET: Final = 8192
 _OF_HOSTS: Final = frozenset({"hostname", "uri"})
 
@@ -122,7 +122,7 @@ def _such_as(setting: Setting) -> str:
 def _has_format(value: str, format_: str) -> bool:
     match format_:
         case "hostname":
-            return value.isascii() and is_hostname(value.lower())  # the lower case of U+212A is a k
+            return value.isascii() and is_hostname(value.lower())  # isascii first: lower() turns U+212A into "k"
         case "uuid":
             return _UUID.fullmatch(value) is not None
         case "email":

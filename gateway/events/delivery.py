@@ -218,7 +218,7 @@ class Deliverer:
         self._closed = False
 
     def key_changed(self) -> None:
-        """Sign with the new key from now on."""
+        """Use the new signing key from now on."""
         self._keys.forget()
 
     def wake(self) -> None:
@@ -302,7 +302,7 @@ class Deliverer:
             return
         try:
             body, fields, cause = await self._message(delivery)
-        except VaultError as fault:  # another attempt may find the key, but not soon
+        except VaultError as fault:  # a later attempt may have the key, but not soon
             await self._judge(delivery, ReceiverAnswer(None, f"what is stored cannot be opened: {fault}"), TargetPace())
             return
         began = clock.monotonic()

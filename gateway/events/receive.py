@@ -101,7 +101,7 @@ async def receive(
 
 
 def _origins(routing: Routing) -> Sequence[str]:
-    """Return the routing's origins in the format of the column `connections.site_origin`; skips invalid ones."""
+    """Return the routing's origins in the format of the column `site_origin` of `connections`; skips invalid ones."""
     found = []
     for origin in routing.origins:
         try:

@@ -13,7 +13,7 @@ from gateway.errors import InvalidRequest, Issue
 # ── Field names by kind: in lower case, with `-` where a sender wrote `_`.
 
 Fields = list[tuple[str, str]]
-"""Header lines in order, duplicates kept. Bytes that are not UTF-8 stand as lone surrogates (``surrogateescape``)."""
+"""Header lines in order, with duplicates. Bytes that are not UTF-8 become lone surrogates (``surrogateescape``)."""
 
 TEXT: Final = bytes(byte for byte in range(256) if byte == 0x09 or (byte >= 0x20 and byte != 0x7F))
 """The bytes allowed in a header line (RFC 9110 §5.5). `bytes.translate` deletes them; line ends and bad bytes remain."""
@@ -138,7 +138,7 @@ _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 SERVICE_WORKER: Final = "service-worker"
 OWN_COOKIES: Final = ("gw-", "__host-gw-")  # cookies of the gateway's own pages; a provider must not set them
-_KEY_CHARS: Final = 16  # the shortest key that gateway.yaml may name
+_KEY_CHARS: Final = 16  # minimum length of a secret key in gateway.yaml
 _OF_CODED_BYTES: Final = frozenset(
     {"content-encoding", "accept-ranges", "content-digest", "content-md5", "digest", "repr-digest"}
 )

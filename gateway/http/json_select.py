@@ -14,7 +14,7 @@ from jmespath.parser import ParsedResult, Parser
 MOST_GROWTH: Final = 64
 MOST_WORK: Final = 2_000_000  # growth × values of the document: at most 1 s of one thread and about 100 MiB
 MOST_STEPS: Final = 10_000_000  # steps × values of the document: at most 15 s of one thread
-MOST_NODES: Final = 256  # steps for a single value
+MOST_NODES: Final = 256  # maximum steps of an expression for one value
 INLINE_STEPS: Final = 20_000  # maximum steps on the event loop: 30 ms
 BYTES_A_VALUE: Final = 64  # a long text counts as one value for each so many bytes, since it is copied
 MOST_VALUES: Final = (

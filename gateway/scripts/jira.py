@@ -47,7 +47,7 @@ async def jira_post_connection(context: ScriptContext) -> None:
     try:
         me = await context.get_json(_myself(context, site))
     except ProviderUnreadable:
-        return  # the account is optional: the connection works without the scope that reads it
+        return  # the account is optional: the connection also works without the scope for reading it
     if isinstance(me, Mapping) and isinstance(me.get("accountId"), str):
         context.set_config(accountId=me["accountId"])
         who = next((me[name] for name in ("emailAddress", "displayName") if isinstance(me.get(name), str)), None)

@@ -146,7 +146,7 @@ _LIKE_A_CURSOR: Final = re.compile(r"next|cursor|continu|token|after|marker", re
 _NO_CURSOR: Final = re.compile(r"sync|delta|prev|before|self|current", re.IGNORECASE)  # the last page has these too
 _END: Final = frozenset({None, False, ""})
 _NO_JSON: Final = frozenset({"null", "false", '""', "[]", "{}"})
-MOST_CURSOR: Final = 8192  # characters of a cursor that goes into a body
+MOST_CURSOR: Final = 8192  # maximum characters of a cursor that is sent in a body
 MOST_REASON: Final = 200
 
 
