@@ -125,7 +125,7 @@ def title_from(name: str) -> str:
 
 
 class AccountForm(Shape):
-    """How to read the account that authorized. An `id_token` or the post-connection script can still provide it otherwise."""
+    """How to read the account that authorized. An `id_token` or the post-connection script may provide values not set here."""
 
     endpoint: str | None = None
     """Path below `proxy.base_url`, or a whole address, that returns the account; called once with the new credential. Absent:
